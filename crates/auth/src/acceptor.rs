@@ -12,39 +12,37 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
 
-/// What a server is called and what it insists on. Shared by all its logons.
+/// The server's names and requirements, shared by all its logons.
 #[derive(Debug, Clone)]
 pub struct AcceptorConfig {
     /// NetBIOS name of the server, upper case, at most 15 characters.
     pub server_name: String,
-    /// NetBIOS name of its domain; a standalone server repeats its own name.
+    /// NetBIOS name of the server's domain; a standalone server repeats its own name.
     pub domain: String,
     /// Fully qualified name of the server.
     pub dns_name: String,
-    /// DNS name of its domain; empty when there is none.
+    /// DNS name of the server's domain; empty without a domain.
     pub dns_domain: String,
-    /// Whether a client that sends no MIC is refused. A MIC that is announced is
-    /// always checked, and whether it is announced is under the protection of
-    /// the password, so a man in the middle cannot take it away; what `true`
-    /// adds is the refusal of clients that never send one. It is off by default
-    /// because Linux's cifs.ko is one of them; smbclient and Windows do send it. With
-    /// SMB 3.1.1 the pre-authentication hash covers the same messages.
+    /// True to refuse a client that sends no MIC. An announced MIC is always checked, and the
+    /// password protects the announcement, so a man in the middle cannot remove it; `true` adds the
+    /// refusal of clients that never send one. It is off by default because Linux's cifs.ko sends
+    /// none; smbclient and Windows do. With SMB 3.1.1 the pre-authentication hash covers these
+    /// messages too.
     pub require_mic: bool,
-    /// Names and addresses that clients reach this server by, besides
-    /// `server_name` and `dns_name`. A client that names its target in
-    /// MsvAvTargetName must name `cifs/` one of these. `None` turns the check
-    /// off.
+    /// Names and addresses of this server for clients, besides `server_name` and `dns_name`. A
+    /// client that names its target in MsvAvTargetName must name `cifs/` and one of these. `None`
+    /// disables the check.
     pub allowed_targets: Option<Vec<String>>,
-    /// Whether a client that does not name its target is refused (cifs.ko does
-    /// not name it). Needs `allowed_targets`.
+    /// True to refuse a client that does not name its target (cifs.ko does not). Needs
+    /// `allowed_targets`.
     pub require_target_name: bool,
-    /// Whether a client may say that it is nobody (MS-NLMP 3.2.5.1.2): it proves
-    /// nothing, and its session key is known to everybody.
+    /// True to accept anonymous clients (MS-NLMP 3.2.5.1.2). They prove nothing, and everybody
+    /// knows their session key.
     pub anonymous: bool,
 }
 
 impl AcceptorConfig {
-    /// A standalone server by this NetBIOS name, without target checks.
+    /// Makes the configuration of a standalone server by this NetBIOS name, without target checks.
     pub fn standalone(server_name: &str) -> Self {
         Self {
             server_name: server_name.to_uppercase(),
@@ -63,8 +61,8 @@ impl AcceptorConfig {
         target::is_ours(spn, own.into_iter().chain(listed.iter().map(String::as_str)))
     }
 
-    /// TargetInfo (MS-NLMP 3.2.5.1.1). No MsvAvFlags: a Windows client that finds
-    /// an empty one computes its MIC over a message that it changed.
+    /// Returns TargetInfo (MS-NLMP 3.2.5.1.1), without MsvAvFlags: a Windows client that finds an
+    /// empty one computes its MIC over a changed message.
     fn target_info(&self, now: u64) -> Vec<u8> {
         let mut list = Vec::with_capacity(160);
         av_pair::put_text(&mut list, AvId::NB_DOMAIN_NAME, &self.domain);
@@ -77,35 +75,35 @@ impl AcceptorConfig {
     }
 }
 
-/// Who logged on.
+/// The identity of a client that has logged on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The account's own spelling of its name; empty: nobody.
+    /// The account's name in its own spelling; empty for an anonymous client.
     pub user: String,
-    /// The domain as the client gave it.
+    /// The domain in the client's spelling.
     pub domain: String,
-    /// The client's name for itself; worth nothing.
+    /// The client's own name, which proves nothing.
     pub workstation: String,
 }
 
-/// What a token led to.
+/// The result of a token.
 #[derive(Debug)]
 pub enum Step {
-    /// Send this token and expect another (STATUS_MORE_PROCESSING_REQUIRED).
+    /// Sends this token and expects another (STATUS_MORE_PROCESSING_REQUIRED).
     Continue(Vec<u8>),
-    /// The client is who it says.
+    /// The client has proved its identity.
     Done(Done),
 }
 
-/// A logon.
+/// A successful logon.
 pub struct Done {
-    /// The last token; empty when there is none to send.
+    /// The last token; empty if none is to be sent.
     pub token: Vec<u8>,
-    /// Who it is.
+    /// The client's identity.
     pub identity: Identity,
     /// ExportedSessionKey, which MS-SMB2 calls Session.SessionKey.
     pub session_key: Key,
-    /// Whether a MIC protected the exchange.
+    /// True if a MIC protected the exchange.
     pub has_mic: bool,
 }
 
@@ -118,11 +116,10 @@ impl fmt::Debug for Done {
     }
 }
 
-/// One logon, from the server's side.
+/// The server's side of one logon.
 ///
-/// It is good for one exchange: any refusal ends it, so a challenge is never
-/// answered twice. Bare NTLM and NTLM in SPNEGO are both taken; which it is, the
-/// client's first token decides.
+/// It is good for one exchange: any refusal ends it, so a challenge is never answered twice. It
+/// accepts bare NTLM and NTLM in SPNEGO; the client's first token decides.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<AcceptorConfig>,
@@ -134,20 +131,20 @@ pub struct Acceptor {
 #[derive(Debug)]
 enum State {
     AwaitsFirst,
-    /// SPNEGO has settled on NTLM; its first message is still to come.
+    /// SPNEGO has chosen NTLM; its first message has not come yet.
     AwaitsNegotiate(Envelope),
     AwaitsAuthenticate(Challenged),
     Ended,
 }
 
-/// SPNEGO around the NTLM messages.
+/// The SPNEGO exchange around the NTLM messages.
 #[derive(Debug)]
 struct Envelope {
     mechanisms: MechList,
-    /// NTLM was not the client's first choice, so that somebody may have taken
-    /// the better ones from the list: mechListMIC must prove otherwise.
+    /// NTLM was not the client's first choice. Somebody may have removed better ones from the list,
+    /// so mechListMIC must prove that nobody did.
     needs_mic: bool,
-    /// The client has been told which mechanism it is.
+    /// True if the client has been told the chosen mechanism.
     has_answered: bool,
 }
 
@@ -167,30 +164,29 @@ struct Proven {
 }
 
 impl Acceptor {
-    /// An exchange with `server_challenge`, eight bytes from a cryptographic
-    /// random source that no other exchange has.
+    /// Begins an exchange with `server_challenge`: eight bytes from a cryptographic random source,
+    /// never used before.
     pub const fn new(config: Arc<AcceptorConfig>, server_challenge: [u8; 8]) -> Self {
         Self { config, server_challenge, channel_bindings: None, state: State::AwaitsFirst }
     }
 
-    /// Makes the client prove that it is at the other end of this very TLS or
-    /// QUIC connection (MS-NLMP 3.2.5.1.2); `hash` is that of
-    /// [`target::channel_bindings_hash`].
+    /// Makes the client prove that it is the other end of this TLS or QUIC connection (MS-NLMP
+    /// 3.2.5.1.2). [`target::channel_bindings_hash`] computes `hash`.
     #[must_use]
     pub const fn with_channel_bindings(mut self, hash: [u8; 16]) -> Self {
         self.channel_bindings = Some(hash);
         self
     }
 
-    /// The token for the NEGOTIATE response: NegTokenInit2 that offers NTLM.
+    /// Returns the token for the NEGOTIATE response: NegTokenInit2 that offers NTLM.
     pub fn initial_token() -> Vec<u8> {
         spnego::server_hint(&MechList::of(&[NTLM]))
     }
 
-    /// Takes the client's next token. `now` is the time as FILETIME ticks.
+    /// Handles the client's next token. `now` is the time as FILETIME ticks.
     ///
     /// # Errors
-    /// A [`Refusal`] ends the exchange; nothing further is taken.
+    /// A [`Refusal`] ends the exchange; later tokens are refused.
     pub fn step(
         &mut self,
         token: &[u8],
@@ -226,7 +222,7 @@ impl Acceptor {
         let position = init.mechanisms.position(NTLM).ok_or(Reason::NoCommonMechanism)?;
         let needs_mic = position != 0;
         let mut envelope = Envelope { mechanisms: init.mechanisms, needs_mic, has_answered: false };
-        // The first token is of the client's favourite mechanism (RFC 4178 4.2.1).
+        // The first token belongs to the client's preferred mechanism (RFC 4178 4.2.1).
         match init.token {
             Some(negotiate) if !needs_mic => self.challenge(negotiate, Some(envelope), now),
             _ => {
@@ -266,7 +262,7 @@ impl Acceptor {
         let token = match &mut envelope {
             None => challenge.clone(),
             Some(envelope) => {
-                // supportedMech goes into the first answer only (RFC 4178 4.2.2).
+                // Only the first answer has supportedMech (RFC 4178 4.2.2).
                 let mechanism = (!mem::replace(&mut envelope.has_answered, true)).then_some(NTLM);
                 let state = Some(NegState::ACCEPT_INCOMPLETE);
                 NegTokenResp { state, mechanism, token: Some(&challenge), mic: None }.encode()
@@ -295,8 +291,8 @@ impl Acceptor {
         }
     }
 
-    /// MS-NLMP 3.2.5.1.2. The form of every field is checked before anything
-    /// secret is used: a refusal for its form says nothing about the password.
+    /// Judges an AUTHENTICATE_MESSAGE, MS-NLMP 3.2.5.1.2. The form of every field is checked before
+    /// any secret is used: a refusal for the form tells nothing about the password.
     fn judge(
         &self,
         token: &[u8],
@@ -318,9 +314,9 @@ impl Acceptor {
         verdict.and(done)
     }
 
-    /// Makes every check of the response, and says which one failed first. All of
-    /// them are made whatever the first says: neither the answer nor the time tells
-    /// a right password from a wrong one.
+    /// Makes every check of the response, and returns the first failure. All checks are made
+    /// whatever the first one gives: neither the answer nor the time tells a right password from a
+    /// wrong one.
     fn verify(
         &self,
         message: &Authenticate<'_>,
@@ -363,7 +359,7 @@ impl Acceptor {
         (proven, password.and(mic).and(target).and(bindings))
     }
 
-    /// MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
+    /// Returns the keys of an anonymous client, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
     fn nobody(&self, message: &Authenticate<'_>, flags: Flags) -> Result<Proven, Reason> {
         if !self.config.anonymous || self.channel_bindings.is_some() {
             return Err(Reason::Anonymous);
@@ -377,21 +373,20 @@ impl Acceptor {
         Ok(Proven { identity, exported, flags, has_mic: false })
     }
 
-    /// SessionBaseKey, and whether NTProofStr is right. The work is the same for an
-    /// account that does not exist.
+    /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
+    /// that does not exist.
     fn prove(
         &self,
         message: &Authenticate<'_>,
         response: &NtlmV2<'_>,
         found: Option<&Account>,
     ) -> (Key, bool) {
-        // Deviation: the client's TimeStamp is not held against our clock, as
-        // MS-NLMP 3.2.5.1.2 suggests with a leeway of 36 hours. The challenge is
-        // fresh and answered once, so an old response is none, and devices
-        // without a clock may log on.
+        // Deviation: the client's TimeStamp is not compared with the server's clock, as MS-NLMP
+        // 3.2.5.1.2 suggests with a tolerance of 36 hours. The challenge is fresh and answered
+        // once, so no response is old, and devices without a clock can log on.
         let nobody = NtHash::from_bytes([0; 16]);
         let hash = found.map_or(&nobody, |account| &account.nt_hash);
-        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute without it.
+        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it.
         let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
             let key = crypt::response_key(hash, &message.user, domain);
             let proof = crypt::proof(&key, &self.server_challenge, response.temp);
@@ -411,7 +406,7 @@ impl Acceptor {
     }
 }
 
-/// The fields of a response whose form is right.
+/// The fields of a well-formed response.
 struct Form<'a> {
     response: &'a NtlmV2<'a>,
     /// The MIC, and the message with zeros in its place.
@@ -421,8 +416,8 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Reads all that is checked later. The outer error is one of form, the inner
-    /// one a response of a version that is not supported.
+    /// Reads all fields that are checked later. The outer error means a malformed message, the
+    /// inner one a response of an unsupported version.
     fn of(message: &'a Authenticate<'a>) -> Result<Result<Self, Reason>, Malformed> {
         let response = match &message.nt_response {
             NtResponse::V2(response) => response,
@@ -434,32 +429,32 @@ impl<'a> Form<'a> {
         let av_flags = response.av_pairs.flags()?;
         let bindings = response.av_pairs.channel_bindings()?;
         let target = response.av_pairs.target_name()?;
-        // A name that the client itself does not trust is none.
+        // A name that the client itself does not trust counts as missing.
         let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
         let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
         Ok(Ok(Self { response, mic, target, bindings }))
     }
 }
 
-/// EncryptedRandomSessionKey where the flags ask for one (MS-NLMP 3.2.5.1.2).
+/// Returns EncryptedRandomSessionKey if the flags ask for one (MS-NLMP 3.2.5.1.2).
 fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
     if !flags.contains(Flags::KEY_EXCH) {
         return Ok(None);
     }
     match <[u8; 16]>::try_from(sent) {
         Ok(sent) => Ok(Some(sent)),
-        // Without SIGN or SEAL the specification sends no key; clients differ.
+        // Without SIGN or SEAL the specification sends no key; some clients do.
         Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
         Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
     }
 }
 
-/// ExportedSessionKey (MS-NLMP 3.2.5.1.2).
+/// Returns ExportedSessionKey (MS-NLMP 3.2.5.1.2).
 fn exported_key(base: &Key, sent: Option<[u8; 16]>) -> Key {
     sent.map_or_else(|| base.clone(), |sent| crypt::rc4_key(base, &sent))
 }
 
-/// The logon, with the last token where there is an envelope for it.
+/// Returns the logon, with the last token if SPNEGO was used.
 fn finished(
     proven: Proven,
     challenged: &Challenged,

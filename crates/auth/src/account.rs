@@ -1,4 +1,4 @@
-//! Who may log on.
+//! Accounts and the trait that finds them.
 
 use crate::NtHash;
 use alloc::string::String;
@@ -7,46 +7,44 @@ use alloc::vec::Vec;
 /// An account that can log on with a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The name as it is stored: what the rest of the server calls the user,
-    /// however the client spelled it.
+    /// The stored name, which the rest of the server uses, however the client spelled it.
     pub name: String,
-    /// The hash of its password.
+    /// The hash of the account's password.
     pub nt_hash: NtHash,
-    /// Whether it may log on. A disabled account is refused only after its
-    /// password proved right, so that strangers cannot find it.
+    /// True if the account may log on. A disabled account is refused only after its password was
+    /// right, so that strangers cannot find it.
     pub is_enabled: bool,
 }
 
-/// What is known of an account besides its password.
+/// Facts about an account besides its password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The name as it is stored.
+    /// The stored name.
     pub name: String,
-    /// Its relative identifier, where one is kept.
+    /// The relative identifier, if one is stored.
     pub rid: Option<u32>,
-    /// Names of the groups that it is in.
+    /// Names of the account's groups.
     pub groups: Vec<String>,
-    /// Whether it may log on.
+    /// True if the account may log on.
     pub is_enabled: bool,
 }
 
-/// Where accounts come from.
+/// A source of accounts.
 ///
-/// Names are case-insensitive (MS-NLMP 3.2.5.1.2). An implementation should take
-/// about as long for a user that it does not know as for one that it does.
+/// Names are case-insensitive (MS-NLMP 3.2.5.1.2). An implementation should take equally long for
+/// unknown and for known users.
 pub trait Accounts {
-    /// The account of `user`, as the client spelled it, in `domain`, which a
-    /// standalone server is free to ignore. `None` when there is none or it has
-    /// no NT hash.
+    /// Returns the account of `user`, in the client's spelling, in `domain`, which a standalone
+    /// server may ignore. `None` if there is none or it has no NT hash.
     fn account(&self, user: &str, domain: &str) -> Option<Account>;
 
-    /// Who `user` is, as far as it is known here; none for users of others.
+    /// Returns the facts about `user`; None for users of other servers.
     fn membership(&self, user: &str) -> Option<Membership> {
         let _ = user;
         None
     }
 
-    /// All accounts, for those who list them; at most `limit`.
+    /// Returns at most `limit` accounts, for listings.
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         let _ = limit;
         Vec::new()

@@ -1,8 +1,8 @@
-//! The little of X.690 that SPNEGO needs, bounded.
+//! The small part of X.690 (DER) that SPNEGO needs, with limits.
 //!
-//! Reading takes definite lengths only. A long form where a short one would do
-//! is taken too, because clients that write `82 00 xx` exist and nothing is
-//! signed in a re-encoded form: mechListMIC covers the bytes as they came.
+//! The reader accepts only definite lengths. It accepts a long form in place of a short one,
+//! because some clients write `82 00 xx`, and nothing is signed in a re-encoded form: mechListMIC
+//! covers the received bytes.
 
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
@@ -15,12 +15,12 @@ pub(crate) const SEQUENCE: u8 = 0x30;
 /// `[APPLICATION 0]`, constructed: the GSS-API frame (RFC 2743 3.1).
 pub(crate) const APPLICATION_0: u8 = 0x60;
 
-/// The tag of `[n]`, constructed.
+/// Returns the tag of `[n]`, constructed.
 pub(crate) const fn context(n: u8) -> u8 {
     0xa0 | (n & 0x1f)
 }
 
-/// One element.
+/// One element: a tag with its value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,
@@ -42,12 +42,12 @@ impl<'a> Elements<'a> {
         self.rest.is_empty()
     }
 
-    /// The tag of the next element, when there is one.
+    /// Returns the tag of the next element, if there is one.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
-    /// The next element, whatever it is.
+    /// Reads the next element.
     pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
@@ -73,13 +73,13 @@ impl<'a> Elements<'a> {
         Ok(Element { tag, value })
     }
 
-    /// The value of the next element, which must have `tag`.
+    /// Reads the value of the next element, which must have `tag`.
     pub(crate) fn expect(&mut self, tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
         let element = self.next(what)?;
         if element.tag == tag { Ok(element.value) } else { Err(Malformed::new(what)) }
     }
 
-    /// The value of the next element when it has `tag`; otherwise nothing is read.
+    /// Reads the value of the next element if it has `tag`; otherwise reads nothing.
     pub(crate) fn optional(&mut self, tag: u8, what: &'static str) -> Parsed<Option<&'a [u8]>> {
         if self.peek() == Some(tag) { self.next(what).map(|e| Some(e.value)) } else { Ok(None) }
     }
@@ -90,7 +90,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// The only element in `bytes`, which must have `tag`.
+/// Reads the only element in `bytes`, which must have `tag`.
 pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
     let mut elements = Elements::new(bytes);
     let value = elements.expect(tag, what)?;
@@ -98,8 +98,8 @@ pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&
     Ok(value)
 }
 
-/// Appends an element to `out`. `value` is ours and at most a few tens of
-/// kilobytes, so the length never needs more than four octets.
+/// Appends an element to `out`. `value` comes from this crate and has at most some tens of
+/// kilobytes, so the length needs at most four octets.
 pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.push(tag);
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
@@ -114,7 +114,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// An element on its own.
+/// Encodes one element.
 pub(crate) fn element(tag: u8, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len().saturating_add(6));
     put(&mut out, tag, value);

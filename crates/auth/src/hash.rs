@@ -1,30 +1,29 @@
-//! NT hashes, and comparing secrets without telling how far they agree.
+//! NT hashes, and comparison of secrets in constant time.
 
 use alloc::vec::Vec;
 use core::{fmt, hint::black_box};
 use md4::{Digest, Md4};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// The MD4 of a password in UTF-16LE (MS-NLMP 3.3.1, NTOWFv1): all that NTLM
-/// needs to log a user in, so it is as secret as the password. It is wiped when
-/// dropped and does not print.
+/// The MD4 hash of a password in UTF-16LE (MS-NLMP 3.3.1, NTOWFv1). NTLM needs nothing else to log
+/// a user on, so it is as secret as the password. It is wiped when dropped and cannot be printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct NtHash([u8; 16]);
 
 impl NtHash {
-    /// From the stored bytes.
+    /// Makes a hash of the stored bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// From a password.
+    /// Hashes a password.
     pub fn from_password(password: &str) -> Self {
         let utf16: Zeroizing<Vec<u8>> =
             Zeroizing::new(password.encode_utf16().flat_map(u16::to_le_bytes).collect());
         Self(Md4::digest(utf16.as_slice()).into())
     }
 
-    /// From 32 hexadecimal digits, as account files have it.
+    /// Parses 32 hexadecimal digits, the form in account files.
     pub fn from_hex(digits: &str) -> Option<Self> {
         let digits: &[u8; 32] = digits.as_bytes().try_into().ok()?;
         let mut bytes = [0u8; 16];
@@ -35,18 +34,18 @@ impl NtHash {
         Some(Self(bytes))
     }
 
-    /// As 32 upper-case hexadecimal digits, for an account file.
+    /// Returns 32 upper-case hexadecimal digits, for an account file.
     pub fn to_hex(&self) -> Zeroizing<alloc::string::String> {
         use fmt::Write;
         let mut text = Zeroizing::new(alloc::string::String::with_capacity(32));
         for byte in self.0 {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "{byte:02X}");
         }
         text
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -75,7 +74,7 @@ const fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-/// Whether two secrets are equal, in a time that depends on their length only.
+/// Compares two secrets in a time that depends only on their length.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     let differing = a.iter().zip(b).fold(0u8, |d, (x, y)| black_box(d | (x ^ y)));
     a.len() == b.len() && black_box(differing) == 0

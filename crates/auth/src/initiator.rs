@@ -11,12 +11,12 @@ use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
 use zeroize::Zeroizing;
 
-/// What a user logs on with. Neither prints.
+/// The secret of a logon. Neither form can be printed.
 #[derive(Clone)]
 pub enum Secret {
     /// The password.
     Password(Zeroizing<String>),
-    /// Its hash.
+    /// The password's hash.
     NtHash(NtHash),
 }
 
@@ -29,23 +29,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who logs on.
+/// The user of a logon.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     /// The user's name.
     pub user: String,
-    /// Its domain; may be empty.
+    /// The user's domain; may be empty.
     pub domain: String,
-    /// Its secret.
+    /// The user's secret.
     pub secret: Secret,
 }
 
-/// Whom the client means to reach.
+/// The server that the client wants to reach.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
-    /// Service principal name, `cifs/` and the server's name as the user gave
-    /// it. The server sees it under the protection of the password, so that a
-    /// third party cannot use the logon elsewhere. Empty when unknown.
+    /// Service principal name: `cifs/` and the server's name as the user gave it. The password
+    /// protects it on the way to the server, so that nobody can use the logon elsewhere. Empty if
+    /// unknown.
     pub spn: String,
     /// Hash of the channel bindings of a TLS or QUIC connection
     /// ([`crate::target::channel_bindings_hash`]).
@@ -59,7 +59,7 @@ pub struct Target {
 pub struct Entropy {
     /// ChallengeFromClient.
     pub client_challenge: [u8; 8],
-    /// ExportedSessionKey, when the server lets the client choose it.
+    /// ExportedSessionKey, if the server lets the client choose it.
     pub session_key: Key,
 }
 
@@ -69,13 +69,12 @@ impl fmt::Debug for Entropy {
     }
 }
 
-/// What a token led to.
+/// The result of a token.
 pub enum Step {
-    /// Send this token and expect another.
+    /// Sends this token and expects another.
     Continue(Vec<u8>),
-    /// The server accepts, and nothing contradicts that it knows the password:
-    /// the proof is the signature of its response under this key
-    /// (Session.SessionKey of MS-SMB2).
+    /// The server accepts, and nothing contradicts that it knows the password. The proof is the
+    /// signature of its response under this key (Session.SessionKey of MS-SMB2).
     Done(Key),
 }
 
@@ -88,14 +87,14 @@ impl fmt::Debug for Step {
     }
 }
 
-/// One logon, from the client's side: NTLM in SPNEGO.
+/// The client's side of one logon: NTLM in SPNEGO.
 #[derive(Debug)]
 pub struct Initiator {
     credentials: Credentials,
     target: Target,
     entropy: Entropy,
     mechanisms: MechList,
-    /// mechListMIC must come from the server.
+    /// True if the server must send mechListMIC.
     needs_mic: bool,
     state: State,
 }
@@ -118,18 +117,18 @@ impl fmt::Debug for State {
     }
 }
 
-/// What a server must agree to: without these NTLM protects too little.
+/// Flags that a server must agree to: without them NTLM protects too little.
 const LEAST: Flags =
     Flags(Flags::UNICODE.0 | Flags::EXTENDED_SESSIONSECURITY.0 | Flags::TARGET_INFO.0);
 
 impl Initiator {
-    /// A logon of `credentials` at `target`.
+    /// Begins a logon of `credentials` at `target`.
     pub fn new(credentials: Credentials, target: Target, entropy: Entropy) -> Self {
         let mechanisms = MechList::of(&[NTLM]);
         Self { credentials, target, entropy, mechanisms, needs_mic: false, state: State::Fresh }
     }
 
-    /// Offers `mechanisms` and lets the server find NTLM among them.
+    /// Offers `mechanisms`, among which the server must find NTLM.
     #[cfg(test)]
     pub(crate) fn offering(mut self, mechanisms: &[crate::spnego::Oid]) -> Self {
         self.mechanisms = MechList::of(mechanisms);
@@ -137,11 +136,11 @@ impl Initiator {
         self
     }
 
-    /// The first token. `hint` is the security buffer of the NEGOTIATE response,
-    /// which may be empty.
+    /// Returns the first token. `hint` is the security buffer of the NEGOTIATE response, which may
+    /// be empty.
     ///
     /// # Errors
-    /// When the hint is malformed or the server does not offer NTLM.
+    /// If the hint is malformed or the server does not offer NTLM.
     pub fn initial_token(&mut self, hint: &[u8]) -> Result<Vec<u8>, Refusal> {
         if !matches!(mem::replace(&mut self.state, State::Ended), State::Fresh) {
             return Err(Reason::OutOfTurn.into());
@@ -160,11 +159,11 @@ impl Initiator {
         Ok(token)
     }
 
-    /// Takes the server's next token. `now` is the time as FILETIME ticks.
+    /// Handles the server's next token. `now` is the time as FILETIME ticks.
     ///
     /// # Errors
-    /// A [`Refusal`] ends the logon: the server rejects it, is too weak, or its
-    /// token is malformed or wrongly signed.
+    /// A [`Refusal`] ends the logon: the server rejects it, is too weak, or its token is malformed
+    /// or wrongly signed.
     pub fn step(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         match mem::replace(&mut self.state, State::Ended) {
             State::Fresh | State::Ended => Err(Reason::OutOfTurn.into()),
@@ -190,7 +189,7 @@ impl Initiator {
             self.needs_mic = true;
         }
         let Some(challenge) = answer.token else {
-            // NTLM was chosen without a message of it having been sent.
+            // The server chose NTLM without having received a message of it.
             if answer.mechanism.is_none() {
                 return Err(Reason::OutOfTurn.into());
             }
@@ -204,8 +203,8 @@ impl Initiator {
         let mic = crypt::first_signature(reply.flags, &reply.exported, Mode::Client, list);
         let next = NegTokenResp {
             token: Some(&reply.message),
-            // Windows wants mechListMIC from a client whose NTLM message has a
-            // MIC (MS-SPNG note <8>); without one it is sent when it must be.
+            // Windows wants mechListMIC from a client whose NTLM message has a MIC (MS-SPNG note
+            // <8>); without a MIC it is sent only if necessary.
             mic: mic.as_ref().map(<[u8; 16]>::as_slice).filter(|_| reply.has_mic || self.needs_mic),
             ..NegTokenResp::default()
         };
@@ -214,7 +213,7 @@ impl Initiator {
         Ok(Step::Continue(token))
     }
 
-    /// MS-NLMP 3.1.5.1.2.
+    /// Makes the AUTHENTICATE_MESSAGE, MS-NLMP 3.1.5.1.2.
     fn authenticate(
         &self,
         negotiate: &[u8],
@@ -273,14 +272,14 @@ impl Initiator {
         Ok(Reply { message: bytes, flags, exported, has_mic })
     }
 
-    /// `temp` of MS-NLMP 3.3.2, with the server's AV_PAIRs and ours.
+    /// Returns `temp` of MS-NLMP 3.3.2, with the AV_PAIRs of both sides.
     fn temp(&self, theirs: &AvPairs<'_>, time: u64, has_mic: bool) -> Result<Vec<u8>, Malformed> {
         let mut temp = Vec::with_capacity(256);
         temp.extend_from_slice(&[1, 1, 0, 0, 0, 0, 0, 0]);
         temp.extend_from_slice(&time.to_le_bytes());
         temp.extend_from_slice(&self.entropy.client_challenge);
         temp.extend_from_slice(&[0; 4]);
-        // The last three are for the client to say, whatever the server said.
+        // The client sets these three, whatever the server sent.
         let ours = [AvId::FLAGS, AvId::CHANNEL_BINDINGS, AvId::TARGET_NAME];
         for (id, value) in theirs.iter().filter(|(id, _)| !ours.contains(id)) {
             av_pair::put(&mut temp, id, value);
@@ -301,8 +300,8 @@ impl Initiator {
     }
 
     fn on_end(&self, token: &[u8], flags: Flags, exported: Key) -> Result<Step, Refusal> {
-        // A server that has nothing to add may leave the token out, unless it
-        // owes us mechListMIC.
+        // A server that has nothing to add may leave the token out, unless it must send
+        // mechListMIC.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
         match answer.state {

@@ -1,11 +1,10 @@
-//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out. Pure.
+//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out. No I/O.
 //!
-//! A server makes one [`Acceptor`] for every SESSION_SETUP exchange, with an
-//! eight-byte challenge of its own, and feeds it the client's tokens; a client
-//! makes one [`Initiator`]. Time and random bytes are arguments, accounts are
-//! behind [`Accounts`]. Neither role can be talked down: NTLMv1 and LM do not
-//! exist here, a malformed token is never a guest, and a challenge is good for
-//! one AUTHENTICATE message, right or wrong.
+//! A server makes one [`Acceptor`] for each SESSION_SETUP exchange, with an eight-byte challenge of
+//! its own, and gives it the client's tokens; a client makes one [`Initiator`]. Time and random
+//! bytes are arguments, accounts come from [`Accounts`]. Neither role can be downgraded: NTLMv1 and
+//! LM do not exist here, a malformed token never makes a guest, and a challenge is good for one
+//! AUTHENTICATE message, right or wrong.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

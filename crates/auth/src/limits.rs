@@ -1,13 +1,13 @@
-//! What a peer may make this crate hold or work through.
+//! Limits on the memory and work that a peer can cause in this crate.
 
 /// Longest security token in bytes: MS-SMB2 2.2.5 counts it in 16 bits.
 pub const MAX_TOKEN_LEN: usize = 65_535;
 
-/// Longest NEGOTIATE_MESSAGE in bytes. It is kept until the AUTHENTICATE_MESSAGE
-/// comes, because the MIC covers it, so it counts as memory held for a stranger.
+/// Longest NEGOTIATE_MESSAGE in bytes. It is stored until the AUTHENTICATE_MESSAGE comes, because
+/// the MIC covers it, so it is memory held for a stranger.
 pub const MAX_NEGOTIATE_LEN: usize = 1_024;
 
-/// Longest CHALLENGE_MESSAGE in bytes that the client takes.
+/// Longest CHALLENGE_MESSAGE in bytes that the client accepts.
 pub const MAX_CHALLENGE_LEN: usize = 8_192;
 
 /// Longest AUTHENTICATE_MESSAGE in bytes.
@@ -16,7 +16,7 @@ pub const MAX_AUTHENTICATE_LEN: usize = 16_384;
 /// Most mechanisms in a SPNEGO MechTypeList.
 pub const MAX_MECH_COUNT: usize = 16;
 
-/// Longest encoded MechTypeList in bytes; the acceptor keeps it for mechListMIC.
+/// Longest encoded MechTypeList in bytes; the acceptor stores it for mechListMIC.
 pub const MAX_MECH_LIST_LEN: usize = 512;
 
 /// Longest user, domain or workstation name in UTF-16 units. Windows stops at

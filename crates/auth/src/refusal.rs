@@ -1,38 +1,37 @@
-//! Why a logon did not happen, and what the peer is told.
+//! Reasons for refused logons, and the status for the peer.
 
 use alloc::string::String;
 use core::fmt;
 use frevo_wire::{Malformed, Status};
 
-/// A refusal: the reason for the log, and whom it names for the throttle.
+/// A refusal: the reason for the log, and the names for the throttle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The user that the peer claimed to be, as it spelled it; empty when the
-    /// exchange did not come so far.
+    /// The user that the peer claimed to be, in its spelling; empty if the exchange did not come so
+    /// far.
     pub user: String,
-    /// The domain that it claimed.
+    /// The claimed domain.
     pub domain: String,
-    /// The account that the claimed name stands for, by its own name; the claimed
-    /// name where there is no such account. Failures are counted by it.
+    /// The account of the claimed name, in the account's spelling; the claimed name if there is no
+    /// such account. Failures are counted by it.
     pub account: String,
 }
 
 impl Refusal {
-    /// A refusal before any name was read.
+    /// Makes a refusal from before any name was read.
     pub const fn new(reason: Reason) -> Self {
         Self { reason, user: String::new(), domain: String::new(), account: String::new() }
     }
 
-    /// Whether the token broke its format, as opposed to a well-formed one that
-    /// does not convince.
+    /// True if the token was malformed, false for a well-formed one that was refused.
     pub const fn is_malformed(&self) -> bool {
         matches!(self.reason, Reason::Malformed(_) | Reason::OutOfTurn)
     }
 
-    /// What the client of a server is told: nothing about which part of its
-    /// proof was wrong, nor whether the account exists.
+    /// Returns the status for the client. It does not tell which part of the proof was wrong, nor
+    /// whether the account exists.
     pub const fn status(&self) -> Status {
         match self.reason {
             Reason::Malformed(_) | Reason::OutOfTurn => Status::INVALID_PARAMETER,
@@ -42,45 +41,43 @@ impl Refusal {
     }
 }
 
-/// Why a logon did not happen.
+/// The reason of a refused logon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The token breaks its format.
+    /// The token is malformed.
     Malformed(&'static str),
-    /// A well-formed token that does not belong here, or one after the end.
+    /// A well-formed token at the wrong time, for example after the end.
     OutOfTurn,
     /// SPNEGO: the peer does not offer NTLM.
     NoCommonMechanism,
-    /// The peer said no.
+    /// The peer rejected the logon.
     Rejected,
-    /// The peer lacks something that this end insists on.
+    /// The peer does not support a feature that this end requires.
     TooWeak(&'static str),
-    /// The client wants to be nobody.
+    /// The client asks to be anonymous.
     Anonymous,
     /// The client answered with NTLMv1 or LM.
     NtlmV1,
-    /// The client named a user but sent nothing that proves a password.
+    /// The client named a user but sent no proof of a password.
     NoResponse,
-    /// There is no such account.
+    /// The account does not exist.
     UnknownUser,
-    /// The response does not prove the password, or answers another challenge.
+    /// The response does not prove the password, or is for another challenge.
     WrongPassword,
     /// The password is right but the account is disabled.
     Disabled,
-    /// The client sends no MIC and the configuration asks for one.
+    /// The client sends no MIC and the configuration requires one.
     MissingMic,
-    /// The MIC does not fit the three messages.
+    /// The MIC does not match the three messages.
     WrongMic,
-    /// SPNEGO: the mechanism chosen is not the first of the list and
-    /// mechListMIC is missing.
+    /// SPNEGO: the chosen mechanism is not the first of the list, and mechListMIC is missing.
     MissingMechListMic,
-    /// SPNEGO: mechListMIC does not fit the list.
+    /// SPNEGO: mechListMIC does not match the list.
     WrongMechListMic,
-    /// The client meant to log on to this other server.
+    /// The client wanted to log on to this other server.
     WrongTarget(String),
-    /// The client does not say which server it means and the configuration
-    /// asks for it.
+    /// The client does not name its server and the configuration requires it.
     MissingTarget,
     /// The channel bindings are not those of this connection.
     WrongChannelBindings,

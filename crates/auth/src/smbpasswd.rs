@@ -1,13 +1,13 @@
-//! The account file: lines as in Samba's smbpasswd(5), which `pdbedit -L -w`
-//! also prints, so that Samba's users can be taken over.
+//! The account file: lines as in Samba's smbpasswd(5), which `pdbedit -L -w` prints too, so that
+//! Samba's users can be imported.
 //!
 //! ```text
 //! # a comment
 //! ann:1000:XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX:A4F49C406510BDCAB6824EE7C30FD852:[U          ]:LCT-65A1B2C3:
 //! ```
 //!
-//! Text in, entries out: reading and writing the file, and its permissions, are
-//! the caller's. The LM hash is not kept.
+//! Text in, entries out: the caller reads and writes the file and checks its permissions. The LM
+//! hash is not kept.
 
 use crate::NtHash;
 use crate::account::{Account, Accounts, Membership};
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 /// The first relative identifier of accounts that are not built in.
 const FIRST_RID: u32 = 1_000;
-/// What stands where a hash would, when there is none.
+/// The field in place of a missing hash.
 const NO_HASH: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
 /// Flag letters with a meaning (smbpasswd(5) and what `pdbedit` prints).
 const FLAG_LETTERS: &str = "NDHTUMWSLXI ";
@@ -31,25 +31,25 @@ const FLAG_LETTERS: &str = "NDHTUMWSLXI ";
 /// One account of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name, as it is spelled in the file.
+    /// The name in the file's spelling.
     pub name: String,
-    /// The Unix user id that Samba noted; not used.
+    /// The Unix user id that Samba stored; not used.
     pub uid: u32,
-    /// The hash; without one the user cannot log on.
+    /// The hash; a user without one cannot log on.
     pub nt_hash: Option<NtHash>,
     /// The letters between the brackets, without blanks.
     pub flags: String,
-    /// When the password was set, in seconds from 1970; `None` when not noted.
+    /// Time of the last password change, in seconds from 1970; `None` if not stored.
     pub last_change: Option<u32>,
-    /// The relative identifier of its SID, `RID-` behind the time. Samba passes
-    /// over what stands there.
+    /// The relative identifier of the account's SID, stored as `RID-` behind the time, which Samba
+    /// ignores.
     pub rid: Option<u32>,
-    /// The groups that it is in, `GROUPS-` behind the time, with commas.
+    /// The account's groups, stored as `GROUPS-` behind the time, with commas.
     pub groups: Vec<String>,
 }
 
 impl Entry {
-    /// An enabled user with this hash.
+    /// Makes an enabled user with this hash.
     pub fn new(name: &str, uid: u32, nt_hash: NtHash, last_change: u32) -> Self {
         Self {
             name: name.to_owned(),
@@ -71,13 +71,13 @@ impl Entry {
         }
     }
 
-    /// Whether it may log on: an ordinary user, neither disabled nor locked.
-    /// Machine and trust accounts are not users.
+    /// True if the account may log on: an ordinary user, neither disabled nor locked. Machine and
+    /// trust accounts are no users.
     pub fn is_enabled(&self) -> bool {
         self.flags.contains('U') && !self.flags.contains(['D', 'L'])
     }
 
-    /// Allows or forbids logging on.
+    /// Enables or disables the account.
     pub fn set_enabled(&mut self, is_enabled: bool) {
         self.flags.retain(|c| !matches!(c, 'D' | 'L'));
         if is_enabled {
@@ -100,16 +100,16 @@ enum Line {
 #[derive(Debug, Clone, Default)]
 pub struct AccountFile {
     lines: Vec<Line>,
-    /// Where the account of a name stands in `lines`; names folded.
+    /// Index in `lines` of each account, by folded name.
     places: BTreeMap<String, usize>,
 }
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileFault {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error in the line.
     pub what: &'static str,
 }
 
@@ -122,12 +122,11 @@ impl fmt::Display for FileFault {
 impl core::error::Error for FileFault {}
 
 impl AccountFile {
-    /// Reads the text of a file. Blank lines and lines that start with `#` are
-    /// kept as they are.
+    /// Parses the text of a file. Blank lines and lines that begin with `#` are kept unchanged.
     ///
     /// # Errors
-    /// The first line that is not an account, is too long, or names an account
-    /// for the second time. A file that cannot be read whole is not used in part.
+    /// The first line that is no account, is too long, or repeats an account. A file with an error
+    /// is not used at all.
     pub fn parse(text: &str) -> Result<Self, FileFault> {
         let mut file = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -151,12 +150,12 @@ impl AccountFile {
         Ok(file)
     }
 
-    /// The text of the file. It holds secrets, so it is wiped when dropped.
+    /// Returns the text of the file. It contains secrets, so it is wiped when dropped.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // One allocation: growing would leave copies behind.
+        // One allocation, because growing would leave copies behind.
         let mut out = Zeroizing::new(String::with_capacity(self.text_len()));
         for line in &self.lines {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = match line {
                 Line::Text(text) => writeln!(out, "{text}"),
                 Line::Account(entry) => write_entry(&mut out, entry),
@@ -179,7 +178,7 @@ impl AccountFile {
         })
     }
 
-    /// The account of this name, whatever its case.
+    /// Returns the account of this name, in any case.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         match self.lines.get(*self.places.get(&folded(name))?)? {
             Line::Account(entry) => Some(entry),
@@ -187,7 +186,7 @@ impl AccountFile {
         }
     }
 
-    /// The account of this name, to change it. Its name must stay.
+    /// Returns the account of this name for changes. Its name must not change.
     fn find_mut(&mut self, name: &str) -> Option<&mut Entry> {
         match self.lines.get_mut(*self.places.get(&folded(name))?)? {
             Line::Account(entry) => Some(entry),
@@ -195,7 +194,7 @@ impl AccountFile {
         }
     }
 
-    /// All accounts in the order of the file.
+    /// Iterates over all accounts in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.lines.iter().filter_map(|line| match line {
             Line::Account(entry) => Some(entry),
@@ -206,7 +205,7 @@ impl AccountFile {
     /// Adds an account.
     ///
     /// # Errors
-    /// When the file has it already, is full, or the name cannot be written.
+    /// If the file has it already, is full, or the name cannot be stored.
     pub fn add(&mut self, mut entry: Entry) -> Result<(), &'static str> {
         check_name(&entry.name)?;
         entry.rid = entry.rid.or_else(|| self.next_rid());
@@ -221,8 +220,7 @@ impl AccountFile {
         Ok(())
     }
 
-    /// Sets a password, at `now` in seconds from 1970. `false` when there is no
-    /// such account.
+    /// Sets a password, at `now` in seconds from 1970. Returns `false` if there is no such account.
     pub fn set_hash(&mut self, name: &str, nt_hash: NtHash, now: u32) -> bool {
         let Some(entry) = self.find_mut(name) else { return false };
         entry.nt_hash = Some(nt_hash);
@@ -231,19 +229,17 @@ impl AccountFile {
         true
     }
 
-    /// A relative identifier that is higher than all that the file has: who comes
-    /// next is never taken for somebody who was there before, unless the last
-    /// account was removed.
+    /// Returns a relative identifier above all in the file. So a new account is never taken for a
+    /// removed one, unless the newest account was removed.
     fn next_rid(&self) -> Option<u32> {
         let last = self.entries().filter_map(|entry| entry.rid).max().unwrap_or(FIRST_RID - 1);
         last.checked_add(1)
     }
 
-    /// Puts an account into exactly these groups. `false` when there is no such
-    /// account.
+    /// Sets the groups of an account. Returns `false` if there is no such account.
     ///
     /// # Errors
-    /// When a name cannot be written.
+    /// If a name cannot be stored.
     pub fn set_groups(&mut self, name: &str, groups: &[String]) -> Result<bool, &'static str> {
         for group in groups {
             check_name(group)?;
@@ -256,12 +252,12 @@ impl AccountFile {
         Ok(true)
     }
 
-    /// Allows or forbids logging on. `false` when there is no such account.
+    /// Enables or disables an account. Returns `false` if there is no such account.
     pub fn set_enabled(&mut self, name: &str, is_enabled: bool) -> bool {
         self.find_mut(name).map(|entry| entry.set_enabled(is_enabled)).is_some()
     }
 
-    /// Removes an account. `false` when there is none.
+    /// Removes an account. Returns `false` if there is no such account.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(place) = self.places.remove(&folded(name)) else { return false };
         self.lines.remove(place);
@@ -314,14 +310,14 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     check_name(name)?;
     let uid =
         fields.next().and_then(|uid| uid.trim().parse().ok()).ok_or("the uid is no number")?;
-    // The LM hash is of no use here, and a liability to keep.
+    // The LM hash is not needed, and dangerous to keep.
     let is_hash_field = |field: &str| field.len() == NO_HASH.len() && field.is_ascii();
     fields.next().filter(|lm| is_hash_field(lm)).ok_or("the LM hash field is not 32 characters")?;
     let nt = fields.next().filter(|nt| is_hash_field(nt));
     let nt = nt.ok_or("the NT hash field is not 32 characters")?;
     let nt_hash = match NtHash::from_hex(nt) {
         Some(hash) => Some(hash),
-        // Samba writes "NO PASSWORD" padded with X for an account without one.
+        // For an account without a password Samba writes "NO PASSWORD" padded with X.
         None if nt == NO_HASH || nt.starts_with("NO PASSWORD") => None,
         None => return Err("the NT hash is not hexadecimal"),
     };
@@ -331,7 +327,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
             .and_then(|flags| flags.strip_suffix(']'))
             .filter(|flags| flags.chars().all(|c| FLAG_LETTERS.contains(c)))
             .ok_or("the flags are not letters in brackets")?,
-        // The oldest files end here or go on with the full name: all are users.
+        // The oldest files end here or continue with the full name: all are users.
         _ => "U",
     };
     let flags: String = flags.chars().filter(|c| *c != ' ').collect();

@@ -1,12 +1,12 @@
-//! SPNEGO tokens (RFC 4178 4.2 and MS-SPNG 2.2.1): a list of mechanisms around
-//! the tokens of one of them.
+//! SPNEGO tokens (RFC 4178 4.2 and MS-SPNG 2.2.1): a list of mechanisms around the tokens of one of
+//! them.
 
 use crate::der::{self, Elements, context};
 use crate::limits::{MAX_MECH_COUNT, MAX_MECH_LIST_LEN, MAX_TOKEN_LEN};
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
 
-/// An object identifier, as the contents octets of its encoding.
+/// An object identifier: the contents octets of its encoding.
 pub type Oid = &'static [u8];
 
 /// 1.3.6.1.5.5.2, SPNEGO itself.
@@ -15,34 +15,34 @@ pub const SPNEGO: Oid = &[0x2b, 6, 1, 5, 5, 2];
 pub const NTLM: Oid = &[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 10];
 /// 1.2.840.113554.1.2.2, Kerberos 5.
 pub const KERBEROS: Oid = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2];
-/// 1.2.840.48018.1.2.2, Kerberos 5 as Windows 2000 wrote it (MS-SPNG 3.1.5.2).
+/// 1.2.840.48018.1.2.2, the spelling of Kerberos 5 in Windows 2000 (MS-SPNG 3.1.5.2).
 pub const MS_KERBEROS: Oid = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 1, 2, 2];
 
-/// What MS-SPNG 3.2.5.2 puts into hintName.
+/// The value of hintName, MS-SPNG 3.2.5.2.
 const HINT_NAME: &[u8] = b"not_defined_in_RFC4178@please_ignore";
 
 frevo_wire::open_enum! {
     /// negState, RFC 4178 4.2.2.
     NegState(u8) {
-        /// Done, as far as the sender can tell.
+        /// The sender has finished.
         ACCEPT_COMPLETED = 0,
         /// A further token is needed.
         ACCEPT_INCOMPLETE = 1,
-        /// No.
+        /// The sender refuses.
         REJECT = 2,
         /// A further token is needed, and mechListMIC must be exchanged.
         REQUEST_MIC = 3,
     }
 }
 
-/// MechTypeList, as its encoding: mechListMIC is computed over these bytes.
+/// MechTypeList, kept as its encoding, because mechListMIC covers these bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MechList {
     encoded: Vec<u8>,
 }
 
 impl MechList {
-    /// A list of ours.
+    /// Encodes a list of mechanisms.
     pub fn of(mechanisms: &[Oid]) -> Self {
         let mut list = Vec::with_capacity(16);
         for oid in mechanisms {
@@ -68,13 +68,12 @@ impl MechList {
         Ok(Self { encoded: encoded.to_vec() })
     }
 
-    /// The encoding.
+    /// Returns the encoding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.encoded
     }
 
-    /// Where `oid` stands in the list, counted from 0; 0 is what the sender
-    /// prefers.
+    /// Returns the index of `oid` in the list, from 0; 0 is the sender's preference.
     pub fn position(&self, oid: Oid) -> Option<usize> {
         let mut list =
             Elements::new(&self.encoded).expect(der::SEQUENCE, "").map(Elements::new).ok()?;
@@ -89,7 +88,7 @@ impl MechList {
     }
 }
 
-/// NegTokenInit, or NegTokenInit2 when it comes from a server.
+/// NegTokenInit, or from a server NegTokenInit2.
 #[derive(Debug, Clone)]
 pub struct NegTokenInit<'a> {
     /// mechTypes.
@@ -101,7 +100,7 @@ pub struct NegTokenInit<'a> {
 }
 
 impl<'a> NegTokenInit<'a> {
-    /// Reads it, with the GSS-API frame of RFC 2743 3.1 that it comes in.
+    /// Parses the token, with the GSS-API frame of RFC 2743 3.1 around it.
     pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
         const WHAT: &str = "NegTokenInit";
         if bytes.len() > MAX_TOKEN_LEN {
@@ -129,7 +128,7 @@ impl<'a> NegTokenInit<'a> {
         Ok(Self { mechanisms, token, mic })
     }
 
-    /// Writes the client's.
+    /// Encodes the client's token.
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = Vec::new();
         der::put(&mut fields, context(0), self.mechanisms.as_bytes());
@@ -143,7 +142,7 @@ impl<'a> NegTokenInit<'a> {
     }
 }
 
-/// The server's NegTokenInit2 for the NEGOTIATE response (MS-SPNG 3.2.5.2).
+/// Returns the server's NegTokenInit2 for the NEGOTIATE response (MS-SPNG 3.2.5.2).
 pub fn server_hint(mechanisms: &MechList) -> Vec<u8> {
     let mut fields = Vec::new();
     der::put(&mut fields, context(0), mechanisms.as_bytes());
@@ -166,7 +165,7 @@ pub struct NegTokenResp<'a> {
 }
 
 impl<'a> NegTokenResp<'a> {
-    /// Reads it.
+    /// Parses the token.
     pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
         const WHAT: &str = "NegTokenResp";
         if bytes.len() > MAX_TOKEN_LEN {
@@ -191,7 +190,7 @@ impl<'a> NegTokenResp<'a> {
         Ok(Self { state, mechanism, token, mic })
     }
 
-    /// Writes it.
+    /// Encodes the token.
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = Vec::new();
         if let Some(state) = self.state {

@@ -1,14 +1,14 @@
-//! Which server a client means: service principal names against our names.
+//! Comparison of a client's service principal name with this server's names.
 
 use alloc::string::String;
 use core::net::IpAddr;
 
-/// Whether `spn` (`cifs/HOST`, `cifs/HOST:PORT`, `cifs/HOST/INSTANCE`) is the
-/// file service of one of `names`, which are host names or addresses as text.
+/// True if `spn` (`cifs/HOST`, `cifs/HOST:PORT`, `cifs/HOST/INSTANCE`) is the file service of one
+/// of `names`, which are host names or addresses as text.
 ///
-/// A client that was lured to another host, or to another service of this one,
-/// names that in MsvAvTargetName; its response is then worth nothing here, which
-/// ends relaying (the check that Windows calls SPN target name validation).
+/// A client that was lured to another host, or to another service of this host, names that one in
+/// MsvAvTargetName. Its response is then worthless here, which prevents relaying (Windows calls the
+/// check SPN target name validation).
 pub fn is_ours<'a>(spn: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
     let Some((service, rest)) = spn.split_once('/') else { return false };
     if !service.eq_ignore_ascii_case("cifs") {
@@ -19,10 +19,9 @@ pub fn is_ours<'a>(spn: &str, names: impl IntoIterator<Item = &'a str>) -> bool 
         .is_some_and(|host| names.into_iter().any(|name| Host::of(name).as_ref() == Some(host)))
 }
 
-/// The channel binding of a TLS or QUIC connection as MsvAvChannelBindings has
-/// it: the MD5 of a `gss_channel_bindings_struct` without addresses (RFC 4121
-/// 4.1.1.2) around `application_data` (RFC 5929: `tls-server-end-point:` and the
-/// hash of the server's certificate).
+/// Returns the channel binding of a TLS or QUIC connection for MsvAvChannelBindings: the MD5 hash
+/// of a `gss_channel_bindings_struct` without addresses (RFC 4121 4.1.1.2) around
+/// `application_data` (RFC 5929: `tls-server-end-point:` and the hash of the server's certificate).
 pub fn channel_bindings_hash(application_data: &[u8]) -> [u8; 16] {
     use md5::{Digest, Md5};
     let length = u32::try_from(application_data.len()).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Both roles against each other, and everything that must be refused.
+//! Tests of both roles with each other, and of everything that must be refused.
 
 mod real_clients;
 
@@ -63,7 +63,7 @@ fn initiator() -> Initiator {
     initiator_as("ann", "correct horse", target("cifs/files.example.org"))
 }
 
-/// Runs an exchange to its end; `seen` may change each client token on the way.
+/// Runs an exchange to its end; `seen` may change each client token.
 fn run(
     client: &mut Initiator,
     server: &mut Acceptor,
@@ -141,8 +141,8 @@ fn an_optimistic_kerberos_token_is_passed_over() {
 
 #[test]
 fn a_list_that_lost_its_first_choice_on_the_way_is_refused() {
-    // The client offers Kerberos and NTLM with an NTLM-looking first token; a
-    // man in the middle leaves NTLM alone. The client's mechListMIC shows it.
+    // The client offers Kerberos and NTLM with a first token that looks like NTLM; a man in the
+    // middle leaves only NTLM. The client's mechListMIC shows it.
     let mut client = initiator().offering(&[KERBEROS, NTLM]);
     let reason = run(&mut client, &mut acceptor(), |turn, token| {
         if turn > 0 {
@@ -198,7 +198,7 @@ fn the_client_insists_on_the_mic_that_it_is_owed() {
     assert_eq!(refusal.reason, Reason::MissingMechListMic);
 }
 
-/// Runs until the server is done, without telling the client.
+/// Runs until the server has finished, without telling the client.
 fn finish(client: &mut Initiator, server: &mut Acceptor) -> Done {
     let mut token = client.initial_token(&[]).unwrap();
     loop {
@@ -241,14 +241,14 @@ fn ntlm_without_spnego() {
     assert_eq!(*done.session_key, [0x77; 16]);
 }
 
-/// The NEGOTIATE_MESSAGE that our client sends.
+/// Returns the NEGOTIATE_MESSAGE of this client.
 fn bare_negotiate() -> Vec<u8> {
     let token = initiator().initial_token(&[]).unwrap();
     NegTokenInit::parse(&token).unwrap().token.unwrap().to_vec()
 }
 
-/// CHALLENGE and AUTHENTICATE of a bare exchange; `change` sees the challenge
-/// before the client does.
+/// Returns CHALLENGE and AUTHENTICATE of a bare exchange; `change` sees the challenge before the
+/// client does.
 fn bare_exchange(change: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     let mut server = acceptor();
     let Ok(AcceptorStep::Continue(mut challenge)) =
@@ -278,7 +278,7 @@ fn wrong_password_unknown_user_and_disabled_account() {
     assert_eq!(refused(initiator_as("ann", "wrong", spn()), acceptor()), Reason::WrongPassword);
     assert_eq!(refused(initiator_as("bob", "wrong", spn()), acceptor()), Reason::UnknownUser);
     assert_eq!(refused(initiator_as("gone", "correct horse", spn()), acceptor()), Reason::Disabled);
-    // Only the right password tells that the account exists.
+    // Only the right password shows that the account exists.
     assert_eq!(refused(initiator_as("gone", "wrong", spn()), acceptor()), Reason::WrongPassword);
 }
 
@@ -340,7 +340,7 @@ fn every_bit_of_the_mic_counts() {
 
 #[test]
 fn the_mic_covers_negotiate_and_challenge() {
-    // A man in the middle weakens what the client offers.
+    // A man in the middle weakens the client's offer.
     let (_, authenticate) = bare_exchange(|_| ());
     let mut weakened = bare_negotiate();
     weakened[15] &= !0x20; // NTLMSSP_NEGOTIATE_128
@@ -348,7 +348,7 @@ fn the_mic_covers_negotiate_and_challenge() {
     server.step(&weakened, NOW, &accounts()).unwrap();
     let refusal = server.step(&authenticate, NOW, &accounts()).unwrap_err();
     assert_eq!(refusal.reason, Reason::WrongMic);
-    // And what the server chose.
+    // A man in the middle weakens the server's choice.
     let (_, authenticate) = bare_exchange(|challenge| challenge[23] &= !0x20);
     assert_eq!(bare_refusal(&mut acceptor(), &authenticate).reason, Reason::WrongMic);
 }
@@ -372,8 +372,8 @@ fn taking_the_announcement_away_breaks_the_proof() {
 
 #[test]
 fn a_client_without_mic_passes_unless_it_is_required() {
-    // A server that sends no timestamp gets no MIC; ours does not notice that
-    // the timestamp was lost on the way, because nothing vouches for it.
+    // A server that sends no timestamp gets no MIC. The server does not notice that the timestamp
+    // was removed on the way, because nothing protects it.
     let strip_timestamp = |challenge: &mut Vec<u8>| {
         let mut pair = vec![AvId::TIMESTAMP.0 as u8, 0, 8, 0];
         pair.extend(NOW.to_le_bytes());
@@ -391,7 +391,7 @@ fn a_client_without_mic_passes_unless_it_is_required() {
     assert!(!done.has_mic);
     let mut strict = acceptor_with(AcceptorConfig { require_mic: true, ..config() });
     assert_eq!(bare_refusal(&mut strict, &authenticate).reason, Reason::MissingMic);
-    // The strict server takes the client that has one.
+    // The strict server accepts the client that sends one.
     let strict = AcceptorConfig { require_mic: true, ..config() };
     assert!(run(&mut initiator(), &mut acceptor_with(strict), unchanged).is_ok());
 }
@@ -426,7 +426,7 @@ fn channel_bindings_must_be_those_of_the_connection() {
     assert!(run(&mut client(Some([6; 16])), &mut acceptor(), unchanged).is_ok());
 }
 
-/// An AUTHENTICATE_MESSAGE by hand.
+/// Makes an AUTHENTICATE_MESSAGE by hand.
 fn authenticate(user: &str, lm_response: &[u8], nt_response: &[u8]) -> Vec<u8> {
     message::AuthenticateParts {
         flags: Flags::UNICODE | Flags::NTLM,
@@ -457,7 +457,7 @@ fn anonymous_and_version_1_are_refused_by_name() {
     }
 }
 
-/// Where it is let, it is nobody, and its key is everybody's.
+/// Tests that an anonymous client, if allowed, has no name, and a key that everybody knows.
 #[test]
 fn anonymous_is_nobody_where_it_is_let() {
     let mut config = AcceptorConfig::standalone("BOX");
@@ -574,7 +574,7 @@ fn key_exchange_and_its_absence() {
     assert!(bare_refusal(&mut acceptor(), &short).is_malformed());
 }
 
-/// The AUTHENTICATE_MESSAGE of a client with this password, which `change` changes.
+/// Returns the AUTHENTICATE_MESSAGE of a client with this password, changed by `change`.
 fn authenticate_with(password: &str, change: impl FnOnce(&mut Vec<u8>)) -> (Acceptor, Vec<u8>) {
     let mut server = acceptor();
     let Ok(AcceptorStep::Continue(challenge)) = server.step(&bare_negotiate(), NOW, &accounts())
@@ -592,9 +592,9 @@ fn authenticate_with(password: &str, change: impl FnOnce(&mut Vec<u8>)) -> (Acce
     (server, message)
 }
 
-/// A message that is refused for another reason than its password is refused in the
-/// same way whatever the password is, and names the same account. The same messages go
-/// to a server for which the password is right, and to one for which it is wrong.
+/// Tests that a message which is refused for another reason than its password is refused in one way
+/// whatever the password is, and names one account. Each message goes to a server for which the
+/// password is right, and to one for which it is wrong.
 #[test]
 fn no_field_tells_a_right_password_from_a_wrong_one() {
     let other = || {
@@ -627,15 +627,14 @@ fn no_field_tells_a_right_password_from_a_wrong_one() {
     }
 }
 
-/// The name in a message that is refused for its form is known all the same, and stands
-/// for the account.
+/// Tests that the name in a malformed message is known all the same, and stands for the account.
 #[test]
 fn a_malformed_message_names_its_user() {
     let (mut server, message) = authenticate_with("wrong", |message| message[52] = 5);
     let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
     assert!(refusal.is_malformed());
     assert_eq!((&*refusal.user, &*refusal.account), ("ann", "Ann"));
-    // Whatever else is wrong with it.
+    // Other fields may be wrong as well.
     for field in [12, 20, 28, 44, 52] {
         let (mut server, message) = authenticate_with("wrong", |message| message[field + 7] = 0xff);
         let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
@@ -653,7 +652,7 @@ fn debug_output_holds_no_secret() {
     assert!(!alloc::format!("{done:?}").contains("119"));
 }
 
-/// Feeds a token to every state of both roles.
+/// Passes a token to every state of both roles.
 fn feed_everything(token: &[u8]) {
     let accounts = accounts();
     let _ = acceptor().step(token, NOW, &accounts);
@@ -697,8 +696,8 @@ proptest! {
         feed_everything(&wrapped.encode());
     }
 
-    /// Whatever changes in a good AUTHENTICATE_MESSAGE, the logon fails, or it
-    /// is the same logon: nothing that matters is outside the MIC.
+    /// Tests that any change of a good AUTHENTICATE_MESSAGE makes the logon fail or leaves it
+    /// unchanged: the MIC covers everything that matters.
     #[test]
     fn changed_messages_never_log_another_user_on(
         changes in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4),

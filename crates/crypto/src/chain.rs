@@ -1,9 +1,9 @@
-//! The chain of CBC-MAC, which CCM and CMAC have in common: each block goes through the
-//! cipher together with what came of the one before it.
+//! The chain of CBC-MAC, which CCM and CMAC use: each block goes through the cipher together with
+//! the result of the block before it.
 //!
-//! One message's chain cannot be hurried: a processor has to wait for each of its blocks.
-//! So that it waits for nothing else, all of a message goes through one call of the cipher's
-//! backend, where the chain stays in registers.
+//! The chain of one message cannot run faster than the cipher's latency. So that the processor
+//! waits for nothing else, one call of the cipher's backend handles the whole message and keeps the
+//! chain in registers.
 
 use aes::cipher::consts::U16;
 use aes::cipher::{Array, Block, BlockCipherEncBackend};
@@ -11,24 +11,24 @@ use aes::cipher::{Array, Block, BlockCipherEncBackend};
 /// Length of a block, bytes.
 pub(crate) const BLOCK_LEN: usize = 16;
 
-/// What has gone through the chain so far.
+/// The chain's value after the blocks so far.
 pub(crate) struct Chain<B: BlockCipherEncBackend<BlockSize = U16>>(Block<B>);
 
 impl<B: BlockCipherEncBackend<BlockSize = U16>> Chain<B> {
-    /// Nothing.
+    /// Makes an empty chain.
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self(Array::default())
     }
 
-    /// One block.
+    /// Adds one block.
     #[inline(always)]
     pub(crate) fn block(&mut self, backend: &B, block: &[u8; BLOCK_LEN]) {
         xor(&mut self.0, block);
         backend.encrypt_block((&mut self.0).into());
     }
 
-    /// All of `data`, with zeros behind it up to the end of its last block.
+    /// Adds all of `data`, with zeros up to the end of its last block.
     #[inline(always)]
     pub(crate) fn padded(&mut self, backend: &B, data: &[u8]) {
         let (blocks, rest) = data.as_chunks::<BLOCK_LEN>();
@@ -42,14 +42,14 @@ impl<B: BlockCipherEncBackend<BlockSize = U16>> Chain<B> {
         }
     }
 
-    /// What came of it.
+    /// Returns the chain's final value.
     #[inline(always)]
     pub(crate) fn end(self) -> [u8; BLOCK_LEN] {
         self.0.into()
     }
 }
 
-/// `to` ^ `from`, in `to`.
+/// Computes `to` ^ `from` into `to`.
 #[inline(always)]
 pub(crate) fn xor(to: &mut Array<u8, U16>, from: &[u8; BLOCK_LEN]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to ^= *from);

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use aws_lc_rs::kdf::{self, KbkdfCtrHmacAlgorithmId};
 use core::fmt;
 
-/// How a dialect makes keys of the session key.
+/// A dialect's way from the session key to other keys.
 #[derive(Debug, Clone, Copy)]
 pub enum Derivation<'a> {
-    /// 2.0.2 and 2.1: the session key itself signs; nothing is encrypted.
+    /// 2.0.2 and 2.1: the session key itself signs; there is no encryption.
     Smb2,
     /// 3.0 and 3.0.2: fixed contexts.
     Smb30,
@@ -18,8 +18,8 @@ pub enum Derivation<'a> {
     Smb311(&'a PreauthHash),
 }
 
-/// The authentication gave no key, as some do for guests; a session without a
-/// key neither signs nor seals.
+/// The authentication gave no key, as for some guests. A session without a key neither signs nor
+/// seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoSessionKey;
 
@@ -31,28 +31,27 @@ impl fmt::Display for NoSessionKey {
 
 impl core::error::Error for NoSessionKey {}
 
-/// The keys of a session, as bytes. [`Self::signing_key`] and its like expand
-/// them.
+/// The keys of a session as bytes, for [`Self::signing_key`], [`Self::sealing_key`] and
+/// [`Self::opening_key`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionKeys {
     /// Session.SigningKey, which is also the signing key of the first channel.
     pub signing: Secret<16>,
-    /// Session.ApplicationKey, for what runs above (MS-SMB2 3.3.4.6, RPC).
+    /// Session.ApplicationKey, for protocols above SMB (MS-SMB2 3.3.4.6, RPC).
     pub application: Secret<16>,
-    /// The client's EncryptionKey and the server's DecryptionKey. Its first
-    /// [`Cipher::key_len`] bytes are the key. Absent without a cipher.
+    /// The client's EncryptionKey and the server's DecryptionKey. The first [`Cipher::key_len`]
+    /// bytes are the key. None without a cipher.
     pub client_to_server: Option<(Cipher, Secret<32>)>,
-    /// The server's EncryptionKey and the client's DecryptionKey, alike.
+    /// The server's EncryptionKey and the client's DecryptionKey, in this form too.
     pub server_to_client: Option<(Cipher, Secret<32>)>,
 }
 
 impl SessionKeys {
-    /// Derives the keys. `full_session_key` is what the authentication gave,
-    /// whole: Session.SessionKey is made of its first 16 bytes, AES-256 keys
-    /// of all of it (Session.FullSessionKey).
+    /// Derives the keys. `full_session_key` is the whole key from the authentication: its first 16
+    /// bytes are Session.SessionKey, and AES-256 keys use all of it (Session.FullSessionKey).
     ///
-    /// For a channel bound to a session only [`Self::signing`] counts, derived
-    /// from the binding authentication's key and the binding's own hash.
+    /// A channel bound to a session uses only [`Self::signing`], derived from the binding
+    /// authentication's key and the binding's own hash.
     pub fn derive(
         derivation: Derivation<'_>,
         full_session_key: &[u8],
@@ -103,13 +102,13 @@ impl SessionKeys {
         })
     }
 
-    /// The signing key, expanded.
+    /// Expands the signing key.
     pub fn signing_key(&self, algorithm: SigningAlgorithm) -> SigningKey {
         SigningKey::new(algorithm, self.signing.expose())
     }
 
-    /// The key that `us` seals with. To be called once per session: the
-    /// nonces begin anew with every [`SealingKey`].
+    /// Returns the key with which `us` seals. To be called once for a session: the nonces begin
+    /// again with every [`SealingKey`].
     pub fn sealing_key(&self, us: Sender) -> Option<SealingKey> {
         let keys = match us {
             Sender::Client => &self.client_to_server,
@@ -118,7 +117,7 @@ impl SessionKeys {
         keys.as_ref().map(|(cipher, key)| SealingKey::new(*cipher, key.expose()))
     }
 
-    /// The key that `us` opens the peer's messages with.
+    /// Returns the key with which `us` opens the peer's messages.
     pub fn opening_key(&self, us: Sender) -> Option<OpeningKey> {
         let keys = match us {
             Sender::Client => &self.server_to_client,
@@ -128,18 +127,17 @@ impl SessionKeys {
     }
 }
 
-/// SP800-108 in counter mode with HMAC-SHA256, r = 32, L = the bits of `out`.
+/// Computes SP800-108 in counter mode with HMAC-SHA256, r = 32, L = the bits of `out`.
 ///
-/// L follows the key that is made: 128 for the signing and application keys
-/// whatever the cipher, as Windows has it; MS-SMB2 3.1.4.2 reads as if an
-/// AES-256 cipher changed it for all keys.
+/// Windows: L is the length of the key that is made: 128 for the signing and application keys
+/// whatever the cipher. MS-SMB2 3.1.4.2 reads as if an AES-256 cipher changed L for all keys.
 fn kbkdf(key: &[u8], label: &[u8], context: &[u8], out: &mut [u8]) {
     let bits = (out.len() as u32).saturating_mul(8).to_be_bytes();
     let info: Vec<u8> = [label, &[0], context, &bits].concat();
     kbkdf_fixed(key, &info, out);
 }
 
-/// The same with the fixed input data whole.
+/// Computes the derivation for whole fixed input data.
 fn kbkdf_fixed(key: &[u8], info: &[u8], out: &mut [u8]) {
     let algorithm = kdf::get_kbkdf_ctr_hmac_algorithm(KbkdfCtrHmacAlgorithmId::Sha256);
     match algorithm.map(|algorithm| kdf::kbkdf_ctr_hmac(algorithm, key, info, out)) {

@@ -1,8 +1,8 @@
-//! Plain hashes, for formats of others that are checked by one.
+//! Plain hashes, for other programs' formats that contain one.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// SHA-256 of `bytes`.
+/// Returns SHA-256 of `bytes`.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {

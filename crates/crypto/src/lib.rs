@@ -1,14 +1,12 @@
 //! Signing, sealing and key derivation for SMB 3.x, in place, on slices.
 //!
-//! Keys are expanded once, when they are made, and used from any thread
-//! through `&self`; they never print and are wiped when dropped. Nonces belong
-//! to the key that they are unique for. Nothing here reads a clock or draws a
-//! random number.
+//! Keys are expanded once, when they are made, and used from any thread through `&self`; they
+//! cannot be printed and are wiped when dropped. A nonce belongs to the key for which it is unique.
+//! Nothing here reads a clock or a random source.
 //!
-//! AWS-LC does SHA-512, HMAC, GCM and the key derivation. CCM, whose 11-byte
-//! nonces AWS-LC's safe interface does not offer, and CMAC, of which it signs
-//! one message at a time, are composed here (`sealing/ccm.rs`, `signing/cmac.rs`)
-//! over the AES of RustCrypto.
+//! AWS-LC computes SHA-512, HMAC, GCM and the key derivation. AWS-LC's safe interface has no CCM
+//! with 11-byte nonces, and its CMAC signs one message at a time, so these two are composed here
+//! (`sealing/ccm.rs`, `signing/cmac.rs`) over the AES of RustCrypto.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -53,10 +51,10 @@ pub use signing::{
     SIGNATURE_LEN, SIGNATURE_RANGE, Sender, SignatureNonce, SigningAlgorithm, SigningKey, TooShort,
 };
 
-/// Ends the process the way a failed Rust allocation does.
+/// Ends the process like a failed Rust allocation.
 ///
-/// The AWS-LC calls that come here take arguments whose lengths this crate has
-/// fixed; what is left for them to fail of is `malloc` returning nothing.
+/// The AWS-LC calls that end here get arguments of fixed lengths; the only remaining failure is
+/// `malloc` returning nothing.
 #[cold]
 fn out_of_memory() -> ! {
     alloc::alloc::handle_alloc_error(core::alloc::Layout::new::<[u8; 512]>())

@@ -1,7 +1,6 @@
 //! The limits of this crate.
 
-/// Messages that one key seals before it refuses. It keeps the chance of a
-/// forgery or of telling ciphertext from noise below 2^-32 for GCM and CCM with
-/// messages of up to 8 MiB (2^19 blocks). A peer that gets here authenticates
-/// anew, which gives new keys.
+/// Messages that one key seals before it refuses. The limit keeps the chance of a forgery, or of
+/// telling ciphertext from noise, below 2^-32 for GCM and CCM with messages of up to 8 MiB (2^19
+/// blocks). At the limit the peer authenticates again, which gives new keys.
 pub const SEALED_MESSAGES_MAX: u64 = 1 << 32;

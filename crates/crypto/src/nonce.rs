@@ -4,26 +4,26 @@ use crate::limits::SEALED_MESSAGES_MAX;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The key has sealed [`SEALED_MESSAGES_MAX`] messages and refuses more. The
-/// session has to authenticate anew, or the connection to go.
+/// The key has sealed [`SEALED_MESSAGES_MAX`] messages and refuses more. The session has to
+/// authenticate again, or the connection to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyExhausted;
 
 impl fmt::Display for KeyExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the sealing key has sealed as many messages as it may")
+        f.write_str("the sealing key has reached its limit of messages")
     }
 }
 
 impl core::error::Error for KeyExhausted {}
 
-/// The Nonce field of a transform header: what the cipher uses of it, then
-/// zeros. Neither copied nor cloned: sealing takes it, so that it is used once.
+/// The Nonce field of a transform header: the cipher's part, then zeros. It cannot be copied or
+/// cloned, and sealing takes it, so it is used once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// The 16 bytes of the header field.
+    /// Returns the 16 bytes of the header field.
     pub const fn field(&self) -> &[u8; 16] {
         &self.0
     }
@@ -34,9 +34,8 @@ impl Nonce {
     }
 }
 
-/// Hands out the nonces of one key: a counter that all channels of a session
-/// share. The keys of a session are new with every session, so that counting
-/// from zero repeats nothing.
+/// The nonces of one key: a counter that all channels of a session use. Every session has new keys,
+/// so counting from zero repeats nothing.
 #[derive(Debug)]
 pub struct NonceSequence {
     next: AtomicU64,
@@ -49,15 +48,15 @@ impl Default for NonceSequence {
 }
 
 impl NonceSequence {
-    /// Starts at the first nonce.
+    /// Makes a sequence at its first nonce.
     pub const fn new() -> Self {
         Self { next: AtomicU64::new(0) }
     }
 
-    /// A nonce that this sequence has not given before.
+    /// Returns a nonce that this sequence has not returned before.
     pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
-        // A plain add that wrapped would repeat nonces after 2^64 refusals;
-        // the update leaves an exhausted counter where it is.
+        // A plain addition that wrapped would repeat nonces after 2^64 refusals; this update leaves
+        // an exhausted counter unchanged.
         let counter = self
             .next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
@@ -71,8 +70,8 @@ impl NonceSequence {
         Ok(Nonce(field))
     }
 
-    /// Messages that may still be sealed: what a session looks at to
-    /// authenticate anew in good time.
+    /// Returns the number of messages that may still be sealed, so that a session can authenticate
+    /// again in time.
     pub fn remaining(&self) -> u64 {
         SEALED_MESSAGES_MAX.saturating_sub(self.next.load(Ordering::Relaxed))
     }
@@ -110,7 +109,7 @@ mod tests {
         });
         let distinct: BTreeSet<[u8; 16]> = seen.iter().flatten().copied().collect();
         assert_eq!(distinct.len(), 4000);
-        // What a CCM key does not use stays zero: only the first 11 bytes count.
+        // The bytes that a CCM key does not use stay zero: only the first 11 count.
         assert!(distinct.iter().all(|n| n[11..] == [0; 5]));
     }
 }

@@ -13,13 +13,13 @@ impl Default for PreauthHash {
 }
 
 impl PreauthHash {
-    /// The value before the first message.
+    /// Makes the value before the first message.
     pub const fn new() -> Self {
         Self([0; 64])
     }
 
-    /// Takes in one message, given in parts: everything from its SMB2 header
-    /// to its last byte on the wire, without the transport's length prefix.
+    /// Adds one message, passed in parts: from its SMB2 header to its last byte on the wire,
+    /// without the transport's length prefix.
     pub fn update(&mut self, message_parts: &[&[u8]]) {
         let mut context = digest::Context::new(&digest::SHA512);
         context.update(&self.0);
@@ -29,7 +29,7 @@ impl PreauthHash {
         self.0.copy_from_slice(context.finish().as_ref());
     }
 
-    /// The 64 bytes, which are the context of the 3.1.1 key derivation.
+    /// Returns the 64 bytes, which are the context of the 3.1.1 key derivation.
     pub const fn as_bytes(&self) -> &[u8; 64] {
         &self.0
     }

@@ -14,22 +14,22 @@ mod ccm;
 /// Length of the tag, the Signature field of a transform header, bytes.
 pub const TAG_LEN: usize = 16;
 
-/// How messages are sealed, MS-SMB2 2.2.3.1.2.
+/// Encryption algorithms, MS-SMB2 2.2.3.1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Cipher {
-    /// The only one of 3.0 and 3.0.2.
+    /// The only cipher of 3.0 and 3.0.2.
     Aes128Ccm = 1,
-    /// 3.1.1.
+    /// Since 3.1.1.
     Aes128Gcm = 2,
-    /// 3.1.1, Windows Server 2022 and up.
+    /// Since 3.1.1 in Windows Server 2022.
     Aes256Ccm = 3,
-    /// 3.1.1, Windows Server 2022 and up.
+    /// Since 3.1.1 in Windows Server 2022.
     Aes256Gcm = 4,
 }
 
 impl Cipher {
-    /// The cipher that a negotiate context names, if it is one of these.
+    /// Returns the cipher with this number in a negotiate context, if it is one of these.
     pub const fn from_id(id: u16) -> Option<Self> {
         match id {
             1 => Some(Self::Aes128Ccm),
@@ -40,12 +40,12 @@ impl Cipher {
         }
     }
 
-    /// Its number in a negotiate context.
+    /// Returns the cipher's number in a negotiate context.
     pub const fn id(self) -> u16 {
         self as u16
     }
 
-    /// Length of its keys, bytes.
+    /// Returns the length of its keys in bytes.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Ccm | Self::Aes128Gcm => 16,
@@ -53,7 +53,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes of the 16-byte Nonce field that it uses; the rest is zero.
+    /// Returns the number of bytes of the 16-byte Nonce field that it uses; the rest is zero.
     pub const fn nonce_len(self) -> usize {
         match self {
             Self::Aes128Ccm | Self::Aes256Ccm => 11,
@@ -62,20 +62,20 @@ impl Cipher {
     }
 }
 
-/// The tag does not fit the message: damaged, forged, or another key.
+/// The tag does not match the message: it is damaged, forged, or sealed with another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadSeal;
 
 impl fmt::Display for BadSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the message does not fit its tag")
+        f.write_str("the tag does not match the message")
     }
 }
 
 impl core::error::Error for BadSeal {}
 
-/// A cipher with an expanded key, boxed because the key schedules of the four
-/// differ in size and a session holds two for its life.
+/// A cipher with an expanded key. Boxed, because the key schedules differ in size and a session
+/// holds two for its life.
 enum Key {
     Gcm(LessSafeKey),
     Ccm128(Box<Ccm<Aes128Enc>>),
@@ -103,7 +103,7 @@ impl Key {
 
     fn seal(&self, nonce: &[u8; 16], aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
         let (gcm, ccm) = split(nonce);
-        // GCM and 11-byte-nonce CCM take 64 GiB and 4 GiB; a frame is 16 MiB.
+        // GCM takes 64 GiB and CCM with 11-byte nonces 4 GiB; a frame has 16 MiB.
         let tag = match self {
             Self::Gcm(key) => {
                 let nonce = aead::Nonce::assume_unique_for_key(gcm);
@@ -143,7 +143,7 @@ impl Key {
     }
 }
 
-/// What GCM and what CCM use of the Nonce field.
+/// Returns the parts of the Nonce field that GCM and CCM use.
 fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; NONCE_LEN]) {
     let mut gcm = [0; 12];
     gcm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
@@ -152,8 +152,8 @@ fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; NONCE_LEN]) {
     (gcm, ccm)
 }
 
-/// The key that one side seals all its messages of a session with, and the
-/// nonces that go with it; all channels of the session share it.
+/// The key with which one side seals all its messages of a session, and its nonces. All channels of
+/// the session use it.
 pub struct SealingKey {
     key: Key,
     cipher: Cipher,
@@ -169,29 +169,28 @@ impl fmt::Debug for SealingKey {
 impl SealingKey {
     /// Expands the first [`Cipher::key_len`] bytes of `key`.
     ///
-    /// Only one SealingKey may ever be made of a key: its nonces begin anew
-    /// with it.
+    /// Only one SealingKey may ever be made of a key: its nonces begin again with it.
     pub fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
         Self { key: Key::new(cipher, key), cipher, nonces: NonceSequence::new() }
     }
 
-    /// The cipher.
+    /// Returns the cipher.
     pub const fn cipher(&self) -> Cipher {
         self.cipher
     }
 
-    /// The nonce of the next message: it goes into the transform header, which
-    /// is part of what [`Self::seal`] authenticates.
+    /// Returns the nonce of the next message. It goes into the transform header, which
+    /// [`Self::seal`] authenticates.
     pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
         self.nonces.next_nonce()
     }
 
-    /// Messages that may still be sealed.
+    /// Returns the number of messages that may still be sealed.
     pub fn remaining(&self) -> u64 {
         self.nonces.remaining()
     }
 
-    /// Encrypts `in_out` in place; the tag covers it and `aad`. `nonce` comes
+    /// Encrypts `in_out` in place and returns the tag, which covers it and `aad`. `nonce` comes
     /// from this key's [`Self::next_nonce`].
     #[allow(clippy::needless_pass_by_value)] // taken, so that it is used once
     pub fn seal(&self, nonce: Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
@@ -199,7 +198,7 @@ impl SealingKey {
     }
 }
 
-/// The key that opens what the peer sealed.
+/// The key that opens messages of the peer.
 pub struct OpeningKey {
     key: Key,
     cipher: Cipher,
@@ -217,14 +216,14 @@ impl OpeningKey {
         Self { key: Key::new(cipher, key), cipher }
     }
 
-    /// The cipher.
+    /// Returns the cipher.
     pub const fn cipher(&self) -> Cipher {
         self.cipher
     }
 
-    /// Decrypts `in_out` in place if `tag` fits it and `aad`; compares in
-    /// constant time. `nonce` is the whole Nonce field. After [`BadSeal`] the
-    /// contents of `in_out` are unspecified and must not be used.
+    /// Decrypts `in_out` in place if `tag` matches it and `aad`; compares in constant time. `nonce`
+    /// is the whole Nonce field. After [`BadSeal`] the contents of `in_out` are unspecified and
+    /// must not be used.
     pub fn open(
         &self,
         nonce: &[u8; 16],

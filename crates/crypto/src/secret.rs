@@ -1,21 +1,20 @@
-//! Key bytes that wipe themselves and do not print.
+//! Key bytes that are wiped when dropped and cannot be printed.
 
 use core::fmt;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// `N` secret bytes. Wiped when dropped, printed as `Secret(..)`, compared in
-/// constant time.
+/// `N` secret bytes. Wiped when dropped, printed as `Secret(..)`, compared in constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Takes the bytes; the caller's copy is the caller's to wipe.
+    /// Takes the bytes; the caller has to wipe its own copy.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
 
-    /// The first `N` bytes of `bytes`, zeros where it is shorter: how MS-SMB2
-    /// 3.3.1.8 makes Session.SessionKey of what the authentication gives.
+    /// Takes the first `N` bytes of `bytes`, with zeros if it is shorter: MS-SMB2 3.3.1.8 makes
+    /// Session.SessionKey in this way.
     pub fn truncated(bytes: &[u8]) -> Self {
         let mut secret = Self([0; N]);
         for (to, from) in secret.0.iter_mut().zip(bytes) {
@@ -24,7 +23,7 @@ impl<const N: usize> Secret<N> {
         secret
     }
 
-    /// The bytes, for the one who computes with them.
+    /// Returns the bytes for a computation.
     pub const fn expose(&self) -> &[u8; N] {
         &self.0
     }

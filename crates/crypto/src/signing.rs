@@ -14,23 +14,23 @@ mod cmac;
 /// Length of the Signature field, bytes.
 pub const SIGNATURE_LEN: usize = 16;
 
-/// Where the Signature lies in an SMB2 message.
+/// Position of the Signature in an SMB2 message.
 pub const SIGNATURE_RANGE: Range<usize> = 48..64;
 
-/// How messages are signed, MS-SMB2 2.2.3.1.7.
+/// Signing algorithms, MS-SMB2 2.2.3.1.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum SigningAlgorithm {
-    /// What 2.0.2 and 2.1 sign with.
+    /// The algorithm of 2.0.2 and 2.1.
     HmacSha256 = 0,
-    /// What 3.0 and 3.0.2 sign with, and 3.1.1 where nothing is negotiated.
+    /// The algorithm of 3.0 and 3.0.2, and of 3.1.1 without a negotiated one.
     AesCmac = 1,
-    /// 3.1.1 only, and the fastest.
+    /// Only for 3.1.1, and the fastest.
     AesGmac = 2,
 }
 
 impl SigningAlgorithm {
-    /// The algorithm that a negotiate context names, if it is one of these.
+    /// Returns the algorithm with this number in a negotiate context, if it is one of these.
     pub const fn from_id(id: u16) -> Option<Self> {
         match id {
             0 => Some(Self::HmacSha256),
@@ -40,31 +40,29 @@ impl SigningAlgorithm {
         }
     }
 
-    /// Its number in a negotiate context.
+    /// Returns the algorithm's number in a negotiate context.
     pub const fn id(self) -> u16 {
         self as u16
     }
 }
 
-/// Which side a message comes from.
+/// The side that sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sender {
-    /// Requests.
+    /// The sender of requests.
     Client,
-    /// Responses and notifications.
+    /// The sender of responses and notifications.
     Server,
 }
 
-/// What makes the GMAC nonce of a message, MS-SMB2 3.1.4.1. The other
-/// algorithms do not look at it.
+/// The parts of a message's GMAC nonce, MS-SMB2 3.1.4.1. The other algorithms do not use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureNonce {
     /// The MessageId of the header.
     pub message_id: u64,
-    /// Who sends the message.
+    /// The side that sends the message.
     pub sender: Sender,
-    /// Whether it is a CANCEL request, which shares the MessageId of what it
-    /// cancels.
+    /// True for a CANCEL request, which has the MessageId of the request that it cancels.
     pub is_cancel: bool,
 }
 
@@ -84,7 +82,7 @@ impl SignatureNonce {
     }
 }
 
-/// A message too short to hold an SMB2 header cannot be signed.
+/// The message is too short for an SMB2 header, so it cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooShort;
 
@@ -100,7 +98,7 @@ impl core::error::Error for TooShort {}
 pub struct SigningKey(Key);
 
 enum Key {
-    /// Boxed: its context is forty times the size of the others'.
+    /// Boxed: its context is forty times as large as the other variants.
     Hmac(Box<hmac::Key>),
     Cmac(Box<Cmac>),
     Gmac(LessSafeKey),
@@ -127,7 +125,7 @@ impl SigningKey {
         })
     }
 
-    /// What it signs with.
+    /// Returns the key's algorithm.
     pub const fn algorithm(&self) -> SigningAlgorithm {
         match self.0 {
             Key::Hmac(_) => SigningAlgorithm::HmacSha256,
@@ -136,12 +134,11 @@ impl SigningKey {
         }
     }
 
-    /// Signs `message`, which begins with its SMB2 header and ends with its
-    /// last byte or the padding before the next one of the compound: writes
-    /// the signature over whatever its Signature field holds.
+    /// Signs `message`, which begins with its SMB2 header and ends with its last byte or the
+    /// padding before the next one of the compound. Overwrites its Signature field.
     ///
-    /// With GMAC two different messages must never be signed with one nonce:
-    /// interim responses and notifications go unsigned (MS-SMB2 3.3.4.1.1).
+    /// With GMAC two different messages must never be signed with one nonce: interim responses and
+    /// notifications stay unsigned (MS-SMB2 3.3.4.1.1).
     pub fn sign(&self, message: &mut [u8], nonce: SignatureNonce) -> Result<(), TooShort> {
         message.get_mut(SIGNATURE_RANGE).ok_or(TooShort)?.fill(0);
         let signature = self.signature(&[message], nonce);
@@ -149,10 +146,10 @@ impl SigningKey {
         Ok(())
     }
 
-    /// Signs each of several messages as [`Self::sign`] does. AES-CMAC signs four of about
-    /// the same length in hardly more time than one of them; the others gain nothing.
+    /// Signs each of several messages like [`Self::sign`]. AES-CMAC signs four of similar length in
+    /// hardly more time than one; the other algorithms gain nothing.
     ///
-    /// One that is too short leaves the rest unsigned.
+    /// A message that is too short leaves the later ones unsigned.
     pub fn sign_all(&self, messages: &mut [(&mut [u8], SignatureNonce)]) -> Result<(), TooShort> {
         let Key::Cmac(key) = &self.0 else {
             return messages.iter_mut().try_for_each(|(message, nonce)| self.sign(message, *nonce));
@@ -169,10 +166,9 @@ impl SigningKey {
         Ok(())
     }
 
-    /// Whether the Signature of `message` is right, in time that does not
-    /// depend on where it differs. The field is zero while it is computed and
-    /// then as it was: the pre-authentication hash may still want the message
-    /// as it was received.
+    /// True if the Signature of `message` is right; takes constant time. The field is zero during
+    /// the computation and restored afterwards, because the pre-authentication hash needs the
+    /// message as received.
     pub fn verify(&self, message: &mut [u8], nonce: SignatureNonce) -> bool {
         let Some(field) = message.get_mut(SIGNATURE_RANGE) else { return false };
         let mut received = [0; SIGNATURE_LEN];
@@ -185,11 +181,10 @@ impl SigningKey {
         constant_time::verify_slices_are_equal(&signature, &received).is_ok()
     }
 
-    /// The signature of a message that lies in several pieces (a header in one
-    /// buffer, a payload in another); its Signature field must hold zeros.
+    /// Returns the signature of a message in several pieces (a header in one buffer, a payload in
+    /// another). Its Signature field must contain zeros.
     ///
-    /// GMAC takes its input in one piece only, so that it copies when there
-    /// is more than one that is not empty.
+    /// GMAC takes its input in one piece, so several pieces that are not empty are copied.
     pub fn signature(&self, parts: &[&[u8]], nonce: SignatureNonce) -> [u8; SIGNATURE_LEN] {
         let mut signature = [0; SIGNATURE_LEN];
         match &self.0 {

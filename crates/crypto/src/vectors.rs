@@ -1,11 +1,11 @@
-//! Published vectors, and the hexadecimal that tests are written in.
+//! Published test vectors, and the hexadecimal form in which tests have them.
 //!
-//! The 3.1.1 exchange is the example of Microsoft's article "SMB 2 and SMB 3
-//! security in Windows 10: the anatomy of signing and cryptographic keys".
+//! The 3.1.1 exchange is the example of Microsoft's article "SMB 2 and SMB 3 security in Windows
+//! 10: the anatomy of signing and cryptographic keys".
 
 use std::vec::Vec;
 
-/// The bytes that `text` spells; blanks do not count.
+/// Parses hexadecimal text; blanks are ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().filter_map(|c| c.to_digit(16)).map(|d| u8::try_from(d).unwrap()).collect();
@@ -15,7 +15,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// The same, as an array; shorter text leaves zeros at the end.
+/// Parses hexadecimal text into an array; shorter text leaves zeros at the end.
 pub(crate) fn hex_array<const N: usize>(text: &str) -> [u8; N] {
     let bytes = hex(text);
     let mut array = [0; N];
@@ -28,7 +28,7 @@ pub(crate) const NEGOTIATE_REQUEST: &str = "\
     000000000000000000000000000000000000000024000500000000003f000000ecd86f326276024f9f7752b8\
     9bb33f3a70000000020000000202100200030203110300000100260000000000010020000100fa49e6578f1f\
     3a9f4cd3e9cc14a67aa884b3d05844e0e5a118225c15887f32ff00000200060000000000020002000100";
-/// The hash after it.
+/// The hash after NEGOTIATE's request.
 pub(crate) const NEGOTIATE_REQUEST_HASH: &str = "\
     dd94efc5321bb618a2e208ba8920d2f422992526947a409b5037de1e0fe8c7362b8c47122594cde0ce26aa9d\
     fc8bcdbde0621957672623351a7540f1e54a0426";
@@ -46,7 +46,7 @@ pub(crate) const NEGOTIATE_RESPONSE: &str = "\
     205075626c6963204b65793027802530233121301f06035504031318546f6b656e205369676e696e67205075\
     626c6963204b6579010026000000000001002000010060a3c3b95c3c7ccd51ec536648d9b3ac74c483ca5b65\
     385a251117beb30712e50000020004000000000001000200";
-/// The hash after it.
+/// The hash after NEGOTIATE's response.
 pub(crate) const NEGOTIATE_RESPONSE_HASH: &str = "\
     324bfa92a4f3a190e466ebea08d9c110dc88bfed758d9846ecc6f541cc1d02ae3c94a79f36011e997e13f841\
     b91b50957ad07b19c8e2539c0b23fdae09d2c513";
@@ -56,7 +56,7 @@ pub(crate) const SESSION_SETUP_REQUEST_1: &str = "\
     000000000000000000000000000000000000000019000001010000000000000058004a000000000000000000\
     604806062b0601050502a03e303ca00e300c060a2b06010401823702020aa22a04284e544c4d535350000100\
     0000978208e200000000000000000000000000000000060380250000000f";
-/// The hash after it.
+/// The hash after the first SESSION_SETUP request.
 pub(crate) const SESSION_SETUP_REQUEST_1_HASH: &str = "\
     ac0b0f2b9986257700365e416d142a6edc96df03594a19e52a15f6bd0d041cd5d432f8ed42c55e33197a50c9\
     ec00f1462b50c592211b1471a04b56088fdfd5f9";
@@ -68,7 +68,7 @@ pub(crate) const SESSION_SETUP_RESPONSE_1: &str = "\
     79d008000000000000000050005000440000000a0092270000000f53005500540033003100310002000c0053\
     005500540033003100310001000c0053005500540033003100310004000c0053005500540033003100310003\
     000c0053005500540033003100310007000800a1a1f5adcbaed00100000000";
-/// The hash after it.
+/// The hash after the first SESSION_SETUP response.
 pub(crate) const SESSION_SETUP_RESPONSE_1_HASH: &str = "\
     2729e3440dfddd839e37193f6e8f20c20cefb3469e453a70cd980eec06b8835740a73760085633364c898989\
     5ece81bf102deeb14d4b7d48afa76901a7a38387";
@@ -87,7 +87,7 @@ pub(crate) const SESSION_SETUP_REQUEST_2: &str = "\
     8e0eba5a6dfd9d07a31d11b548f8c9d0cc0a0010000000000000000000000000000000000009001600630069\
     00660073002f005300550054003300310031000000000000000000000000003b9bdff38f5ee8f9663f11a0f4\
     c03a78a31204100100000063775a9a5fd97f0600000000";
-/// The hash after it.
+/// The hash after the second SESSION_SETUP request.
 pub(crate) const SESSION_SETUP_REQUEST_2_HASH: &str = "\
     0dd13628cc3ed218ef9df9772d436d0887ab9814bfae63a80aa845f36909db7928622dddad522d9751640a45\
     9762c5a9d6bb084cbb3ce6bdadef5d5bce3c6c01";

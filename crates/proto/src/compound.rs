@@ -1,28 +1,28 @@
-//! The rules of compounds, MS-SMB2 3.3.5.2.7: which elements of a chain may
-//! run, and what a related element takes over from the one before it.
+//! The rules of compounds, MS-SMB2 3.3.5.2.7: which elements of a chain may run, and which
+//! identifiers a related element takes from the one before it.
 
 use frevo_wire::{Command, HeaderFlags, Status};
 
-/// What becomes of a chain that mixes related and unrelated elements.
+/// The treatment of a chain that mixes related and unrelated elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MixedStyles {
-    /// Windows: all servers, an element that is not related starts a new chain.
-    /// Clients and smbtorture's `compound.invalid` tests rely on it.
+    /// An unrelated element begins a new chain. Windows: all servers; clients and smbtorture's
+    /// `compound.invalid` tests rely on it.
     #[default]
     NewChain,
-    /// MS-SMB2 3.3.5.2.7 as written: every element fails.
+    /// Every element fails, as MS-SMB2 3.3.5.2.7 says.
     Refuse,
 }
 
-/// What may be done with one element.
+/// The treatment of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stands for itself: the only one, an unrelated one, or the first of a
-    /// related chain. [`Chain::begin`].
+    /// The element is the only one, an unrelated one, or the first of a related chain.
+    /// [`Chain::begin`].
     Begin,
-    /// It goes on from the one before it. [`Chain::inherit`].
+    /// The element is related to the one before it. [`Chain::inherit`].
     Continue,
-    /// It fails with this status, unrun.
+    /// The element fails with this status without running.
     Fail(Status),
 }
 
@@ -38,21 +38,21 @@ where
     let is_mixed = rest.any(|(_, flags)| is_related(flags) != first_related);
     let refuse_all = is_mixed && mixed == MixedStyles::Refuse;
 
-    // Whether the element before could be gone on from.
+    // True if the element before can be continued.
     let mut has_head = false;
     elements.map(move |(command, flags)| {
         let verdict = if refuse_all {
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if is_chain && matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP) {
-            // Deviation: MS-SMB2 does not say so; no client compounds them, and
-            // an element that runs while its session comes to be is a hazard.
+            // Deviation: MS-SMB2 does not say so. No client compounds these, and an element that
+            // runs while its session is being made is dangerous.
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if !is_related(flags) {
             Verdict::Begin
         } else if has_head {
             Verdict::Continue
         } else {
-            // MS-SMB2 3.3.5.2.7.2: related to nothing, and all after it.
+            // MS-SMB2 3.3.5.2.7.2: related to nothing, and so are all later ones.
             Verdict::Fail(Status::INVALID_PARAMETER)
         };
         has_head = !matches!(verdict, Verdict::Fail(_));
@@ -60,62 +60,61 @@ where
     })
 }
 
-/// What a command needs that a related element can take over.
+/// The identifiers that a command needs and a related element can take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// A SessionId: all but NEGOTIATE, SESSION_SETUP and ECHO.
+    /// Needs a SessionId: all commands except NEGOTIATE, SESSION_SETUP and ECHO.
     pub session: bool,
-    /// A TreeId.
+    /// Needs a TreeId.
     pub tree: bool,
-    /// A FileId.
+    /// Needs a FileId.
     pub file: bool,
 }
 
-/// The FileId that an element leaves behind.
+/// The FileId of an element for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileOutcome<F> {
-    /// Its command neither contains nor generates one.
+    /// None: the command neither contains nor generates one.
     None,
-    /// Its command generates one (CREATE) but it failed.
+    /// None: the command generates one (CREATE) but failed.
     NotMade,
-    /// The one that it contained or generated.
+    /// The FileId that it contained or generated.
     Some(F),
 }
 
-/// The identifiers that a related element runs with. What it does not need and
-/// the one before it did not have is absent.
+/// The identifiers with which a related element runs. An identifier that it does not need, and the
+/// one before it did not have, is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inherited<F> {
-    /// In place of the header's SessionId.
+    /// Replaces the header's SessionId.
     pub session_id: Option<u64>,
-    /// In place of the header's TreeId.
+    /// Replaces the header's TreeId.
     pub tree_id: Option<u32>,
-    /// In place of the FileId of the body.
+    /// Replaces the FileId in the body.
     pub file: Option<F>,
 }
 
-/// How an element ended.
+/// The result of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome<F> {
-    /// The session that it used or made; none if its command needs none.
+    /// The session that it used or made; None if its command needs none.
     pub session_id: Option<u64>,
-    /// The tree that it used or made; none if its command needs none.
+    /// The tree connect that it used or made; None if its command needs none.
     pub tree_id: Option<u32>,
-    /// Its FileId.
+    /// Its FileId for the next element.
     pub file: FileOutcome<F>,
     /// Its status.
     pub status: Status,
 }
 
-/// What is handed from element to element of a related chain. `F` is the type
-/// of a FileId.
+/// The state of a related chain between its elements. `F` is the type of a FileId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain<F> {
     previous: Option<Outcome<F>>,
-    /// What all further related elements fail with.
+    /// The status with which all further related elements fail.
     failed: Option<Status>,
-    /// The element that now ends did not run: it fails with what the one before
-    /// failed with, which stays the one that those after it go on from.
+    /// True if the element that now ends did not run: it fails with the status of the one before,
+    /// from which the later ones still take their identifiers.
     passed_on: bool,
 }
 
@@ -126,28 +125,28 @@ impl<F: Copy> Default for Chain<F> {
 }
 
 impl<F: Copy> Chain<F> {
-    /// Before the first element.
+    /// Makes the state before the first element.
     pub const fn new() -> Self {
         Self { previous: None, failed: None, passed_on: false }
     }
 
-    /// An element that stands for itself ([`Verdict::Begin`]) begins.
+    /// Begins an element of [`Verdict::Begin`].
     pub fn begin(&mut self) {
         *self = Self::new();
     }
 
-    /// The session of the element before: that in which a related one is
-    /// answered even when it fails, unrun.
+    /// Returns the session of the element before, in which a related one is answered even if it
+    /// fails without running.
     pub fn session_id(&self) -> Option<u64> {
         self.previous.as_ref().and_then(|previous| previous.session_id)
     }
 
-    /// What a related element ([`Verdict::Continue`]) runs with, or the status
-    /// that it fails with, unrun.
+    /// Returns the identifiers for a related element ([`Verdict::Continue`]), or the status with
+    /// which it fails without running.
     ///
-    /// MS-SMB2 3.3.5.2.7.2: an element without a session, tree or FileId to go
-    /// on from fails all after it; a failure that is passed on is for those
-    /// that need a FileId, and a CREATE further on runs.
+    /// MS-SMB2 3.3.5.2.7.2: if an element has no session, tree connect or FileId to take over, it
+    /// and all later ones fail. A failure is passed on only to elements that need a FileId; a later
+    /// CREATE runs.
     pub fn inherit(&mut self, needs: Needs) -> Result<Inherited<F>, Status> {
         if let Some(status) = self.failed {
             return Err(status);
@@ -161,7 +160,7 @@ impl<F: Copy> Chain<F> {
         inherited
     }
 
-    /// The failure of the element before, if it had to do with a FileId.
+    /// Returns the failure of the element before, if it concerned a FileId.
     fn handed_down(&self) -> Option<Status> {
         let previous = self.previous.as_ref()?;
         let failed = match previous.file {
@@ -190,7 +189,7 @@ impl<F: Copy> Chain<F> {
         Ok(Inherited { session_id: previous.session_id, tree_id: previous.tree_id, file })
     }
 
-    /// An element has ended, whether it ran or not.
+    /// Records the end of an element, whether it ran or not.
     pub fn end(&mut self, outcome: Outcome<F>) {
         if !core::mem::take(&mut self.passed_on) {
             self.previous = Some(outcome);
@@ -198,8 +197,8 @@ impl<F: Copy> Chain<F> {
     }
 }
 
-/// Whether a status is of error severity: warnings such as NO_MORE_FILES do not
-/// keep the CLOSE of a chain from running.
+/// True for a status of error severity. After a warning such as NO_MORE_FILES the CLOSE of a chain
+/// still runs.
 const fn is_error(status: Status) -> bool {
     status.0 >> 30 == 3
 }
@@ -233,7 +232,7 @@ mod tests {
         });
         for _ in 0..2 {
             assert_eq!(chain.inherit(file), Err(status));
-            // What did not run knows nothing of a tree.
+            // An element that did not run has no tree connect.
             chain.end(Outcome {
                 session_id: Some(1),
                 tree_id: None,
@@ -346,7 +345,7 @@ mod tests {
             Outcome { session_id: None, tree_id: None, file: FileOutcome::None, status: Status(0) };
         let mut chain = after(echo);
         assert_eq!(chain.inherit(TREE), Err(Status::INVALID_PARAMETER));
-        // And so for all after it, until a new chain begins.
+        // Later elements fail too, until a new chain begins.
         chain.end(outcome(FileOutcome::Some(7), Status::SUCCESS));
         assert_eq!(chain.inherit(ALL), Err(Status::INVALID_PARAMETER));
         chain.begin();

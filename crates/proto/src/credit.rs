@@ -1,20 +1,19 @@
-//! What a request costs in credits, MS-SMB2 3.1.5.2, and whether it pays,
-//! 3.3.5.2.5.
+//! The cost of a request in credits, MS-SMB2 3.1.5.2, and the check of its CreditCharge, 3.3.5.2.5.
 
 use crate::limits::BYTES_PER_CREDIT;
 use frevo_wire::Status;
 
-/// The CreditCharge of an operation whose request or whose largest response
-/// carries `payload_len` bytes, whichever is more.
+/// Returns the CreditCharge of an operation whose request or largest response, whichever is more,
+/// carries `payload_len` bytes.
 pub fn credit_charge_needed(payload_len: u32) -> u16 {
-    // At most 65,536, for the last 64 KiB of 4 GiB: saturated, as no message
-    // is so long.
+    // The exact result for the last 64 KiB of 4 GiB would be 65,536. It saturates, because no
+    // message is so long.
     u16::try_from(payload_len.div_ceil(BYTES_PER_CREDIT).max(1)).unwrap_or(u16::MAX)
 }
 
-/// Whether `credit_charge` pays for the payload that the request carries and
-/// for the largest response that it asks for. Without multi-credit support
-/// there is nothing to check here: the sizes are limited to 64 KiB elsewhere.
+/// Checks that `credit_charge` covers the payload of the request and the largest response that it
+/// asks for. Without multi-credit support there is nothing to check here: other code limits sizes
+/// to 64 KiB.
 pub fn check_credit_charge(
     is_multi_credit: bool,
     credit_charge: u16,
@@ -22,7 +21,7 @@ pub fn check_credit_charge(
     response_payload_len: u32,
 ) -> Result<(), Status> {
     let needed = credit_charge_needed(request_payload_len.max(response_payload_len));
-    // A charge of zero is one credit, which pays for 64 KiB.
+    // A charge of zero means one credit, for 64 KiB.
     if is_multi_credit && needed > credit_charge.max(1) {
         return Err(Status::INVALID_PARAMETER);
     }

@@ -1,10 +1,10 @@
-//! Why a Connection ends through its peer's fault.
+//! Reasons for which the peer's fault ends a Connection.
 
 use core::fmt;
 use frevo_wire::Malformed;
 
-/// The peer has done what MS-SMB2 answers with the end of the Connection and
-/// no message. The variants are for the log; the peer sees one thing.
+/// A violation by the peer that MS-SMB2 answers with the end of the Connection and no message. The
+/// variants are for the log; the peer sees only the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disconnect {
     /// The first byte of a frame is not zero (a NetBIOS control packet, TLS,
@@ -12,29 +12,28 @@ pub enum Disconnect {
     FrameType(u8),
     /// A frame longer than this stage of the connection allows.
     FrameTooLong {
-        /// What the prefix says, bytes.
+        /// Bytes that the prefix announces.
         len: usize,
-        /// What is allowed, bytes.
+        /// Bytes that are allowed.
         limit: usize,
     },
     /// A message longer than its command or the negotiated sizes allow.
     MessageTooLong {
-        /// Its length, bytes.
+        /// Length in bytes.
         len: usize,
-        /// What is allowed, bytes.
+        /// Bytes that are allowed.
         limit: usize,
     },
-    /// Bytes that cannot be taken apart far enough to answer them.
+    /// Bytes that cannot be parsed far enough for an answer.
     Malformed(Malformed),
-    /// A MessageId outside the sequence window, or one seen before.
+    /// A MessageId outside the sequence window, or one that was used before.
     SequenceNumber {
         /// The first of the sequence numbers.
         message_id: u64,
-        /// How many the request takes.
+        /// Number of sequence numbers of the request.
         charge: u16,
     },
-    /// A sealed message that breaks a rule of MS-SMB2 3.3.5.2.1.1 or its client
-    /// side, 3.2.5.1.1.1.
+    /// A sealed message that violates MS-SMB2 3.3.5.2.1.1, or on a client 3.2.5.1.1.1.
     Sealed(&'static str),
 }
 
@@ -58,7 +57,7 @@ impl fmt::Display for Disconnect {
             Self::SequenceNumber { message_id, charge } => {
                 write!(f, "MessageId {message_id} (charge {charge}) is not in the window")
             }
-            Self::Sealed(rule) => write!(f, "a sealed message: {rule}"),
+            Self::Sealed(rule) => write!(f, "the sealed message was refused: {rule}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The four bytes before every message of the Direct TCP transport, MS-SMB2
-//! 2.1, and how long what follows may be.
+//! The four bytes before every message of the Direct TCP transport, MS-SMB2 2.1, and the limits of
+//! the length behind them.
 
 use crate::Disconnect;
 use crate::limits::{
@@ -13,14 +13,14 @@ use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 /// Length of the prefix, bytes.
 pub const PREFIX_LEN: usize = 4;
 
-/// How far a Connection has come, which decides what it may be sent.
+/// The stage of a Connection, which determines the longest frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing negotiated.
+    /// Before NEGOTIATE.
     New,
-    /// A dialect, but no authenticated session.
+    /// After NEGOTIATE, without an authenticated session.
     Negotiated,
-    /// At least one session has been authenticated.
+    /// With at least one authenticated session so far.
     Authenticated {
         /// The largest of MaxTransactSize, MaxReadSize and MaxWriteSize.
         max_payload: u32,
@@ -28,8 +28,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The longest frame, without its prefix. A receiver asks before it
-    /// allocates.
+    /// Returns the longest frame, without its prefix. A receiver checks it before it allocates.
     pub fn frame_limit(self) -> usize {
         match self {
             Self::New => FRAME_BEFORE_NEGOTIATE,
@@ -42,7 +41,7 @@ impl Stage {
     }
 }
 
-/// The longest message, unsealed and decompressed, MS-SMB2 3.3.5.2.
+/// Returns the longest message, unsealed and decompressed, MS-SMB2 3.3.5.2.
 fn message_limit(max_payload: u32) -> usize {
     usize::try_from(max_payload).unwrap_or(FRAME_MAX).saturating_add(MESSAGE_OVERHEAD)
 }
@@ -52,7 +51,7 @@ fn message_limit(max_payload: u32) -> usize {
 pub struct FrameLength;
 
 impl FrameLength {
-    /// The length of the frame after `prefix`, at most `limit`.
+    /// Parses `prefix` and returns the length of the frame, at most `limit`.
     pub fn parse(prefix: [u8; PREFIX_LEN], limit: usize) -> Result<usize, Disconnect> {
         let [kind, high, middle, low] = prefix;
         if kind != 0 {
@@ -63,8 +62,8 @@ impl FrameLength {
         if len > limit { Err(Disconnect::FrameTooLong { len, limit }) } else { Ok(len) }
     }
 
-    /// The prefix of a frame of `len` bytes, or nothing when no prefix can say
-    /// so: such a frame must not be sent (MS-SMB2 3.2.4.1).
+    /// Returns the prefix of a frame of `len` bytes; None for a frame too long for a prefix, which
+    /// must not be sent (MS-SMB2 3.2.4.1).
     pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
         if len > FRAME_MAX {
             return None;
@@ -73,8 +72,8 @@ impl FrameLength {
     }
 }
 
-/// Checks the length of a request once it is unsealed and decompressed, MS-SMB2
-/// 3.3.5.2. `command` is that of the message, or of the first one of a compound.
+/// Checks the length of an unsealed and decompressed request, MS-SMB2 3.3.5.2. `command` is that of
+/// the message, or of the first one of a compound.
 pub fn check_message_len(
     command: Command,
     len: usize,

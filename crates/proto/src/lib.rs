@@ -1,10 +1,9 @@
-//! What both roles of SMB 3.x share: framing, transforms, compounds, sequence
-//! window, credits, the pre-authentication chain, signatures and replay.
+//! Protocol parts that both roles of SMB 3.x use: framing, transforms, compounds, sequence window,
+//! credits, the pre-authentication chain, signatures and replay.
 //!
-//! MS-SMB2 3.1 and the parts of 3.2 and 3.3 that mirror each other. Everything
-//! here is a value that its Connection, Session or Open owns and that answers
-//! at once; there is no clock and no I/O. What a peer does wrong comes back as
-//! a [`Disconnect`] or as the status that the request is answered with.
+//! MS-SMB2 3.1 and the corresponding parts of 3.2 and 3.3. Everything here is a value that its
+//! Connection, Session or Open owns and that answers at once; there is no clock and no I/O. A
+//! violation by a peer is returned as a [`Disconnect`] or as the status for the answer.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,5 +1,5 @@
-//! Open.LockSequenceArray: locks that a client sends again because their
-//! channel was lost, MS-SMB2 3.3.5.14.
+//! Open.LockSequenceArray: recognises LOCK requests that a client repeats because their channel was
+//! lost, MS-SMB2 3.3.5.14.
 
 use alloc::boxed::Box;
 
@@ -7,21 +7,21 @@ use frevo_wire::command::lock::LockSequence;
 
 use crate::limits::LOCK_SEQUENCES;
 
-/// The LockSequenceNumbers of the requests that were carried out, by their
-/// LockSequenceIndex. Takes no memory until the first one is.
+/// The LockSequenceNumbers of executed requests, by their LockSequenceIndex. Takes no memory before
+/// the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LockSequences {
     carried_out: Option<Box<[Option<u8>; LOCK_SEQUENCES]>>,
 }
 
 impl LockSequences {
-    /// Of a new Open.
+    /// Makes the array of a new Open.
     pub const fn new() -> Self {
         Self { carried_out: None }
     }
 
-    /// Whether this request was carried out before, and has to be answered with
-    /// success alone. Another number under the index makes it forget the old.
+    /// True if this request was executed before and is answered with success alone. A new number at
+    /// an index makes it forget the old one.
     pub fn is_replay(&mut self, sequence: LockSequence) -> bool {
         let Some(entry) = self.entry(sequence) else { return false };
         match entry {
@@ -33,7 +33,7 @@ impl LockSequences {
         }
     }
 
-    /// Notes that a request was carried out.
+    /// Records that a request was executed.
     pub fn carried_out(&mut self, sequence: LockSequence) {
         if place(sequence).is_some() {
             self.carried_out.get_or_insert_with(|| Box::new([None; LOCK_SEQUENCES]));
@@ -43,20 +43,19 @@ impl LockSequences {
         }
     }
 
-    /// Notes that a request was undone after all: when it comes again it is
-    /// carried out.
+    /// Records that a request was undone: when it is repeated it will be executed.
     pub fn undone(&mut self, sequence: LockSequence) {
         if let Some(entry) = self.entry(sequence) {
             *entry = None;
         }
     }
 
-    /// The numbers by index less one, to be kept where the Open is persistent.
+    /// Returns the numbers by index less one, for the record of a persistent Open.
     pub fn numbers(&self) -> [Option<u8>; LOCK_SEQUENCES] {
         self.carried_out.as_deref().copied().unwrap_or([None; LOCK_SEQUENCES])
     }
 
-    /// What [`Self::numbers`] gave.
+    /// Makes the array from the result of [`Self::numbers`].
     pub fn from_numbers(numbers: [Option<u8>; LOCK_SEQUENCES]) -> Self {
         let is_empty = numbers.iter().all(Option::is_none);
         Self { carried_out: if is_empty { None } else { Some(Box::new(numbers)) } }
@@ -67,7 +66,7 @@ impl LockSequences {
     }
 }
 
-/// Indices go from 1 to the number of entries; others mean none.
+/// Returns the position of an index from 1 to the number of entries; None for any other.
 fn place(sequence: LockSequence) -> Option<usize> {
     let place = usize::try_from(sequence.index()).ok()?.checked_sub(1)?;
     (place < LOCK_SEQUENCES).then_some(place)

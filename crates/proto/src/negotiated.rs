@@ -1,16 +1,16 @@
-//! What NEGOTIATE settled for a Connection.
+//! The result of NEGOTIATE for a Connection.
 
 use frevo_crypto::{
     Cipher, Derivation, NoSessionKey, PreauthHash, SessionKeys, SigningAlgorithm, SigningKey,
 };
 pub use frevo_wire::command::negotiate::Dialect;
 
-/// The outcome of NEGOTIATE: fixed for the life of the Connection.
+/// The result of NEGOTIATE, fixed for the life of the Connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Connection.Dialect, a real one.
+    /// Connection.Dialect, never the wildcard.
     pub dialect: Dialect,
-    /// Connection.CipherId; none where the two sides have none in common.
+    /// Connection.CipherId; None if both sides have none in common.
     pub cipher: Option<Cipher>,
     /// Connection.SigningAlgorithmId. See [`Self::default_signing_algorithm`].
     pub signing_algorithm: SigningAlgorithm,
@@ -25,8 +25,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// What a dialect signs with where no context says otherwise, MS-SMB2
-    /// 3.1.4.1.
+    /// Returns a dialect's signing algorithm without a negotiate context, MS-SMB2 3.1.4.1.
     pub const fn default_signing_algorithm(dialect: Dialect) -> SigningAlgorithm {
         match dialect {
             Dialect::SMB_2_0_2 | Dialect::SMB_2_1 => SigningAlgorithm::HmacSha256,
@@ -34,25 +33,24 @@ impl Negotiated {
         }
     }
 
-    /// Whether the dialect is of the 3.x family: encryption, channels, replay.
+    /// True for dialects of the 3.x family, which have encryption, channels and replay.
     pub const fn is_smb3(&self) -> bool {
         matches!(self.dialect, Dialect::SMB_3_0 | Dialect::SMB_3_0_2 | Dialect::SMB_3_1_1)
     }
 
-    /// Whether the dialect has the pre-authentication hash.
+    /// True for the dialect with the pre-authentication hash.
     pub const fn is_3_1_1(&self) -> bool {
         matches!(self.dialect, Dialect::SMB_3_1_1)
     }
 
-    /// The largest payload of a message, bytes.
+    /// Returns the largest payload of a message in bytes.
     pub fn max_payload(&self) -> u32 {
         self.max_transact_size.max(self.max_read_size).max(self.max_write_size)
     }
 
-    /// The keys of a session set up on this Connection, or of a channel bound
-    /// through it. `full_session_key` is what the authentication gave, whole;
-    /// `preauth` the hash of the session (of the binding, for a channel), which
-    /// counts in 3.1.1 only.
+    /// Derives the keys of a session on this Connection, or of a channel bound through it.
+    /// `full_session_key` is the whole key from the authentication; `preauth` is the hash of the
+    /// session (for a channel: of the binding), used only by 3.1.1.
     pub fn session_keys(
         &self,
         full_session_key: &[u8],
@@ -68,7 +66,7 @@ impl Negotiated {
         SessionKeys::derive(derivation, full_session_key, self.cipher)
     }
 
-    /// The signing key of `keys`, expanded for this Connection's algorithm.
+    /// Expands the signing key of `keys` for this Connection's algorithm.
     pub fn signing_key(&self, keys: &SessionKeys) -> SigningKey {
         keys.signing_key(self.signing_algorithm)
     }

@@ -1,56 +1,54 @@
-//! The pre-authentication integrity chain of 3.1.1: MS-SMB2 3.2.5.2 and
-//! 3.3.5.4 for the Connection, 3.2.5.3 and 3.3.5.5 for each session setup.
+//! The pre-authentication integrity chain of 3.1.1: MS-SMB2 3.2.5.2 and 3.3.5.4 for the Connection,
+//! 3.2.5.3 and 3.3.5.5 for each session setup.
 //!
-//! Messages are given in parts and without the transport's prefix: from their
-//! SMB2 header to the last byte that was sent or received.
+//! Messages are passed in parts and without the transport's prefix: from their SMB2 header to the
+//! last byte that was sent or received.
 
 use frevo_crypto::PreauthHash;
 use frevo_wire::Status;
 
-/// Connection.PreauthIntegrityHashValue: over the NEGOTIATE request and its
-/// response.
+/// Connection.PreauthIntegrityHashValue: the hash of the NEGOTIATE request and its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionPreauth(PreauthHash);
 
 impl ConnectionPreauth {
-    /// Before NEGOTIATE.
+    /// Makes the value before NEGOTIATE.
     pub const fn new() -> Self {
         Self(PreauthHash::new())
     }
 
-    /// Takes in the NEGOTIATE request, then its response.
+    /// Adds the NEGOTIATE request, later its response.
     pub fn on_negotiate(&mut self, message_parts: &[&[u8]]) {
         self.0.update(message_parts);
     }
 
-    /// The chain of a session setup or of a binding that begins now. Every one
-    /// begins with the Connection's value, which no later message changes.
+    /// Returns the chain of a new session setup or binding. Each begins with the Connection's
+    /// value, which no later message changes.
     pub const fn session_setup(&self) -> SessionPreauth {
         SessionPreauth(self.0)
     }
 }
 
-/// Session.PreauthIntegrityHashValue, or that of a PreauthSession while a
-/// channel is bound. Re-authentication has none: its keys stay.
+/// Session.PreauthIntegrityHashValue, or while a channel is bound that of a PreauthSession.
+/// Re-authentication has none, because its keys stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionPreauth(PreauthHash);
 
 impl SessionPreauth {
-    /// Takes in a SESSION_SETUP request.
+    /// Adds a SESSION_SETUP request.
     pub fn on_request(&mut self, message_parts: &[&[u8]]) {
         self.0.update(message_parts);
     }
 
-    /// Takes in a SESSION_SETUP response if it asks for another round; the
-    /// final one, success or not, does not count. It comes after the keys,
-    /// which sign it.
+    /// Adds a SESSION_SETUP response if it asks for another round. The final response, successful
+    /// or not, is not added: keys that are derived before sign it.
     pub fn on_response(&mut self, status: Status, message_parts: &[&[u8]]) {
         if status == Status::MORE_PROCESSING_REQUIRED {
             self.0.update(message_parts);
         }
     }
 
-    /// The value that keys are derived with, once the last request is in.
+    /// Returns the value for the key derivation, after the last request.
     pub const fn hash(&self) -> &PreauthHash {
         &self.0
     }

@@ -1,10 +1,9 @@
-//! ChannelSequence: which requests of a lost channel must not run any more,
-//! MS-SMB2 3.3.5.2.10.
+//! ChannelSequence: refuses stale requests of a lost channel, MS-SMB2 3.3.5.2.10.
 
 use frevo_wire::{Command, Status};
 
-/// What an Open remembers: Open.ChannelSequence and the requests that run under
-/// the present and under earlier values of it.
+/// Open.ChannelSequence, with the number of running requests under the present and under earlier
+/// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChannelSequence {
     current: u16,
@@ -14,14 +13,14 @@ pub struct ChannelSequence {
     outstanding_before: u64,
 }
 
-/// How `new` stands to `old`, in 16-bit arithmetic that wraps.
+/// The relation of `new` to `old`, in 16-bit arithmetic that wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// The same channel generation.
+    /// Equal: no channel was lost in between.
     Same,
-    /// The client has lost a channel since.
+    /// The client has lost a channel since `old`.
     Newer,
-    /// Sent before the client lost a channel, and overtaken.
+    /// The request was sent before the client lost a channel, and was overtaken.
     Older,
 }
 
@@ -36,26 +35,24 @@ impl Age {
     }
 }
 
-/// A request that is counted: to be given back with [`ChannelSequence::finish`]
-/// when its final response goes out.
+/// A counted request, which [`ChannelSequence::finish`] takes back when its final response is sent.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a counted request has to be finished"]
 pub struct Counted {
-    /// The value that it was counted under; none if it was not counted.
+    /// The value under which it was counted; None if it was not counted.
     sequence: Option<u16>,
 }
 
 impl ChannelSequence {
-    /// Of a new Open: the value that its CREATE carried.
+    /// Makes the state of a new Open with the value in its CREATE.
     pub const fn new(current: u16) -> Self {
         Self { current, outstanding: 0, outstanding_before: 0 }
     }
 
-    /// Judges a request on this Open. To be asked for dialects of the 3.x family
-    /// and commands with a FileId.
+    /// Judges a request on this Open, for dialects of the 3.x family and commands with a FileId.
     ///
-    /// What is stale fails with FILE_NOT_AVAILABLE if it changes anything (WRITE,
-    /// SET_INFO, IOCTL) and runs uncounted otherwise.
+    /// A stale request fails with FILE_NOT_AVAILABLE if it changes anything (WRITE, SET_INFO,
+    /// IOCTL) and runs uncounted otherwise.
     pub fn start(
         &mut self,
         command: Command,
@@ -65,7 +62,7 @@ impl ChannelSequence {
         let is_counted = match (Age::of(sequence, self.current), is_replay) {
             (Age::Older, _) => false,
             (Age::Same, false) => self.count(),
-            // A replay whose first attempt may still run must not overtake it.
+            // A replay must not overtake its first attempt, which may still run.
             (Age::Same, true) => self.outstanding_before == 0 && self.count(),
             (Age::Newer, is_replay) => {
                 self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);
@@ -81,11 +78,11 @@ impl ChannelSequence {
         Ok(Counted { sequence: is_counted.then_some(sequence) })
     }
 
-    /// The request has been answered, MS-SMB2 3.3.4.1.
+    /// Records the answer to a request, MS-SMB2 3.3.4.1.
     #[allow(clippy::needless_pass_by_value)] // finished once
     pub fn finish(&mut self, counted: Counted) {
-        // The specification takes every answer off one of the counts, also that
-        // of a request it never counted; here the two always balance.
+        // The specification subtracts every answer from one of the counts, also that of a request
+        // that was never counted; here the counts always balance.
         let count = match counted.sequence {
             None => return,
             Some(sequence) if sequence == self.current => &mut self.outstanding,
@@ -94,9 +91,8 @@ impl ChannelSequence {
         *count = count.saturating_sub(1);
     }
 
-    /// The Open was reconnected by a request with this value, which is where its
-    /// client counts on from. What still runs belongs to a connection that is
-    /// gone: a replay has to wait for it.
+    /// Records a reconnect by a request with this value, from which its client continues. Requests
+    /// of the lost connection may still run: a replay has to wait for them.
     pub const fn reconnect(&mut self, current: u16) {
         if current == self.current {
             return;
@@ -106,7 +102,7 @@ impl ChannelSequence {
         self.current = current;
     }
 
-    /// Open.ChannelSequence.
+    /// Returns Open.ChannelSequence.
     pub const fn current(&self) -> u16 {
         self.current
     }
@@ -160,7 +156,7 @@ mod tests {
         // The channel is lost, the client replays; the first is still running.
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
-        // What is no replay may run.
+        // A request that is no replay may run.
         let other = open.start(Command::WRITE, 1, false).unwrap();
         open.finish(first);
         let replay = open.start(Command::WRITE, 1, true).unwrap();
@@ -181,7 +177,7 @@ mod tests {
         let replay = open.start(Command::WRITE, 2, true).unwrap();
         open.finish(replay);
         assert_eq!(open, ChannelSequence::new(2));
-        // The same value again changes nothing, and the counts still balance.
+        // Another request with this value changes nothing, and the counts still balance.
         let lost = open.start(Command::WRITE, 2, false).unwrap();
         open.reconnect(2);
         let own = open.start(Command::WRITE, 2, false).unwrap();
@@ -199,8 +195,8 @@ mod tests {
     }
 
     proptest! {
-        /// When all is answered nothing is outstanding, and no write is stale
-        /// for a client that goes on with its newest value.
+        /// Tests that nothing is outstanding when every request was answered, and that no write
+        /// with the newest value is stale.
         #[test]
         fn counts_balance(
             steps in proptest::collection::vec((0..3_u16, any::<bool>(), any::<bool>()), 0..100),

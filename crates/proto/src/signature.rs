@@ -1,17 +1,16 @@
-//! Signing and verifying SMB2 messages by their headers, MS-SMB2 3.1.4.1 and
-//! 3.1.5.1. Which key signs is the session's to know (3.2.4.1.1, 3.3.4.1.1).
+//! Signing and verifying SMB2 messages with facts from their headers, MS-SMB2 3.1.4.1 and 3.1.5.1.
+//! The session chooses the key (3.2.4.1.1, 3.3.4.1.1).
 
 use alloc::vec::Vec;
 
 use frevo_crypto::{Sender, SignatureNonce, SigningKey, TooShort};
 use frevo_wire::{Command, Header, HeaderFlags, Status};
 
-/// Where the Flags lie in the header.
+/// Position of Flags in the header.
 const FLAGS: core::ops::Range<usize> = 16..20;
 
-/// Whether a message can be signed at all: interim responses and notifications
-/// (whose MessageId is all ones) cannot. Their MessageId is another message's
-/// too, which GMAC must not see twice.
+/// True if the message can be signed. Interim responses and notifications (with a MessageId of all
+/// ones) cannot: another message has their MessageId too, and GMAC must not use a nonce twice.
 pub fn is_signable(header: &Header) -> bool {
     let is_interim = header.is_response()
         && header.flags.contains(HeaderFlags::ASYNC_COMMAND)
@@ -19,14 +18,14 @@ pub fn is_signable(header: &Header) -> bool {
     !is_interim && header.message_id != u64::MAX
 }
 
-/// Sets SMB2_FLAGS_SIGNED in `message` and signs it. `message` begins with its
-/// header and ends with the padding before the next one of its compound.
+/// Sets SMB2_FLAGS_SIGNED in `message` and signs it. `message` begins with its header and ends with
+/// the padding before the next one of its compound.
 pub fn sign(message: &mut [u8], key: &SigningKey, sender: Sender) -> Result<(), TooShort> {
     let nonce = prepare(message, sender)?;
     key.sign(message, nonce)
 }
 
-/// The same for several messages, which some algorithms sign beside each other.
+/// Signs several messages like [`sign`]; some algorithms are faster for several at once.
 pub fn sign_all(
     messages: &mut [&mut [u8]],
     key: &SigningKey,
@@ -48,8 +47,8 @@ fn prepare(message: &mut [u8], sender: Sender) -> Result<SignatureNonce, TooShor
     Ok(nonce(&header, sender))
 }
 
-/// Whether `message`, from `sender`, bears the right signature; it is written
-/// to meanwhile and then as it was. One without SMB2_FLAGS_SIGNED never does.
+/// True if `message` from `sender` has the right signature. The message is changed meanwhile and
+/// then restored. A message without SMB2_FLAGS_SIGNED never has one.
 pub fn verify(message: &mut [u8], key: &SigningKey, sender: Sender) -> bool {
     Header::parse(message).is_ok_and(|header| {
         header.flags.contains(HeaderFlags::SIGNED) && key.verify(message, nonce(&header, sender))
@@ -133,7 +132,7 @@ mod tests {
     fn unsigned_flag_or_short_message_never_verifies() {
         let key = SigningKey::new(SigningAlgorithm::AesCmac, &[3; 16]);
         let mut signed = message(Command::READ, HeaderFlags::EMPTY);
-        // Right bytes under the wrong flag: signed as if the flag were clear.
+        // The right bytes with the wrong flag: signed as if the flag were clear.
         let nonce = nonce(&header(Command::READ, HeaderFlags::EMPTY), Sender::Client);
         key.sign(&mut signed, nonce).unwrap();
         assert!(!verify(&mut signed, &key, Sender::Client));

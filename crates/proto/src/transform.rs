@@ -1,8 +1,8 @@
 //! Sealed messages: MS-SMB2 2.2.41, 3.1.4.3, 3.3.5.2.1.1 and 3.2.5.1.1.1.
 //!
-//! Sealing and unsealing work in place. A message that is to be sent lies
-//! behind [`HEADROOM`] bytes, into which the transform header and the
-//! transport's prefix are written; a received frame is opened where it lies.
+//! Sealing and unsealing work in place. A message to send lies behind [`HEADROOM`] bytes, into
+//! which the transform header and the transport's prefix are written; a received frame is unsealed
+//! where it is.
 
 use crate::Disconnect;
 use crate::frame::{FrameLength, PREFIX_LEN};
@@ -18,16 +18,15 @@ use frevo_wire::transform::{
 };
 use frevo_wire::{Header, HeaderFlags};
 
-/// Bytes before a message that the transform header and the transport's prefix
-/// go into.
+/// Bytes before a message for the transform header and the transport's prefix.
 pub const HEADROOM: usize = PREFIX_LEN + TRANSFORM_HEADER_LEN;
 
-/// Why a message cannot be sealed.
+/// The reason why a message cannot be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealError {
-    /// The session has to authenticate anew, or the Connection to end.
+    /// The key is used up: the session has to authenticate again, or the Connection to end.
     Exhausted,
-    /// No frame is so long, or the buffer has no headroom.
+    /// The length is too large for a frame, or the buffer has no headroom.
     Length(usize),
 }
 
@@ -48,9 +47,8 @@ impl fmt::Display for SealError {
 
 impl core::error::Error for SealError {}
 
-/// Seals the message that lies in `buffer` behind [`HEADROOM`] bytes and writes
-/// prefix and transform header before it: the whole buffer is then what goes
-/// onto the wire.
+/// Seals the message behind the first [`HEADROOM`] bytes of `buffer`, and writes prefix and
+/// transform header before it: the whole buffer is then ready to send.
 pub fn seal_frame(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Result<(), SealError> {
     let len = buffer.len();
     let wrong = SealError::Length(len);
@@ -78,30 +76,29 @@ pub fn seal_frame(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Resul
     Ok(())
 }
 
-/// A message that was sealed and is now plain.
+/// A message that was unsealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsealed {
-    /// Where it lies in the frame.
+    /// Position of the message in the frame.
     pub message: Range<usize>,
     /// Request.TransformSessionId.
     pub session_id: u64,
-    /// Whether it is compressed: it has to be decompressed and then looked at
-    /// with [`check_unsealed`], which for a plain one has been done.
+    /// True if the message is compressed: it must be decompressed and then checked with
+    /// [`check_unsealed`], which for an uncompressed one has been done.
     pub is_compressed: bool,
 }
 
-/// Whether a frame (without its prefix) claims to be sealed.
+/// True if a frame (without its prefix) begins like a sealed one.
 pub fn is_sealed(frame: &[u8]) -> bool {
     frame.starts_with(&TRANSFORM_PROTOCOL_ID)
 }
 
-/// Opens a sealed frame (without its prefix) in place, with all checks of
-/// MS-SMB2 3.3.5.2.1.1 (a request, from the client) or 3.2.5.1.1.1 (a response).
+/// Unseals a frame (without its prefix) in place, with all checks of MS-SMB2 3.3.5.2.1.1 (a
+/// request, from the client) or 3.2.5.1.1.1 (a response).
 ///
-/// `key_of` finds the key that opens what the peer seals in a session, or
-/// nothing: no such session on this Connection, one without keys (guest,
-/// anonymous, still being set up). `may_be_compressed` says whether compression
-/// was negotiated.
+/// `key_of` returns the key for messages of the peer in a session; None for an unknown session on
+/// this Connection, or one without keys (guest, anonymous, still being set up). `may_be_compressed`
+/// is true if compression was negotiated.
 pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
     frame: &mut [u8],
     from: Sender,
@@ -121,15 +118,16 @@ pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
     if usize::try_from(header.original_message_size) != Ok(message.len()) {
         return Err(Disconnect::Sealed("OriginalMessageSize"));
     }
-    let key = key_of(header.session_id).ok_or(Disconnect::Sealed("no session with keys"))?;
+    let key = key_of(header.session_id)
+        .ok_or(Disconnect::Sealed("its session has ended or has no keys"))?;
     let covered = head.get(AAD_RANGE).unwrap_or(&[]);
     key.open(&header.nonce, covered, message, &header.signature)
-        .map_err(|_| Disconnect::Sealed("it does not fit its signature"))?;
+        .map_err(|_| Disconnect::Sealed("its signature is wrong"))?;
 
     let is_compressed = message.starts_with(&COMPRESSION_PROTOCOL_ID);
     if is_compressed {
         if !may_be_compressed {
-            return Err(Disconnect::Sealed("compressed, which was not negotiated"));
+            return Err(Disconnect::Sealed("it is compressed, which was not negotiated"));
         }
     } else {
         check_unsealed(message, header.session_id, from)?;
@@ -142,11 +140,11 @@ pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
     })
 }
 
-/// Checks what was sealed, decompressed: that every element of it begins where
-/// it may and belongs to the session that it was sealed for.
+/// Checks a message that was sealed, after decompression: every element begins at a valid offset
+/// and belongs to the session that it was sealed for.
 pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(), Disconnect> {
     if !message.starts_with(&PROTOCOL_ID) {
-        // Sealed or compressed once more, SMB1, or nothing at all.
+        // Sealed or compressed twice, SMB1, or empty.
         return Err(Disconnect::Sealed("ProtocolId"));
     }
     let mut is_first = true;
@@ -158,12 +156,14 @@ pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(
         let is_good = match from {
             Sender::Client if is_first => !is_related && is_same,
             Sender::Client => is_related || is_same,
-            // Notifications of leases and the like carry SessionId 0, MS-SMB2
-            // 3.3.4.7, and are sealed all the same.
+            // Lease break notifications have SessionId 0, MS-SMB2 3.3.4.7, and are sealed all the
+            // same.
             Sender::Server => is_same || (header.message_id == u64::MAX && header.session_id == 0),
         };
         if !is_good {
-            return Err(Disconnect::Sealed("SessionId of the message and of its seal differ"));
+            return Err(Disconnect::Sealed(
+                "its SessionId differs from that of the transform header",
+            ));
         }
         is_first = false;
     }

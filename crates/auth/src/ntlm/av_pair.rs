@@ -1,5 +1,5 @@
-//! AV_PAIR lists (MS-NLMP 2.2.2.1): what the server says about itself, and what
-//! the client adds to it under the protection of its response.
+//! AV_PAIR lists (MS-NLMP 2.2.2.1): the server's facts about itself, and the client's additions,
+//! which its response protects.
 
 use crate::limits::{MAX_AV_PAIR_COUNT, MAX_NAME_UNITS, MAX_TARGET_NAME_UNITS};
 use alloc::{string::String, vec::Vec};
@@ -45,16 +45,15 @@ frevo_wire::bit_set! {
     }
 }
 
-/// A list whose lengths all add up, borrowed from a message.
+/// A list with valid lengths, borrowed from a message.
 #[derive(Debug, Clone, Default)]
 pub struct AvPairs<'a> {
     pairs: Vec<(AvId, &'a [u8])>,
 }
 
 impl<'a> AvPairs<'a> {
-    /// Reads up to MsvAvEOL. What comes after it is ignored, as MS-NLMP note
-    /// <30> tells of Windows. An empty list has no MsvAvEOL: that is what a
-    /// client answers to a server without TargetInfo.
+    /// Reads up to MsvAvEOL. Later bytes are ignored, as MS-NLMP note <30> describes Windows. An
+    /// empty list has no MsvAvEOL: a client answers so to a server without TargetInfo.
     pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
         let mut pairs = Vec::new();
         let mut reader = Reader::new(bytes);
@@ -75,7 +74,7 @@ impl<'a> AvPairs<'a> {
             if pairs.len() >= MAX_AV_PAIR_COUNT {
                 return Err(Malformed::new("number of AV_PAIRs"));
             }
-            // Two answers to one question: which one counts would be our guess.
+            // Two pairs with one id: it would be a guess which one counts.
             if pairs.iter().any(|&(seen, _)| seen == id) {
                 return Err(Malformed::new("AV_PAIR list: the same AvId twice"));
             }
@@ -83,41 +82,41 @@ impl<'a> AvPairs<'a> {
         }
     }
 
-    /// The value of `id`, when the list has it.
+    /// Returns the value of `id`, if the list has it.
     pub fn value(&self, id: AvId) -> Option<&'a [u8]> {
         self.pairs.iter().find(|(seen, _)| *seen == id).map(|&(_, value)| value)
     }
 
-    /// All pairs in their order.
+    /// Iterates over all pairs in their order.
     pub fn iter(&self) -> impl Iterator<Item = (AvId, &'a [u8])> + '_ {
         self.pairs.iter().copied()
     }
 
-    /// MsvAvFlags; no flag when the list has none.
+    /// Returns MsvAvFlags; no flag if the list has none.
     pub fn flags(&self) -> Parsed<AvFlags> {
         self.fixed(AvId::FLAGS, "MsvAvFlags")
             .map(|value| AvFlags(value.map_or(0, u32::from_le_bytes)))
     }
 
-    /// MsvAvTimestamp, as FILETIME ticks.
+    /// Returns MsvAvTimestamp, as FILETIME ticks.
     pub fn timestamp(&self) -> Parsed<Option<u64>> {
         self.fixed(AvId::TIMESTAMP, "MsvAvTimestamp").map(|value| value.map(u64::from_le_bytes))
     }
 
-    /// MsvAvChannelBindings; zeros mean that there are none and read as `None`.
+    /// Returns MsvAvChannelBindings; `None` for zeros, which mean none.
     pub fn channel_bindings(&self) -> Parsed<Option<[u8; 16]>> {
         let value = self.fixed(AvId::CHANNEL_BINDINGS, "MsvAvChannelBindings")?;
         Ok(value.filter(|hash| *hash != [0; 16]))
     }
 
-    /// MsvAvTargetName; an empty one is the same as none (MS-NLMP 3.1.5.1.2).
+    /// Returns MsvAvTargetName; an empty one means none (MS-NLMP 3.1.5.1.2).
     pub fn target_name(&self) -> Parsed<Option<String>> {
         let Some(value) = self.value(AvId::TARGET_NAME) else { return Ok(None) };
         let name = text(value, MAX_TARGET_NAME_UNITS, "MsvAvTargetName")?;
         Ok((!name.is_empty()).then_some(name))
     }
 
-    /// A name by its `id`.
+    /// Returns the name with this `id`.
     pub fn name(&self, id: AvId) -> Parsed<Option<String>> {
         self.value(id).map(|value| text(value, MAX_NAME_UNITS, "name in AV_PAIR")).transpose()
     }
@@ -127,7 +126,7 @@ impl<'a> AvPairs<'a> {
     }
 }
 
-/// Appends one pair. The value is ours or was bounded when it was read.
+/// Appends one pair. The value comes from this crate or was bounded by the parser.
 pub(crate) fn put(out: &mut Vec<u8>, id: AvId, value: &[u8]) {
     let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
     let mut writer = Writer::new(out);
@@ -141,8 +140,8 @@ pub(crate) fn put_text(out: &mut Vec<u8>, id: AvId, value: &str) {
     put(out, id, &utf16);
 }
 
-/// UTF-16LE of at most `max_units` units. Unpaired surrogates are malformed:
-/// two different names must not become one.
+/// Decodes UTF-16LE of at most `max_units` units. Unpaired surrogates are malformed, so that two
+/// different names cannot become one.
 pub(crate) fn text(bytes: &[u8], max_units: usize, what: &'static str) -> Parsed<String> {
     let fault = Malformed::new(what);
     if !bytes.len().is_multiple_of(2) || bytes.len() / 2 > max_units {

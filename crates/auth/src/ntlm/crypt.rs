@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// A 128-bit key that is wiped when dropped.
 pub type Key = Zeroizing<[u8; 16]>;
 
-/// Which end computes: it selects the constants of SIGNKEY and SEALKEY.
+/// The computing end, which selects the constants of SIGNKEY and SEALKEY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Messages from the client.
@@ -20,10 +20,10 @@ pub enum Mode {
     Server,
 }
 
-/// HMAC-MD5 of the parts, one after the other.
+/// Returns HMAC-MD5 of the parts, one after the other.
 pub(crate) fn hmac_md5(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
-    // HMAC pads a short key with zeros to the block of the hash; doing it here
-    // takes the constructor that cannot fail.
+    // HMAC pads a short key with zeros to the hash's block; padding here uses the constructor that
+    // cannot fail.
     let mut block = Zeroizing::new([0u8; 64]);
     if let Some(start) = block.first_chunk_mut::<16>() {
         *start = *key;
@@ -35,8 +35,8 @@ pub(crate) fn hmac_md5(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
     mac.finalize().into_bytes().into()
 }
 
-/// NTOWFv2: the key of a response, from the account's hash and the names that
-/// the client gives (MS-NLMP 3.3.2).
+/// Returns NTOWFv2, the key of a response, from the account's hash and the client's names (MS-NLMP
+/// 3.3.2).
 pub(crate) fn response_key(hash: &NtHash, user: &str, domain: &str) -> Key {
     let mut names = Vec::with_capacity(64);
     names.extend(user.chars().flat_map(upper_case_units));
@@ -45,7 +45,7 @@ pub(crate) fn response_key(hash: &NtHash, user: &str, domain: &str) -> Key {
     Zeroizing::new(hmac_md5(hash.as_bytes(), &[&bytes]))
 }
 
-/// Upper case as Windows has it: one UTF-16 unit to one, anything else stays.
+/// Returns the upper case as Windows has it: one UTF-16 unit to one, other characters unchanged.
 fn upper_case_units(c: char) -> impl Iterator<Item = u16> {
     let mut upper = c.to_uppercase();
     let mapped = match (upper.next(), upper.next()) {
@@ -57,12 +57,12 @@ fn upper_case_units(c: char) -> impl Iterator<Item = u16> {
     units.into_iter().take(length)
 }
 
-/// NTProofStr: what a client proves its knowledge with.
+/// Returns NTProofStr, which proves the client's knowledge of the password.
 pub(crate) fn proof(response_key: &Key, server_challenge: &[u8; 8], temp: &[u8]) -> [u8; 16] {
     hmac_md5(response_key, &[server_challenge, temp])
 }
 
-/// LMv2 response (MS-NLMP 2.2.2.4): for servers that send no timestamp.
+/// Returns the LMv2 response (MS-NLMP 2.2.2.4), for servers that send no timestamp.
 pub(crate) fn lm_v2(
     response_key: &Key,
     server_challenge: &[u8; 8],
@@ -76,20 +76,20 @@ pub(crate) fn lm_v2(
     response
 }
 
-/// SessionBaseKey, which for NTLMv2 is the KeyExchangeKey (MS-NLMP 3.4.5.1).
+/// Returns SessionBaseKey, which for NTLMv2 is KeyExchangeKey (MS-NLMP 3.4.5.1).
 pub(crate) fn session_base_key(response_key: &Key, proof: &[u8; 16]) -> Key {
     Zeroizing::new(hmac_md5(response_key, &[proof]))
 }
 
-/// RC4K: the session key to or from its form on the wire (MS-NLMP 6).
+/// RC4K: converts the session key to its form on the wire and back (MS-NLMP 6).
 pub(crate) fn rc4_key(key_exchange_key: &Key, data: &[u8; 16]) -> Key {
     let mut out = Zeroizing::new(*data);
     rc4(key_exchange_key).apply_keystream(out.as_mut_slice());
     out
 }
 
-/// RC4 with a 16-byte key. The cipher repeats its key over its state, so the
-/// key twice over is the same key, in the length whose constructor cannot fail.
+/// Makes RC4 with a 16-byte key. The cipher repeats its key over its state, so the doubled key is
+/// equivalent, and its length has a constructor that cannot fail.
 fn rc4(key: &Key) -> Rc4 {
     let mut twice = Zeroizing::new([0u8; 32]);
     for (to, from) in twice.iter_mut().zip(key.iter().cycle()) {
@@ -98,8 +98,8 @@ fn rc4(key: &Key) -> Rc4 {
     Rc4::new((&*twice).into())
 }
 
-/// The MIC over the three messages; `authenticate` has zeros in its place
-/// (MS-NLMP 3.1.5.1.2).
+/// Returns the MIC over the three messages; `authenticate` has zeros in its place (MS-NLMP
+/// 3.1.5.1.2).
 pub(crate) fn mic(
     exported: &Key,
     negotiate: &[u8],
@@ -109,9 +109,8 @@ pub(crate) fn mic(
     hmac_md5(exported, &[negotiate, challenge, authenticate])
 }
 
-/// Signs one message with sequence number 0, as mechListMIC is (MS-NLMP
-/// 3.4.4.2, MS-SPNG 3.2.5.1: a fresh RC4 state). `None` without extended
-/// session security, which has no signing keys.
+/// Signs one message with sequence number 0, as for mechListMIC (MS-NLMP 3.4.4.2, MS-SPNG 3.2.5.1:
+/// a fresh RC4 state). `None` without extended session security, which has no signing keys.
 pub(crate) fn first_signature(
     flags: Flags,
     exported: &Key,
@@ -142,7 +141,7 @@ fn sign_key(flags: Flags, exported: &Key, mode: Mode) -> Option<Key> {
     flags.contains(Flags::EXTENDED_SESSIONSECURITY).then(|| Zeroizing::new(key.into()))
 }
 
-/// SEALKEY with extended session security (MS-NLMP 3.4.5.3).
+/// Returns SEALKEY with extended session security (MS-NLMP 3.4.5.3).
 fn seal_key(flags: Flags, exported: &Key, mode: Mode) -> Key {
     let strength = if flags.contains(Flags::KEY_128) {
         16
@@ -229,15 +228,14 @@ mod tests {
 
     #[test]
     fn the_checksum_of_the_wrap_example() {
-        // MS-NLMP 4.2.4.4 seals 18 bytes before it seals the checksum, so only
-        // the checksum under it is comparable: without KEY_EXCH it is bare.
+        // MS-NLMP 4.2.4.4 seals 18 bytes before it seals the checksum, so only the checksum can be
+        // compared: without KEY_EXCH it is not sealed.
         let exported = Zeroizing::new(RANDOM_SESSION_KEY);
         let message = b"P\0l\0a\0i\0n\0t\0e\0x\0t\0";
         let bare = FLAGS.without(Flags::KEY_EXCH);
         let signature = first_signature(bare, &exported, Mode::Client, message).unwrap();
         assert_eq!(signature, hex("01000000 70352851f2564309 00000000"));
-        // And the sealed data of that example pins the RC4 state that a
-        // mechListMIC starts from.
+        // The sealed data of that example fixes the RC4 state from which a mechListMIC starts.
         let mut sealed = *message;
         let mut state = rc4(&seal_key(FLAGS, &exported, Mode::Client));
         state.apply_keystream(&mut sealed);

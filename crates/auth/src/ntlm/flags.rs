@@ -7,11 +7,11 @@ frevo_wire::bit_set! {
         UNICODE = 0x0000_0001,
         /// Names are in the client's code page.
         OEM = 0x0000_0002,
-        /// The client wants TargetName.
+        /// The client asks for TargetName.
         REQUEST_TARGET = 0x0000_0004,
-        /// Signing keys are wanted.
+        /// Asks for signing keys.
         SIGN = 0x0000_0010,
-        /// Sealing keys are wanted.
+        /// Asks for sealing keys.
         SEAL = 0x0000_0020,
         /// Connectionless NTLM.
         DATAGRAM = 0x0000_0040,
@@ -25,7 +25,7 @@ frevo_wire::bit_set! {
         OEM_DOMAIN_SUPPLIED = 0x0000_1000,
         /// NEGOTIATE_MESSAGE has a workstation name.
         OEM_WORKSTATION_SUPPLIED = 0x0000_2000,
-        /// A session key exists whether or not signing was asked for.
+        /// A session key exists even without signing.
         ALWAYS_SIGN = 0x0000_8000,
         /// TargetName is a domain.
         TARGET_TYPE_DOMAIN = 0x0001_0000,
@@ -33,7 +33,7 @@ frevo_wire::bit_set! {
         TARGET_TYPE_SERVER = 0x0002_0000,
         /// Session security of version 2: MD5 keys and HMAC-MD5 signatures.
         EXTENDED_SESSIONSECURITY = 0x0008_0000,
-        /// An identify level token is wanted.
+        /// Asks for an identify level token.
         IDENTIFY = 0x0010_0000,
         /// Session key from the LM hash.
         REQUEST_NON_NT_SESSION_KEY = 0x0040_0000,
@@ -51,7 +51,7 @@ frevo_wire::bit_set! {
 }
 
 impl Flags {
-    /// What this implementation can do.
+    /// The flags that this implementation supports.
     pub const SUPPORTED: Self = Self(
         Self::UNICODE.0
             | Self::REQUEST_TARGET.0
@@ -67,8 +67,7 @@ impl Flags {
             | Self::KEY_56.0,
     );
 
-    /// What a CHALLENGE_MESSAGE says to a client that offers `self`
-    /// (MS-NLMP 3.2.5.1.1).
+    /// Returns the flags of a CHALLENGE_MESSAGE to a client that offers `self` (MS-NLMP 3.2.5.1.1).
     pub(crate) fn chosen_by_server(self) -> Self {
         (self & Self::SUPPORTED)
             | Self::REQUEST_TARGET

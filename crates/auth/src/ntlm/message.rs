@@ -1,4 +1,4 @@
-//! The three NTLM messages (MS-NLMP 2.2.1), each read and written here.
+//! The three NTLM messages (MS-NLMP 2.2.1) with their parsers and encoders.
 
 use super::{AvPairs, Flags, SIGNATURE, av_pair::text};
 use crate::limits::{MAX_AUTHENTICATE_LEN, MAX_CHALLENGE_LEN, MAX_NAME_UNITS, MAX_NEGOTIATE_LEN};
@@ -17,32 +17,32 @@ frevo_wire::open_enum! {
     }
 }
 
-/// Where the MIC stands in an AUTHENTICATE_MESSAGE that has one.
+/// Offset of the MIC in an AUTHENTICATE_MESSAGE that has one.
 const MIC_AT: usize = 72;
-/// Where the payload of an AUTHENTICATE_MESSAGE with a MIC starts.
+/// Offset of the payload in an AUTHENTICATE_MESSAGE with a MIC.
 const PAYLOAD_AFTER_MIC: usize = 88;
-/// An AUTHENTICATE_MESSAGE without Version and MIC, as the oldest clients send.
+/// Length of an AUTHENTICATE_MESSAGE without Version and MIC, as the oldest clients send.
 const AUTHENTICATE_LEAST: usize = 64;
-/// A CHALLENGE_MESSAGE with TargetInfo but without Version.
+/// Length of a CHALLENGE_MESSAGE with TargetInfo but without Version.
 const CHALLENGE_LEAST: usize = 48;
-/// NTProofStr and the fixed part of NTLMv2_CLIENT_CHALLENGE.
+/// Length of NTProofStr and the fixed part of NTLMv2_CLIENT_CHALLENGE.
 const NTLM_V2_RESPONSE_LEAST: usize = 44;
-/// The length of an NTLMv1 response (MS-NLMP 2.2.2.6).
+/// Length of an NTLMv1 response (MS-NLMP 2.2.2.6).
 const NTLM_V1_RESPONSE_LEN: usize = 24;
 
-/// VERSION (MS-NLMP 2.2.2.10): for debugging only. Windows 10's number and the
-/// NTLM revision that all of them have.
+/// VERSION (MS-NLMP 2.2.2.10), for debugging only: the number of Windows 10 and the NTLM revision
+/// of all versions.
 const VERSION: [u8; 8] = [10, 0, 0, 0, 0, 0, 0, 15];
 
-/// NEGOTIATE_MESSAGE. The names that it may have are of no use and not read.
+/// NEGOTIATE_MESSAGE. The names that it may contain are not used and not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiate {
-    /// What the client offers.
+    /// The offered flags.
     pub flags: Flags,
 }
 
 impl Negotiate {
-    /// Reads it.
+    /// Parses the message.
     pub fn parse(message: &[u8]) -> Parsed<Self> {
         if message.len() > MAX_NEGOTIATE_LEN {
             return Err(Malformed::new("NEGOTIATE_MESSAGE: too long"));
@@ -51,7 +51,7 @@ impl Negotiate {
         Ok(Self { flags: Flags(reader.u32("NegotiateFlags")?) })
     }
 
-    /// Writes it, without names.
+    /// Encodes the message, without names.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         let mut w = Writer::new(&mut out);
@@ -64,18 +64,18 @@ impl Negotiate {
 /// CHALLENGE_MESSAGE.
 #[derive(Debug, Clone)]
 pub struct Challenge<'a> {
-    /// What the server chose.
+    /// The chosen flags.
     pub flags: Flags,
     /// ServerChallenge.
     pub server_challenge: [u8; 8],
     /// TargetName.
     pub target_name: String,
-    /// TargetInfo as bytes, a list that [`AvPairs::parse`] reads.
+    /// TargetInfo as bytes, which [`AvPairs::parse`] reads.
     pub target_info: &'a [u8],
 }
 
 impl<'a> Challenge<'a> {
-    /// Reads it.
+    /// Parses the message.
     pub fn parse(message: &'a [u8]) -> Parsed<Self> {
         if message.len() > MAX_CHALLENGE_LEN {
             return Err(Malformed::new("CHALLENGE_MESSAGE: too long"));
@@ -86,7 +86,7 @@ impl<'a> Challenge<'a> {
         let server_challenge = reader.array("ServerChallenge")?;
         reader.skip(8, "Reserved")?;
         let target_info = field(&mut reader, message, CHALLENGE_LEAST, "TargetInfo")?;
-        // The name is for people; one in a code page is not worth a refusal.
+        // The name is for display only; one in a code page is no reason for a refusal.
         let target_name = if flags.contains(Flags::UNICODE) {
             text(target_name, MAX_NAME_UNITS, "TargetName")?
         } else {
@@ -95,7 +95,7 @@ impl<'a> Challenge<'a> {
         Ok(Self { flags, server_challenge, target_name, target_info })
     }
 
-    /// Writes it.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let name: Vec<u8> = self.target_name.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let mut out = Vec::with_capacity(256);
@@ -110,12 +110,12 @@ impl<'a> Challenge<'a> {
     }
 }
 
-/// NtChallengeResponse, by its shape.
+/// NtChallengeResponse, by its form.
 #[derive(Debug, Clone)]
 pub enum NtResponse<'a> {
-    /// None.
+    /// No response.
     Absent,
-    /// NTLMv1: refused whatever it says.
+    /// NTLMv1, which is always refused.
     V1,
     /// NTLMv2_RESPONSE (MS-NLMP 2.2.2.8).
     V2(NtlmV2<'a>),
@@ -126,7 +126,7 @@ pub enum NtResponse<'a> {
 pub struct NtlmV2<'a> {
     /// NTProofStr.
     pub proof: [u8; 16],
-    /// All bytes after NTProofStr: `temp` of MS-NLMP 3.3.2.
+    /// All bytes behind NTProofStr: `temp` of MS-NLMP 3.3.2.
     pub temp: &'a [u8],
     /// TimeStamp, as FILETIME ticks.
     pub time: u64,
@@ -160,9 +160,9 @@ impl<'a> NtResponse<'a> {
 /// AUTHENTICATE_MESSAGE.
 #[derive(Debug, Clone)]
 pub struct Authenticate<'a> {
-    /// What both agreed on.
+    /// The agreed flags.
     pub flags: Flags,
-    /// LmChallengeResponse, as it is.
+    /// LmChallengeResponse, unparsed.
     pub lm_response: &'a [u8],
     /// NtChallengeResponse.
     pub nt_response: NtResponse<'a>,
@@ -172,15 +172,15 @@ pub struct Authenticate<'a> {
     pub user: String,
     /// Workstation.
     pub workstation: String,
-    /// EncryptedRandomSessionKey, as it is.
+    /// EncryptedRandomSessionKey, unparsed.
     pub session_key: &'a [u8],
     message: &'a [u8],
     payload_at: usize,
 }
 
 impl<'a> Authenticate<'a> {
-    /// Reads it. Names are taken as UTF-16LE: the acceptor refuses a client
-    /// that does not offer it before there is an AUTHENTICATE_MESSAGE.
+    /// Parses the message. Names are UTF-16LE: the acceptor refuses a client that does not offer it
+    /// before an AUTHENTICATE_MESSAGE.
     pub fn parse(message: &'a [u8]) -> Parsed<Self> {
         if message.len() > MAX_AUTHENTICATE_LEN {
             return Err(Malformed::new("AUTHENTICATE_MESSAGE: too long"));
@@ -215,9 +215,8 @@ impl<'a> Authenticate<'a> {
         })
     }
 
-    /// UserName and DomainName, as far as they can be read from a message that need
-    /// not be well-formed otherwise; empty where they cannot. Refusals are counted by
-    /// them.
+    /// Returns UserName and DomainName, if they can be read from a message that may be malformed
+    /// otherwise; else empty names. Refusals are counted by these names.
     pub fn claim(message: &[u8]) -> (String, String) {
         let names = || -> Parsed<(String, String)> {
             if message.len() > MAX_AUTHENTICATE_LEN {
@@ -229,24 +228,22 @@ impl<'a> Authenticate<'a> {
                 let value = field(&mut reader, message, AUTHENTICATE_LEAST, what);
                 value.and_then(|value| text(value, MAX_NAME_UNITS, what))
             };
-            // The fields are of one length, so the second is found though the first
-            // is wrong.
+            // The fields have one length, so the second is found even if the first is wrong.
             let domain = name("DomainName").unwrap_or_default();
             Ok((name("UserName")?, domain))
         };
         names().unwrap_or_default()
     }
 
-    /// Whether the client asks to be nobody (MS-NLMP 3.2.5.1.2): no name and
-    /// nothing that proves one.
+    /// True if the client asks to be anonymous (MS-NLMP 3.2.5.1.2): no name and no proof of one.
     pub fn is_anonymous(&self) -> bool {
         self.user.is_empty()
             && matches!(self.nt_response, NtResponse::Absent)
             && matches!(self.lm_response, [] | [0])
     }
 
-    /// The MIC, and the whole message with zeros in its place. Malformed when
-    /// the payload starts where the MIC should be.
+    /// Returns the MIC, and the whole message with zeros in its place. Malformed if the payload
+    /// begins at the MIC's offset.
     pub fn mic(&self) -> Parsed<([u8; 16], Vec<u8>)> {
         let fault = Malformed::new("MIC: no room for it in the AUTHENTICATE_MESSAGE");
         if self.payload_at < PAYLOAD_AFTER_MIC {
@@ -260,7 +257,7 @@ impl<'a> Authenticate<'a> {
     }
 }
 
-/// What the client writes into an AUTHENTICATE_MESSAGE.
+/// The client's fields of an AUTHENTICATE_MESSAGE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AuthenticateParts<'a> {
     pub(crate) flags: Flags,
@@ -273,10 +270,10 @@ pub(crate) struct AuthenticateParts<'a> {
 }
 
 impl AuthenticateParts<'_> {
-    /// Writes it, with zeros for the MIC.
+    /// Encodes the message, with zeros for the MIC.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let utf16 = |s: &str| -> Vec<u8> { s.encode_utf16().flat_map(u16::to_le_bytes).collect() };
-        // Names first, so that they are even aligned whatever the rest is.
+        // Names first, so that they are at even offsets.
         let mut payload = Payload::starting_at(PAYLOAD_AFTER_MIC);
         let domain = payload.add(&utf16(self.domain));
         let user = payload.add(&utf16(self.user));
@@ -295,14 +292,14 @@ impl AuthenticateParts<'_> {
     }
 }
 
-/// Puts a MIC into a message that [`AuthenticateParts::encode`] wrote.
+/// Writes a MIC into a message of [`AuthenticateParts::encode`].
 pub(crate) fn set_mic(message: &mut [u8], mic: &[u8; 16]) {
     if let Some(place) = message.get_mut(MIC_AT..PAYLOAD_AFTER_MIC) {
         place.copy_from_slice(mic);
     }
 }
 
-/// Checks signature and type and stops behind them.
+/// Checks signature and type, and returns a reader behind them.
 fn opened(message: &[u8], expected: MessageType) -> Parsed<Reader<'_>> {
     let mut reader = Reader::new(message);
     if reader.array("NTLM signature")? != SIGNATURE {
@@ -314,7 +311,7 @@ fn opened(message: &[u8], expected: MessageType) -> Parsed<Reader<'_>> {
     Ok(reader)
 }
 
-/// What a length, maximum length and offset point at.
+/// Returns the bytes of a field of length, maximum length and offset.
 fn field<'a>(
     reader: &mut Reader<'_>,
     message: &'a [u8],
@@ -327,14 +324,14 @@ fn field<'a>(
     pointed(message, offset, u32::from(length), not_before, what)
 }
 
-/// The offset in the next field, without reading it.
+/// Returns the offset in the next field, without reading it.
 fn offset_of_next(reader: &Reader<'_>) -> Parsed<usize> {
     let mut ahead = reader.clone();
     ahead.skip(4, "offset")?;
     usize::try_from(ahead.u32("offset")?).map_err(|_| Malformed::new("offset"))
 }
 
-/// Payload behind a fixed part, and the fields that point into it.
+/// The payload behind a fixed part, and the fields that point into it.
 struct Payload {
     start: usize,
     bytes: Vec<u8>,
@@ -345,8 +342,8 @@ impl Payload {
         Self { start, bytes: Vec::new() }
     }
 
-    /// Appends `value`; its length and offset. What is longer than a field can
-    /// say is left out, which only names of ours could be.
+    /// Appends `value` and returns its length and offset. A value too long for a field is left out;
+    /// only this side's names could be.
     fn add(&mut self, value: &[u8]) -> (u16, u32) {
         let offset = self.start.saturating_add(self.bytes.len());
         let length = u16::try_from(value.len()).unwrap_or(0);
@@ -401,7 +398,7 @@ mod tests {
         let pairs = AvPairs::parse(message.target_info).unwrap();
         assert_eq!(pairs.name(AvId::NB_DOMAIN_NAME).unwrap().unwrap(), "Domain");
         assert_eq!(pairs.name(AvId::NB_COMPUTER_NAME).unwrap().unwrap(), "Server");
-        // Ours differs in VERSION alone.
+        // This encoding differs in VERSION only.
         let mut ours = message.encode();
         ours[48..56].copy_from_slice(&bytes[48..56]);
         assert_eq!(ours, bytes);
@@ -420,7 +417,7 @@ mod tests {
         let NtResponse::V2(v2) = &message.nt_response else { panic!("not version 2") };
         assert_eq!(v2.proof[..4], [0x68, 0xcd, 0x0a, 0xb8]);
         assert_eq!(v2.time, 0);
-        // This message is of a time before the MIC: its payload starts at 72.
+        // A message from before the MIC existed: its payload begins at 72.
         assert!(message.mic().is_err());
     }
 

@@ -1,5 +1,5 @@
-//! NTLMv2 (MS-NLMP): messages, responses, keys. The exchange itself is in
-//! [`crate::acceptor`] and [`crate::initiator`].
+//! NTLMv2 (MS-NLMP): messages, responses, keys. [`crate::acceptor`] and [`crate::initiator`]
+//! contain the exchange.
 
 pub mod av_pair;
 pub mod crypt;
@@ -10,10 +10,10 @@ pub use av_pair::{AvFlags, AvId, AvPairs};
 pub use flags::Flags;
 pub use message::{Authenticate, Challenge, MessageType, Negotiate};
 
-/// What every NTLM message starts with (MS-NLMP 2.2.1.1).
+/// The first bytes of every NTLM message (MS-NLMP 2.2.1.1).
 pub const SIGNATURE: [u8; 8] = *b"NTLMSSP\0";
 
-/// Whether `token` is a bare NTLM message rather than SPNEGO.
+/// True if `token` is a bare NTLM message, not SPNEGO.
 pub fn is_ntlm(token: &[u8]) -> bool {
     token.starts_with(&SIGNATURE)
 }

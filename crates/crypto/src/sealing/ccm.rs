@@ -1,7 +1,7 @@
 //! AES-CCM with nonces of 11 bytes and tags of 16: RFC 3610, NIST SP 800-38C.
 //!
-//! One pass: each batch of blocks goes through the counter mode, as many at a time as the
-//! processor takes, and through the chain while it is in the nearest cache.
+//! One pass: each batch of blocks, as many as the processor handles at once, goes through the
+//! counter mode and through the chain while it is in the nearest cache.
 
 use crate::chain::{BLOCK_LEN, Chain, xor};
 use crate::sealing::{BadSeal, TAG_LEN};
@@ -17,21 +17,20 @@ use zeroize::Zeroize;
 /// Bytes of the nonce.
 pub(super) const NONCE_LEN: usize = 11;
 
-/// Octets that hold the length of a message, less one: what is left of a block beside the
-/// nonce and the flags.
+/// Octets of the message length, less one: the part of a block beside the nonce and the flags.
 const LENGTH_FLAG: u8 = 3;
-/// `(TAG_LEN - 2) / 2`, where the flags have it.
+/// `(TAG_LEN - 2) / 2` at its position in the flags.
 const TAG_FLAG: u8 = 7 << 3;
-/// There is additional data.
+/// Flag for additional data.
 const AAD_FLAG: u8 = 1 << 6;
-/// Additional data from here on has a longer length before it.
+/// Length from which additional data has a longer length prefix.
 const LONG_AAD: usize = 0xFF00;
 
 /// A cipher with an expanded key.
 pub(super) struct Ccm<C>(pub(super) C);
 
 impl<C: BlockCipherEncrypt<BlockSize = U16>> Ccm<C> {
-    /// Encrypts `in_out`, of at most 2^32 - 1 bytes, in place; none if it is longer.
+    /// Encrypts `in_out`, of at most 2^32 - 1 bytes, in place; None if it is longer.
     pub(super) fn seal(
         &self,
         nonce: &[u8; NONCE_LEN],
@@ -41,7 +40,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16>> Ccm<C> {
         self.pass(Direction::Seal, nonce, aad, in_out)
     }
 
-    /// Decrypts `in_out` in place. What does not fit its tag is wiped.
+    /// Decrypts `in_out` in place. If the tag does not match, the data is wiped.
     pub(super) fn open(
         &self,
         nonce: &[u8; NONCE_LEN],
@@ -77,7 +76,7 @@ enum Direction {
     Open,
 }
 
-/// One message's way through the cipher.
+/// The encryption or decryption of one message.
 struct Pass<'a> {
     direction: Direction,
     nonce: &'a [u8; NONCE_LEN],
@@ -89,7 +88,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// A block of flags, nonce and a number: B_0 and the A_i of RFC 3610 2.2 and 2.3.
+    /// Returns a block of flags, nonce and a number: B_0 and the A_i of RFC 3610 2.2 and 2.3.
     #[inline(always)]
     fn block(&self, flags: u8, number: u32) -> [u8; BLOCK_LEN] {
         let mut block = [0; BLOCK_LEN];
@@ -98,7 +97,7 @@ impl Pass<'_> {
         block
     }
 
-    /// The additional data with its length before it, RFC 3610 2.2.
+    /// Adds the additional data with its length prefix, RFC 3610 2.2.
     #[inline(always)]
     fn chain_aad<B: BlockCipherEncBackend<BlockSize = U16>>(
         &self,
@@ -138,7 +137,7 @@ impl BlockCipherEncClosure for Pass<'_> {
         let batch_len = B::ParBlocksSize::USIZE.saturating_mul(BLOCK_LEN);
         for batch in self.in_out.chunks_mut(batch_len) {
             for block in &mut keystream {
-                // Fewer blocks than 2^28: it does not wrap.
+                // There are fewer than 2^28 blocks, so it does not wrap.
                 number = number.wrapping_add(1);
                 *block = start.into();
                 if let Some(place) = block.last_chunk_mut() {
@@ -164,7 +163,7 @@ impl BlockCipherEncClosure for Pass<'_> {
     }
 }
 
-/// `batch` ^ the beginning of `keystream`, in `batch`.
+/// Computes `batch` ^ the beginning of `keystream` into `batch`.
 #[inline(always)]
 fn apply(batch: &mut [u8], keystream: &[aes::Block]) {
     batch.iter_mut().zip(Array::slice_as_flattened(keystream)).for_each(|(to, from)| *to ^= *from);

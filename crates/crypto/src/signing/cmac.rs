@@ -1,8 +1,7 @@
 //! AES-CMAC with 128-bit keys: RFC 4493, NIST SP 800-38B.
 //!
-//! A message is a chain of blocks, each of which waits for the one before it, so that a core
-//! is idle most of the time. Several messages beside each other use that time: four take
-//! hardly longer than one.
+//! Each block of a message waits for the one before it, so that a core is idle most of the time.
+//! Signing several messages together uses that time: four take hardly longer than one.
 
 use crate::chain::{BLOCK_LEN, Chain};
 use aes::Aes128Enc;
@@ -12,17 +11,16 @@ use aes::cipher::{
 };
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Messages that are signed beside each other.
+/// Messages that are signed together.
 const LANES: usize = 4;
 
-/// An expanded key.
+/// An expanded key with its subkeys.
 pub(super) struct Cmac {
     cipher: Aes128Enc,
     subkeys: Subkeys,
 }
 
-/// K1 and K2 of RFC 4493 2.3: what the last block is masked with when it is whole, and when
-/// it is padded.
+/// K1 and K2 of RFC 4493 2.3: the masks of the last block, for a whole one and for a padded one.
 #[derive(Clone, Copy, Zeroize)]
 struct Subkeys {
     whole: [u8; BLOCK_LEN],
@@ -40,14 +38,14 @@ impl Cmac {
         Self { cipher, subkeys: Subkeys { whole, padded: doubled(whole) } }
     }
 
-    /// The code of one message in several pieces.
+    /// Returns the code of one message in several pieces.
     pub(super) fn of(&self, parts: &[&[u8]]) -> [u8; BLOCK_LEN] {
         let mut code = [0; BLOCK_LEN];
         self.cipher.encrypt_with_backend(One { subkeys: &self.subkeys, parts, code: &mut code });
         code
     }
 
-    /// The codes of several messages.
+    /// Returns the codes of several messages.
     pub(super) fn of_all(&self, messages: &[&[u8]], mut code: impl FnMut([u8; BLOCK_LEN])) {
         for group in messages.chunks(LANES) {
             match group {
@@ -75,14 +73,14 @@ impl Drop for Cmac {
 
 impl ZeroizeOnDrop for Cmac {}
 
-/// Twice `block` in the field of 2^128 elements, in time that does not depend on it.
+/// Doubles `block` in the field of 2^128 elements, in constant time.
 fn doubled(block: [u8; BLOCK_LEN]) -> [u8; BLOCK_LEN] {
     let number = u128::from_be_bytes(block);
     let carry = 0_u128.wrapping_sub(number >> 127);
     ((number << 1) ^ (carry & 0x87)).to_be_bytes()
 }
 
-/// Puts the last one to sixteen bytes of a message, or none of an empty one, into the chain.
+/// Adds the last one to sixteen bytes of a message (none for an empty one) to the chain.
 #[inline(always)]
 fn finish<B: BlockCipherEncBackend<BlockSize = U16>>(
     mut chain: Chain<B>,
@@ -98,7 +96,7 @@ fn finish<B: BlockCipherEncBackend<BlockSize = U16>>(
     chain.end()
 }
 
-/// All of `message` but its last one to sixteen bytes, and those.
+/// Splits `message` into all but its last one to sixteen bytes, and those.
 #[inline(always)]
 fn split_last(message: &[u8]) -> (&[[u8; BLOCK_LEN]], &[u8]) {
     let (blocks, rest) = message.as_chunks();
@@ -122,7 +120,7 @@ impl BlockCipherEncClosure for One<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let mut chain = Chain::new();
-        // What is not in the chain yet: it may be the last.
+        // Bytes that are not in the chain yet, because they may be the last.
         let mut kept = [0; BLOCK_LEN];
         let mut count = 0_usize;
         for part in self.parts {
@@ -162,7 +160,7 @@ impl<const N: usize> BlockCipherEncClosure for Beside<'_, N> {
         let mut chains = [(); N].map(|()| Chain::new());
         let messages = self.messages.map(split_last);
         let common = messages.iter().map(|(blocks, _)| blocks.len()).min().unwrap_or(0);
-        // One block of each in turn: the processor works on all of them at a time.
+        // One block of each message in turn, so that the processor works on all of them at once.
         for at in 0..common {
             for (chain, (blocks, _)) in chains.iter_mut().zip(&messages) {
                 if let Some(block) = blocks.get(at) {

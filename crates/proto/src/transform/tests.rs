@@ -27,7 +27,7 @@ fn message(session_id: u64, flags: HeaderFlags, next_command: u32) -> Vec<u8> {
     bytes
 }
 
-/// `message` sealed by the client of `SESSION`, as a frame without its prefix.
+/// Returns `message` sealed by the client of `SESSION`, as a frame without its prefix.
 fn sealed(message: &[u8]) -> Vec<u8> {
     let key = SealingKey::new(Cipher::Aes128Gcm, &[1; 32]);
     let mut buffer = vec![0; HEADROOM];
@@ -133,7 +133,7 @@ fn lengths_around_the_header() {
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
     }
-    // One byte of message is a seal like another, but no SMB2 header.
+    // A message of one byte can be sealed, but has no SMB2 header.
     for len in [0, 1, 63] {
         assert!(!opens(&message(SESSION, HeaderFlags::EMPTY, 0)[..len], Sender::Client));
     }
@@ -156,7 +156,7 @@ fn header_fields_are_checked_before_the_key_is_asked_for() {
     }
     let mut frame = sealed(&message(SESSION, HeaderFlags::EMPTY, 0));
     frame[44] ^= 1;
-    let no_session = Disconnect::Sealed("no session with keys");
+    let no_session = Disconnect::Sealed("its session has ended or has no keys");
     assert_eq!(open(&mut frame, Sender::Client), Err(no_session));
 }
 

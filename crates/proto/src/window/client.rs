@@ -1,53 +1,52 @@
-//! The client's half: Connection.SequenceWindow.
+//! The client's credits: Connection.SequenceWindow.
 
 use crate::limits::WINDOW_MAX;
 
 /// The credits of a client on one Connection.
 ///
-/// A client uses the lowest number first and numbers are granted in order, so
-/// that the window is one run from `next` to `end`.
+/// A client uses the lowest number first and numbers are granted in order, so the window is one
+/// range from `next` to `end`.
 #[derive(Debug)]
 pub struct CreditPool {
     next: u64,
     end: u64,
-    /// Credits asked for in requests that are not answered yet.
+    /// Credits that unanswered requests ask for.
     asked: u32,
     target: u16,
 }
 
-/// The sequence numbers of one request and what it asks for. Kept with the
-/// request until it is answered.
+/// The sequence numbers of one request, and the credits that it asks for. Kept with the request
+/// until it is answered.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a request that is sent has to be accounted for when it is answered"]
 pub struct Taken {
-    /// MessageId: the first of the numbers.
+    /// MessageId: the first sequence number.
     pub message_id: u64,
-    /// CreditCharge: how many numbers.
+    /// CreditCharge: the number of sequence numbers.
     pub charge: u16,
-    /// CreditRequest; zero once an answer has been accounted for.
+    /// CreditRequest; 0 after an answer has been counted.
     pub credit_request: u16,
 }
 
 impl CreditPool {
-    /// The window of a new Connection: { 0 }. The pool asks for credits until
-    /// it holds `target` (bandwidth-delay product over 64 KiB, say), at most
-    /// [`WINDOW_MAX`].
+    /// Makes the window of a new Connection: { 0 }. The pool asks for credits until it holds
+    /// `target` (for example the bandwidth-delay product over 64 KiB), at most [`WINDOW_MAX`].
     pub fn new(target: u16) -> Self {
         Self { next: 0, end: 1, asked: 0, target: target.clamp(1, WINDOW_MAX) }
     }
 
-    /// Changes how many credits the pool tries to hold.
+    /// Changes the number of credits that the pool tries to hold.
     pub fn set_target(&mut self, target: u16) {
         self.target = target.clamp(1, WINDOW_MAX);
     }
 
-    /// Credits that can be used now.
+    /// Returns the number of credits that can be used now.
     pub fn available(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
 
-    /// Takes the numbers of a request of `charge` (0 counts as 1), or nothing
-    /// while there are not enough: it waits for an answer then.
+    /// Takes the numbers for a request of `charge` (0 counts as 1); None if there are not enough,
+    /// and the request has to wait for an answer.
     pub fn take(&mut self, charge: u16) -> Option<Taken> {
         let charge = charge.max(1);
         let message_id = self.next;
@@ -56,9 +55,8 @@ impl CreditPool {
             return None;
         }
         self.next = next;
-        // 3.2.4.1.2: what is held when all answers are in grows by what is
-        // asked beyond the charge. At least one, so that no answer leaves the
-        // pool without credit.
+        // 3.2.4.1.2: the credits held after all answers grow by the part of CreditRequest above the
+        // charge. At least one, so that no answer leaves the pool without credit.
         let expected = self.available().saturating_add(u64::from(self.asked));
         let missing = u64::from(self.target).saturating_sub(expected);
         let credit_request = u16::try_from(missing).unwrap_or(self.target).max(1);
@@ -66,15 +64,15 @@ impl CreditPool {
         Some(Taken { message_id, charge, credit_request })
     }
 
-    /// Accounts for an answer to `taken` that grants `granted` credits. Called
-    /// for the interim response and for the final one.
+    /// Counts an answer to `taken` that grants `granted` credits. Called for the interim response
+    /// and for the final one.
     pub fn on_response(&mut self, taken: &mut Taken, granted: u16) {
         self.forget(taken);
         self.end = self.end.saturating_add(u64::from(granted));
     }
 
-    /// Gives up hope of an answer to `taken`: its numbers are spent, and the
-    /// credits that it asked for are asked for again by others.
+    /// Abandons the answer to `taken`: its numbers are used up, and other requests ask for its
+    /// credits again.
     pub fn forget(&mut self, taken: &mut Taken) {
         self.asked = self.asked.saturating_sub(u32::from(taken.credit_request));
         taken.credit_request = 0;
@@ -108,13 +106,13 @@ mod tests {
         let mut first = pool.take(1).unwrap();
         assert_eq!(first.credit_request, 10);
         pool.on_response(&mut first, 10);
-        // Keeps what it has: a request asks for what it takes.
+        // At the target, a request asks for as many credits as it takes.
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
         assert_eq!(pool.take(4).unwrap().credit_request, 4);
         pool.set_target(20);
         assert_eq!(pool.take(1).unwrap().credit_request, 11);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
-        // With more than it wants it shrinks, but never asks for nothing.
+        // Above the target the pool shrinks, but never asks for zero.
         pool.set_target(2);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
     }
@@ -139,8 +137,8 @@ mod tests {
     }
 
     proptest! {
-        /// Pool and window together: the server accepts whatever the client
-        /// takes, in any order of arrival and answer, and never runs dry.
+        /// Tests pool and window together: the server accepts every number that the client takes,
+        /// in any order of arrival and answer, and the client never runs out.
         #[test]
         fn agrees_with_the_server(
             target in 1..300_u16,
@@ -161,8 +159,8 @@ mod tests {
                     if let Some(taken) = pool.take(charge) {
                         break taken;
                     }
-                    // Credits short of the charge and nothing in flight: what a
-                    // client does is to send something small.
+                    // Too few credits for the charge and nothing in flight: a client sends a small
+                    // request then.
                     let mut answered = if unanswered.is_empty() {
                         let small = pool.take(1).unwrap();
                         window.take(small.message_id, 1).unwrap();

@@ -1,4 +1,4 @@
-//! Connection.CommandSequenceWindow.
+//! The server's sequence window: Connection.CommandSequenceWindow.
 
 use crate::Disconnect;
 use crate::limits::WINDOW_MAX;
@@ -9,25 +9,22 @@ use frevo_wire::{Command, Header};
 const WORD: u64 = 64;
 /// Words of the window.
 const WORDS: usize = (WINDOW_MAX / 64) as usize;
-/// Takes a number to its place in the window.
+/// Mask that gives the position of a number in the window.
 const PLACE: u64 = (WINDOW_MAX - 1) as u64;
 const _: () = assert!(WINDOW_MAX.is_power_of_two() && WINDOW_MAX >= 64);
 
-/// The sequence numbers that a Connection accepts, and the credits that its
-/// client holds.
+/// The sequence numbers that a Connection accepts, and the credits that its client holds.
 ///
-/// The window reaches from `low`, the lowest number not received yet, to `end`,
-/// the first one not granted yet, and is never wider than its maximum. A number
-/// is accepted once. Credits are what may still arrive (`available`) and what
-/// has arrived and is not answered (`in_flight`); a response gives back what
-/// its request took and grants what it asks for, as far as the maximum goes, so
-/// that a client that keeps asking is never throttled below the maximum, and
-/// one that never asks still has a credit.
+/// The window extends from `low`, the lowest number not received yet, to `end`, the first one not
+/// granted yet, and is never wider than its maximum. A number is accepted once. Credits are either
+/// unused (`available`) or belong to unanswered requests (`in_flight`). A response returns the
+/// credits of its request and grants the requested ones up to the maximum. So a client that keeps
+/// asking is never held below the maximum, and one that never asks still has a credit.
 #[derive(Debug)]
 pub struct CommandSequenceWindow {
     low: u64,
     end: u64,
-    /// Bit `n % WINDOW_MAX` says whether number `n` of the window was received.
+    /// Bit `n % WINDOW_MAX` is set if number `n` of the window was received.
     received: Box<[u64; WORDS]>,
     available: u16,
     in_flight: u16,
@@ -35,8 +32,8 @@ pub struct CommandSequenceWindow {
 }
 
 impl CommandSequenceWindow {
-    /// The window of a new Connection: { 0 }. At most `max` credits are ever
-    /// held, and no more than [`WINDOW_MAX`].
+    /// Makes the window of a new Connection: { 0 }. The client holds at most `max` credits, and no
+    /// more than [`WINDOW_MAX`].
     pub fn new(max: u16) -> Self {
         Self {
             low: 0,
@@ -48,20 +45,20 @@ impl CommandSequenceWindow {
         }
     }
 
-    /// Takes the sequence numbers of a request off the window and returns its
-    /// charge, to be given back with [`Self::grant`]. CANCEL takes none.
+    /// Removes the sequence numbers of a request from the window and returns its charge, for
+    /// [`Self::grant`]. CANCEL uses none.
     pub fn admit(&mut self, header: &Header, is_multi_credit: bool) -> Result<u16, Disconnect> {
         if header.command == Command::CANCEL {
             return Ok(0);
         }
-        // Where multi-credit is not supported the field is reserved.
+        // Without multi-credit support the field is reserved.
         let charge = if is_multi_credit { header.credit_charge.max(1) } else { 1 };
         self.take(header.message_id, charge)?;
         Ok(charge)
     }
 
-    /// Takes `charge` numbers from `message_id` on off the window. Fails, and
-    /// changes nothing, unless all are in it and none was received before.
+    /// Removes `charge` numbers from `message_id` on from the window. Fails without a change unless
+    /// all are in it and none was received before.
     pub fn take(&mut self, message_id: u64, charge: u16) -> Result<(), Disconnect> {
         let charge = charge.max(1);
         let wrong = Disconnect::SequenceNumber { message_id, charge };
@@ -82,11 +79,11 @@ impl CommandSequenceWindow {
         Ok(())
     }
 
-    /// Answers a request of `charge` (what [`Self::admit`] returned) that asks
-    /// for `requested` credits: the number to put into CreditResponse.
+    /// Answers a request of `charge` (the result of [`Self::admit`]) that asks for `requested`
+    /// credits, and returns CreditResponse.
     ///
-    /// Called once for each request: with its interim response if there is one
-    /// (MS-SMB2 3.3.4.1.2), and the final response then grants nothing.
+    /// Called once for each request: with its interim response if there is one (MS-SMB2 3.3.4.1.2),
+    /// and the final response then grants nothing.
     pub fn grant(&mut self, requested: u16, charge: u16) -> u16 {
         self.in_flight = self.in_flight.saturating_sub(charge);
         let held = self.available.saturating_add(self.in_flight);
@@ -95,8 +92,8 @@ impl CommandSequenceWindow {
         // 3.3.1.2: a client without any credit could never ask for one.
         let at_least = u16::from(held == 0);
         let granted = requested.min(room).max(at_least);
-        // 3.3.1.1: a 64-bit sequence that wraps ends the Connection. It gets no
-        // credit past the last number, and MessageIds all in use do the rest.
+        // 3.3.1.1: a 64-bit sequence that wraps ends the Connection. The client gets no credit past
+        // the last number, and then has no MessageId left.
         let end = self.end.saturating_add(u64::from(granted));
         let granted = u16::try_from(end.saturating_sub(self.end)).unwrap_or(granted);
         self.end = end;
@@ -104,12 +101,12 @@ impl CommandSequenceWindow {
         granted
     }
 
-    /// Credits that the client may still use.
+    /// Returns the number of credits that the client may still use.
     pub const fn available(&self) -> u16 {
         self.available
     }
 
-    /// Credits of requests that have arrived and are not answered.
+    /// Returns the number of credits of unanswered requests.
     pub const fn in_flight(&self) -> u16 {
         self.in_flight
     }
@@ -140,7 +137,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
-    /// A window that has granted `credits` beyond the first.
+    /// Makes a window that has granted `credits` beyond the first.
     fn with_credits(credits: u16) -> CommandSequenceWindow {
         let mut window = CommandSequenceWindow::new(WINDOW_MAX);
         window.take(0, 1).unwrap();
@@ -199,7 +196,7 @@ mod tests {
         assert_eq!(window.admit(&header, true), Ok(1));
         header.message_id = 2;
         header.credit_charge = 50;
-        // Without multi-credit support the charge is not looked at.
+        // Without multi-credit support the charge is ignored.
         assert_eq!(window.admit(&header, false), Ok(1));
         assert_eq!(window.available(), 0);
     }
@@ -212,7 +209,7 @@ mod tests {
             assert_eq!(window.grant(max - 1, 1), (max - 1).max(1));
             let left = max - window.available();
             assert!(left <= 1);
-            // One more than is left gets what is left.
+            // A request for one more than is left gets the rest.
             let mut window = CommandSequenceWindow::new(max);
             window.take(0, 1).unwrap();
             assert_eq!(window.grant(max.saturating_add(1), 1), max);
@@ -245,7 +242,7 @@ mod tests {
             window.grant(1, 1) == 0
         });
         assert_eq!(stopped, Some(u64::from(WINDOW_MAX)));
-        // Sending it opens the window again.
+        // Receiving that number opens the window again.
         window.take(1, 1).unwrap();
         assert_eq!(window.grant(10, 1), 10);
     }
@@ -277,7 +274,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plain reading of the specification: a set of numbers.
+        /// Tests the window against the plain reading of the specification: a set of numbers.
         #[test]
         fn is_the_set_of_the_specification(
             max in prop_oneof![1..20_u16, Just(WINDOW_MAX)],
@@ -319,7 +316,7 @@ mod tests {
             }
         }
 
-        /// A client that asks for what it uses never loses a credit.
+        /// Tests that a client which asks for as many credits as it uses never loses one.
         #[test]
         fn does_not_throttle(want in 1..WINDOW_MAX, rounds in 1..50_u64) {
             let mut window = CommandSequenceWindow::new(WINDOW_MAX);

@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 type Reference<C> = ::ccm::Ccm<C, U16, U11>;
 
-/// What both of them make of a message: ciphertext and tag.
+/// The result of either implementation for a message: ciphertext and tag.
 type Made = (Vec<u8>, [u8; TAG_LEN]);
 
 fn ours(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]) -> Made {
@@ -36,8 +36,8 @@ fn theirs(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]
     (bytes, tag.unwrap().into())
 }
 
-/// Around every end of a block and of a batch of the widest processor, and where the
-/// length before the additional data gets longer.
+/// Tests lengths around every end of a block and of a batch of the widest processor, and around the
+/// length at which the additional data gets a longer prefix.
 #[test]
 fn every_length_is_as_another_implementation_has_it() {
     let (key, nonce) = ([0x5A; 32], [0xC3; 11]);
