@@ -71,7 +71,7 @@ macro_rules! empty_messages {
                 Ok(Self)
             }
 
-            /// Appends the body.
+            /// Appends the body to `w`, behind the header.
             pub fn encode(&self, w: &mut $crate::codec::Writer<'_>) {
                 w.u16(4).u16(0);
             }
@@ -87,7 +87,7 @@ macro_rules! output_response {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $name<'a> {
-            /// The output buffer.
+            /// The output buffer; empty for none.
             pub output: &'a [u8],
         }
 
@@ -103,7 +103,7 @@ macro_rules! output_response {
                 Ok(Self { output })
             }
 
-            /// Appends the body.
+            /// Appends the body to `w`, behind the header.
             pub fn encode(&self, w: &mut $crate::codec::Writer<'_>) {
                 w.bytes(&$crate::command::output_head($crate::command::field_u32(self.output.len())));
                 w.bytes(self.output);

@@ -19,7 +19,7 @@ pub const CHAINED_HEADER_LEN: usize = 8;
 bit_set! {
     /// Flags of the unchained header and of the first payload header.
     CompressionFlags(u16) {
-        /// Chained.
+        /// The message is a chain of payloads.
         CHAINED = 0x0001,
     }
 }
@@ -49,7 +49,7 @@ impl UnchainedHeader {
 pub enum Compressed<'a> {
     /// One compressed part behind an uncompressed one.
     Unchained {
-        /// The header.
+        /// The header of the unchained form.
         header: UnchainedHeader,
         /// The uncompressed beginning of the message.
         plain: &'a [u8],
@@ -117,18 +117,18 @@ pub enum Payload<'a> {
     Plain(&'a [u8]),
     /// LZNT1, LZ77, LZ77_HUFFMAN or LZ4.
     Compressed {
-        /// The algorithm.
+        /// The compression algorithm.
         algorithm: CompressionAlgorithm,
         /// Claimed size of the decompressed payload in bytes.
         original_payload_size: u32,
-        /// The compressed bytes.
+        /// The compressed bytes of this payload.
         data: &'a [u8],
     },
     /// SMB2_COMPRESSION_PATTERN_PAYLOAD_V1, 2.2.42.2.2.
     Pattern {
-        /// The repeated byte.
+        /// The byte that is repeated.
         pattern: u8,
-        /// Number of repetitions.
+        /// Number of repetitions of the byte.
         repetitions: u32,
     },
 }

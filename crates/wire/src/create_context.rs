@@ -64,7 +64,7 @@ pub mod name {
     ];
     /// POSIX extensions; the specification reserves the name.
     pub const POSIX: &[u8] = &super::POSIX_GUID;
-    /// Apple's extensions.
+    /// Apple's extensions; see [`super::AaplQuery`].
     pub const AAPL: &[u8] = b"AAPL";
 }
 

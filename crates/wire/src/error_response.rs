@@ -28,7 +28,7 @@ const STRUCTURE_SIZE: u16 = 9;
 pub struct ErrorContext<'a> {
     /// The kind of data.
     pub error_id: ErrorId,
-    /// The data.
+    /// The data, in the form that the type tells.
     pub data: &'a [u8],
 }
 
@@ -164,7 +164,7 @@ pub struct SymlinkError<'a> {
 }
 
 impl<'a> SymlinkError<'a> {
-    /// Parses error data.
+    /// Parses the error data of a response.
     pub fn parse(data: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(data);
         let length = usize::try_from(r.u32("SymLinkLength")?).unwrap_or(usize::MAX);
@@ -195,7 +195,7 @@ impl<'a> SymlinkError<'a> {
         })
     }
 
-    /// Appends error data.
+    /// Appends the error data to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let substitute = self.substitute_name.as_bytes();
         let print = self.print_name.as_bytes();
@@ -233,7 +233,7 @@ pub struct ShareRedirect<'a> {
 }
 
 impl<'a> ShareRedirect<'a> {
-    /// Parses error data.
+    /// Parses the error data of a response.
     pub fn parse(data: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(data);
         if r.u32("redirect StructureSize")? != REDIRECT_SIZE {
@@ -265,7 +265,7 @@ impl<'a> ShareRedirect<'a> {
         Ok(Self { addresses, resource_name: Utf16::new(name)? })
     }
 
-    /// Appends error data.
+    /// Appends the error data to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let name = self.resource_name.as_bytes();
         let addresses = self.addresses.len().saturating_mul(MOVE_DST_LEN);

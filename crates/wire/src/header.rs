@@ -62,13 +62,13 @@ open_enum! {
 bit_set! {
     /// The Flags field of the header, MS-SMB2 2.2.1.2.
     HeaderFlags(u32) {
-        /// A response.
+        /// The message is a response.
         SERVER_TO_REDIR = 0x0000_0001,
         /// An ASYNC header: AsyncId in place of Reserved and TreeId.
         ASYNC_COMMAND = 0x0000_0002,
         /// Related to the previous operation of the compound.
         RELATED_OPERATIONS = 0x0000_0004,
-        /// Signed.
+        /// The message is signed.
         SIGNED = 0x0000_0008,
         /// Mask of the I/O priority (3.1.1).
         PRIORITY_MASK = 0x0000_0070,
@@ -104,11 +104,11 @@ pub struct Header {
     /// In a response the status; in a request of 3.x the low 16 bits are the
     /// ChannelSequence, see [`Header::channel_sequence`].
     pub status: Status,
-    /// The command.
+    /// Command: the operation.
     pub command: Command,
     /// Credits asked for (request) or granted (response).
     pub credits: u16,
-    /// Flags.
+    /// The bits of [`HeaderFlags`].
     pub flags: HeaderFlags,
     /// Bytes from this header to the next one of the compound, 0 in the last.
     pub next_command: u32,
@@ -118,7 +118,7 @@ pub struct Header {
     pub route: Route,
     /// The session, 0 where none applies.
     pub session_id: u64,
-    /// Zero when unsigned.
+    /// Signature; zero in an unsigned message.
     pub signature: [u8; 16],
 }
 

@@ -43,7 +43,7 @@ open_enum! {
 open_enum! {
     /// Ciphers, 2.2.3.1.2. In a response 0 says that none is common.
     Cipher(u16) {
-        /// None is common.
+        /// The two sides have no cipher in common.
         NONE = 0x0000,
         /// AES-128-CCM
         AES_128_CCM = 0x0001,
@@ -59,7 +59,7 @@ open_enum! {
 open_enum! {
     /// Compression algorithms, 2.2.3.1.3.
     CompressionAlgorithm(u16) {
-        /// Not compressed.
+        /// No compression.
         NONE = 0x0000,
         /// LZNT1, MS-XCA 2.5.
         LZNT1 = 0x0001,
@@ -93,11 +93,11 @@ bit_set! {
 open_enum! {
     /// Transforms of data sent by RDMA, 2.2.3.1.6.
     RdmaTransformId(u16) {
-        /// None.
+        /// No transform.
         NONE = 0x0000,
-        /// Encrypted.
+        /// The data is encrypted.
         ENCRYPTION = 0x0001,
-        /// Signed.
+        /// The data is signed.
         SIGNING = 0x0002,
     }
 }
@@ -153,7 +153,7 @@ pub enum NegotiateContext<'a> {
     Unknown {
         /// ContextType.
         kind: NegotiateContextType,
-        /// Data.
+        /// The context's data, unparsed.
         data: &'a [u8],
     },
 }
@@ -223,7 +223,7 @@ impl<'a> NegotiateContext<'a> {
         })
     }
 
-    /// Appends the Data.
+    /// Appends the context's Data to `w`.
     pub fn encode_data(&self, w: &mut Writer<'_>) {
         match self {
             Self::PreauthIntegrity { hash_algorithms, salt } => {

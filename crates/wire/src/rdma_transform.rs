@@ -11,20 +11,20 @@ use alloc::vec::Vec;
 open_enum! {
     /// TransformType.
     RdmaTransformType(u16) {
-        /// Encrypted.
+        /// The data is encrypted.
         ENCRYPTION = 0x0001,
-        /// Signed.
+        /// The data is signed.
         SIGNING = 0x0002,
     }
 }
 
-/// The longest signature.
+/// Bytes of the longest signature.
 const MAX_SIGNATURE_LEN: usize = 16;
 
 /// 2.2.43.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RdmaCryptoTransform<'a> {
-    /// Encrypted or signed.
+    /// The kind of protection: encrypted or signed.
     pub transform_type: RdmaTransformType,
     /// At most 16 bytes.
     pub signature: &'a [u8],
@@ -37,7 +37,7 @@ pub struct RdmaCryptoTransform<'a> {
 pub struct RdmaTransform<'a> {
     /// The kind of the descriptors.
     pub channel: Channel,
-    /// At least one.
+    /// The transforms; at least one.
     pub transforms: Vec<RdmaCryptoTransform<'a>>,
     /// SMB_DIRECT_BUFFER_DESCRIPTOR_V1 structures.
     pub descriptors: &'a [u8],
@@ -78,7 +78,7 @@ impl<'a> RdmaTransform<'a> {
         Ok(Self { channel, transforms, descriptors })
     }
 
-    /// Appends it.
+    /// Appends the structure to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let w = &mut w.nested();
         w.u16(0).u16(field_u16(self.descriptors.len())).u32(self.channel.0);

@@ -716,7 +716,7 @@ pub enum Severity {
 }
 
 impl Status {
-    /// The severity.
+    /// Returns the severity.
     pub const fn severity(self) -> Severity {
         match self.0 >> 30 {
             0 => Severity::Success,

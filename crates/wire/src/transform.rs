@@ -24,7 +24,7 @@ pub const TRANSFORM_ENCRYPTED: u16 = 0x0001;
 /// disconnect (MS-SMB2 3.3.5.2.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransformHeader {
-    /// Authentication tag.
+    /// The authentication tag of the sealed message.
     pub signature: [u8; 16],
     /// 11 bytes for CCM, 12 for GCM, the rest zero.
     pub nonce: [u8; 16],

@@ -14,7 +14,7 @@ use core::fmt;
 pub struct Utf16<'a>(Cow<'a, [u8]>);
 
 impl<'a> Utf16<'a> {
-    /// No text.
+    /// The empty text.
     pub const EMPTY: Self = Self(Cow::Borrowed(&[]));
 
     /// Takes little-endian bytes; an odd number of them is malformed.
@@ -61,7 +61,7 @@ impl<'a> Utf16<'a> {
         self.0.is_empty()
     }
 
-    /// The code units.
+    /// Iterates over the code units.
     pub fn units(&self) -> impl DoubleEndedIterator<Item = u16> + ExactSizeIterator + Clone + '_ {
         self.0.chunks_exact(2).map(|pair| match pair {
             [low, high] => u16::from_le_bytes([*low, *high]),
@@ -69,7 +69,7 @@ impl<'a> Utf16<'a> {
         })
     }
 
-    /// The little-endian bytes.
+    /// Returns the little-endian bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

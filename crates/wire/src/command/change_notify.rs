@@ -49,7 +49,7 @@ pub struct Request {
     pub flags: ChangeNotifyFlags,
     /// Largest answer in bytes.
     pub output_buffer_length: u32,
-    /// The directory's Open.
+    /// FileId of the directory's Open.
     pub file_id: FileId,
     /// The kinds of changes to report.
     pub completion_filter: CompletionFilter,
@@ -67,7 +67,7 @@ impl Request {
         Ok(Self { flags, output_buffer_length, file_id, completion_filter })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(32).u16(self.flags.0).u32(self.output_buffer_length);
         self.file_id.encode(w);

@@ -18,7 +18,7 @@ bit_set! {
 pub struct Request {
     /// POSTQUERY_ATTRIB asks for attributes.
     pub flags: CloseFlags,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
 }
 
@@ -31,7 +31,7 @@ impl Request {
         Ok(Self { flags, file_id: FileId::read(r)? })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(24).u16(self.flags.0).u32(0);
         self.file_id.encode(w);
@@ -77,7 +77,7 @@ impl Response {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(60).u16(self.flags.0).u32(0);
         w.u64(self.creation_time.0).u64(self.last_access_time.0);

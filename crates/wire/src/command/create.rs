@@ -199,7 +199,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let name = self.name.as_bytes();
         let contexts = self.contexts.as_bytes();
@@ -243,7 +243,7 @@ pub struct Response<'a> {
     pub end_of_file: u64,
     /// Attributes.
     pub file_attributes: FileAttributes,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// Create contexts of the response.
     pub contexts: CreateContexts<'a>,
@@ -285,7 +285,7 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let contexts = self.contexts.as_bytes();
         w.u16(89).u8(self.oplock_level.0).u8(self.flags.0).u32(self.create_action.0);

@@ -9,7 +9,7 @@ pub struct Request {
     /// Reserved1 of the specification. macOS sets it to 0xFFFF to ask for a
     /// flush of the drive's own cache (F_FULLFSYNC); others send 0.
     pub reserved1: u16,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
 }
 
@@ -22,7 +22,7 @@ impl Request {
         Ok(Self { reserved1, file_id: FileId::read(r)? })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(24).u16(self.reserved1).u32(0);
         self.file_id.encode(w);

@@ -34,7 +34,7 @@ const RESPONSE_FIXED: usize = 112;
 /// MS-SMB2 2.2.31.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The control code.
+    /// CtlCode: the operation.
     pub ctl_code: CtlCode,
     /// The Open, or all ones for a code that needs none.
     pub file_id: FileId,
@@ -44,7 +44,7 @@ pub struct Request<'a> {
     pub max_output_response: u32,
     /// IS_FSCTL is set for every valid request.
     pub flags: IoctlFlags,
-    /// The input buffer.
+    /// The input buffer; empty for none.
     pub input: &'a [u8],
     /// OutputCount, which must be 0 in a request. It is only checked against the message's bounds.
     pub output_count: u32,
@@ -113,13 +113,13 @@ impl<'a> Request<'a> {
 /// MS-SMB2 2.2.32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The control code.
+    /// CtlCode: the operation.
     pub ctl_code: CtlCode,
     /// The Open, or all ones for a code that needs none.
     pub file_id: FileId,
     /// The input buffer, which is usually empty.
     pub input: &'a [u8],
-    /// The output buffer.
+    /// The output buffer; empty for none.
     pub output: &'a [u8],
 }
 

@@ -44,7 +44,7 @@ impl LockSequence {
 /// SMB2_LOCK_ELEMENT, MS-SMB2 2.2.26.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockElement {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
@@ -60,7 +60,7 @@ const ELEMENT_LEN: usize = 24;
 pub struct Request {
     /// Identifies the request in replays.
     pub lock_sequence: LockSequence,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// The ranges; the server refuses an empty list.
     pub locks: Vec<LockElement>,
@@ -87,7 +87,7 @@ impl Request {
         Ok(Self { lock_sequence, file_id, locks })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(48).u16(field_u16(self.locks.len())).u32(self.lock_sequence.0);
         self.file_id.encode(w);

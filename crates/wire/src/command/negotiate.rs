@@ -8,7 +8,7 @@ use crate::{bit_set, open_enum};
 use alloc::vec::Vec;
 
 open_enum! {
-    /// A dialect revision.
+    /// DialectRevision: a version of the protocol.
     Dialect(u16) {
         /// 2.0.2
         SMB_2_0_2 = 0x0202,
@@ -30,9 +30,9 @@ bit_set! {
     /// SecurityMode of NEGOTIATE, SESSION_SETUP (one byte there) and
     /// VALIDATE_NEGOTIATE_INFO.
     SecurityMode(u16) {
-        /// Signing is possible.
+        /// SMB2_NEGOTIATE_SIGNING_ENABLED: signing is possible.
         SIGNING_ENABLED = 0x0001,
-        /// Signing is required.
+        /// SMB2_NEGOTIATE_SIGNING_REQUIRED: signing is required.
         SIGNING_REQUIRED = 0x0002,
     }
 }
@@ -40,17 +40,17 @@ bit_set! {
 bit_set! {
     /// SMB2_GLOBAL_CAP_ values.
     GlobalCapabilities(u32) {
-        /// Distributed File System.
+        /// SMB2_GLOBAL_CAP_DFS: the Distributed File System.
         DFS = 0x0000_0001,
-        /// Leases.
+        /// SMB2_GLOBAL_CAP_LEASING: leases on files.
         LEASING = 0x0000_0002,
         /// Requests of more than one credit.
         LARGE_MTU = 0x0000_0004,
         /// Several connections per session.
         MULTI_CHANNEL = 0x0000_0008,
-        /// Persistent handles.
+        /// SMB2_GLOBAL_CAP_PERSISTENT_HANDLES: persistent handles.
         PERSISTENT_HANDLES = 0x0000_0010,
-        /// Leases on directories.
+        /// SMB2_GLOBAL_CAP_DIRECTORY_LEASING: leases on directories.
         DIRECTORY_LEASING = 0x0000_0020,
         /// Encryption (3.0 and 3.0.2; 3.1.1 uses a context).
         ENCRYPTION = 0x0000_0040,
@@ -125,9 +125,9 @@ impl<'a> Request<'a> {
 pub struct Response<'a> {
     /// SecurityMode: signing enabled or required.
     pub security_mode: SecurityMode,
-    /// The dialect chosen.
+    /// DialectRevision: the chosen dialect.
     pub dialect_revision: Dialect,
-    /// The server's number.
+    /// ServerGuid: the server's number.
     pub server_guid: Guid,
     /// Capabilities of the server on this connection.
     pub capabilities: GlobalCapabilities,
@@ -186,7 +186,7 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(65).u16(self.security_mode.0).u16(self.dialect_revision.0);
         w.u16(field_u16(self.negotiate_contexts.len())).bytes(&self.server_guid.0);

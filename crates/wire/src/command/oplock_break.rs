@@ -29,7 +29,7 @@ pub struct OplockBreak {
     /// In the notification: the highest level left. In the acknowledgment: the level that the
     /// client keeps. In the response: the granted level.
     pub oplock_level: OplockLevel,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
 }
 
@@ -53,7 +53,7 @@ pub struct LeaseBreakNotification {
     pub new_epoch: u16,
     /// ACK_REQUIRED if an acknowledgment is expected.
     pub flags: LeaseBreakFlags,
-    /// The lease.
+    /// LeaseKey of the lease.
     pub lease_key: LeaseKey,
     /// The state before the break.
     pub current_lease_state: LeaseState,
@@ -64,7 +64,7 @@ pub struct LeaseBreakNotification {
 /// The body of the lease acknowledgment and its response, 2.2.24.2, 2.2.25.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseBreak {
-    /// The lease.
+    /// LeaseKey of the lease.
     pub lease_key: LeaseKey,
     /// In the acknowledgment: the state that the client keeps. In the response: the granted state.
     pub lease_state: LeaseState,
@@ -149,7 +149,7 @@ impl Notification {
         }
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::Oplock(oplock) => oplock.encode(w),
@@ -173,7 +173,7 @@ impl Request {
         }
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::Oplock(oplock) => oplock.encode(w),
@@ -191,7 +191,7 @@ impl Response {
         }
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::Oplock(oplock) => oplock.encode(w),

@@ -32,7 +32,7 @@ pub struct Request<'a> {
     pub flags: QueryDirectoryFlags,
     /// The first entry, if INDEX_SPECIFIED is set.
     pub file_index: u32,
-    /// The directory's Open.
+    /// FileId of the directory's Open.
     pub file_id: FileId,
     /// Largest answer in bytes.
     pub output_buffer_length: u32,
@@ -62,7 +62,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let name = self.file_name.as_bytes();
         w.u16(33).u8(self.file_information_class).u8(self.flags.0).u32(self.file_index);

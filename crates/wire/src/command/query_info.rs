@@ -50,7 +50,7 @@ pub struct Request<'a> {
     pub additional_information: u32,
     /// Flags for extended attributes.
     pub flags: QueryInfoFlags,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// [`QueryQuotaInfo`], or the names of extended attributes.
     pub input: &'a [u8],
@@ -87,7 +87,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(41).u8(self.info_type.0).u8(self.file_info_class).u32(self.output_buffer_length);
         let offset = if self.input.is_empty() { 0 } else { REQUEST_FIXED };
@@ -121,7 +121,7 @@ pub struct QueryQuotaInfo<'a> {
 /// The users whose quotas are queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaSids<'a> {
-    /// All users.
+    /// Quotas of all users.
     All,
     /// FILE_GET_QUOTA_INFORMATION entries, MS-FSCC 2.4.41.1.
     List(&'a [u8]),
@@ -149,7 +149,7 @@ impl<'a> QueryQuotaInfo<'a> {
         Ok(Self { return_single, restart_scan, sids })
     }
 
-    /// Appends the structure.
+    /// Appends the structure to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let (list, start): (&[u8], &[u8]) = match self.sids {
             QuotaSids::All => (&[], &[]),

@@ -68,13 +68,13 @@ pub const RESPONSE_DATA_OFFSET: u8 = 80;
 pub struct Request<'a> {
     /// The offset at which the client prefers the data in the response; not binding.
     pub padding: u8,
-    /// Flags.
+    /// The bits of [`ReadFlags`].
     pub flags: ReadFlags,
-    /// Length in bytes.
+    /// Number of bytes to read.
     pub length: u32,
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// The read fails with fewer bytes than this.
     pub minimum_count: u32,
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(49).u8(self.padding).u8(self.flags.0).u32(self.length).u64(self.offset);
         self.file_id.encode(w);
@@ -151,7 +151,7 @@ pub struct Response<'a> {
     pub data_remaining: u32,
     /// Flags (3.1.1 only).
     pub flags: ReadResponseFlags,
-    /// The data.
+    /// The data that was read.
     pub data: &'a [u8],
     /// Position of the data in the message; set by `parse`, ignored by `encode`.
     pub data_range: Range<usize>,
@@ -179,7 +179,7 @@ impl<'a> Response<'a> {
         Ok(Self { data_remaining, flags, data, data_range })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.bytes(&response_head(field_u32(self.data.len()), self.data_remaining, self.flags));
         w.bytes(self.data);

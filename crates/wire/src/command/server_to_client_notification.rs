@@ -39,7 +39,7 @@ impl Notification {
         Ok(Self { notification_type: NotificationType(r.u32("NotificationType")?) })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(STRUCTURE_SIZE).u16(0).u32(self.notification_type.0).u32(0);
     }

@@ -61,7 +61,7 @@ impl<'a> Request<'a> {
         Ok(Self { flags, security_mode, capabilities, previous_session_id, security_buffer })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         let [security_mode, _] = self.security_mode.0.to_le_bytes();
         w.u16(25).u8(self.flags.0).u8(security_mode).u32(self.capabilities.0).u32(0);
@@ -95,7 +95,7 @@ impl<'a> Response<'a> {
         Ok(Self { session_flags, security_buffer })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(9).u16(self.session_flags.0);
         w.u16(field_u16(RESPONSE_FIXED)).u16(field_u16(self.security_buffer.len()));

@@ -18,7 +18,7 @@ pub struct Request<'a> {
     pub file_info_class: u8,
     /// [`SecurityInformation`] if a descriptor is set.
     pub additional_information: u32,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// The new values, in the class's structure.
     pub buffer: &'a [u8],
@@ -39,7 +39,7 @@ impl<'a> Request<'a> {
         Ok(Self { info_type, file_info_class, additional_information, file_id, buffer })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(33).u8(self.info_type.0).u8(self.file_info_class);
         w.u32(field_u32(self.buffer.len())).u16(field_u16(REQUEST_FIXED)).u16(0);
@@ -68,7 +68,7 @@ impl Response {
         super::body(message, 2, "SET_INFO response StructureSize").map(|_| Self)
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(2);
     }

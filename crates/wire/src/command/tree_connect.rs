@@ -34,18 +34,18 @@ open_enum! {
 pub struct TreeConnectContext<'a> {
     /// The type of the data.
     pub kind: TreeConnectContextType,
-    /// The data.
+    /// The data, in the form that the type tells.
     pub data: &'a [u8],
 }
 
 open_enum! {
     /// ShareType of the response.
     ShareType(u8) {
-        /// Files.
+        /// SMB2_SHARE_TYPE_DISK: files.
         DISK = 1,
-        /// Named pipes.
+        /// SMB2_SHARE_TYPE_PIPE: named pipes.
         PIPE = 2,
-        /// A printer.
+        /// SMB2_SHARE_TYPE_PRINT: a printer.
         PRINT = 3,
     }
 }
@@ -67,7 +67,7 @@ bit_set! {
         RESTRICT_EXCLUSIVE_OPENS = 0x0000_0100,
         /// No opens that deny deletion.
         FORCE_SHARED_DELETE = 0x0000_0200,
-        /// To be ignored.
+        /// ALLOW_NAMESPACE_CACHING, which clients ignore.
         ALLOW_NAMESPACE_CACHING = 0x0000_0400,
         /// Listings show only objects that the user can access.
         ACCESS_BASED_DIRECTORY_ENUM = 0x0000_0800,
@@ -77,11 +77,11 @@ bit_set! {
         ENABLE_HASH_V1 = 0x0000_2000,
         /// BranchCache hashes, version 2.
         ENABLE_HASH_V2 = 0x0000_4000,
-        /// Encryption is required.
+        /// Requests on this share must be encrypted.
         ENCRYPT_DATA = 0x0000_8000,
-        /// Remoted identities.
+        /// The share accepts remoted identities.
         IDENTITY_REMOTING = 0x0004_0000,
-        /// Compression.
+        /// The share supports compression.
         COMPRESS_DATA = 0x0010_0000,
         /// The client should use connections of its own.
         ISOLATED_TRANSPORT = 0x0020_0000,
@@ -93,9 +93,9 @@ bit_set! {
     ShareCapabilities(u32) {
         /// In a DFS tree.
         DFS = 0x0000_0008,
-        /// Continuously available.
+        /// The share supports persistent handles.
         CONTINUOUS_AVAILABILITY = 0x0000_0010,
-        /// Scale-out.
+        /// Several nodes of a cluster serve the share at once.
         SCALEOUT = 0x0000_0020,
         /// The witness service monitors the share.
         CLUSTER = 0x0000_0040,
@@ -223,7 +223,7 @@ impl Response {
         })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(16).u8(self.share_type.0).u8(0).u32(self.share_flags.0);
         w.u32(self.capabilities.0).u32(self.maximal_access.0);

@@ -27,7 +27,7 @@ pub struct Request<'a> {
     pub data_offset: u16,
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// The Open.
+    /// FileId of the Open.
     pub file_id: FileId,
     /// The way of the data.
     pub channel: Channel,
@@ -35,7 +35,7 @@ pub struct Request<'a> {
     pub remaining_bytes: u32,
     /// RDMA descriptors, with a transform before them if there is one.
     pub channel_info: &'a [u8],
-    /// Flags.
+    /// The bits of [`WriteFlags`].
     pub flags: WriteFlags,
     /// The data; empty if RDMA moves it.
     pub data: &'a [u8],
@@ -134,7 +134,7 @@ impl Response {
         Ok(Self { count })
     }
 
-    /// Appends the body.
+    /// Appends the body to `w`, behind the header.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(17).u16(0).u32(self.count).u32(0).u16(0).u16(0);
     }

@@ -58,7 +58,7 @@ bit_set! {
 /// The server query in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AaplQuery {
-    /// The requested parts.
+    /// The requested parts of the answer.
     pub requested: AaplRequested,
     /// Capabilities of the client.
     pub client_capabilities: AaplServerCapabilities,

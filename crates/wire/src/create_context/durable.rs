@@ -9,7 +9,7 @@ use crate::file_id::FileId;
 bit_set! {
     /// Flags of the version 2 contexts.
     DurableHandleFlags(u32) {
-        /// Persistent.
+        /// A persistent handle is asked for or granted.
         PERSISTENT = 0x0000_0002,
     }
 }

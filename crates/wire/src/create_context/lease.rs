@@ -41,11 +41,11 @@ bit_set! {
 /// Version 1, in requests and responses. LeaseDuration is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// The lease.
+    /// LeaseKey of the lease.
     pub lease_key: LeaseKey,
     /// The requested or granted rights.
     pub lease_state: LeaseState,
-    /// Flags.
+    /// The bits of [`LeaseFlags`].
     pub flags: LeaseFlags,
 }
 

@@ -56,9 +56,9 @@ pub enum CreateContext<'a> {
     Aapl(&'a [u8]),
     /// Any other context, which is ignored.
     Unknown {
-        /// Name.
+        /// The context's name.
         name: &'a [u8],
-        /// Data.
+        /// The context's data, unparsed.
         data: &'a [u8],
     },
 }
@@ -137,7 +137,7 @@ impl<'a> CreateContext<'a> {
         }
     }
 
-    /// Appends the data.
+    /// Appends the context's data to `w`.
     pub fn encode_data(&self, w: &mut Writer<'_>) {
         match self {
             Self::ExtendedAttributes(data)

@@ -19,7 +19,7 @@ pub struct MaximalAccess {
 pub struct OnDiskId {
     /// The file's number in its volume.
     pub disk_file_id: u64,
-    /// The volume's number.
+    /// The number of the volume.
     pub volume_id: u64,
 }
 
@@ -61,9 +61,9 @@ pub enum ResponseContext<'a> {
     Aapl(&'a [u8]),
     /// Any other context, which is ignored.
     Unknown {
-        /// Name.
+        /// The context's name.
         name: &'a [u8],
-        /// Data.
+        /// The context's data, unparsed.
         data: &'a [u8],
     },
 }
@@ -115,7 +115,7 @@ impl<'a> ResponseContext<'a> {
         }
     }
 
-    /// Appends the data.
+    /// Appends the context's data to `w`.
     pub fn encode_data(&self, w: &mut Writer<'_>) {
         match self {
             Self::Durable => _ = w.u64(0),

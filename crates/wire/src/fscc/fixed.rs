@@ -10,7 +10,7 @@ pub(crate) trait Field: Sized {
     const SIZE: usize;
     /// Takes the field from the reader.
     fn read(r: &mut Reader<'_>, what: &'static str) -> Parsed<Self>;
-    /// Appends the field.
+    /// Appends the field to `w`.
     fn write(&self, w: &mut Writer<'_>);
 }
 
@@ -119,7 +119,7 @@ macro_rules! fixed_struct {
                     Self::read(&mut $crate::codec::Reader::new(bytes))
                 }
 
-                /// Appends the structure.
+                /// Appends the structure to `w`.
                 pub fn encode(&self, w: &mut $crate::codec::Writer<'_>) {
                     $(
                         $crate::fscc::fixed::Field::write(&self.$field, w);

@@ -86,7 +86,7 @@ fixed_struct! {
 
     /// One range of FSCTL_FILE_LEVEL_TRIM, MS-FSCC 2.3.13.1.
     TrimRange {
-        /// Offset, in bytes.
+        /// Offset in bytes.
         offset: u64;
         /// Length, in bytes.
         length: u64;
@@ -141,7 +141,7 @@ fixed_struct! {
     /// STORAGE_OFFLOAD_TOKEN, MS-FSCC 2.1.11. Like all of the token, its first
     /// two fields are big-endian and opaque to the client.
     OffloadToken {
-        /// The token.
+        /// The bytes of the token.
         bytes: [u8; 512];
     }
 
@@ -274,7 +274,7 @@ impl<'a> TrimRequest<'a> {
         self.ranges.chunks_exact(TrimRange::SIZE).filter_map(|range| TrimRange::parse(range).ok())
     }
 
-    /// Appends a request.
+    /// Appends a request to `w`.
     pub fn encode(w: &mut Writer<'_>, key: u32, ranges: &[TrimRange]) {
         w.u32(key).u32(u32::try_from(ranges.len()).unwrap_or(u32::MAX));
         for range in ranges {

@@ -29,7 +29,7 @@ impl<'a> WireName<'a> {
         self.0.is_empty()
     }
 
-    /// The code units.
+    /// Iterates over the code units.
     pub fn units(self) -> impl Iterator<Item = u16> + Clone + 'a {
         let (pairs, _) = self.0.as_chunks::<2>();
         pairs.iter().map(|pair| u16::from_le_bytes(*pair))
@@ -107,7 +107,7 @@ pub struct ShortName {
 }
 
 impl ShortName {
-    /// No short name.
+    /// The value for no short name.
     pub const NONE: Self = Self { bytes: [0; 24], len: 0 };
 
     /// `text` as a short name if it has at most twelve code units.
@@ -150,7 +150,7 @@ impl ShortName {
         &self.bytes
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> WireName<'_> {
         WireName(self.bytes.get(..usize::from(self.len)).unwrap_or(&[]))
     }

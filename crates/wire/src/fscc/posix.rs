@@ -20,7 +20,7 @@ pub struct PosixAttributes {
     pub change_time: FileTime,
     /// Size in bytes.
     pub end_of_file: u64,
-    /// Bytes allocated.
+    /// Bytes allocated on disk.
     pub allocation_size: u64,
     /// DOS attributes.
     pub attributes: FileAttributes,
@@ -106,7 +106,7 @@ impl PosixAttributes {
         Self::read(&mut Reader::new(bytes))
     }
 
-    /// Appends the structure.
+    /// Appends the structure to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u64(self.creation_time.0)
             .u64(self.last_access_time.0)
@@ -135,13 +135,13 @@ fixed_struct! {
         block_size: u32;
         /// Blocks of the file system.
         total_blocks: u64;
-        /// Free blocks.
+        /// Number of free blocks.
         free_blocks: u64;
         /// Free blocks for this user.
         available_blocks: u64;
         /// Inodes of the file system.
         total_inodes: u64;
-        /// Free inodes.
+        /// Number of free inodes.
         free_inodes: u64;
         /// Identifier of the file system.
         file_system_id: u64;

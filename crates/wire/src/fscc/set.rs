@@ -117,7 +117,7 @@ fn write_rename(w: &mut Writer<'_>, flags: u32, root_directory: u64, name: &str)
 }
 
 impl FileRenameInformation<&str> {
-    /// Appends the structure.
+    /// Appends the structure to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         write_rename(w, u32::from(self.replace_if_exists), self.root_directory, self.name);
     }
@@ -139,7 +139,7 @@ impl<'a> FileRenameInformation<WireName<'a>> {
 }
 
 impl FileRenameInformationEx<&str> {
-    /// Appends the structure.
+    /// Appends the structure to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         write_rename(w, self.flags.0, self.root_directory, self.name);
     }

@@ -34,9 +34,9 @@ pub struct Pattern {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    /// Every name.
+    /// Matches every name.
     All,
-    /// One name.
+    /// Matches one name.
     Literal(String),
     Expression {
         units: Vec<u16>,

@@ -62,7 +62,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Not bound yet.
+    /// Makes a client that is not bound yet.
     pub const fn new(interface: SyntaxId) -> Self {
         Self { interface, call_id: 1, max_xmit_frag: MIN_FRAG, input: Vec::new(), stub: Vec::new() }
     }

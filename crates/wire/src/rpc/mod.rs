@@ -81,7 +81,7 @@ impl SyntaxId {
         Ok(Self { uuid: Guid(r.array("syntax uuid")?), version: r.u32("syntax version")? })
     }
 
-    /// Appends the identifier.
+    /// Appends the identifier to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.bytes(&self.uuid.0).u32(self.version);
     }

@@ -20,7 +20,7 @@ pub struct UnicodeHead {
     points: bool,
 }
 
-/// Reads stub data.
+/// Reads the stub data of a call.
 #[derive(Debug, Clone)]
 pub struct NdrReader<'a>(Reader<'a>);
 
@@ -169,7 +169,7 @@ impl<'a> NdrReader<'a> {
     }
 }
 
-/// Writes stub data.
+/// Writes the stub data of a call.
 #[derive(Debug, Default)]
 pub struct NdrWriter {
     stub: Vec<u8>,
@@ -177,7 +177,7 @@ pub struct NdrWriter {
 }
 
 impl NdrWriter {
-    /// Nothing written yet.
+    /// Makes a writer without stub data.
     pub const fn new() -> Self {
         Self { stub: Vec::new(), referents: 0 }
     }
@@ -228,7 +228,7 @@ impl NdrWriter {
         self
     }
 
-    /// A context handle.
+    /// Appends a context handle.
     pub fn handle(&mut self, handle: &ContextHandle) -> &mut Self {
         self.aligned().bytes(&handle.0);
         self

@@ -19,7 +19,7 @@ open_enum! {
         BIND = 11,
         /// Accepts it, context by context.
         BIND_ACK = 12,
-        /// Refuses it.
+        /// Refuses an association.
         BIND_NAK = 13,
         /// Negotiates more contexts.
         ALTER_CONTEXT = 14,
@@ -57,7 +57,7 @@ bit_set! {
 }
 
 impl PduFlags {
-    /// The only fragment.
+    /// The flags of the only fragment of a call.
     pub const WHOLE: Self = Self(0x03);
 }
 
@@ -330,7 +330,7 @@ pub struct Request<'a> {
     pub context_id: u16,
     /// opnum
     pub opnum: u16,
-    /// Stub data.
+    /// Stub data: the arguments or the results of the call.
     pub stub: &'a [u8],
 }
 
@@ -366,7 +366,7 @@ pub struct Response<'a> {
     pub alloc_hint: u32,
     /// p_cont_id
     pub context_id: u16,
-    /// Stub data.
+    /// Stub data: the arguments or the results of the call.
     pub stub: &'a [u8],
 }
 

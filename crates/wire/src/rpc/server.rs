@@ -22,11 +22,11 @@ use alloc::vec::Vec;
 pub trait Services {
     /// The shares that the caller may know of, in an order that stays.
     fn shares(&self) -> Vec<ShareInfo>;
-    /// The server.
+    /// Returns facts about the server.
     fn server(&self) -> ServerInfo;
     /// True if the caller may also read paths, counts and descriptors.
     fn is_administrator(&self) -> bool;
-    /// The time.
+    /// Returns the present time.
     fn now(&self) -> FileTime;
     /// Milliseconds since the server started.
     fn uptime_ms(&self) -> u64;
@@ -69,7 +69,7 @@ pub enum Pipe {
 }
 
 impl Pipe {
-    /// All of them.
+    /// All pipes that exist.
     pub const ALL: [Self; 4] = [Self::Srvsvc, Self::Wkssvc, Self::Lsarpc, Self::Samr];
 
     /// The pipe of this name, as a CREATE on IPC$ gives it.
@@ -77,7 +77,7 @@ impl Pipe {
         Self::ALL.into_iter().find(|pipe| eq_ignore_case(pipe.name(), name))
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Srvsvc => "srvsvc",

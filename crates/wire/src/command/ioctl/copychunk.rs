@@ -52,7 +52,7 @@ impl CopyRequest {
         Ok(Self { source_key, chunks })
     }
 
-    /// Appends the input.
+    /// Appends the input buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.bytes(&self.source_key).u32(field_u32(self.chunks.len())).u32(0);
         for chunk in &self.chunks {
@@ -74,7 +74,7 @@ pub struct CopyResponse {
 }
 
 impl CopyResponse {
-    /// Parses the output.
+    /// Parses the output buffer of the FSCTL.
     pub fn parse(output: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(output);
         Ok(Self {
@@ -84,7 +84,7 @@ impl CopyResponse {
         })
     }
 
-    /// Appends the output.
+    /// Appends the output buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.chunks_written).u32(self.chunk_bytes_written).u32(self.total_bytes_written);
     }

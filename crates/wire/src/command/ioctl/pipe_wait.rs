@@ -15,7 +15,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Parses the input.
+    /// Parses the input buffer of the FSCTL.
     pub fn parse(input: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(input);
         let timeout = r.i64("Timeout")?;
@@ -26,7 +26,7 @@ impl<'a> Request<'a> {
         Ok(Self { timeout: specified.then_some(timeout), name })
     }
 
-    /// Appends the input.
+    /// Appends the input buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.i64(self.timeout.unwrap_or(0)).u32(field_u32(self.name.as_bytes().len()));
         w.u8(self.timeout.is_some().into()).u8(0).bytes(self.name.as_bytes());

@@ -47,7 +47,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses the input.
+    /// Parses the input buffer of the FSCTL.
     pub fn parse(input: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(input);
         Ok(Self {
@@ -59,7 +59,7 @@ impl Request {
         })
     }
 
-    /// Appends the input.
+    /// Appends the input buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.hash_type.0).u32(self.hash_version.0).u32(self.hash_retrieval_type.0);
         w.u32(self.length).u64(self.offset);

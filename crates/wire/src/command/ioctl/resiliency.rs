@@ -10,7 +10,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses the input.
+    /// Parses the input buffer of the FSCTL.
     pub fn parse(input: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(input);
         let timeout = r.u32("Timeout")?;
@@ -18,7 +18,7 @@ impl Request {
         Ok(Self { timeout })
     }
 
-    /// Appends the input.
+    /// Appends the input buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.timeout).u32(0);
     }

@@ -73,7 +73,7 @@ impl<'a> SnapshotArray<'a> {
         })
     }
 
-    /// Appends the output.
+    /// Appends the output buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.number_of_snapshots).u32(self.number_of_snapshots_returned);
         w.u32(self.snapshot_array_size);

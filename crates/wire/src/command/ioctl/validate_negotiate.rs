@@ -21,7 +21,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses the input.
+    /// Parses the input buffer of the FSCTL.
     pub fn parse(input: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(input);
         let capabilities = GlobalCapabilities(r.u32("Capabilities")?);
@@ -32,7 +32,7 @@ impl Request {
         Ok(Self { capabilities, guid, security_mode, dialects })
     }
 
-    /// Appends the input.
+    /// Appends the input buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.capabilities.0).bytes(&self.guid.0).u16(self.security_mode.0);
         w.u16(field_u16(self.dialects.len()));
@@ -56,7 +56,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Parses the output.
+    /// Parses the output buffer of the FSCTL.
     pub fn parse(output: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(output);
         Ok(Self {
@@ -67,7 +67,7 @@ impl Response {
         })
     }
 
-    /// Appends the output.
+    /// Appends the output buffer to `w`.
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u32(self.capabilities.0).bytes(&self.guid.0);
         w.u16(self.security_mode.0).u16(self.dialect.0);

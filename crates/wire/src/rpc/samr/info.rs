@@ -77,7 +77,7 @@ open_enum! {
 /// Facts about a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DomainFacts<'a> {
-    /// Its name.
+    /// The domain's name.
     pub name: &'a str,
     /// How many users, groups and aliases it has.
     pub counts: [u32; 3],
@@ -120,7 +120,7 @@ fn time(w: &mut NdrWriter, [low, high]: [u32; 2]) {
     w.u32(low).u32(high);
 }
 
-/// One name.
+/// Appends one name.
 fn name(w: &mut NdrWriter, text: &str) {
     w.unicode_head(text, 0).unicode(text, 0);
 }

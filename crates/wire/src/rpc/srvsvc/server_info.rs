@@ -46,7 +46,7 @@ pub struct ServerInfo {
     pub version_major: u32,
     /// Minor version.
     pub version_minor: u32,
-    /// Type bits.
+    /// Type bits of the server (SV101 type).
     pub kind: ServerType,
     /// Users that may be connected at once.
     pub max_users: u32,
@@ -184,7 +184,7 @@ pub struct TimeOfDay {
     pub day: u32,
     /// Month, from 1.
     pub month: u32,
-    /// Year.
+    /// The year, with its century.
     pub year: u32,
     /// Day of the week, 0 is Sunday.
     pub weekday: u32,

@@ -315,18 +315,18 @@ impl ShareEnum {
 pub struct ShareEnumReply<S> {
     /// Level of InfoStruct.
     pub level: u32,
-    /// The shares.
+    /// The listed shares.
     pub shares: S,
     /// TotalEntries from where the enumeration resumed.
     pub total: u32,
     /// ResumeHandle, when the request had one.
     pub resume: Option<u32>,
-    /// The return value.
+    /// The return value of the call.
     pub status: WinError,
 }
 
 impl ShareEnumReply<&[ShareInfo]> {
-    /// The stub data.
+    /// Returns the stub data.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = NdrWriter::new();
         w.u32(self.level).u32(self.level);
