@@ -46,8 +46,8 @@ pub const CACHED_CHANGES: usize = 65_536;
 /// Names of one directory that may or may not exist.
 pub const DOUBTFUL_NAMES: usize = 256;
 
-/// Change notes that a look-up takes one by one: some 1 ms. When more are queued, what is
-/// known of all directories counts as lost, and is read again when it is asked for.
+/// Change notes that one lookup reads one by one: about 1 ms. If more are queued, the names of all
+/// directories count as lost, and are read again when they are needed.
 pub const CHANGES_AT_ONCE: usize = 4_096;
 
 /// Bytes of change notes read from the kernel at a time.

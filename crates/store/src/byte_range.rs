@@ -191,8 +191,8 @@ impl ByteRanges {
         self.unlock_all(owner, [range]).1
     }
 
-    /// Unlocks one range after the other, up to one that is not there. Those who wait are
-    /// looked at once, however many ranges there are. Returns how many were unlocked.
+    /// Unlocks the ranges in order, up to one that is not locked. Looks at waiting requests once,
+    /// however many ranges there are. Returns the number of unlocked ranges.
     pub fn unlock_all(
         &mut self,
         owner: OpenId,
@@ -393,7 +393,7 @@ impl State {
         self.grant_if(|range| freed.is_none_or(|freed| freed.overlaps(range)));
     }
 
-    /// The same for those who waited for any of these ranges.
+    /// Grants locks to requests that wait for any of these ranges.
     fn grant_any(&mut self, mut freed: Vec<Range>) {
         if let [only] = freed[..] {
             return self.grant(Some(only));
@@ -446,7 +446,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits for nothing any more is served, though each is looked at once.
+        /// Tests that every request whose range is free gets its lock, though each is looked at
+        /// once.
         #[test]
         fn unlocking_many_serves_all_that_can_be(
             held in prop::collection::vec((0u64..40, 0u64..6), 0..24),

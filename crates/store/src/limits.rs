@@ -22,8 +22,8 @@ pub const LOCK_WAITS_PER_FILE: usize = 16_384;
 /// Opens of one file at a time.
 pub const OPENS_PER_FILE: usize = 65_536;
 
-/// Bytes of one text (a name, mostly) in the record of a persistent Open: what a
-/// name of [`NAME_UNITS`] can take in UTF-8.
+/// Bytes of one text (usually a name) in the record of a persistent Open: the largest UTF-8 form of
+/// a name of [`NAME_UNITS`].
 pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
 
 /// Leases of all clients together. Each lease is held by an Open and is small beside it.

@@ -27,5 +27,5 @@ pub const MAX_NETWORK_INTERFACES: usize = 1024;
 /// Targets of one DFS referral.
 pub const MAX_REFERRALS: usize = 256;
 
-/// Characters of a path in a DFS referral: all may be told of the same bytes.
+/// Characters of a path in a DFS referral. Several paths may use the same bytes.
 pub const MAX_REFERRAL_PATH: usize = 4096;

@@ -301,8 +301,7 @@ impl Log {
         let is_due = self.untidy >= self.readers.len().max(WAKES_AT_ONCE);
         if is_due || (self.paying.is_none() && self.bytes > 0) {
             self.untidy = 0;
-            // Of those that are equally far the one that came first, for the sake of a
-            // repeatable order.
+            // Of equally slow watches the one that came first, for a repeatable order.
             let needs = self.readers.iter().map(|(id, reader)| (reader.first_needed(), *id));
             let slowest = needs.min();
             let first = slowest.map_or(self.next, |(first, _)| first);

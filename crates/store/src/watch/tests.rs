@@ -32,7 +32,7 @@ impl Watches {
     }
 }
 
-/// A client that may have so many bytes, and what it pays for.
+/// A client with a limit in bytes, and the bytes that it pays for.
 #[derive(Debug, Clone)]
 struct Poor(Arc<AtomicUsize>, usize);
 
@@ -449,8 +449,8 @@ fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
     assert_eq!(told(&watch), pairs(&[(3, "a")]));
 }
 
-/// The client of the watch that has fetched least pays for the log, and what it may not
-/// have is dropped.
+/// Tests that the client of the slowest watch pays for the log, and that reports beyond its limit
+/// are dropped.
 #[test]
 fn the_slowest_watch_pays_for_the_log() {
     let watches = Watches::default();
@@ -477,7 +477,7 @@ fn the_slowest_watch_pays_for_the_log() {
     (20..60).for_each(change);
     assert_eq!(told(&slow).len(), 40);
     (60..400).for_each(change);
-    // What the slower one now is, which may have 4,000 bytes, drops the rest.
+    // The watch that is slower now has a limit of 4,000 bytes, and drops the rest.
     assert_eq!(held(), [0, watches.bytes()]);
     assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
     assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));

@@ -226,7 +226,7 @@ fn encoded(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 
 #[test]
 fn aapl_query_by_its_bytes() {
-    // What Finder asks: everything, being able to do everything.
+    // The query of Finder: everything, with all client capabilities.
     let bytes = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
     let query = AaplQuery::parse(&bytes).unwrap().unwrap();
     assert_eq!(query.requested, AaplRequested(7));

@@ -143,7 +143,7 @@ pub enum ReparseData<'a> {
     Nfs(NfsSpecial<WireName<'a>>),
     /// MS-FSCC 2.1.2.7: a Linux path, UTF-8 by convention.
     LxSymlink(&'a [u8]),
-    /// Another tag; those of WSL's sockets, pipes and devices carry no data.
+    /// Another tag. The tags of WSL's sockets, pipes and devices have no data.
     Opaque(&'a [u8]),
 }
 

@@ -163,8 +163,8 @@ impl Pattern {
     }
 }
 
-/// Words of states for expressions that are matched without allocation: those
-/// of fewer than 320 code units.
+/// Words of states for patterns that are matched without allocation: patterns of fewer than 320
+/// code units.
 const INLINE_WORDS: usize = 5;
 
 /// A code unit of the name, with the facts that DOS wildcards need.

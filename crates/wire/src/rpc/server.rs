@@ -312,7 +312,7 @@ impl Endpoint {
             }
         };
         self.send(encode_bind_nak(reason, header.call_id));
-        // Who asked for an authentication that we do not have may ask without.
+        // A client that asked for an unsupported authentication may try without.
         self.closed = reason != RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED;
     }
 

@@ -29,7 +29,7 @@ fn without_referents(stub: &[u8]) -> Vec<u8> {
     stub.chunks(4).flat_map(word).collect()
 }
 
-/// A server with shares, seen by someone.
+/// A server with shares, for one caller.
 struct Fixture {
     shares: Vec<ShareInfo>,
     is_administrator: bool,

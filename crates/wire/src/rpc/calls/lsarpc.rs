@@ -56,7 +56,7 @@ pub(in crate::rpc) fn lsarpc(
     }
 }
 
-/// MS-LSAD 3.1.4.4.1. Who may write the policy is nobody.
+/// Opens the policy, MS-LSAD 3.1.4.4.1. Nobody may write it.
 fn open(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> Vec<u8> {
     let answer = request.desired.ok_or(Status::INVALID_PARAMETER).and_then(|desired| {
         let granted = granted(desired, EXECUTE)?;

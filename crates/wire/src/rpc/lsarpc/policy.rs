@@ -58,7 +58,7 @@ impl OpenPolicy {
 }
 
 open_enum! {
-    /// POLICY_INFORMATION_CLASS, MS-LSAD 2.2.4.1: those that are told.
+    /// POLICY_INFORMATION_CLASS, MS-LSAD 2.2.4.1: the supported classes.
     PolicyInformation(u16) {
         /// PolicyPrimaryDomainInformation
         PRIMARY_DOMAIN = 3,

@@ -109,8 +109,8 @@ impl Shown {
     }
 }
 
-/// TotalAvailable, TotalReturned and Buffer of SamrQueryDisplayInformation.
-/// `class` is one of those that there are.
+/// Encodes TotalAvailable, TotalReturned and Buffer of SamrQueryDisplayInformation. `class` is a
+/// supported one.
 pub fn encode_display(
     class: Display,
     (available, returned): (u32, u32),

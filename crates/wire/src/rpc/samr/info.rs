@@ -5,7 +5,7 @@ use crate::{Status, open_enum};
 use alloc::vec::Vec;
 
 open_enum! {
-    /// DOMAIN_INFORMATION_CLASS, MS-SAMR 2.2.3.16: those that are told.
+    /// DOMAIN_INFORMATION_CLASS, MS-SAMR 2.2.3.16: the supported classes.
     DomainInformation(u32) {
         /// DomainPasswordInformation
         PASSWORD = 1,
@@ -53,7 +53,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// USER_INFORMATION_CLASS, MS-SAMR 2.2.6.28: those that are told.
+    /// USER_INFORMATION_CLASS, MS-SAMR 2.2.6.28: the supported classes.
     UserInformation(u32) {
         /// UserGeneralInformation
         GENERAL = 1,
