@@ -286,6 +286,65 @@ fn every_thread_is_confined() {
     assert_eq!(confined.server.stop().code, 0);
 }
 
+/// Operations that the server's rings have completed, all cores together. Its memory is
+/// closed to others, so that root alone may look.
+fn ring_operations(server: u32) -> u64 {
+    let mut count = 0;
+    for entry in fs::read_dir(format!("/proc/{server}/fd")).unwrap() {
+        let entry = entry.unwrap();
+        // Descriptors come and go.
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        if target != Path::new("anon_inode:[io_uring]") {
+            continue;
+        }
+        let number = entry.file_name();
+        let info = format!("/proc/{server}/fdinfo/{}", number.to_str().unwrap());
+        let info = fs::read_to_string(info).unwrap();
+        let tail = info.lines().find_map(|line| line.strip_prefix("CqTail:")).unwrap();
+        count += tail.trim().parse::<u64>().unwrap();
+    }
+    count
+}
+
+/// Requests of an io_uring pass the filter of system calls by, but making a ring and
+/// entering it do not: flushes, and reads of what the page cache does not hold, go that way.
+#[test]
+fn a_ring_works_under_confinement() {
+    let place = world();
+    // The build's disk: where temporary files go there may be memory alone.
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let share = format!("[[share]]\nname = \"disk\"\npath = {:?}\n", disk.path());
+    config(&place, &share);
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    if !confined.log().contains("road=io_uring") {
+        return; // This kernel has none, or forbids it.
+    }
+    let operations = || if is_root() { ring_operations(confined.server.pid()) } else { 0 };
+    let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at >> 7) as u8).collect();
+    let file = disk.path().join("a.bin");
+    let before = operations();
+    client(async {
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        let mut tree = ann.connect_share("disk").await.unwrap();
+        // A compound with a FLUSH.
+        ann.write_file_compound(&tree, "flushed.txt", b"hello").await.unwrap();
+        let flushed = operations();
+        assert!(!is_root() || flushed > before, "the flush did not use the ring");
+        fs::write(&file, &data).unwrap();
+        let raw = fs::File::open(&file).unwrap();
+        raw.sync_all().unwrap();
+        rustix::fs::fadvise(&raw, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        assert!(ann.read_file_pipelined(&mut tree, "a.bin").await.unwrap() == data);
+        // Reads of tmpfs never wait, and on other file systems advice may do nothing.
+        let on_disk = rustix::fs::fstatfs(&raw).unwrap().f_type == 0xef53;
+        assert!(!is_root() || !on_disk || operations() > flushed, "no read used the ring");
+    });
+    let log = confined.log();
+    assert!(!log.contains("was refused that frevo does not know to need"), "{log}");
+    assert_eq!(confined.server.stop().code, 0);
+}
+
 /// A reload adds a share in folders that are within reach, and tells of one that is not.
 #[test]
 fn a_share_elsewhere_waits_for_a_restart() {

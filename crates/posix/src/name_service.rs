@@ -17,12 +17,14 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    socketpair,
 };
 
 use crate::limits::{NAME_SERVICE_ANSWER_BYTES, NAME_SERVICE_QUESTION_BYTES, NAME_SERVICE_THREADS};
@@ -31,6 +33,8 @@ use wire::{Answer, Question};
 
 /// Time after which an answer is abandoned; the server stops waiting much earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that the processes get to end before [`finish`] goes on without them.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Pause before a crashed process is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Stack of a thread that asks: modules of the name service need little.
@@ -63,6 +67,35 @@ pub fn start(confine: fn()) -> io::Result<()> {
             // A second call leaves the first process in use.
             let _ = HELPER.set(ours);
             Ok(())
+        }
+    }
+}
+
+/// Ends the process and its keeper, and waits up to a second for their end, so that a
+/// service manager finds nothing left of a server that has stopped. Questions fail from
+/// here on. Does nothing where [`start`] was not called.
+pub fn finish() {
+    if let Some(helper) = HELPER.get() {
+        let _ = has_ended(helper.as_fd(), FAREWELL);
+    }
+}
+
+/// Tells the processes that no question follows; true when all of them have closed their
+/// end within `patience`.
+fn has_ended(helper: BorrowedFd<'_>, patience: Duration) -> bool {
+    // Where it fails, the end of this process will tell them.
+    let _ = shutdown(helper, rustix::net::Shutdown::Write);
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(timeout) = Timespec::try_from(left) else { return false };
+        // No event is asked for: a hangup is told anyway, when the last end is closed.
+        let mut polled = [PollFd::from_borrowed_fd(helper, PollFlags::empty())];
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
         }
     }
 }
@@ -262,6 +295,30 @@ mod tests {
             ask(Question::User("x".repeat(NAME_SERVICE_QUESTION_BYTES))),
             Ok(Answer::Nobody)
         );
+    }
+
+    /// Tests that the end of the helper is awaited, but not forever: a module may hang.
+    #[test]
+    fn the_end_of_the_helper_is_waited_for() {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        // The keeper has a copy, and closes it after the process that asks.
+        let (asks, keeps) = (theirs.try_clone().unwrap(), theirs);
+        let (asked, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let keeper = std::thread::spawn(move || {
+            while answer_one(asks.as_fd()) {}
+            drop(asks);
+            asked.0.send(()).unwrap();
+            ended.1.recv().unwrap();
+            drop(keeps);
+        });
+        assert!(!has_ended(ours.as_fd(), Duration::from_millis(20)), "the keeper is still there");
+        asked.1.recv().unwrap();
+        ended.0.send(()).unwrap();
+        assert!(has_ended(ours.as_fd(), Duration::from_secs(60)));
+        keeper.join().unwrap();
+        assert!(ask_at(ours.as_fd(), &Question::UserName(0)).is_err());
     }
 
     /// Tests that a helper that has ended is an error, not the answer "nobody".

@@ -35,6 +35,7 @@ from .peers import (  # noqa: F401
     pike,
     rough,
     security,
+    service,
     smbclient,
     smbtorture,
     two_guests,

@@ -16,6 +16,12 @@ use self::plan::Plan;
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     let plan = Plan::new(arguments)?;
     confine::start_name_service(&plan)?;
+    let done = run_beside_name_service(arguments, plan);
+    frevo_posix::name_service::finish();
+    done
+}
+
+fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan) -> Done {
     let server = &plan.config.server;
     let format = server.log.unwrap_or(frevo_server::config::LogFormat::Text);
     let logging = Logging::start(format, server.log_level.as_deref())?;

@@ -131,5 +131,12 @@ fn restrict(rules: RulesetCreated) -> Result<(), String> {
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lacking(error: RulesetError) -> String {
-    format!("files: this kernel has no Landlock, or one older than Linux 5.19 ({error})")
+    match error {
+        // Its text is a list of rights and has no reason.
+        RulesetError::HandleAccesses(_) => String::from(
+            "files: this kernel has no Landlock, or one older than Linux 5.19, or a container's \
+             filter forbids it",
+        ),
+        error => format!("files: Landlock: {error}"),
+    }
 }

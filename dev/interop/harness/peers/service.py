@@ -1,0 +1,37 @@
+"""The unit that is shipped for systemd, in a container with a systemd of its own."""
+
+import re
+
+from ..model import HERE, ROOT, Failure, group, require_tool
+
+CHECKS = [
+    "starts",
+    "confined",
+    "serves",
+    "audit-journald",
+    "audit-syslog",
+    "reloads",
+    "stops",
+    "audit-syslogd",
+    "comes-back",
+    "no-call-is-refused",
+    "wrong-configuration",
+]
+# What `systemd-analyze security` says, from 0 (safe) to 10; 3.2 is port 445, files of any owner and the network.
+EXPOSURE_MAX = 3.2
+
+
+@group("service/systemd")
+def systemd(ctx):
+    """contrib/frevo.service: confined start, files, journal and syslog, reload, crash, stop."""
+    with ctx.check("security"):
+        analyze = require_tool("systemd-analyze")
+        _, output = ctx.command(analyze, "security", "--offline=yes", "--no-pager", ROOT / "contrib/frevo.service")
+        exposure = re.search(r"Overall exposure level for frevo.service: ([0-9.]+)", output)
+        if not exposure or float(exposure[1]) > EXPOSURE_MAX:
+            raise Failure(f"exposure {exposure[1] if exposure else 'unknown'}, at most {EXPOSURE_MAX} is wanted")
+    if ctx.server.kind != "frevo":
+        return
+    checks = (HERE / "peers/service-checks").read_text()
+    _, output = ctx.command(HERE / "with-systemd", "-b", ctx.server.program, "--", "bash", "-c", checks, timeout=90)
+    ctx.report(output, needed=CHECKS)
