@@ -1,4 +1,5 @@
 """The server in other programs: the examples of frevo-server, asked by smbclient."""
+
 import contextlib
 import os
 import subprocess
@@ -14,8 +15,14 @@ PORT = 4450
 def example(ctx, name, *arguments):
     """Runs an example until the block ends; it must have said that it listens."""
     address = f"{ctx.server.address}:{PORT}"
-    child = subprocess.Popen([TOOLS / name, *arguments, address], cwd=ctx.work, text=True,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=ctx.log)
+    child = subprocess.Popen(
+        [TOOLS / name, *arguments, address],
+        cwd=ctx.work,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=ctx.log,
+    )
     try:
         said = child.stdout.readline()
         if not said.startswith("listening"):
@@ -30,8 +37,17 @@ def example(ctx, name, *arguments):
 
 def smbclient(ctx, share, *script, password="secret"):
     """Runs commands; returns (status, output)."""
-    return ctx.command("smbclient", f"//{ctx.server.address}/{share}", "-p", PORT, "-U", f"ann%{password}",
-                       "-c", "; ".join(script), timeout=60)
+    return ctx.command(
+        "smbclient",
+        f"//{ctx.server.address}/{share}",
+        "-p",
+        PORT,
+        "-U",
+        f"ann%{password}",
+        "-c",
+        "; ".join(script),
+        timeout=60,
+    )
 
 
 @group("embedded")
