@@ -37,7 +37,7 @@ pub(crate) struct Share {
     /// The mark in the keys of files; 0 except in snapshots.
     pub(crate) mark: u64,
     /// The identity of the shared folder.
-    pub(crate) place: frevo_store::FolderId,
+    pub(crate) folder_id: frevo_store::FolderId,
     pub(crate) snapshots: Snapshots,
 }
 

@@ -84,7 +84,7 @@ impl PosixVfs {
             entry_xattrs,
             home: key.device,
             mark,
-            place: place_of_root(key, mark),
+            folder_id: folder_id_of_root(key, mark),
             snapshots,
         };
         Ok(Self { share: Arc::new(share) })
@@ -136,7 +136,7 @@ impl PosixVfs {
 }
 
 /// Returns the folder's identity, which is equal for all shares of the folder.
-fn place_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
+fn folder_id_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
     let words = [key.inode, key.device, mark];
     let mixed = words.iter().fold(0x9E37_79B9_7F4A_7C15u64, |hash, word| {
         let hash = (hash ^ word).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -165,8 +165,8 @@ impl Vfs for PosixVfs {
         self.parent_of(name)
     }
 
-    fn place(&self) -> frevo_store::FolderId {
-        self.share.place
+    fn folder_id(&self) -> frevo_store::FolderId {
+        self.share.folder_id
     }
 
     fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {

@@ -15,8 +15,8 @@ pub const DATA: CompletionFilter =
 
 impl FileOpen {
     /// Where its name is one.
-    pub fn place(&self) -> FolderId {
-        self.vfs.place()
+    pub fn folder_id(&self) -> FolderId {
+        self.vfs.folder_id()
     }
 
     /// What somebody watches for who wants to know of this name.
@@ -61,20 +61,20 @@ impl FileOpen {
         let name = self.name();
         if self.base.is_some() {
             let (action, matches) = of_stream(action, matches);
-            files.watches.report(self.place(), &name, action, matches);
+            files.watches.report(self.folder_id(), &name, action, matches);
             return;
         }
-        files.watches.report(self.place(), &name, action, matches);
+        files.watches.report(self.folder_id(), &name, action, matches);
     }
 
     /// Reports that a name of the file went, or that of its stream did.
-    pub fn report_removal(&self, files: &FileTable, Link { place, name }: &Link) {
+    pub fn report_removal(&self, files: &FileTable, Link { folder_id, name }: &Link) {
         let (action, matches) = match (name.stream(), self.is_directory) {
             (Some(_), _) => (NotifyAction::REMOVED_STREAM, CompletionFilter::STREAM_NAME),
             (None, true) => (NotifyAction::REMOVED, CompletionFilter::DIR_NAME),
             (None, false) => (NotifyAction::REMOVED, CompletionFilter::FILE_NAME),
         };
-        files.watches.report(*place, name, action, matches);
+        files.watches.report(*folder_id, name, action, matches);
     }
 
     /// What the directory of `name` lists has changed through this Open, which
@@ -112,18 +112,18 @@ impl FileOpen {
         let to = self.name();
         if self.base.is_some() {
             let names = CompletionFilter::STREAM_NAME;
-            files.watches.report(self.place(), from, NotifyAction::REMOVED_STREAM, names);
-            files.watches.report(self.place(), &to, NotifyAction::ADDED_STREAM, names);
+            files.watches.report(self.folder_id(), from, NotifyAction::REMOVED_STREAM, names);
+            files.watches.report(self.folder_id(), &to, NotifyAction::ADDED_STREAM, names);
             return;
         }
-        files.watches.report_rename(self.place(), from, &to, self.names());
+        files.watches.report_rename(self.folder_id(), from, &to, self.names());
         if !self.is_directory {
             // Windows: a renamed file, other than a directory, has changed too for
             // those who do not watch for names (smbtorture's notify.mask-change
             // and notify.rec).
             let matches = CompletionFilter::ATTRIBUTES | CompletionFilter::CREATION;
             let filters = (matches, self.names());
-            files.watches.report_unless(self.place(), &to, NotifyAction::MODIFIED, filters);
+            files.watches.report_unless(self.folder_id(), &to, NotifyAction::MODIFIED, filters);
         }
     }
 }

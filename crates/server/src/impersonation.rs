@@ -221,8 +221,8 @@ impl Vfs for ActingVfs {
     }
 
     /// Whoever uses it, it is the same.
-    fn place(&self) -> frevo_store::FolderId {
-        self.inner.place()
+    fn folder_id(&self) -> frevo_store::FolderId {
+        self.inner.folder_id()
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

@@ -361,11 +361,11 @@ impl FileOpen {
         cell: &FileCell,
         link: &Link,
     ) -> frevo_store::vfs::VfsResult<()> {
-        let Link { place, name } = link;
+        let Link { folder_id, name } = link;
         if apple::outlives_deletion(self, name) {
             return Err(Fault::Busy);
         }
-        let _name = files.names.hold(*place, name);
+        let _name = files.names.hold(*folder_id, name);
         let is_own = std::ptr::eq(cell, &*self.cell);
         let remover = cell.lock().remover(link);
         let vfs = remover.as_ref().unwrap_or(&self.vfs);

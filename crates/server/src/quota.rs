@@ -98,8 +98,8 @@ impl Vfs for QuotaVolume {
         self.0.volume()
     }
 
-    fn place(&self) -> frevo_store::FolderId {
-        self.0.place()
+    fn folder_id(&self) -> frevo_store::FolderId {
+        self.0.folder_id()
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

@@ -26,7 +26,7 @@ pub struct Admission {
     /// The new Open.
     pub id: OpenId,
     /// The folder to which its name is relative.
-    pub place: FolderId,
+    pub folder_id: FolderId,
     /// Open.GrantedAccess
     pub access: AccessMask,
     /// Open.SharingMode
@@ -147,16 +147,17 @@ impl File {
     }
 
     /// Records that the link `from` is now called `to`.
-    pub fn rename(&mut self, place: FolderId, from: &Name, to: &Name) {
-        for link in self.links_mut().filter(|link| link.is(place, from)) {
+    pub fn rename(&mut self, folder_id: FolderId, from: &Name, to: &Name) {
+        for link in self.links_mut().filter(|link| link.is(folder_id, from)) {
             link.name.clone_from(to);
         }
     }
 
     /// True if one of the names of its Opens lies below `directory`.
-    pub fn is_below(&self, place: FolderId, directory: &Name) -> bool {
+    pub fn is_below(&self, folder_id: FolderId, directory: &Name) -> bool {
         let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
-        self.first.is_below(place, directory) || links.any(|link| link.is_below(place, directory))
+        self.first.is_below(folder_id, directory)
+            || links.any(|link| link.is_below(folder_id, directory))
     }
 
     /// Returns the number of Opens, including those of named streams.
@@ -208,8 +209,9 @@ impl File {
         if self.opens.len() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        let Admission { id, place, delete_on_close, lease, .. } = a;
-        let link = (!self.first.is(place, name)).then(|| Link { place, name: name.clone() });
+        let Admission { id, folder_id, delete_on_close, lease, .. } = a;
+        let link =
+            (!self.first.is(folder_id, name)).then(|| Link { folder_id, name: name.clone() });
         self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
         Ok((Admitted::In, contention))
     }
@@ -326,8 +328,8 @@ impl File {
     }
 
     /// Updates links below a directory that was renamed.
-    pub fn rename_below(&mut self, place: FolderId, from: &Name, to: &Name) {
-        for link in self.links_mut().filter(|link| link.place == place) {
+    pub fn rename_below(&mut self, folder_id: FolderId, from: &Name, to: &Name) {
+        for link in self.links_mut().filter(|link| link.folder_id == folder_id) {
             if let Some(moved) = link.name.moved(from, to) {
                 link.name = moved;
             }

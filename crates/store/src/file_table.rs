@@ -113,7 +113,7 @@ impl FileTable {
         let mut shard = self.shard(key).lock();
         let there = shard.get(&key).filter(|cell| !cell.lock().is_retired()).cloned();
         let cell = there.unwrap_or_else(|| {
-            let first = Link { place: a.place, name: name.clone() };
+            let first = Link { folder_id: a.folder_id, name: name.clone() };
             Self::cell(key, File::new(key, first))
         });
         let mut file = cell.lock();
@@ -279,10 +279,10 @@ impl FileTable {
 
     /// Updates the names of all open files below a renamed directory. Takes time for every open
     /// file.
-    pub fn rename_below(&self, place: FolderId, from: &Name, to: &Name) {
+    pub fn rename_below(&self, folder_id: FolderId, from: &Name, to: &Name) {
         for shard in &self.shards {
             for cell in shard.lock().values() {
-                cell.lock().rename_below(place, from, to);
+                cell.lock().rename_below(folder_id, from, to);
             }
         }
     }
@@ -295,8 +295,8 @@ impl FileTable {
 
     /// Returns the number of files open below `directory`. Such a directory cannot be renamed
     /// (MS-FSA 2.1.5.15.11). Takes time for every open file.
-    pub fn open_below(&self, place: FolderId, directory: &Name) -> usize {
-        let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
+    pub fn open_below(&self, folder_id: FolderId, directory: &Name) -> usize {
+        let below = |cell: &Arc<FileCell>| cell.lock().is_below(folder_id, directory);
         self.shards
             .iter()
             .map(|shard| shard.lock().values().filter(|cell| below(cell)).count())
@@ -304,8 +304,8 @@ impl FileTable {
     }
 
     /// Returns the files open below `directory`; see [`Self::open_below`].
-    pub fn below(&self, place: FolderId, directory: &Name) -> Vec<Arc<FileCell>> {
-        let below = |cell: &Arc<FileCell>| cell.lock().is_below(place, directory);
+    pub fn below(&self, folder_id: FolderId, directory: &Name) -> Vec<Arc<FileCell>> {
+        let below = |cell: &Arc<FileCell>| cell.lock().is_below(folder_id, directory);
         let of = |shard: &Shard| -> Vec<_> {
             shard.lock().values().filter(|cell| below(cell)).cloned().collect()
         };
@@ -351,7 +351,7 @@ mod tests {
     }
 
     fn link(text: &str) -> Link {
-        Link { place: HERE, name: name(text) }
+        Link { folder_id: HERE, name: name(text) }
     }
 
     fn vfs() -> Arc<dyn Vfs> {
@@ -363,7 +363,7 @@ mod tests {
         let (lease, overwrites) = (None, false);
         Admission {
             id: OpenId(id),
-            place: HERE,
+            folder_id: HERE,
             access,
             sharing,
             delete_on_close,
@@ -452,7 +452,7 @@ mod tests {
         let table = FileTable::default();
         let there = FolderId(2);
         let cell = table.admit(KEY, &name("d\\f"), ask(1, Sharing::ALL, false)).unwrap().cell;
-        let other = Admission { place: there, ..ask(2, Sharing::ALL, false) };
+        let other = Admission { folder_id: there, ..ask(2, Sharing::ALL, false) };
         table.admit(KEY, &name("d\\f"), other).unwrap();
         assert_eq!(table.open_below(FolderId(3), &name("d")), 0);
         table.rename_below(there, &name("d"), &name("e"));
@@ -468,7 +468,7 @@ mod tests {
         cell.lock().set_delete_pending(OpenId(2), true);
         let (its, mine) = (vfs(), vfs());
         assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);
-        let link = Link { place: there, name: name("e\\f") };
+        let link = Link { folder_id: there, name: name("e\\f") };
         assert_eq!(table.leave(&cell, OpenId(1), &mine), Departure::Remove(vec![link.clone()]));
         assert!(Arc::ptr_eq(&cell.lock().remover(&link).unwrap(), &its));
     }

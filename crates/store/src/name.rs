@@ -263,18 +263,18 @@ pub struct FolderId(pub usize);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The folder.
-    pub place: FolderId,
+    pub folder_id: FolderId,
     /// The name in it.
     pub name: Name,
 }
 
 impl Link {
-    pub(crate) fn is(&self, place: FolderId, name: &Name) -> bool {
-        self.place == place && self.name == *name
+    pub(crate) fn is(&self, folder_id: FolderId, name: &Name) -> bool {
+        self.folder_id == folder_id && self.name == *name
     }
 
-    pub(crate) fn is_below(&self, place: FolderId, directory: &Name) -> bool {
-        self.place == place && self.name.is_below(directory)
+    pub(crate) fn is_below(&self, folder_id: FolderId, directory: &Name) -> bool {
+        self.folder_id == folder_id && self.name.is_below(directory)
     }
 }
 

@@ -36,13 +36,13 @@ impl Default for NameLocks {
 
 impl NameLocks {
     /// Locks one name.
-    pub fn hold(&self, place: FolderId, name: &Name) -> NamesLocked<'_> {
-        NamesLocked { _first: self.at(index(place, name)), _second: None }
+    pub fn hold(&self, folder_id: FolderId, name: &Name) -> NamesLocked<'_> {
+        NamesLocked { _first: self.at(index(folder_id, name)), _second: None }
     }
 
     /// Locks two names in a fixed order, whichever is named first.
-    pub fn hold_both(&self, place: FolderId, one: &Name, other: &Name) -> NamesLocked<'_> {
-        let (one, other) = (index(place, one), index(place, other));
+    pub fn hold_both(&self, folder_id: FolderId, one: &Name, other: &Name) -> NamesLocked<'_> {
+        let (one, other) = (index(folder_id, one), index(folder_id, other));
         let _first = self.at(one.min(other));
         let _second = (one != other).then(|| self.at(one.max(other)));
         NamesLocked { _first, _second }
@@ -54,8 +54,8 @@ impl NameLocks {
 }
 
 /// Returns the lock's index: FNV-1a over the upper case.
-fn index(place: FolderId, name: &Name) -> usize {
-    let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ place.0 as u64;
+fn index(folder_id: FolderId, name: &Name) -> usize {
+    let mut hash = 0xCBF2_9CE4_8422_2325u64 ^ folder_id.0 as u64;
     for c in name.path().chars() {
         hash = (hash ^ u64::from(u32::from(upcase(c)))).wrapping_mul(0x0000_0100_0000_01B3);
     }

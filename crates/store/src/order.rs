@@ -116,7 +116,7 @@ impl<const RANK: usize> RankHeld<RANK> {
 }
 
 #[cfg(debug_assertions)]
-mod held {
+mod checked {
     use core::cell::Cell;
 
     use super::{RankHeld, rank};

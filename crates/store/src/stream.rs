@@ -66,7 +66,7 @@ impl FileTable {
                 return Ok(Arc::clone(cell));
             }
         }
-        let first = Link { place: a.place, name: name.with_stream(None) };
+        let first = Link { folder_id: a.folder_id, name: name.with_stream(None) };
         let mut file = File::new(key, first);
         file.attach(a)?;
         let cell = Self::cell(key, file);
@@ -111,7 +111,7 @@ mod tests {
         let (lease, overwrites) = (None, false);
         Admission {
             id: OpenId(id),
-            place: FolderId(1),
+            folder_id: FolderId(1),
             access,
             sharing,
             delete_on_close: false,
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);
         assert_eq!(
             table.leave(&file, OpenId(1), &vfs()),
-            Departure::Remove(vec![Link { place: FolderId(1), name: name("f") }])
+            Departure::Remove(vec![Link { folder_id: FolderId(1), name: name("f") }])
         );
     }
 

@@ -383,7 +383,7 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
 
     /// Returns the identity of the folder that names are relative to. Two file systems of one
     /// folder return the same.
-    fn place(&self) -> FolderId {
+    fn folder_id(&self) -> FolderId {
         FolderId(core::ptr::from_ref(self).cast::<()>().addr())
     }
 

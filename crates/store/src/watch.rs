@@ -3,8 +3,8 @@
 //! A watch belongs to an Open of a directory and begins with its first request. Each watched
 //! directory has one log of reports ([`log`]), and a watch is a read position in that log: a change
 //! is stored once, however many watches there are. Changes that happen while no request waits stay
-//! in the log up to a limit; beyond it the client is told to list the directory. The client of the watch that has
-//! read least pays for the log ([`Payer`]).
+//! in the log up to a limit; beyond it the client is told to list the directory. The client of the
+//! watch that has read least pays for the log ([`Payer`]).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -103,7 +103,7 @@ struct Index {
 /// A watched directory.
 #[derive(Debug)]
 pub struct Directory {
-    place: FolderId,
+    folder_id: FolderId,
     key: FileKey,
     log: Ordered<Log, { rank::LAST }>,
     /// Observations of changes by other programs: in the directory, and in its tree. Each lasts as
@@ -141,7 +141,7 @@ impl Watches {
     pub fn begin<E>(
         &self,
         id: OpenId,
-        place: FolderId,
+        folder_id: FolderId,
         directory: &Arc<FileCell>,
         wanted: Wanted,
         payer: impl FnOnce(usize) -> Result<Box<dyn Payer>, E>,
@@ -153,7 +153,7 @@ impl Watches {
         // Under the index's lock: a rename that this misses calls `report_rename` later.
         let name = String::from(directory.lock().name_of(id).path());
         let payer = payer(name.len())?;
-        let directory = index.directory(place, directory.key(), name, &self.bytes);
+        let directory = index.directory(folder_id, directory.key(), name, &self.bytes);
         let is_first = directory.log.lock().begin(id, wanted, payer);
         let watch = Arc::new(Watch { id, directory, wanted });
         index.by_open.insert(id, Arc::clone(&watch));
@@ -193,30 +193,30 @@ impl Watches {
     /// The caller must not hold a file's lock.
     pub fn report(
         &self,
-        place: FolderId,
+        folder_id: FolderId,
         name: &Name,
         action: NotifyAction,
         matches: CompletionFilter,
     ) {
-        self.report_all(place, (matches, CompletionFilter::EMPTY), &[(action, name)]);
+        self.report_all(folder_id, (matches, CompletionFilter::EMPTY), &[(action, name)]);
     }
 
     /// Reports as [`Self::report`] does, except to watches for any of `unless`.
     pub fn report_unless(
         &self,
-        place: FolderId,
+        folder_id: FolderId,
         name: &Name,
         action: NotifyAction,
         (matches, unless): (CompletionFilter, CompletionFilter),
     ) {
-        self.report_all(place, (matches, unless), &[(action, name)]);
+        self.report_all(folder_id, (matches, unless), &[(action, name)]);
     }
 
     /// Reports that `from` is now called `to`: both names to watches of both directories, a removed
     /// or an added name to watches of one.
     pub fn report_rename(
         &self,
-        place: FolderId,
+        folder_id: FolderId,
         from: &Name,
         to: &Name,
         matches: CompletionFilter,
@@ -225,23 +225,23 @@ impl Watches {
             return;
         }
         if matches.intersects(CompletionFilter::DIR_NAME) {
-            self.index.write().rename(place, from.path(), to.path());
+            self.index.write().rename(folder_id, from.path(), to.path());
         }
         let matches = (matches, CompletionFilter::EMPTY);
         if from.parent() == to.parent() {
             let both =
                 [(NotifyAction::RENAMED_OLD_NAME, from), (NotifyAction::RENAMED_NEW_NAME, to)];
-            self.report_all(place, matches, &both);
+            self.report_all(folder_id, matches, &both);
         } else {
-            self.report_all(place, matches, &[(NotifyAction::REMOVED, from)]);
-            self.report_all(place, matches, &[(NotifyAction::ADDED, to)]);
+            self.report_all(folder_id, matches, &[(NotifyAction::REMOVED, from)]);
+            self.report_all(folder_id, matches, &[(NotifyAction::ADDED, to)]);
         }
     }
 
     /// Writes reports, all of one directory. The work is bounded by its depth.
     fn report_all(
         &self,
-        place: FolderId,
+        folder_id: FolderId,
         (matches, unless): (CompletionFilter, CompletionFilter),
         reports: &[(NotifyAction, &Name)],
     ) {
@@ -251,7 +251,7 @@ impl Watches {
         }
         let mut wakers = Wakers::new();
         let index = self.index.read();
-        let Some(watched) = index.by_name.get(&place) else { return };
+        let Some(watched) = index.by_name.get(&folder_id) else { return };
         let mut above = name.path();
         let mut audience = Audience::ALL;
         while !above.is_empty() {
@@ -313,17 +313,18 @@ impl Index {
     /// Returns the watched directory of that name and key.
     fn directory(
         &mut self,
-        place: FolderId,
+        folder_id: FolderId,
         key: FileKey,
         name: String,
         bytes: &Arc<Bytes>,
     ) -> Arc<Directory> {
-        let named = self.by_name.entry(place).or_default().entry(name.clone()).or_default();
+        let named = self.by_name.entry(folder_id).or_default().entry(name.clone()).or_default();
         if let Some(directory) = named.iter().find(|directory| directory.key == key) {
             return Arc::clone(directory);
         }
         let log = Ordered::new(Log::new(name, Arc::clone(bytes)));
-        let directory = Arc::new(Directory { place, key, log, observations: Default::default() });
+        let directory =
+            Arc::new(Directory { folder_id, key, log, observations: Default::default() });
         named.push(Arc::clone(&directory));
         self.by_key.entry(key).or_default().push(Arc::clone(&directory));
         directory
@@ -354,7 +355,7 @@ impl Index {
                 self.by_key.remove(&directory.key);
             }
         }
-        let Some(named) = self.by_name.get_mut(&directory.place) else { return };
+        let Some(named) = self.by_name.get_mut(&directory.folder_id) else { return };
         if let Some(directories) = named.get_mut(name) {
             directories.retain(is_other);
             if directories.is_empty() {
@@ -362,13 +363,13 @@ impl Index {
             }
         }
         if named.is_empty() {
-            self.by_name.remove(&directory.place);
+            self.by_name.remove(&directory.folder_id);
         }
     }
 
     /// Updates the names of a renamed directory and of the watched directories below it.
-    fn rename(&mut self, place: FolderId, from: &str, to: &str) {
-        let Some(named) = self.by_name.get_mut(&place) else { return };
+    fn rename(&mut self, folder_id: FolderId, from: &str, to: &str) {
+        let Some(named) = self.by_name.get_mut(&folder_id) else { return };
         let below = |name: &str| {
             let rest = name.strip_prefix(from)?;
             (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))

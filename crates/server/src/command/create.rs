@@ -270,7 +270,7 @@ impl Create<'_> {
             attempts += 1;
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
-            let held = files.names.hold(self.vfs.place(), &self.name);
+            let held = files.names.hold(self.vfs.folder_id(), &self.name);
             // Another attempt may have waited meanwhile, and walks anew.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
@@ -306,7 +306,7 @@ impl Create<'_> {
             let granted = granted.inspect_err(|_| self.unmake(&opened))?;
             let admission = Admission {
                 id: self.id(),
-                place: self.vfs.place(),
+                folder_id: self.vfs.folder_id(),
                 access: claimed(granted, action),
                 sharing: sharing(self.request.share_access),
                 delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),

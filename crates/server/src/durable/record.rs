@@ -268,7 +268,7 @@ fn reopen(
     let shared = ShareAccess(record.share_access);
     let admission = Admission {
         id,
-        place: vfs.place(),
+        folder_id: vfs.folder_id(),
         access: record.claimed_access,
         sharing: Sharing {
             read: shared.contains(ShareAccess::READ),

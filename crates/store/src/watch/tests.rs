@@ -23,12 +23,12 @@ impl Watches {
     fn of(
         &self,
         id: OpenId,
-        place: FolderId,
+        folder_id: FolderId,
         directory: &Arc<FileCell>,
         wanted: Wanted,
     ) -> (Arc<Watch>, bool) {
         let rich = |_| Ok::<Box<dyn Payer>, ()>(Box::new(Rich));
-        self.begin(id, place, directory, wanted, rich).unwrap()
+        self.begin(id, folder_id, directory, wanted, rich).unwrap()
     }
 }
 
@@ -69,8 +69,9 @@ fn directory(path: &str, inode: u64) -> Arc<FileCell> {
     let sharing = Sharing { read: true, write: true, delete: true };
     let id = OpenId(inode);
     let access = AccessMask::READ_DATA;
-    let (place, delete_on_close, lease, overwrites) = (FolderId(1), false, None, false);
-    let admission = Admission { id, place, access, sharing, delete_on_close, lease, overwrites };
+    let (folder_id, delete_on_close, lease, overwrites) = (FolderId(1), false, None, false);
+    let admission =
+        Admission { id, folder_id, access, sharing, delete_on_close, lease, overwrites };
     let key = FileKey::of_file(1, inode);
     FileTable::default().admit(key, &name(path), admission).unwrap().cell
 }

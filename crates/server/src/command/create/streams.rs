@@ -59,6 +59,6 @@ pub(super) fn report_file(file: &FileOpen, files: &FileTable, file_created: bool
     if file_created && file.base.is_some() {
         let name = file.name().with_stream(None);
         let action = NotifyAction::ADDED;
-        files.watches.report(file.place(), &name, action, CompletionFilter::FILE_NAME);
+        files.watches.report(file.folder_id(), &name, action, CompletionFilter::FILE_NAME);
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn set(call: &Call<'_>) -> Answer {
     let files = &call.rq.server().files;
     {
         let name = file.name();
-        let _name = files.names.hold(file.place(), &name);
+        let _name = files.names.hold(file.folder_id(), &name);
         place(file, &name, &stat, (buffer.tag, &meaning), call.input).map_err(Fault::status)?;
     }
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
@@ -217,7 +217,7 @@ pub(super) fn delete(call: &Call<'_>) -> Answer {
     let files = &call.rq.server().files;
     {
         let name = file.name();
-        let _name = files.names.hold(file.place(), &name);
+        let _name = files.names.hold(file.folder_id(), &name);
         let done = match stat.kind {
             Kind::File | Kind::Directory => file.node.keep_reparse(None),
             Kind::CharDevice | Kind::BlockDevice => Err(Fault::NotSupported),

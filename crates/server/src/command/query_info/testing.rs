@@ -81,9 +81,9 @@ impl Bench {
         let file_id = FileId { persistent: id, volatile: id };
         let (delete_on_close, lease, overwrites) = (false, None, false);
         let id = OpenId(id);
-        let place = self.vfs.place();
+        let folder_id = self.vfs.folder_id();
         let admission =
-            Admission { id, place, access, sharing, delete_on_close, lease, overwrites };
+            Admission { id, folder_id, access, sharing, delete_on_close, lease, overwrites };
         let cell = self.files.admit(opened.node.key(), &opened.name, admission)?.cell;
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),

@@ -37,7 +37,7 @@ async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Statu
     if !target.is_directory {
         return Ok(());
     }
-    for cell in rq.server().files.below(target.place(), &target.name()) {
+    for cell in rq.server().files.below(target.folder_id(), &target.name()) {
         lease::contend_for(rq, &cell, target.id, Cause::Rename).await?;
     }
     Ok(())

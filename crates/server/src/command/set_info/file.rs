@@ -148,7 +148,7 @@ fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8]
             if let Ok(added) = rename::wanted(bytes, file.posix) {
                 file.entry_changed(files, added.name());
                 let action = NotifyAction::ADDED;
-                files.watches.report(file.place(), added.name(), action, file.names());
+                files.watches.report(file.folder_id(), added.name(), action, file.names());
             }
             return;
         }

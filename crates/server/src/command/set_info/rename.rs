@@ -125,7 +125,7 @@ pub(super) fn rename(
         }
         state.name_of(open.id()).clone()
     };
-    let _names = files.names.hold_both(file.place(), &from, &wanted.name);
+    let _names = files.names.hold_both(file.folder_id(), &from, &wanted.name);
     if from.stream().is_some() && wanted.name.stream().is_some() {
         // Windows: it would be its file that gets another name, and that has an
         // open stream, this one.
@@ -140,7 +140,7 @@ pub(super) fn rename(
     let key = file.key();
     // Deviation: macOS, as POSIX clients, renames directories with open files.
     let is_unix = file.posix || file.apple;
-    if file.is_directory && !is_unix && files.open_below(file.place(), &from) > 0 {
+    if file.is_directory && !is_unix && files.open_below(file.folder_id(), &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if from == wanted.name {
@@ -150,9 +150,9 @@ pub(super) fn rename(
     check_link(file, &from, &wanted.name)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
-    file.cell.lock().rename(file.place(), &from, &name);
+    file.cell.lock().rename(file.folder_id(), &from, &name);
     if file.is_directory && is_unix {
-        files.rename_below(file.place(), &from, &name);
+        files.rename_below(file.folder_id(), &from, &name);
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ pub(super) fn link(
     if wanted.is_stream || wanted.name.stream().is_some() {
         return Err(Status::OBJECT_NAME_INVALID);
     }
-    let _name = files.names.hold(file.place(), &wanted.name);
+    let _name = files.names.hold(file.folder_id(), &wanted.name);
     let parent = check_parent(open, file, files, &wanted.name)?;
     check_replaced(open, file, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;

@@ -66,7 +66,7 @@ pub(super) fn rename(
     let target = FileKey { stream: to.stream_id(), ..key };
     check_target(file, files, (&to, target), replace)?;
     let name = file.vfs.rename(&from, key, &to, replace).map_err(Fault::status)?;
-    file.cell.lock().rename(file.place(), &from, &name);
+    file.cell.lock().rename(file.folder_id(), &from, &name);
     if target.stream != 0 {
         files.rename_stream(&file.cell, target.stream);
     }
