@@ -17,7 +17,7 @@ use frevo_net::transport::Stream;
 const FILE_BYTES: usize = 64 << 20;
 const ROUNDS: usize = 5;
 
-/// What one round took: seconds, and seconds of this thread's processor time.
+/// The time of one round in seconds: elapsed, and of this thread on the processor.
 struct Took {
     wall: f64,
     cpu: f64,
@@ -221,7 +221,7 @@ async fn write() {
                                 for op in (first..ops).step_by(depth) {
                                     let mut data = Buf::with_capacity(len);
                                     data.resize(len, 1);
-                                    file.write((op * len) as u64, data).await.expect("write");
+                                    file.write((op * len) as u64, &data).await.expect("write");
                                 }
                             }
                         };

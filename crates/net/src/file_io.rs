@@ -330,38 +330,15 @@ impl File {
         .await
     }
 
-    /// Writes all of `data` at `offset`. If the future is dropped part of it
-    /// may have been, or may yet be, written.
+    /// Writes all of `data` at `offset`: on the core while that need not wait, the rest off it, from
+    /// a copy. If the future is dropped part of the data may have been, or may yet be, written.
     ///
     /// # Errors
-    /// What the file system says; part of the data may then be written.
-    pub async fn write<B>(&self, offset: u64, data: B) -> io::Result<()>
-    where
-        B: AsRef<[u8]> + Send + 'static,
-    {
-        let len = data.as_ref().len();
-        if len as u64 > before_last_offset(offset) {
-            return Err(io::Error::from_raw_os_error(libc::EFBIG));
-        }
-        let mut done = 0;
-        while let Attempt::Done = self.write_inline(offset, data.as_ref(), &mut done)? {
-            if done == len {
-                self.mount.count_write(true);
-                return Ok(());
-            }
-            // A long write shares the core with others.
-            tokio::task::yield_now().await;
-        }
-        self.mount.count_write(false);
-        self.write_off_core(offset, Box::new(data), done).await
-    }
-
-    /// As [`Self::write`] for borrowed bytes: where they leave the core they
-    /// are copied.
+    /// The file system's error; part of the data may then be written.
     ///
-    /// # Errors
-    /// As [`Self::write`].
-    pub async fn write_slice(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    /// # Panics
+    /// If the rest to copy is more than a [`Buf`] can hold.
+    pub async fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         if data.len() as u64 > before_last_offset(offset) {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
@@ -371,17 +348,15 @@ impl File {
                 self.mount.count_write(true);
                 return Ok(());
             }
-            // A long write shares the core with others.
+            // A long write shares the core with other tasks.
             tokio::task::yield_now().await;
         }
         self.mount.count_write(false);
-        let rest = Buf::copy_of(&data[done..]);
-        self.write_off_core(offset + done as u64, Box::new(rest), 0).await
+        self.write_off_core(offset + done as u64, Buf::copy_of(&data[done..])).await
     }
 
-    /// As [`Self::write`] where nothing has to be waited for. `None` means
-    /// that it would have to be: the data, part of which may be written
-    /// already, is for [`Self::write`].
+    /// Writes like [`Self::write`] without waiting. `None` if that is not possible: part of the data
+    /// may be written, and [`Self::write`] must write all of it.
     pub fn try_write(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
         if data.len() > INLINE_WRITE_BYTES_MAX || data.len() as u64 > before_last_offset(offset) {
             return None;
@@ -398,7 +373,7 @@ impl File {
         Some(Ok(()))
     }
 
-    /// Writes a piece of `data[done..]` on the core, if that may be done.
+    /// Writes a piece of `data[done..]` on the core, if that need not wait.
     fn write_inline(&self, offset: u64, data: &[u8], done: &mut usize) -> io::Result<Attempt> {
         let rest = &data[*done..];
         let rest = &rest[..rest.len().min(INLINE_WRITE_BYTES_MAX)];
@@ -437,12 +412,11 @@ impl File {
         Ok(Attempt::Done)
     }
 
-    async fn write_off_core<B>(&self, offset: u64, data: Box<B>, done: usize) -> io::Result<()>
-    where
-        B: AsRef<[u8]> + Send + 'static,
-    {
-        let (mut data, mut done) = (data, done);
-        while done < (*data).as_ref().len() {
+    /// Writes all of `data` at `offset` by the ring, or on a thread if this core has no ring or the
+    /// ring gives the write up.
+    async fn write_off_core(&self, offset: u64, data: Buf) -> io::Result<()> {
+        let (mut data, mut done) = (Box::new(data), 0);
+        while done < data.len() {
             if !self.takes_ring() {
                 return self.write_on_thread(offset, data, done).await;
             }
@@ -464,15 +438,11 @@ impl File {
         Ok(())
     }
 
-    async fn write_on_thread<B>(&self, offset: u64, data: Box<B>, done: usize) -> io::Result<()>
-    where
-        B: AsRef<[u8]> + Send + 'static,
-    {
+    async fn write_on_thread(&self, offset: u64, data: Box<Buf>, done: usize) -> io::Result<()> {
         self.run_blocking(move |fd| {
-            let bytes = (*data).as_ref();
             let mut done = done;
-            while done < bytes.len() {
-                match sys::write(fd, offset + done as u64, &bytes[done..], 0) {
+            while done < data.len() {
+                match sys::write(fd, offset + done as u64, &data[done..], 0) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(count) => done += count,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::buffer::Buf;
+use crate::buffer::{Buf, HEADROOM};
 use crate::limits::{
     FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, GATE_PAUSE, RECEIVE_SCRATCH_BYTES,
 };
@@ -22,9 +22,6 @@ use crate::transport::Stream;
 
 /// Bytes before every frame: zero, and a 24-bit big-endian length.
 pub const PREFIX_BYTES: usize = 4;
-
-/// Headroom of received frames.
-const FRAME_HEADROOM: usize = 64;
 
 /// The reason why a connection gives no further frame. All are final.
 #[derive(Debug)]
@@ -329,7 +326,7 @@ impl FrameReader {
         } else if len > self.limit {
             self.fault = Some(Fault::TooLong { len, limit: self.limit });
         } else {
-            let buf = Buf::with_headroom(FRAME_HEADROOM, len as usize);
+            let buf = Buf::with_headroom(HEADROOM, len as usize);
             self.partial = Partial::Body { buf, len: len as usize };
             self.finish_body();
         }

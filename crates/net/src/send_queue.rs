@@ -211,7 +211,6 @@ pub struct SendQueue {
     /// None while nothing waits for the transport.
     pace: Cell<Option<Pace>>,
     pushed: Notify,
-    drained: Notify,
 }
 
 /// The measure of a peer that keeps a queue waiting. It belongs to the queue and not to a call of
@@ -305,25 +304,10 @@ impl SendQueue {
         self.inner.borrow().sent_bytes
     }
 
-    /// Waits until the queue is not full, or closed.
-    pub async fn room(&self) {
-        while self.is_full() && !self.is_closed() {
-            self.drained.notified().await;
-        }
-    }
-
-    /// Waits until nothing waits to be sent, or the queue has failed.
-    pub async fn wait_empty(&self) {
-        while !self.is_empty() {
-            self.drained.notified().await;
-        }
-    }
-
     /// Accepts no more frames; [`Self::run`] returns when the queue is empty.
     pub fn close(&self) {
         self.inner.borrow_mut().closed = true;
         self.pushed.notify_one();
-        self.drained.notify_waiters();
     }
 
     /// Sends as much as the transport takes now. True if nothing is left.
@@ -333,19 +317,14 @@ impl SendQueue {
     /// The queue is then closed and empty.
     pub fn try_flush(&self, stream: &Stream) -> io::Result<bool> {
         let mut inner = self.inner.borrow_mut();
-        let before = inner.sent_bytes;
         let outcome = inner.send(stream, &self.limits);
         if outcome.is_err() {
             inner.closed = true;
             inner.clear();
         }
-        let moved = inner.sent_bytes != before || outcome.is_err();
         drop(inner);
         if !matches!(outcome, Ok(false)) {
             self.pace.set(None);
-        }
-        if moved {
-            self.drained.notify_waiters();
         }
         outcome
     }
@@ -387,7 +366,7 @@ impl SendQueue {
             None => pace.since,
             Some(before) if taken.saturating_sub(before) >= needed.max(1) => now,
             Some(_) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads too slowly"));
             }
         };
         let until = since + self.limits.stall;
@@ -414,7 +393,6 @@ impl SendQueue {
         inner.closed = true;
         inner.clear();
         drop(inner);
-        self.drained.notify_waiters();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use frevo_net::buffer::Buf;
+use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io;
 use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
 use frevo_store::Fault;
@@ -13,7 +13,6 @@ use frevo_wire::Status;
 use crate::host;
 use crate::impersonation;
 use crate::open::FileOpen;
-use crate::response::PAYLOAD_HEADROOM;
 
 /// The largest offset a file can have.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;
@@ -22,7 +21,7 @@ pub const MAX_OFFSET: u64 = i64::MAX as u64;
 /// front; fewer bytes mean the end of the file.
 pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Status> {
     let length = length as usize;
-    let mut buf = Buf::with_headroom(PAYLOAD_HEADROOM, length);
+    let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = file.io() {
         return io.read(offset, buf, length).await.map_err(|error| status(&error));
     }
@@ -39,7 +38,7 @@ pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Stat
         Some(io) if impersonation::actor_of(&*file.node).is_some() => {
             write_acting(file, io, offset, data).await
         }
-        Some(io) => io.write_slice(offset, data).await.map_err(|error| status(&error)),
+        Some(io) => io.write(offset, data).await.map_err(|error| status(&error)),
         None => file.node.write_at(offset, data).map_err(Fault::status),
     }
 }

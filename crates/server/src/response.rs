@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_net::buffer::Buf;
+use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io::FileFd;
 use frevo_wire::codec::Writer;
 use frevo_wire::file_id::FileId;
@@ -10,13 +10,13 @@ use frevo_wire::header::HEADER_LEN;
 
 use crate::session::Session;
 
-/// Bytes that come before a payload buffer's first byte: frame length,
-/// transform header, SMB2 header, READ's fixed part.
-pub const PAYLOAD_HEADROOM: usize = 4 + 52 + HEADER_LEN + 16;
+// A payload buffer's headroom takes all headers of a READ response: prefix, transform header,
+// SMB2 header, fixed part.
+const _: () = assert!(HEADROOM >= frevo_proto::transform::HEADROOM + HEADER_LEN + 16);
 
 /// Data that follows the body.
 pub enum Payload {
-    /// Read into a buffer that has [`PAYLOAD_HEADROOM`] bytes of headroom.
+    /// Read into a buffer that has [`HEADROOM`] bytes of headroom.
     Buf(Buf),
     /// Still in the file: it goes to the socket directly. Only when
     /// `Request::response_is_bare`.

@@ -83,10 +83,10 @@ async fn every_road_writes_the_same() {
             choose_roads(choice);
             let (file, raw) = make(b"");
             let data = pattern(2_500_000);
-            file.write(0, data.clone()).await.unwrap();
-            file.write(2_499_990, Buf::copy_of(&[7; 20])).await.unwrap();
-            file.write(5, bytes::Bytes::from_static(b"")).await.unwrap();
-            file.write_slice(100, &data[100..1_500_000]).await.unwrap();
+            file.write(0, &data).await.unwrap();
+            file.write(2_499_990, &[7; 20]).await.unwrap();
+            file.write(5, b"").await.unwrap();
+            file.write(100, &data[100..1_500_000]).await.unwrap();
             file.sync(true).await.unwrap();
             file.sync(false).await.unwrap();
             let mut expected = data;
@@ -107,10 +107,10 @@ async fn errors_are_told_on_every_road() {
         let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let read_only = std::fs::File::open(named.path()).unwrap();
         let file = File::new(Arc::new(read_only)).unwrap();
-        let error = file.write(0, b"x".to_vec()).await.unwrap_err();
+        let error = file.write(0, b"x").await.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{choice:?}");
         for offset in [i64::MAX as u64, u64::MAX] {
-            let error = file.write(offset, b"x".to_vec()).await.unwrap_err();
+            let error = file.write(offset, b"x").await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
         }
         let write_only = std::fs::File::options().write(true).open(named.path()).unwrap();
@@ -353,7 +353,7 @@ fn where_the_kernel_forbids_rings_threads_take_their_place() {
             assert!(reason.contains("seccomp"), "{reason}");
             let got = file.read(0, Buf::new(), 300_000).await.unwrap();
             choose_roads(RoadChoice { inline: false, ring: true });
-            file.write(300_000, b"more".to_vec()).await.unwrap();
+            file.write(300_000, b"more").await.unwrap();
             file.sync(true).await.unwrap();
             got.to_vec()
         })
