@@ -10,8 +10,8 @@ use core::task::{Poll, Waker};
 use frevo_wire::Status;
 use hashbrown::HashMap;
 
-use crate::file::OpenId;
 use crate::limits::{LOCK_WAITS_PER_FILE, LOCKS_PER_FILE, LOCKS_PER_OPEN};
+use crate::open_id::OpenId;
 use interval::{Intervals, Key};
 
 /// A range of bytes. `length` may be zero: such a lock conflicts only with ranges that it lies

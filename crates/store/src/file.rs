@@ -12,13 +12,9 @@ use crate::lease::{
 };
 use crate::limits::OPENS_PER_FILE;
 use crate::name::{FolderId, Link, Name};
+use crate::open_id::OpenId;
 use crate::share_mode::{Claim, Sharing, Verdict};
-use crate::stream::Attached;
 use crate::vfs::{FileKey, Vfs};
-
-/// The number of an Open. Unique in the server while the Open exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpenId(pub u64);
 
 /// A new Open's demands on its file.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +81,14 @@ pub enum Departure {
     /// Other Opens remain, but this name of the file is to be removed now
     /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls `FileTable::unlinked`.
     Unlink(Link),
+}
+
+/// An Open of a named stream, in its file's cell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attached {
+    pub(crate) id: OpenId,
+    /// True if it touches data and does not share deletion.
+    pub(crate) holds: bool,
 }
 
 /// The shared state of one open file.

@@ -1,6 +1,5 @@
 //! All open files of the server, by [`FileKey`].
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,64 +8,19 @@ use frevo_wire::Status;
 use hashbrown::HashMap;
 use parking_lot::MutexGuard;
 
-use crate::file::{Admission, Admitted, Departure, File, OpenId};
+use crate::file::{Admission, Admitted, Departure, File};
+use crate::file_cell::FileCell;
 use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
 use crate::name::{FolderId, Link, Name};
 use crate::name_locks::NameLocks;
-use crate::observe::Observation;
+use crate::open_id::OpenId;
 use crate::order::{Guard, Ordered, rank};
 use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
 /// Shards of the table: many more than cores, so that two cores rarely wait for one.
 const SHARDS: usize = 64;
-
-/// A file's shared state behind its lock. Hold the guard briefly, and never across an await.
-#[derive(Debug)]
-pub struct FileCell {
-    /// The file's identity. Renaming a stream changes the stream in it.
-    key: FileKey,
-    stream: AtomicU64,
-    file: Ordered<File, { rank::FILE }>,
-    /// The observation of changes by other programs, while a client has a caching right.
-    observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
-}
-
-impl FileCell {
-    /// Locks the file's state.
-    pub fn lock(&self) -> Guard<MutexGuard<'_, File>, { rank::FILE }> {
-        self.file.lock()
-    }
-
-    /// Observes the file with the observation that `begin` makes, until no client has a caching
-    /// right on it. Does nothing if the file is observed already. The cell must not be locked.
-    pub fn observe(&self, begin: impl FnOnce() -> Option<Box<dyn Observation>>) {
-        let mut observation = self.observation.lock();
-        if observation.is_none() {
-            *observation = begin();
-        }
-    }
-
-    /// Ends the observation of a file without caching rights. It runs after locks are released,
-    /// because it asks the host. An observation for a new caching right stays.
-    fn let_alone(&self) {
-        let mut observation = self.observation.lock();
-        let ended = if self.lock().oplocks.is_empty() { observation.take() } else { None };
-        drop(observation);
-        drop(ended);
-    }
-
-    /// True if changes by other programs are observed.
-    pub fn is_observed(&self) -> bool {
-        self.observation.lock().is_some()
-    }
-
-    /// Returns the identity of the file's stream.
-    pub fn key(&self) -> FileKey {
-        FileKey { stream: self.stream.load(Ordering::Acquire), ..self.key }
-    }
-}
 
 type Cells = HashMap<FileKey, Arc<FileCell>>;
 pub(crate) type Shard = Ordered<Cells, { rank::SHARD }>;
@@ -134,9 +88,7 @@ impl FileTable {
     }
 
     pub(crate) fn cell(key: FileKey, file: File) -> Arc<FileCell> {
-        let stream = AtomicU64::new(key.stream);
-        let (file, observation) = (Ordered::new(file), parking_lot::Mutex::new(None));
-        Arc::new(FileCell { key, stream, file, observation })
+        Arc::new(FileCell::new(key, file))
     }
 
     /// Grants an Open of `cell` the oplock or lease that it asks for, or the largest part of it
@@ -267,7 +219,7 @@ impl FileTable {
             return false;
         }
         old.remove(&from);
-        cell.stream.store(to.stream, Ordering::Release);
+        cell.set_stream(to.stream);
         new.unwrap_or(old).insert(to, Arc::clone(cell));
         true
     }

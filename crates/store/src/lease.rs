@@ -17,7 +17,7 @@ pub use frevo_wire::command::create::OplockLevel;
 pub use frevo_wire::create_context::{LeaseKey, LeaseState};
 use frevo_wire::dtyp::{AccessMask, Guid};
 
-use crate::file::OpenId;
+use crate::open_id::OpenId;
 
 const R: LeaseState = LeaseState::READ;
 const W: LeaseState = LeaseState::WRITE;

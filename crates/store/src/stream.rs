@@ -11,20 +11,13 @@ use alloc::sync::Arc;
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::file::{Admission, File, OpenId};
-use crate::file_table::{FileCell, FileTable};
+use crate::file::{Admission, Attached, File};
+use crate::file_cell::FileCell;
+use crate::file_table::FileTable;
 use crate::limits::OPENS_PER_FILE;
 use crate::name::{Link, Name};
 use crate::share_mode::Claim;
 use crate::vfs::FileKey;
-
-/// An Open of a named stream, in its file's cell.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attached {
-    pub(crate) id: OpenId,
-    /// True if it touches data and does not share deletion.
-    holds: bool,
-}
 
 impl File {
     /// True if an Open of one of the file's streams forbids opening the file with `access`.
@@ -87,6 +80,7 @@ mod tests {
     use crate::lease::LeaseOwner;
     use crate::memory::{MemoryOptions, MemoryVfs};
     use crate::name::{FolderId, Rules};
+    use crate::open_id::OpenId;
     use crate::share_mode::Sharing;
     use crate::vfs::Vfs;
     use alloc::vec;

@@ -21,10 +21,10 @@ use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::file::OpenId;
-use crate::file_table::FileCell;
+use crate::file_cell::FileCell;
 use crate::name::{FolderId, Name};
 use crate::observe::{HostChange, Observation};
+use crate::open_id::OpenId;
 use crate::order::{Ordered, OrderedRw, rank};
 use crate::vfs::FileKey;
 

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use core::cmp::Ordering;
 
 use super::Range;
-use crate::file::OpenId;
+use crate::open_id::OpenId;
 
 /// A locked range that covers at least one byte, or lies between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

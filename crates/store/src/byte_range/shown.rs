@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::{ByteRanges, Range};
-use crate::file::OpenId;
+use crate::open_id::OpenId;
 use crate::vfs::ShownLock;
 
 impl ByteRanges {

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 
 use super::{Break, LeaseOwner};
-use crate::file_table::FileCell;
+use crate::file_cell::FileCell;
 use crate::limits::LEASES;
 use crate::order::{Ordered, rank};
 use crate::vfs::FileKey;

@@ -33,9 +33,12 @@
 mod content;
 mod faults;
 mod node;
+mod options;
 mod quotas;
 mod reparse;
+mod shared;
 mod stable;
+mod stream_set;
 mod streams;
 mod tree;
 mod vfs;
@@ -44,4 +47,5 @@ mod vfs;
 mod tests;
 
 pub use faults::{AtCall, Faults, Operation};
-pub use vfs::{Clock, MemoryOptions, MemoryVfs};
+pub use options::{Clock, MemoryOptions};
+pub use vfs::MemoryVfs;

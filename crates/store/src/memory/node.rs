@@ -11,9 +11,9 @@ use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::Content;
 use super::faults::Operation;
-use super::streams::{StreamId, Streams};
+use super::shared::{Shared, storable};
+use super::stream_set::{StreamId, Streams};
 use super::tree::{Body, EntryKey, Ino, Inode};
-use super::vfs::{Shared, storable};
 use crate::limits::{
     MEMORY_COMPONENT_BYTES, MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES,
 };

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::vfs::MemoryOptions;
+use super::options::MemoryOptions;
 use crate::vfs::{QuotaLimits, QuotaState, UserQuota};
 
 /// The quotas of a volume.

@@ -6,7 +6,7 @@ use core::any::Any;
 use super::content::Content;
 use super::faults::Operation;
 use super::node::MemoryNode;
-use super::streams::Streams;
+use super::stream_set::Streams;
 use super::tree::Body;
 use super::vfs::{MemoryVfs, file_of};
 use crate::name::Name;

@@ -1,107 +1,18 @@
-//! Named streams: MS-FSA 2.1.1.4 Stream.
+//! Opening, removing and renaming named streams.
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use frevo_wire::dtyp::FileAttributes;
-use frevo_wire::fscc::{eq_ignore_case, upcase_name};
+use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::Content;
 use super::faults::Operation;
+use super::shared::Shared;
 use super::stable::State;
 use super::tree::{self, Body, Inode};
-use super::vfs::{MemoryVfs, Shared, file_of};
-use crate::limits::{MEMORY_PAGE_BYTES, MEMORY_STREAMS};
+use super::vfs::{MemoryVfs, file_of};
 use crate::name::Name;
-use crate::vfs::{
-    Existence, Fault, FileKey, Kind, KindWanted, OpenHow, Opened, Stat, StreamStat, VfsResult,
-};
-
-/// The number of a stream, which renames do not change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StreamId(u64);
-
-#[derive(Debug, Clone)]
-pub(super) struct Stream {
-    id: StreamId,
-    pub(super) name: String,
-    pub(super) content: Content,
-}
-
-/// The named streams of a file, by name.
-#[derive(Debug, Clone)]
-pub(super) struct Streams {
-    all: Vec<Stream>,
-    next: u64,
-}
-
-impl Stream {
-    /// Returns the file's state with the stream's identity and sizes.
-    pub(super) fn stat(&self, file: Stat) -> Stat {
-        let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
-        if attributes.is_empty() {
-            attributes = FileAttributes::NORMAL;
-        }
-        Stat {
-            key: self.key(file.key),
-            kind: Kind::File,
-            end_of_file: self.content.end(),
-            allocation: self.content.held().saturating_mul(MEMORY_PAGE_BYTES as u64),
-            attributes,
-            ..file
-        }
-    }
-
-    pub(super) fn key(&self, file: FileKey) -> FileKey {
-        FileKey { stream: Name::root().with_stream(Some(&self.name)).stream_id(), ..file }
-    }
-}
-
-impl Streams {
-    pub(super) const EMPTY: Self = Self { all: Vec::new(), next: 0 };
-
-    pub(super) fn held(&self) -> u64 {
-        self.all.iter().map(|s| s.content.held()).fold(0, u64::saturating_add)
-    }
-
-    pub(super) fn named(&self, name: &str) -> Option<&Stream> {
-        self.all.iter().find(|s| eq_ignore_case(&s.name, name))
-    }
-
-    pub(super) fn by_id(&self, id: StreamId) -> Option<&Stream> {
-        self.all.iter().find(|s| s.id == id)
-    }
-
-    pub(super) fn by_id_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.all.iter_mut().find(|s| s.id == id)
-    }
-
-    pub(super) fn list(&self) -> Vec<StreamStat> {
-        let one = |s: &Stream| StreamStat {
-            name: s.name.clone(),
-            size: s.content.end(),
-            allocation: s.content.held().saturating_mul(MEMORY_PAGE_BYTES as u64),
-        };
-        self.all.iter().map(one).collect()
-    }
-
-    fn add(&mut self, name: &str, content: Content) -> VfsResult<StreamId> {
-        if self.all.len() >= MEMORY_STREAMS {
-            return Err(Fault::DiskFull);
-        }
-        let id = StreamId(self.next);
-        self.next = self.next.saturating_add(1);
-        self.all.push(Stream { id, name: String::from(name), content });
-        self.all.sort_by_cached_key(|s| upcase_name(&s.name));
-        Ok(id)
-    }
-
-    fn take(&mut self, name: &str) -> Option<Stream> {
-        let at = self.all.iter().position(|s| eq_ignore_case(&s.name, name))?;
-        Some(self.all.remove(at))
-    }
-}
+use crate::vfs::{Existence, Fault, FileKey, Kind, KindWanted, OpenHow, Opened, VfsResult};
 
 impl MemoryVfs {
     /// Opens or makes the stream in `name`, and its file too if necessary.
@@ -213,8 +124,7 @@ impl Shared {
         }
         let mut stream = inode.streams.take(old).ok_or(Fault::NotFound)?;
         stream.name = String::from(new);
-        inode.streams.all.push(stream);
-        inode.streams.all.sort_by_cached_key(|s| upcase_name(&s.name));
+        inode.streams.put(stream);
         inode.meta.changed = now;
         let after = inode.held();
         state.used = state.used.saturating_sub(before.saturating_sub(after));

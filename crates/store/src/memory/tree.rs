@@ -11,7 +11,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::upcase;
 
 use super::content::Content;
-use super::streams::Streams;
+use super::stream_set::Streams;
 use crate::limits::MEMORY_COMPONENT_BYTES;
 use crate::name::Name;
 use crate::vfs::{Fault, FileKey, Kind, ObjectId, Stat, VfsResult};

@@ -5,15 +5,16 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::fmt;
 
-use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
 
 use super::content::Content;
 use super::faults::{Faults, Operation};
 use super::node::MemoryNode;
+use super::options::{Clock, MemoryOptions};
 use super::quotas::Quotas;
+use super::shared::Shared;
 use super::stable::State;
 use super::tree::{self, Body, Change, Edit, Entries, Ino, Inode, Location, ROOT, Tree};
 use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
@@ -25,90 +26,6 @@ use crate::vfs::{
 
 /// Permission bits that a new file or directory may have.
 const MODE_MASK: u32 = 0o755;
-
-/// The source of the time.
-pub type Clock = Arc<dyn Fn() -> FileTime + Send + Sync>;
-
-/// Options of a [`MemoryVfs`].
-#[derive(Debug, Clone)]
-pub struct MemoryOptions {
-    /// Bytes that the volume holds; a part of an allocation unit does not count.
-    pub capacity: u64,
-    /// Volume serial number. File keys contain it, so two file systems of one server need different
-    /// numbers.
-    pub serial: u32,
-    /// Refuses to create, change and remove anything.
-    pub read_only: bool,
-    /// Shows names that begin with a period as HIDDEN.
-    pub hide_dot_files: bool,
-    /// Name of the file system that clients are told.
-    pub file_system_name: String,
-    /// The first quotas, by user number. Nothing is counted: files here have no owners.
-    pub quotas: Option<(QuotaState, Vec<UserQuota>)>,
-}
-
-impl Default for MemoryOptions {
-    fn default() -> Self {
-        Self {
-            capacity: 64 << 20,
-            serial: 0x4672_6576,
-            read_only: false,
-            hide_dot_files: true,
-            file_system_name: String::from("NTFS"),
-            quotas: None,
-        }
-    }
-}
-
-/// The state that the nodes of one file system share.
-pub(super) struct Shared {
-    pub(super) state: Mutex<State>,
-    pub(super) faults: Faults,
-    pub(super) volume: Volume,
-    pub(super) quotas: Option<Quotas>,
-    options: MemoryOptions,
-    clock: Clock,
-}
-
-impl Shared {
-    pub(super) fn now(&self) -> FileTime {
-        (self.clock)()
-    }
-
-    pub(super) fn key(&self, ino: Ino) -> FileKey {
-        // No device of the host has such a number.
-        FileKey::of_file(u64::from(self.options.serial) | 0xFFFF << 48, ino.0)
-    }
-
-    pub(super) fn writable(&self) -> VfsResult<()> {
-        if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
-    }
-
-    /// True if an entry is HIDDEN because of its name.
-    pub(super) fn hides(&self, entry: &str) -> bool {
-        self.options.hide_dot_files && entry.starts_with('.')
-    }
-
-    pub(super) fn stat(&self, ino: Ino, inode: &Inode, hidden: bool) -> Stat {
-        inode.stat(self.key(ino), MEMORY_PAGE_BYTES as u64, hidden)
-    }
-
-    /// Returns the number of pages of the volume; a part of a page does not count.
-    fn total(&self) -> u64 {
-        self.faults.capacity().checked_div(MEMORY_PAGE_BYTES as u64).unwrap_or(0)
-    }
-
-    /// Returns the number of free pages.
-    pub(super) fn room(&self, state: &State) -> u64 {
-        self.total().saturating_sub(state.used)
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
-    }
-}
 
 /// A file system in memory. See the [module](super) for its guarantees.
 #[derive(Debug)]
@@ -487,9 +404,4 @@ fn check_replace(there: Kind, replace: bool) -> VfsResult<()> {
         return Err(Fault::Exists);
     }
     if there == Kind::Directory { Err(Fault::AccessDenied) } else { Ok(()) }
-}
-
-/// Returns the attributes that a change may set.
-pub(super) fn storable(attributes: FileAttributes) -> FileAttributes {
-    attributes & STORED_ATTRIBUTES
 }

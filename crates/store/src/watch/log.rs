@@ -15,11 +15,11 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{Bytes, Change, Payer, Reported, Wakers, Wanted};
-use crate::file::OpenId;
 use crate::limits::{
     CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH, REPORT_BYTES_PER_DIRECTORY, REPORTS_PER_DIRECTORY,
     WAKES_AT_ONCE,
 };
+use crate::open_id::OpenId;
 
 /// The kinds of watches that a report is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
