@@ -23,12 +23,12 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{Mode, OFlags, RawDir, Statx};
 use rustix::io::Errno;
 
+use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
     CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, DOUBTFUL_NAMES,
     LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES, TICK_MS,
 };
-use crate::walk::Dir;
 use crate::{patience, stat, sys};
 use inotify::{Change, Note, Watches};
 use sketch::{Hashes, Seeking, Sketch};

@@ -162,21 +162,21 @@ pub fn server_ids() -> (u32, u32) {
 /// The missing right, for logs.
 pub fn check() -> Result<(), String> {
     if !server().uid.is_root() {
-        return Err(String::from("only root can act as other users"));
+        return Err(String::from("only root can impersonate users"));
     }
     let held = rustix::thread::capabilities(None)
-        .map_err(|errno| format!("capabilities cannot be asked for: {errno}"))?;
+        .map_err(|errno| format!("cannot read the capabilities of this process: {errno}"))?;
     for (one, name) in
         [(CapabilitySet::SETUID, "CAP_SETUID"), (CapabilitySet::SETGID, "CAP_SETGID")]
     {
         if !held.effective.contains(one) {
-            return Err(format!("this process lacks {name}, which acting as other users takes"));
+            return Err(format!("this process lacks {name}, which impersonation needs"));
         }
     }
     // Without it the check above would test the server's permissions only.
     let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
     let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
-    tried.map_err(|errno| format!("the kernel does not let this process act as others: {errno}"))
+    tried.map_err(|errno| format!("the kernel refuses impersonation: {errno}"))
 }
 
 /// A thread that acts as a user. Dropping it ends that. It stays on its thread.

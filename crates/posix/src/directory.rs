@@ -14,10 +14,10 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
-use crate::reparse;
+use crate::options::is_side;
+use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::Extra;
-use crate::streams;
 use crate::sys;
 use crate::xattr::DOSATTRIB;
 
@@ -94,7 +94,7 @@ impl PosixDirectory {
         self.at = start + len;
         let name = &record[NAME..];
         let name_len = name.iter().position(|&b| b == 0).unwrap_or(name.len());
-        if matches!(&name[..name_len], b"" | b"." | b"..") || streams::is_side(&name[..name_len]) {
+        if matches!(&name[..name_len], b"" | b"." | b"..") || is_side(&name[..name_len]) {
             return false;
         }
         self.file_type = record[TYPE];
@@ -120,8 +120,8 @@ impl PosixDirectory {
             let mut value = [0; DOSATTRIB_BYTES];
             let len = self.share.entry_xattr(fd, entry, DOSATTRIB, &mut value).unwrap_or(0);
             extra.dos = value.get(..len).and_then(DosAttrib::decode);
-            extra.reparse_tag = reparse::tag(extra.dos, |into| {
-                self.share.entry_xattr(fd, entry, reparse::ATTRIBUTE, into)
+            extra.reparse_tag = reparse_tag::tag(extra.dos, |into| {
+                self.share.entry_xattr(fd, entry, reparse_tag::ATTRIBUTE, into)
             });
         }
         if self.share.options.list_ea_sizes && self.share.volume.xattrs {

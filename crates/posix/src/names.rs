@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use frevo_store::{Fault, Name, vfs::VfsResult};
 
 use crate::limits::COMPONENT_BYTES;
-use crate::streams;
+use crate::options::is_side;
 
 /// Offset of the private characters for raw bytes 0x80..=0xFF.
 const RAW_BASE: u32 = 0xEF00;
@@ -77,7 +77,7 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
     if made.is_empty()
         || made == b"."
         || made == b".."
-        || streams::is_side(made)
+        || is_side(made)
         || made.iter().any(|b| matches!(b, 0 | b'/'))
     {
         return Err(Fault::NameInvalid);
@@ -156,6 +156,18 @@ fn canonical(component: &str) -> Cow<'_, str> {
     out.extend(component.chars().map(|c| reserved(c).unwrap_or(c)));
     trail(&mut out);
     Cow::Owned(out)
+}
+
+/// Returns the clients' name of a path on the medium.
+pub(crate) fn client_name(path: &[u8]) -> Name {
+    let mut name = String::with_capacity(path.len());
+    for component in path.split(|&b| b == b'/') {
+        if !name.is_empty() {
+            name.push('\\');
+        }
+        name.push_str(&map(component));
+    }
+    Name::from_stored(name)
 }
 
 /// Converts bytes on the medium to the clients' form.

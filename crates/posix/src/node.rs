@@ -19,16 +19,16 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
+use crate::dir::Dir;
 use crate::directory::PosixDirectory;
 use crate::dosattrib::{DosAttrib, SetChangeTime};
 use crate::errno::fault_of;
 use crate::extents;
 use crate::locks;
-use crate::reparse;
+use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
-use crate::walk::Dir;
 use crate::xattr::Handle;
 
 /// An open file, directory, link or special file of a share.
@@ -278,7 +278,9 @@ impl Node for PosixNode {
             dos,
             hidden_name: self.hidden_name,
             ea_size: 0,
-            reparse_tag: reparse::tag(dos, |into| self.handle.value(reparse::ATTRIBUTE, into)),
+            reparse_tag: reparse_tag::tag(dos, |into| {
+                self.handle.value(reparse_tag::ATTRIBUTE, into)
+            }),
         };
         Ok(self.share.stat_of(&stx, &extra))
     }

@@ -23,7 +23,7 @@ use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
 use crate::walk::Location;
 use crate::xattr::Handle;
-use crate::{reparse, sys};
+use crate::{reparse_tag, sys};
 
 impl PosixVfs {
     /// Opens an existing object at `path` below `dir`. Fails with NotFound if a component is
@@ -99,7 +99,7 @@ impl PosixVfs {
             dos,
             hidden_name: self.share().hides(entry),
             ea_size: if is_look && has_eas { handle.ea_size() } else { 0 },
-            reparse_tag: reparse::tag(dos, |into| handle.value(reparse::ATTRIBUTE, into)),
+            reparse_tag: reparse_tag::tag(dos, |into| handle.value(reparse_tag::ATTRIBUTE, into)),
         };
         let stat = self.share().stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);

@@ -1,6 +1,6 @@
 //! The options of a share.
 
-use crate::snapshots::SnapshotFolders;
+use crate::snapshot_folders::SnapshotFolders;
 
 /// The comparison of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,11 @@ pub enum Streams {
 
 /// The side folder, which clients cannot see or reach.
 pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
+
+/// True if an entry is the side folder, in any case.
+pub(crate) fn is_side(entry: &[u8]) -> bool {
+    entry.eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
+}
 
 /// Options of a [`crate::PosixVfs`].
 #[derive(Debug, Clone)]

@@ -8,11 +8,13 @@ use frevo_store::vfs::{Existence, OpenHow, Opened, Parent, VfsResult};
 use frevo_store::{Fault, Name, vfs::Vfs as _};
 use rustix::fs::Statx;
 
+use crate::dir::Dir;
 use crate::limits::PATH_BYTES;
+use crate::names::client_name;
 use crate::node::PosixNode;
 use crate::stat::Extra;
 use crate::vfs::PosixVfs;
-use crate::walk::{Dir, Location, client_name};
+use crate::walk::Location;
 use crate::xattr::Handle;
 
 impl PosixVfs {

@@ -5,7 +5,6 @@
 //! it exists, so that the state of other files costs nothing more.
 
 use std::any::Any;
-use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -19,26 +18,10 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{REPARSE_BYTES, RETRIES};
 use crate::node::PosixNode;
+use crate::reparse_tag::ATTRIBUTE;
 use crate::vfs::{PosixVfs, rename_entry};
 use crate::xattr::Handle;
 use crate::{stat, sys};
-
-/// The attribute that holds a reparse buffer, header included.
-pub(crate) const ATTRIBUTE: &CStr = c"user.frevo.reparse";
-
-/// Returns the tag of a stored buffer; 0 if DOSATTRIB tells of none, or the buffer has gone.
-pub(crate) fn tag(
-    dos: Option<DosAttrib>,
-    value: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-) -> u32 {
-    let marked = dos.is_some_and(|d| d.attributes & FileAttributes::REPARSE_POINT.0 != 0);
-    if !marked {
-        return 0;
-    }
-    let mut buffer = vec![0; REPARSE_BYTES];
-    let len = value(&mut buffer).unwrap_or(0);
-    buffer.get(..len).and_then(|kept| kept.first_chunk()).map_or(0, |tag| u32::from_le_bytes(*tag))
-}
 
 impl PosixNode {
     pub(crate) fn kept_reparse(&self) -> VfsResult<Vec<u8>> {

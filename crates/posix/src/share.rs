@@ -12,10 +12,11 @@ use rustix::io::Errno;
 
 use crate::cache::NameCache;
 use crate::options::{Case, PosixOptions};
-use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
-use crate::{names, streams, sys, xattr};
+use crate::streams::Table;
+use crate::tunnels::Tunnels;
+use crate::{names, sys, xattr};
 
 /// The state that all nodes of one share use.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Share {
     pub(crate) tunnels: Tunnels,
     /// The attribute that stores security descriptors.
     pub(crate) ntacl: &'static CStr,
-    pub(crate) streams: streams::Table,
+    pub(crate) streams: Table,
     /// True if the kernel has getxattrat(2).
     pub(crate) entry_xattrs: bool,
     /// The number of the root's file system.

@@ -1,61 +1,17 @@
-//! Lookup of files by their short names, and a short memory of removed names.
-
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+//! Lookup of files by their short names.
 
 use frevo_store::short_name::{may_be_short, short_name};
 use frevo_store::{FileKey, vfs::VfsResult};
-use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
+use crate::dir::Dir;
 use crate::errno::fault_of;
-use crate::limits::{NAMES_READ_ON_CORE, TUNNELS};
+use crate::limits::NAMES_READ_ON_CORE;
 use crate::names;
 use crate::patience;
 use crate::share::Share;
 use crate::stat;
 use crate::sys;
-use crate::walk::Dir;
-
-/// Time for which a removed name is remembered, MS-FSA 2.1.1.2.
-const TUNNEL_AGE: Duration = Duration::from_secs(15);
-
-/// Volume.TunnelCacheList for names: a client that removes or renames a file and soon creates one
-/// by its short name means the long name again. Programs that know only short names save files in
-/// this way.
-#[derive(Debug, Default)]
-pub(crate) struct Tunnels(Mutex<VecDeque<Tunnel>>);
-
-#[derive(Debug)]
-struct Tunnel {
-    since: Instant,
-    parent: FileKey,
-    short: String,
-    long: Vec<u8>,
-}
-
-impl Tunnels {
-    fn note(&self, parent: FileKey, long: &[u8]) {
-        let Some(short) = short_name(&names::map(long)) else { return };
-        let mut all = self.0.lock();
-        all.retain(|tunnel| tunnel.since.elapsed() < TUNNEL_AGE);
-        if all.len() >= TUNNELS {
-            all.pop_front();
-        }
-        all.push_back(Tunnel { since: Instant::now(), parent, short, long: long.to_vec() });
-    }
-
-    fn take(&self, parent: FileKey, short: &str) -> Option<Vec<u8>> {
-        let mut all = self.0.lock();
-        let is_meant = |tunnel: &Tunnel| {
-            tunnel.parent == parent
-                && tunnel.short.eq_ignore_ascii_case(short)
-                && tunnel.since.elapsed() < TUNNEL_AGE
-        };
-        let at = all.iter().rposition(is_meant)?;
-        all.remove(at).map(|tunnel| tunnel.long)
-    }
-}
 
 /// Returns a component as text, if it may be a short name.
 fn as_short(wanted: &[u8]) -> Option<&str> {

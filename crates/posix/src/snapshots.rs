@@ -3,12 +3,11 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::{Arc, Weak};
 
-use frevo_store::snapshot::{Moment, Pattern, PatternFault, Taken};
+use frevo_store::snapshot::{Moment, Taken};
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, FileKey, Name};
+use frevo_store::{Fault, FileKey, Name, Vfs};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -18,81 +17,14 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::SNAPSHOTS;
 use crate::names::DiskPath;
 use crate::options::PosixOptions;
+use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
-use crate::vfs::PosixVfs;
-
-/// The location of a share's snapshots: a path of which one component is a [`Pattern`], such as
-/// `.snapshots/@GMT-%Y.%m.%d-%H.%M.%S` or for snapper `.snapshots/%N/snapshot`. It begins at the
-/// share's root unless it begins with a slash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotFolders {
-    folder: PathBuf,
-    pattern: Pattern,
-    inner: PathBuf,
-}
-
-impl SnapshotFolders {
-    /// Returns the folder that holds the snapshots; relative to the share unless it begins with a
-    /// slash.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-/// The reason for which a text is no [`SnapshotFolders`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SnapshotFault {
-    /// Not exactly one component contains a `%`.
-    NoPattern,
-    /// The path contains `..`.
-    Upwards,
-    /// The pattern is invalid.
-    Pattern(PatternFault),
-}
-
-impl std::fmt::Display for SnapshotFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoPattern => {
-                f.write_str("exactly one part of the path must contain a pattern with %")
-            }
-            Self::Upwards => f.write_str("the path must not go through .."),
-            Self::Pattern(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl FromStr for SnapshotFolders {
-    type Err = SnapshotFault;
-
-    fn from_str(text: &str) -> Result<Self, SnapshotFault> {
-        let (mut folder, mut inner, mut pattern) = (PathBuf::new(), PathBuf::new(), None);
-        if text.starts_with('/') {
-            folder.push("/");
-        }
-        for component in text.split('/').filter(|c| !c.is_empty() && *c != ".") {
-            if component == ".." {
-                return Err(SnapshotFault::Upwards);
-            }
-            match (component.contains('%'), &pattern) {
-                (true, None) => {
-                    pattern = Some(Pattern::parse(component).map_err(SnapshotFault::Pattern)?);
-                }
-                (true, Some(_)) => return Err(SnapshotFault::NoPattern),
-                (false, None) => folder.push(component),
-                (false, Some(_)) => inner.push(component),
-            }
-        }
-        let pattern = pattern.ok_or(SnapshotFault::NoPattern)?;
-        Ok(Self { folder, pattern, inner })
-    }
-}
 
 /// The snapshots of one share, which are searched each time, and those that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<HashMap<Moment, (FileKey, Weak<PosixVfs>)>>,
+    open: Mutex<HashMap<Moment, (FileKey, Weak<dyn Vfs>)>>,
 }
 
 /// A snapshot's folder, by its path in the folder of snapshots.
@@ -193,13 +125,15 @@ impl Snapshots {
         Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
     }
 
-    /// Opens a snapshot; see [`frevo_store::Vfs::snapshot`].
+    /// Opens a snapshot; see [`frevo_store::Vfs::snapshot`]. `begin` makes a share of the
+    /// snapshot's folder, with options and a mark for its file keys.
     pub(crate) fn at(
         &self,
         root: BorrowedFd<'_>,
         options: &PosixOptions,
         taken: Moment,
-    ) -> VfsResult<Arc<PosixVfs>> {
+        begin: impl FnOnce(OwnedFd, PosixOptions, u64) -> std::io::Result<Arc<dyn Vfs>>,
+    ) -> VfsResult<Arc<dyn Vfs>> {
         let folders = options.snapshots.as_ref().ok_or(Fault::NotFound)?;
         let folder = folders.open(root)?;
         let all = folders.find(folder.as_fd())?;
@@ -214,8 +148,7 @@ impl Snapshots {
             return Ok(vfs);
         }
         let options = PosixOptions { read_only: true, snapshots: None, ..options.clone() };
-        let vfs = PosixVfs::of_root(snapshot, options, mark(taken));
-        let vfs = Arc::new(vfs.map_err(|error| io_fault(&error))?);
+        let vfs = begin(snapshot, options, mark(taken)).map_err(|error| io_fault(&error))?;
         open.insert(taken, (key, Arc::downgrade(&vfs)));
         Ok(vfs)
     }

@@ -6,40 +6,35 @@
 //! present storage and name.
 
 mod body;
+mod layout;
 mod side;
+mod stream_node;
+mod table;
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::ffi::CString;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::{Arc, Weak};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, StreamStat, Vfs, VfsResult};
-use frevo_store::{Fault, FileKey, Name, Stat};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_store::{Fault, FileKey, Name};
 use frevo_wire::fscc::{eq_ignore_case, upcase_name};
-use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::errno::fault_of;
-use crate::limits::{COMPONENT_BYTES, STREAM_COPY_BYTES, STREAMS_SHOWN};
+use crate::limits::{STREAM_COPY_BYTES, STREAMS_SHOWN};
 use crate::node::PosixNode;
-use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
+use crate::options::Streams;
 use crate::share::Share;
 use crate::sys;
 use crate::vfs::PosixVfs;
 use crate::xattr::Handle;
-use body::{Body, StreamNode, Where};
+use body::{Body, Where};
+use layout::{allocation, attribute, attributes, stat_of, stream_key};
+use stream_node::StreamNode;
+use table::{alive, remember};
 
-/// The part of an attribute's name before the stream's name in Samba's streams_xattr.
-const PREFIX: &str = "user.DosStream.";
-const SUFFIX: &str = ":$DATA";
-
-/// True if an entry is the side folder, in any case.
-pub(crate) fn is_side(entry: &[u8]) -> bool {
-    entry.eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
-}
+pub(crate) use table::Table;
 
 /// Returns the node of the file for a node of this file system: for a stream its file's.
 pub(crate) fn file_node(node: &dyn Any) -> Option<&PosixNode> {
@@ -48,75 +43,6 @@ pub(crate) fn file_node(node: &dyn Any) -> Option<&PosixNode> {
         return file.downcast_ref();
     }
     node.downcast_ref()
-}
-
-/// The open streams of a share, and its side folder.
-#[derive(Debug)]
-pub(crate) struct Table {
-    open: Mutex<HashMap<FileKey, Weak<Body>>>,
-    pub(crate) side: side::Folder,
-}
-
-impl Table {
-    pub(crate) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
-        let side = side::Folder::open(root, options);
-        Self { open: Mutex::default(), side }
-    }
-}
-
-/// Returns the body of a stream that is open.
-fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
-    open.get(&key).and_then(Weak::upgrade)
-}
-
-fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
-    if open.len() >= 64 && open.len() == open.capacity() {
-        open.retain(|_, body| body.strong_count() > 0);
-    }
-    open.insert(key, Arc::downgrade(body));
-}
-
-fn stream_key(file: FileKey, stream: &str) -> FileKey {
-    FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
-}
-
-/// Returns the attribute that stores a stream, if the name fits.
-fn attribute(stream: &str) -> Option<CString> {
-    let name = format!("{PREFIX}{stream}{SUFFIX}");
-    if name.len() > COMPONENT_BYTES { None } else { CString::new(name).ok() }
-}
-
-/// Returns the stream that an attribute stores.
-fn stream_of(attribute: &[u8]) -> Option<&str> {
-    let name = core::str::from_utf8(attribute).ok()?;
-    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|stream| !stream.is_empty())
-}
-
-/// Returns the streams that are stored in attributes.
-fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
-    let names = file.names(|name| stream_of(name).is_some()).map_err(fault_of)?;
-    Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
-}
-
-/// Returns the file's state with a stream's identity and size.
-fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
-    let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
-    if attributes.is_empty() {
-        attributes = FileAttributes::NORMAL;
-    }
-    Stat {
-        key: stream_key(file.key, stream),
-        kind: Kind::File,
-        end_of_file: size,
-        allocation: allocation(size),
-        attributes,
-        ..file
-    }
-}
-
-/// Returns the allocation size, as on NTFS, which keeps small streams in the file's record.
-const fn allocation(size: u64) -> u64 {
-    size.next_multiple_of(8)
 }
 
 /// A stream on the medium.

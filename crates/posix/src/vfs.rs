@@ -19,14 +19,15 @@ use rustix::io::Errno;
 use crate::cache::{NameCache, Seen};
 use crate::errno::fault_of;
 use crate::limits::{PATH_BYTES, RETRIES};
-use crate::names::DiskPath;
+use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
 use crate::share::Share;
-use crate::short::Tunnels;
 use crate::snapshots::Snapshots;
 use crate::stat;
-use crate::walk::{Location, client_name};
+use crate::streams::Table;
+use crate::tunnels::Tunnels;
+use crate::walk::Location;
 use crate::xattr::DOSATTRIB;
 use crate::{host, quota, streams, sys, volume};
 
@@ -69,7 +70,7 @@ impl PosixVfs {
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let names = NameCache::new();
         let snapshots = Snapshots::default();
-        let streams = streams::Table::open(root.as_fd(), &options);
+        let streams = Table::open(root.as_fd(), &options);
         let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let share = Share {
@@ -367,8 +368,9 @@ impl Vfs for PosixVfs {
 
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
         let share = &*self.share;
-        let vfs = share.snapshots.at(share.root.as_fd(), &share.options, taken)?;
-        Ok(vfs)
+        share.snapshots.at(share.root.as_fd(), &share.options, taken, |snapshot, options, mark| {
+            Ok(Arc::new(Self::of_root(snapshot, options, mark)?))
+        })
     }
 
     fn shows_locks(&self) -> bool {

@@ -8,28 +8,12 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::Seen;
+use crate::dir::Dir;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
-use crate::names::{self, DiskPath};
+use crate::names::{DiskPath, client_name};
 use crate::share::Share;
 use crate::sys;
-
-/// A directory that stays open during work on one of its entries.
-#[derive(Debug, Clone)]
-pub(crate) enum Dir {
-    /// The share's root.
-    Root(Arc<OwnedFd>),
-    /// A directory below the root.
-    Sub(Arc<OwnedFd>),
-}
-
-impl Dir {
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Root(fd) | Self::Sub(fd) => fd.as_fd(),
-        }
-    }
-}
 
 /// The location of a name's last component, whether it exists or not.
 #[derive(Debug)]
@@ -74,18 +58,6 @@ fn join(parent: &[u8], entry: &[u8]) -> Vec<u8> {
     }
     path.extend_from_slice(entry);
     path
-}
-
-/// Returns the clients' name of a path on the medium.
-pub(crate) fn client_name(path: &[u8]) -> Name {
-    let mut name = String::with_capacity(path.len());
-    for component in path.split(|&b| b == b'/') {
-        if !name.is_empty() {
-            name.push('\\');
-        }
-        name.push_str(&names::map(component));
-    }
-    Name::from_stored(name)
 }
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);

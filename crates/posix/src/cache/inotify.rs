@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
 
+use crate::dir::Dir;
 use crate::limits::{CHANGES_AT_ONCE, CHANGES_BUFFER_BYTES};
 use crate::sys::ProcPath;
-use crate::walk::Dir;
 
 /// A change of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]

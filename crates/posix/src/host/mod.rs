@@ -31,8 +31,8 @@ use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, LIST_BUFFER_BYTES};
+use crate::names::client_name;
 use crate::sys;
-use crate::walk::client_name;
 use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
 
 /// All observations of the process.

@@ -1,23 +1,14 @@
-//! An open stream.
+//! The data of an open stream.
 
-use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
-use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Security, SecurityChange, StreamStat, VfsResult,
-};
-use frevo_store::{Fault, FileKey, Stat};
-use frevo_wire::dtyp::FileTime;
+use frevo_store::Fault;
+use frevo_store::vfs::VfsResult;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, Timespec, Timestamps};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
-use super::{attribute, stat_of, stream_key};
+use super::layout::attribute;
 use crate::errno::fault_of;
-use crate::limits::XATTR_VALUE_BYTES;
-use crate::share::Share;
 use crate::sys;
 use crate::xattr::Handle;
 
@@ -61,7 +52,7 @@ pub(super) const fn is_full(errno: Errno) -> bool {
 
 impl State {
     /// Reads the data in the attribute, without the NUL behind it.
-    fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
+    pub(super) fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
         let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
         match file.whole_value(&attribute) {
             Ok(mut value) => {
@@ -101,246 +92,6 @@ impl State {
             Where::Side(fd) => read_all(fd.as_fd(), offset, into),
             Where::Gone => Err(Fault::Stale),
         }
-    }
-}
-
-/// An open stream as a node.
-#[derive(Debug)]
-pub(crate) struct StreamNode {
-    share: Arc<Share>,
-    file: Arc<dyn Node>,
-    handle: Handle,
-    body: Arc<Body>,
-    read: bool,
-    write: bool,
-}
-
-impl StreamNode {
-    pub(super) fn new(
-        share: Arc<Share>,
-        file: Arc<dyn Node>,
-        handle: Handle,
-        body: Arc<Body>,
-        how: &OpenHow,
-    ) -> Self {
-        Self { share, file, handle, body, read: how.read, write: how.write }
-    }
-
-    pub(super) fn file(&self) -> &dyn Node {
-        &*self.file
-    }
-
-    pub(super) fn size(&self) -> VfsResult<u64> {
-        self.body.lock().size(&self.handle)
-    }
-
-    fn writable(&self) -> VfsResult<()> {
-        self.share.writable()?;
-        if self.write { Ok(()) } else { Err(Fault::AccessDenied) }
-    }
-
-    /// Changes the data: in the attribute while it fits, else in the side folder. `extent` is the
-    /// least length of the data afterwards.
-    fn change(
-        &self,
-        extent: u64,
-        in_memory: impl FnOnce(&mut Vec<u8>),
-        in_file: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
-    ) -> VfsResult<()> {
-        let mut state = self.body.lock();
-        match &state.at {
-            Where::Gone => return Err(Fault::Stale),
-            Where::Side(fd) => in_file(fd.as_fd())?,
-            Where::Attribute => {
-                let mut value = state.value(&self.handle)?;
-                if extent < XATTR_VALUE_BYTES as u64 {
-                    let before = value.clone();
-                    in_memory(&mut value);
-                    value.push(0);
-                    let attribute = attribute(&state.name).ok_or(Fault::NameTooLong)?;
-                    match self.handle.set(&attribute, &value) {
-                        Ok(()) => return self.touch(state),
-                        Err(errno) if is_full(errno) => value = before,
-                        Err(errno) => return Err(fault_of(errno)),
-                    }
-                }
-                let fd = self.share.move_to_side(&self.handle, &state.name, &value, in_file)?;
-                state.at = Where::Side(fd);
-            }
-        }
-        self.touch(state)
-    }
-
-    /// Sets the file's write time after a write to a stream (MS-FSA 2.1.4.17).
-    #[expect(clippy::unnecessary_wraps, reason = "the end of a fallible call")]
-    fn touch(&self, state: MutexGuard<'_, State>) -> VfsResult<()> {
-        let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-        let times = Timestamps { last_access: keep, last_modification: now };
-        // The data is written, so a failure to set the time is ignored.
-        let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);
-        drop(state);
-        Ok(())
-    }
-}
-
-impl Node for StreamNode {
-    fn key(&self) -> FileKey {
-        stream_key(self.file.key(), &self.body.lock().name)
-    }
-
-    /// Returns None, because the data may move.
-    fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        None
-    }
-
-    fn takes_changes(&self) -> VfsResult<()> {
-        self.file.takes_changes()
-    }
-
-    fn stat(&self) -> VfsResult<Stat> {
-        let file = self.file.stat()?;
-        let state = self.body.lock();
-        Ok(stat_of(file, &state.name, state.size(&self.handle)?))
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
-        if !self.read {
-            return Err(Fault::AccessDenied);
-        }
-        self.body.lock().read(&self.handle, offset, into)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
-        self.writable()?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        let end = offset.checked_add(data.len() as u64).ok_or(Fault::Invalid)?;
-        let in_memory = |value: &mut Vec<u8>| {
-            let at = usize::try_from(offset).unwrap_or(usize::MAX);
-            value.resize(value.len().max(at + data.len()), 0);
-            value[at..at + data.len()].copy_from_slice(data);
-        };
-        self.change(end, in_memory, |fd| write_all(fd, offset, data))
-    }
-
-    /// Makes attributes durable, together with all metadata of their file.
-    fn sync(&self) -> VfsResult<()> {
-        if let Where::Side(fd) = &self.body.lock().at {
-            retry_on_intr(|| rustix::fs::fsync(fd)).map_err(fault_of)?;
-        }
-        self.share.sync_side(&self.handle)?;
-        self.file.sync()?;
-        let again = sys::reopen(self.handle.fd(), OFlags::RDONLY).map_err(fault_of)?;
-        retry_on_intr(|| rustix::fs::fsync(&again)).map_err(fault_of)
-    }
-
-    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
-        self.writable()?;
-        if i64::try_from(end).is_err() {
-            return Err(Fault::Invalid);
-        }
-        let in_memory =
-            |value: &mut Vec<u8>| value.resize(usize::try_from(end).unwrap_or(usize::MAX), 0);
-        self.change(end, in_memory, |fd| rustix::fs::ftruncate(fd, end).map_err(fault_of))
-    }
-
-    /// Cuts a longer stream. Attributes cannot be reserved: a write that does not fit fails.
-    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
-        self.writable()?;
-        if bytes < self.size()? { self.set_end_of_file(bytes) } else { Ok(()) }
-    }
-
-    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
-        self.file.set_basic(change)
-    }
-
-    fn birth(&self) -> Option<FileTime> {
-        self.file.birth()
-    }
-
-    fn zero(&self, first: u64, length: u64, _punch: bool) -> VfsResult<()> {
-        self.writable()?;
-        let end = first.saturating_add(length).min(self.size()?);
-        let at = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        let in_memory = |value: &mut Vec<u8>| {
-            let end = at(end).min(value.len());
-            if let Some(range) = value.get_mut(at(first)..end) {
-                range.fill(0);
-            }
-        };
-        self.change(0, in_memory, |fd| {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let length = end.saturating_sub(first);
-            if length == 0 {
-                return Ok(());
-            }
-            retry_on_intr(|| rustix::fs::fallocate(fd, flags, first, length)).map_err(fault_of)
-        })
-    }
-
-    /// Returns the whole range: holes of streams are not known.
-    fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
-        let has_any = first < beyond;
-        let ranges = if has_any && limit > 0 { vec![(first, beyond)] } else { Vec::new() };
-        Ok(Allocated { has_more: has_any && limit == 0, ranges })
-    }
-
-    fn streams(&self) -> VfsResult<Vec<StreamStat>> {
-        self.file.streams()
-    }
-
-    fn clear_streams(&self) -> VfsResult<()> {
-        self.file.clear_streams()
-    }
-
-    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
-        Err(Fault::NotADirectory)
-    }
-
-    fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
-        self.file.eas()
-    }
-
-    fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
-        self.file.set_ea(name, value)
-    }
-
-    fn needed_eas(&self) -> VfsResult<Vec<String>> {
-        self.file.needed_eas()
-    }
-
-    fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
-        self.file.set_ea_needed(name, needed)
-    }
-
-    fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
-        self.file.set_eas(changes)
-    }
-
-    fn object_id(&self) -> VfsResult<Option<ObjectId>> {
-        self.file.object_id()
-    }
-
-    fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
-        self.file.change_object_id(change)
-    }
-
-    fn link_target(&self) -> VfsResult<String> {
-        Err(Fault::Invalid)
-    }
-
-    fn security(&self) -> VfsResult<Security> {
-        self.file.security()
-    }
-
-    fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
-        self.file.set_security(change)
-    }
-
-    fn host_access(&self) -> HostAccess {
-        self.file.host_access()
     }
 }
 

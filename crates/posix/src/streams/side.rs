@@ -8,20 +8,19 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use frevo_store::Fault;
 use frevo_store::vfs::{Kind, VfsResult};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::attribute;
 use super::body::write_all;
+use super::layout::attribute;
+use super::table::DIRECTORY;
 use crate::credentials::{self, Assumed};
 use crate::errno::fault_of;
 use crate::limits::{COMPONENT_BYTES, STREAMS_SHOWN};
-use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
 use crate::share::Share;
 use crate::xattr::Handle;
 use crate::{stat, sys};
@@ -31,46 +30,6 @@ const MARK: &CStr = c"user.frevo.streams";
 
 /// The name of a data file until it is complete; no stream's name begins so.
 const UNFINISHED: &[u8] = b"new";
-
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
-
-/// The side folder, once it exists.
-#[derive(Debug)]
-pub(crate) struct Folder {
-    fd: OnceLock<OwnedFd>,
-    made: AtomicU64,
-}
-
-impl Folder {
-    pub(super) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
-        let folder = Self { fd: OnceLock::new(), made: AtomicU64::new(0) };
-        if options.streams != Streams::Off {
-            let path = SIDE_FOLDER.as_bytes();
-            if let Ok(fd) = sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false) {
-                let _ = folder.fd.set(fd);
-            }
-        }
-        folder
-    }
-
-    fn get(&self) -> Option<BorrowedFd<'_>> {
-        self.fd.get().map(|fd| fd.as_fd())
-    }
-
-    fn make(&self, root: BorrowedFd<'_>) -> VfsResult<BorrowedFd<'_>> {
-        if let Some(fd) = self.get() {
-            return Ok(fd);
-        }
-        let path = SIDE_FOLDER.as_bytes();
-        match rustix::fs::mkdirat(root, path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fault_of(errno)),
-        }
-        let fd =
-            sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false).map_err(fault_of)?;
-        Ok(self.fd.get_or_init(|| fd).as_fd())
-    }
-}
 
 /// Checks that the user that this thread acts as may read or write the file.
 pub(super) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 
-use super::{Said, UnixUser};
+use super::user::{Said, UnixUser};
 use crate::limits::{GROUPS_PER_USER, PASSWD_BYTES};
 
 /// Returns the user called `name`.

@@ -105,7 +105,8 @@ fn watch(
     };
     let holder = rq.session()?.holder();
     let payer = |path_bytes: usize| Purse::of(holder, path_bytes);
-    let (watch, is_first) = watches.begin(open.id(), file.folder_id(), &file.cell, wanted, payer)?;
+    let (watch, is_first) =
+        watches.begin(open.id(), file.folder_id(), &file.cell, wanted, payer)?;
     if is_first {
         observe(file, &watch);
     }

@@ -295,7 +295,7 @@ pub(super) fn seal_frame(frame: &mut Buf, channel: &Channel) -> Result<(), Doom>
         .ok_or(Doom::Rule("no key to seal with"))?;
     frame.grow_front(frevo_proto::transform::HEADROOM);
     frevo_proto::transform::seal_frame(frame, key, channel.session.id)
-        .map_err(|_| Doom::Rule("the session's key has sealed as many messages as it may"))?;
+        .map_err(|_| Doom::Rule("the session's sealing key has reached its limit of messages"))?;
     // The queue writes the prefix.
     frame.advance(frevo_proto::frame::PREFIX_LEN);
     Ok(())

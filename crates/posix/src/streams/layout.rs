@@ -1,0 +1,58 @@
+//! Streams as extended attributes, and the state of a file as a stream's.
+
+use std::ffi::CString;
+
+use frevo_store::vfs::{Kind, VfsResult};
+use frevo_store::{FileKey, Name, Stat};
+use frevo_wire::dtyp::FileAttributes;
+
+use crate::errno::fault_of;
+use crate::limits::COMPONENT_BYTES;
+use crate::xattr::Handle;
+
+/// The part of an attribute's name before the stream's name in Samba's streams_xattr.
+const PREFIX: &str = "user.DosStream.";
+const SUFFIX: &str = ":$DATA";
+
+pub(super) fn stream_key(file: FileKey, stream: &str) -> FileKey {
+    FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
+}
+
+/// Returns the attribute that stores a stream, if the name fits.
+pub(super) fn attribute(stream: &str) -> Option<CString> {
+    let name = format!("{PREFIX}{stream}{SUFFIX}");
+    if name.len() > COMPONENT_BYTES { None } else { CString::new(name).ok() }
+}
+
+/// Returns the stream that an attribute stores.
+fn stream_of(attribute: &[u8]) -> Option<&str> {
+    let name = core::str::from_utf8(attribute).ok()?;
+    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|stream| !stream.is_empty())
+}
+
+/// Returns the streams that are stored in attributes.
+pub(super) fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
+    let names = file.names(|name| stream_of(name).is_some()).map_err(fault_of)?;
+    Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
+}
+
+/// Returns the file's state with a stream's identity and size.
+pub(super) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
+    let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
+    if attributes.is_empty() {
+        attributes = FileAttributes::NORMAL;
+    }
+    Stat {
+        key: stream_key(file.key, stream),
+        kind: Kind::File,
+        end_of_file: size,
+        allocation: allocation(size),
+        attributes,
+        ..file
+    }
+}
+
+/// Returns the allocation size, as on NTFS, which keeps small streams in the file's record.
+pub(super) const fn allocation(size: u64) -> u64 {
+    size.next_multiple_of(8)
+}

@@ -1,0 +1,84 @@
+//! The open streams of a share, and its side folder.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, Weak};
+
+use frevo_store::FileKey;
+use frevo_store::vfs::VfsResult;
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::body::Body;
+use crate::errno::fault_of;
+use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
+use crate::sys;
+
+/// The open streams of a share, and its side folder.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(super) open: Mutex<HashMap<FileKey, Weak<Body>>>,
+    pub(super) side: Folder,
+}
+
+impl Table {
+    pub(crate) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
+        let side = Folder::open(root, options);
+        Self { open: Mutex::default(), side }
+    }
+}
+
+/// Returns the body of a stream that is open.
+pub(super) fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
+    open.get(&key).and_then(Weak::upgrade)
+}
+
+pub(super) fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
+    if open.len() >= 64 && open.len() == open.capacity() {
+        open.retain(|_, body| body.strong_count() > 0);
+    }
+    open.insert(key, Arc::downgrade(body));
+}
+
+pub(super) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+/// The side folder, once it exists.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    fd: OnceLock<OwnedFd>,
+    pub(super) made: AtomicU64,
+}
+
+impl Folder {
+    fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
+        let folder = Self { fd: OnceLock::new(), made: AtomicU64::new(0) };
+        if options.streams != Streams::Off {
+            let path = SIDE_FOLDER.as_bytes();
+            if let Ok(fd) = sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false) {
+                let _ = folder.fd.set(fd);
+            }
+        }
+        folder
+    }
+
+    pub(super) fn get(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.get().map(|fd| fd.as_fd())
+    }
+
+    pub(super) fn make(&self, root: BorrowedFd<'_>) -> VfsResult<BorrowedFd<'_>> {
+        if let Some(fd) = self.get() {
+            return Ok(fd);
+        }
+        let path = SIDE_FOLDER.as_bytes();
+        match rustix::fs::mkdirat(root, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fault_of(errno)),
+        }
+        let fd =
+            sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false).map_err(fault_of)?;
+        Ok(self.fd.get_or_init(|| fd).as_fd())
+    }
+}
