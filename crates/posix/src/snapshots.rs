@@ -21,10 +21,13 @@ use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
 
+/// Open snapshots by their second: the key of the folder, and its share.
+type OpenSnapshots = HashMap<Moment, (FileKey, Weak<dyn Vfs>)>;
+
 /// The snapshots of one share, which are searched each time, and those that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<HashMap<Moment, (FileKey, Weak<dyn Vfs>)>>,
+    open: Mutex<OpenSnapshots>,
 }
 
 /// A snapshot's folder, by its path in the folder of snapshots.
