@@ -1,5 +1,5 @@
-//! Who may connect to a share and who may write there, beside what its files
-//! say: lists of users, of groups and of networks.
+//! The users that may connect to a share, and those that may write there, in addition to the
+//! rights of its files: lists of users, groups and networks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +20,7 @@ impl Names {
         Self::of(names.iter().copied())
     }
 
-    /// What a configuration lists: `ann`, and `@staff` for everybody in a group.
+    /// The names that a configuration lists: `ann`, and `@staff` for all members of a group.
     pub fn of<'a>(listed: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names = Self::default();
         for name in listed {
@@ -32,12 +32,12 @@ impl Names {
         names
     }
 
-    /// Whether nobody is listed.
+    /// True when no name is listed.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Whether it takes a user's groups to tell who is listed.
+    /// True when a user's groups are needed to tell whether the list has the user.
     pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
@@ -51,7 +51,7 @@ impl Names {
         self.users.contains(&user) || is_member
     }
 
-    /// Whether a list that takes something away has to be taken to have him: his
+    /// True when a list that takes rights away must be assumed to have the caller, whose
     /// groups may not be known.
     fn may_contain(&self, caller: &Caller<'_>) -> bool {
         self.contains(caller) || self.has_groups() && !caller.groups_are_known
@@ -79,7 +79,7 @@ const fn bits(address: IpAddr) -> u128 {
 const MAPPED: u32 = 96;
 
 impl Network {
-    /// Whether an address is in it.
+    /// True for an address in the network.
     pub const fn contains(&self, address: IpAddr) -> bool {
         let differ = self.bits ^ bits(address);
         differ.leading_zeros() >= self.length
@@ -128,40 +128,40 @@ impl fmt::Display for Network {
     }
 }
 
-/// Who asks.
+/// The caller that the rules judge.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
     /// Name of the account.
     pub user: &'a str,
     /// Groups of the account and of the host's user of that name, in lower case.
     pub groups: &'a [String],
-    /// Whether those are all: the host may not have said who he is there.
+    /// True when these are all groups: the host may not have named those of its user yet.
     pub groups_are_known: bool,
     /// Where the client is.
     pub address: IpAddr,
 }
 
-/// What the rules of a share say to somebody.
+/// The verdict of the rules of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// He may not connect, and why.
+    /// The user may not connect; with the reason.
     Refused(&'static str),
-    /// He may read.
+    /// The user may read.
     Reads,
-    /// He may read and write.
+    /// The user may read and write.
     Writes,
 }
 
 /// The rules of a share. Empty, they let everybody in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Who may connect; empty: every user.
+    /// Users that may connect; empty: every user.
     pub allow: Names,
-    /// Who may not, though he is in `allow`.
+    /// Users that may not, even when they are in `allow`.
     pub deny: Names,
-    /// Who may read only.
+    /// Users that may only read.
     pub read_list: Names,
-    /// Who may write, though the share is read-only or he is in `read_list`.
+    /// Users that may write, even when the share is read-only or they are in `read_list`.
     pub write_list: Names,
     /// From where clients may connect; alone: from nowhere else.
     pub hosts_allow: Vec<Network>,
@@ -175,7 +175,7 @@ impl Rules {
         Self { allow: Names::users(names), ..Self::default() }
     }
 
-    /// Whether it takes a user's groups to judge him.
+    /// True when a user's groups are needed for the verdict.
     pub fn need_groups(&self) -> bool {
         self.allow.has_groups()
             || self.deny.has_groups()
@@ -191,7 +191,7 @@ impl Rules {
         named.saturating_add(self.hosts_allow.len()).saturating_add(self.hosts_deny.len())
     }
 
-    /// What they say to `caller`; `read_only` is what the share says to all.
+    /// The verdict for `caller`; `read_only` is the setting of the share.
     pub fn judge(&self, caller: &Caller<'_>, read_only: bool) -> Verdict {
         let listed = |networks: &[Network]| networks.iter().any(|n| n.contains(caller.address));
         let is_near = if self.hosts_deny.is_empty() {
@@ -322,8 +322,8 @@ mod tests {
         assert_eq!(judged("ann", &["temps"], true), Verdict::Writes);
     }
 
-    /// As long as the host has not said who somebody is, he is taken to be in the
-    /// groups that may not, and not in those that may.
+    /// While the host has not named a user's groups, the user counts as a member of the groups
+    /// that are denied, and of none that is allowed.
     #[test]
     fn groups_that_are_not_known_give_nothing() {
         let judged = |rules: &Rules| {

@@ -1,5 +1,5 @@
-//! What the server takes from the world besides bytes: the time of day and
-//! random bytes. A simulator brings its own.
+//! The world as the server sees it, besides bytes: the time of day and random bytes. A
+//! simulator brings its own.
 
 use std::cell::RefCell;
 use std::fmt;

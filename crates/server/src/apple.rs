@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of the stream that is called so.
+    /// The kind of the stream with this name.
     pub fn of(stream: &str) -> Self {
         if eq_ignore_case(stream, AFP_INFO) {
             Self::Info
@@ -50,9 +50,9 @@ impl Kind {
         name.stream().map(Self::of)
     }
 
-    /// Whether the stream does not exist while it is empty: an extended attribute
-    /// or a fork of macOS is made by its first byte. For others than macOS that
-    /// goes for its own streams alone.
+    /// True for a stream that does not exist while it is empty: the first byte makes an
+    /// extended attribute or a fork of macOS. For other clients that holds for the streams of
+    /// macOS alone.
     const fn vanishes(self, is_apple: bool) -> bool {
         is_apple || !matches!(self, Self::Other)
     }
@@ -63,8 +63,7 @@ pub fn how(name: &Name, how: OpenHow) -> OpenHow {
     OpenHow { read: how.read || Kind::of_name(name) == Some(Kind::Info), ..how }
 }
 
-/// Whether what was found is a stream that is not there yet, in spite of an Open
-/// that has been made of it.
+/// True for a stream that does not exist yet, although it has been opened.
 pub fn is_absent(name: &Name, node: &dyn Node, stat: &Stat, is_apple: bool) -> bool {
     match Kind::of_name(name) {
         Some(Kind::Info) => Record::read(node).is_none(),
@@ -123,7 +122,7 @@ pub fn outlives_deletion(file: &FileOpen, name: &Name) -> bool {
         && file.stat().is_ok_and(|stat| stat.end_of_file != 0)
 }
 
-/// Whether a listing shows a stream of `file`.
+/// True for a stream of `file` that listings show.
 pub fn shows(file: &FileOpen, stream: &StreamStat) -> bool {
     match Kind::of(&stream.name) {
         Kind::Info => {

@@ -283,7 +283,7 @@ impl Threads {
     }
 }
 
-/// What the two ends of a request tell each other.
+/// Signals between the core and the thread that runs the handler.
 #[derive(Default)]
 struct Signals {
     /// The handler waits for others, as long as they like.

@@ -9,7 +9,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 
 use crate::open::FileOpen;
 
-/// What writing changes.
+/// The changes that writing data makes.
 pub const DATA: CompletionFilter =
     CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
 
@@ -19,7 +19,7 @@ impl FileOpen {
         self.vfs.folder_id()
     }
 
-    /// What somebody watches for who wants to know of this name.
+    /// The filter of the watches that a name is reported to.
     pub const fn names(&self) -> CompletionFilter {
         if self.base.is_some() {
             return CompletionFilter::STREAM_NAME;
@@ -77,8 +77,8 @@ impl FileOpen {
         files.watches.report(*folder_id, name, action, matches);
     }
 
-    /// What the directory of `name` lists has changed through this Open, which
-    /// may have its client's lease on the directory (Lease.ParentLeaseKey).
+    /// The entry `name` of a directory has changed through this Open, whose client may hold a
+    /// lease on the directory (Lease.ParentLeaseKey).
     pub fn entry_changed(&self, files: &FileTable, name: &Name) {
         if files.leases.has_directories() {
             files.entry_changed(&*self.vfs, name, self.in_directory());
@@ -128,8 +128,8 @@ impl FileOpen {
     }
 }
 
-/// What happened to a stream as those are told who watch for streams: the data
-/// is the stream's, all else the file's.
+/// A change of a stream as watches for streams report it: the data is the stream's, all else
+/// the file's.
 fn of_stream(action: NotifyAction, matches: CompletionFilter) -> (NotifyAction, CompletionFilter) {
     if action == NotifyAction::ADDED {
         return (NotifyAction::ADDED_STREAM, CompletionFilter::STREAM_NAME);

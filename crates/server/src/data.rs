@@ -43,8 +43,8 @@ pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Stat
     }
 }
 
-/// The same for a user of the host: whoever writes takes space, and what he may
-/// take is asked of the thread that writes.
+/// Like [`write`], under impersonation: a write takes space, and the kernel checks the quota
+/// of the thread that writes.
 async fn write_acting(
     file: &FileOpen,
     io: &file_io::File,
@@ -94,7 +94,7 @@ pub async fn sync(file: &FileOpen) -> Result<(), Status> {
     })
 }
 
-/// What a peer is told of an error of the host.
+/// The status that a client gets for an error of the host.
 pub fn status(error: &io::Error) -> Status {
     // Only a system call's error has a number; others are our own runtime's.
     rustix::io::Errno::from_io_error(error)

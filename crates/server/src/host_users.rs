@@ -25,24 +25,24 @@ use crate::limits::{
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostUser {
-    /// His numbers.
+    /// The numbers of the user and its groups.
     pub unix: UnixUser,
-    /// Names of his groups, in lower case.
+    /// The names of the groups, in lower case.
     pub groups: Vec<String>,
 }
 
-/// Who an account is on the host, as far as that is known.
+/// The user of the host that an account is, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OnHost {
     /// Nobody has asked, or the name service does not answer.
     #[default]
     Unknown,
-    /// What it said: somebody, or nobody.
+    /// The answer of the host: its user, or none.
     Known(Option<Arc<HostUser>>),
 }
 
 impl OnHost {
-    /// The user, if he is known.
+    /// The user, if it is known.
     pub fn user(&self) -> Option<&HostUser> {
         match self {
             Self::Known(user) => user.as_deref(),
@@ -50,7 +50,7 @@ impl OnHost {
         }
     }
 
-    /// Whether the host has said who he is.
+    /// True once the host has answered.
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Known(_))
     }
@@ -60,7 +60,7 @@ impl HostUser {
     /// Asks the name service, which may wait.
     ///
     /// # Errors
-    /// When it does not say who he is, or what one of his groups is called.
+    /// When it does not answer, or does not name one of the groups.
     pub fn look_up(names: &dyn HostNames, name: &str) -> Said<Self> {
         let exact = names.user(name)?;
         let unix = match exact {
@@ -75,8 +75,8 @@ impl HostUser {
         Ok(Some(Self { unix, groups }))
     }
 
-    /// What it takes to act as him, with another primary group where the share
-    /// says so; none for root.
+    /// The credentials for impersonation, with another primary group where the share has one;
+    /// none for root.
     pub fn credentials(&self, group: Option<u32>) -> Option<Credentials> {
         Credentials::new(self.unix.uid, group.unwrap_or(self.unix.gid), &self.unix.groups)
     }
@@ -88,7 +88,7 @@ type Answer = (Instant, Option<Arc<HostUser>>);
 /// The name of an account, and the group that a share forces.
 type Whom = (String, Option<u32>);
 
-/// Who is known.
+/// The users that are known.
 #[derive(Debug)]
 pub struct HostUsers {
     known: Mutex<HashMap<String, Answer>>,
@@ -122,8 +122,8 @@ impl HostUsers {
         self.acts_lazily.load(Ordering::Acquire)
     }
 
-    /// The user of the host called like an account. What is open for him has his
-    /// groups from then on.
+    /// The user of the host called like an account. Its Opens have its new groups from then
+    /// on.
     pub async fn look_up(&self, ambient: &Arc<dyn Ambient>, name: &str) -> OnHost {
         let ambient = Arc::clone(ambient);
         self.look_up_by(name, move |name| ambient.host_user(name)).await
@@ -159,8 +159,8 @@ impl HostUsers {
         }
     }
 
-    /// Carries out what asks the host for names, on a thread that may wait. There
-    /// are places of its own for that: whoever asks much keeps nobody from logging on.
+    /// Runs a lookup of names on a thread that may wait. Lookups have places of their own, so
+    /// that many of them keep no user from logging on.
     ///
     /// # Errors
     /// IO_TIMEOUT when the host does not answer; what was begun goes on.
@@ -180,8 +180,8 @@ impl HostUsers {
         answer.await.unwrap_or(Err(Status::IO_TIMEOUT))
     }
 
-    /// The same as [`Self::look_up`] where waiting harms nobody: a host that starts may
-    /// not say yet who its users are, and is asked again until `deadline`.
+    /// Like [`Self::look_up`], where waiting harms nobody: a host that starts may not know its
+    /// users yet, and is asked again until `deadline`.
     pub fn look_up_now(
         &self,
         ambient: &dyn Ambient,
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(said.user().unwrap().unix.uid, 5, "what it said before");
     }
 
-    /// What starts before the name service has not lost its users.
+    /// A server that starts before the name service finds its users later.
     #[test]
     fn a_service_that_starts_is_waited_for() {
         let users = HostUsers::default();

@@ -1,12 +1,10 @@
-//! A share whose files are used as the user of the host who has logged on
-//! (`run_as = "user"`): a file system that puts on his credentials for each call,
-//! and nodes that do so too, on whichever thread the call is made.
-//!
-//! What is open keeps the credentials of its user wherever it is used, closed or
-//! given up from: another session's request, the end of a connection, the
-//! scavenger. The threads of the system's I/O move data between a buffer and a
-//! descriptor, for which the kernel asks nobody, but writes take space: they are
-//! made as the user.
+//! Impersonation: a share whose files are used as the user of the host that has logged on
+//! (`run_as = "user"`). Its file system and its nodes take the user's credentials for each
+//! call, on whichever thread the call is made.
+//! An open file keeps the credentials of its user wherever it is used or closed from: another
+//! session's request, the end of a connection, the scavenger. The threads of the system's I/O
+//! move data between a buffer and a descriptor, for which the kernel checks no rights; writes
+//! take space, and are made as the user.
 
 use std::any::Any;
 use std::fmt;
@@ -35,8 +33,7 @@ pub fn scope(lazily: bool) -> Option<Scope> {
     lazily.then(Scope::open)
 }
 
-/// A user of the host, as all that is open for him acts: new groups count for
-/// what is open already.
+/// A user of the host, shared by all that is open for it: new groups hold for open files too.
 #[derive(Debug)]
 pub struct Actor(ArcSwap<Credentials>);
 
@@ -51,7 +48,7 @@ impl Actor {
         self.0.load_full()
     }
 
-    /// What is known of the user has changed.
+    /// Replaces the credentials.
     pub fn renew(&self, credentials: Credentials) {
         if *self.0.load_full() != credentials {
             self.0.store(Arc::new(credentials));
@@ -59,7 +56,7 @@ impl Actor {
     }
 }
 
-/// As whom files are used.
+/// The user of the host as which files are used.
 #[derive(Debug, Clone)]
 enum As {
     Server,
@@ -67,7 +64,7 @@ enum As {
 }
 
 impl As {
-    /// Whoever cannot act as his user does nothing.
+    /// Takes the credentials of the user. A call that cannot take them fails.
     fn act(&self) -> VfsResult<Assumed> {
         match self {
             Self::Server => Ok(host::as_server()),
@@ -90,8 +87,8 @@ pub fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     Arc::new(ActingVfs { inner: vfs, whom: As::Server })
 }
 
-/// The same file system as the server uses it: for what is found out once for all who
-/// ask, whoever asks first.
+/// The file system under the server's own credentials: for facts that are found out once for
+/// all users.
 pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     let any: &dyn Any = &**vfs;
     match any.downcast_ref::<ActingVfs>() {
@@ -100,7 +97,7 @@ pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     }
 }
 
-/// Who acts through `node`, if somebody else than the server does.
+/// The user that `node` acts as; none for the server.
 pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
     let node: &dyn Any = node;
     match &node.downcast_ref::<ActingNode>()?.whom {
@@ -123,8 +120,8 @@ pub fn uid_of(node: &dyn Node) -> u32 {
     actor_of(node).map_or_else(|| host::server_ids().0, |actor| actor.0.load().uid())
 }
 
-/// Whether the host would let the user who uses `node` remove its `name`: it is
-/// asked when that is said, for at the close there is nobody left to tell.
+/// Checks that the host would let the user of `node` remove its `name`. It is checked when the
+/// client marks the file for deletion: at the close nobody is left to report to.
 ///
 /// # Errors
 /// ACCESS_DENIED when it would not.
@@ -162,7 +159,7 @@ fn inner_of(node: &dyn Node) -> &dyn Node {
 }
 
 impl ActingVfs {
-    /// What was opened, to be used as whoever opened it.
+    /// The opened file, which acts as its user.
     fn acting(&self, opened: Opened) -> Opened {
         let node = ActingNode { inner: opened.node, whom: self.whom.clone() };
         Opened { node: Arc::new(node), ..opened }
@@ -220,7 +217,7 @@ impl Vfs for ActingVfs {
         self.inner.volume()
     }
 
-    /// Whoever uses it, it is the same.
+    /// The place does not depend on the user.
     fn folder_id(&self) -> frevo_store::FolderId {
         self.inner.folder_id()
     }
@@ -262,8 +259,8 @@ impl Vfs for ActingVfs {
         self.inner.snapshots(name)
     }
 
-    /// What is opened once for all users is opened by the server; what each may
-    /// do in it is asked when he does.
+    /// A snapshot is opened once for all users, by the server; the rights of each user are
+    /// checked at each use.
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
         let _server = host::as_server();
         let inner = self.inner.snapshot(taken)?;
@@ -274,8 +271,8 @@ impl Vfs for ActingVfs {
         self.inner.shows_locks()
     }
 
-    /// Whoever has a directory open for listing may watch it. The watching itself
-    /// is one for all users, and the server's.
+    /// The right to list a directory allows watching it. The server watches once for all
+    /// users.
     fn observe(
         &self,
         node: &dyn Node,

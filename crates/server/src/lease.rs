@@ -40,8 +40,7 @@ pub fn client_id(client_guid: Guid, user: &str) -> Guid {
 }
 
 impl FileOpen {
-    /// What its client may cache now: Open.OplockLevel, Open.OplockState,
-    /// Open.Lease.
+    /// The caching that its client may do now: Open.OplockLevel, Open.OplockState, Open.Lease.
     pub fn held(&self) -> Granted {
         self.cell.lock().held(self.id)
     }

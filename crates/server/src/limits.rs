@@ -11,7 +11,8 @@ pub const MAX_IO: u32 = 8 * 1024 * 1024;
 /// configured to, bytes: MS-SMB2 2.2.4 asks for this much.
 pub const MAX_IO_MIN: u64 = 64 * 1024;
 
-/// The same for dialect 2.0.2, which has no multi-credit requests.
+/// MaxReadSize, MaxWriteSize and MaxTransactSize of dialect 2.0.2, which has no multi-credit
+/// requests.
 pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
 
 /// Largest QUERY_INFO, QUERY_DIRECTORY, SET_INFO buffer, bytes (MaxTransactSize).
@@ -320,8 +321,8 @@ pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;
 /// Requests that one share's blocking pool carries out at a time; more wait for a place.
 pub const BLOCKING_REQUESTS: usize = 24;
 
-/// Those of one user: he may have them wait for each other, for a lease that
-/// nobody gives up for instance, and others have places left.
+/// Those of one user. Its requests may wait for each other, for a lease that is not given up
+/// for instance; other users have places left.
 pub const BLOCKING_REQUESTS_PER_USER: usize = 16;
 
 /// The same for those that close.
@@ -388,8 +389,8 @@ pub const HOST_LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// See [`HOST_LOCK_PAUSE`].
 pub const HOST_LOCK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long what the host's name service said of a user counts. Whoever logs on
-/// again has his new groups by then.
+/// Lifetime of an answer of the host's name service. A user that logs on again later has its
+/// new groups.
 pub const HOST_USER_FRESH: Duration = Duration::from_secs(5);
 
 /// Users of the host remembered; the oldest is forgotten first.

@@ -23,8 +23,8 @@ const TOKEN_TYPE: u32 = 0x4672_6576;
 /// Bytes of TokenType, Reserved and TokenIdLength.
 const HEAD: usize = 8;
 
-/// By what it is seen that a file has changed. Any change makes its tokens
-/// invalid, since what they stood for is nowhere any more.
+/// The fields that show a change of a file. Any change makes its tokens invalid, since their
+/// data exists no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
     end: u64,
@@ -33,7 +33,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// What is in a file of that state.
+    /// The content of a file with that state.
     pub const fn of(stat: &Stat) -> Self {
         Self { end: stat.end_of_file, written: stat.written, changed: stat.changed }
     }
@@ -46,7 +46,7 @@ impl Content {
     }
 }
 
-/// What a token stands for.
+/// The data that a token stands for.
 #[derive(Debug, Clone)]
 pub struct Offloaded {
     /// The Open that was read from; it may be closed by now.
@@ -55,7 +55,7 @@ pub struct Offloaded {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// What the file held.
+    /// The content of the file.
     pub content: Content,
 }
 
@@ -101,7 +101,7 @@ impl Offloads {
         Ok(token)
     }
 
-    /// What a token stands for; INVALID_TOKEN for one that is unknown or expired.
+    /// The data that a token stands for; INVALID_TOKEN for an unknown or expired one.
     pub fn find(&mut self, token: &OffloadToken) -> Result<Offloaded, Status> {
         self.expire();
         let found = self.0.iter().find(|kept| kept.token == *token);

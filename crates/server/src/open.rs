@@ -34,7 +34,7 @@ use crate::under_way::UnderWay;
 
 /// An open file, directory or pipe. Any channel of the session may use it.
 pub struct Open {
-    /// What clients name it by; both halves are unique while the server runs.
+    /// The id by which clients name it; both halves are unique while the server runs.
     pub file_id: FileId,
     /// The tree connect it is used through: another one after a reconnect.
     tree: ArcSwap<TreeConnect>,
@@ -50,9 +50,9 @@ pub struct Open {
     removal_failure: OnceLock<Status>,
     /// Places of its byte-range locks among those of the session that took them.
     pub lock_places: Ordered<Vec<(Slot, Charge)>, { rank::LAST }>,
-    /// What is open.
+    /// The file or pipe.
     pub target: OpenTarget,
-    /// What lets it outlive its connection; most have nothing of it.
+    /// The state of an Open that can outlive its connection; most Opens have none.
     survival: OnceLock<Box<Survival>>,
     closed: AtomicBool,
     closing: Notify,
@@ -60,11 +60,11 @@ pub struct Open {
     charge: OnceLock<Charge>,
     /// Of its oplock or its place in a lease, until it closes.
     promise: Mutex<Option<Charge>>,
-    /// What is being done with it, on any channel.
+    /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
 }
 
-/// What an Open stands for.
+/// The object of an Open.
 pub enum OpenTarget {
     /// A file or directory.
     File(FileOpen),
@@ -78,7 +78,7 @@ pub struct FileOpen {
     pub node: Arc<dyn Node>,
     /// Its descriptor, when data may be moved through it directly.
     pub fd: Option<Arc<OwnedFd>>,
-    /// The same with what is known of its medium; from the first use on.
+    /// The descriptor with the facts of its medium; from the first use on.
     pub io: OnceLock<Option<file_io::File>>,
     /// The file system.
     pub vfs: Arc<dyn Vfs>,
@@ -88,7 +88,7 @@ pub struct FileOpen {
     pub cell: Arc<FileCell>,
     /// The file's own state, when a named stream of it is open.
     pub base: Option<Arc<FileCell>>,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_directory: bool,
     /// The client is macOS, which gets no file ids: it would take inode numbers,
     /// which are used again, for HFS+'s, which are not.
@@ -115,8 +115,8 @@ pub struct FileOpen {
     /// Its data was changed through this Open, which its directory will show
     /// when it closes.
     pub written: AtomicBool,
-    /// The same, also where no data was written but the size changed or a range was
-    /// zeroed: for the audit log.
+    /// Its data was changed, or its size, or a range was zeroed through this Open: for the
+    /// audit log.
     pub altered: AtomicBool,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Ordered<Option<Enumeration>, { rank::OPEN }>,
@@ -182,7 +182,7 @@ impl Open {
         self.tree.store(tree);
     }
 
-    /// What lets it outlive its connection, if anything.
+    /// The state by which it outlives its connection, if it can.
     pub fn survival(&self) -> Option<&Survival> {
         self.survival.get().map(|survival| &**survival)
     }
@@ -200,7 +200,7 @@ impl Open {
         }
     }
 
-    /// Whether it is a POSIX Open of a file.
+    /// True for a POSIX Open of a file.
     pub const fn is_posix(&self) -> bool {
         matches!(&self.target, OpenTarget::File(file) if file.posix)
     }
@@ -289,7 +289,7 @@ impl Open {
                 }
                 files.unlinked();
             }
-            // Who watches a directory that only waits for him to let go.
+            // The watches of a directory that is deleted once they end.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
             }
@@ -312,7 +312,7 @@ impl Open {
                 | Fault::NoMemory
                 | Fault::TooManyOpen
         );
-        // Who may not delete has not asked for it: it was another's wish.
+        // An Open without the right to delete has not asked for the deletion.
         if is_failure && self.granted_access.contains(AccessMask::DELETE) {
             let _ = self.removal_failure.set(fault.status());
         }
@@ -342,7 +342,7 @@ impl Open {
         }
     }
 
-    /// Whether [`Self::close`] was called.
+    /// True once [`Self::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -372,8 +372,8 @@ impl FileOpen {
         vfs.remove(name, if is_own { self.key() } else { cell.key() })
     }
 
-    /// What its name means: another object than was opened once that has become
-    /// a reparse point.
+    /// The key of the object that its name means: another object than the opened one, once the
+    /// file has become a reparse point.
     pub fn key(&self) -> FileKey {
         if self.turned.load(Ordering::Acquire) { self.node.key() } else { self.cell.key() }
     }
@@ -394,7 +394,7 @@ impl FileOpen {
         self.io.get_or_init(made).as_ref()
     }
 
-    /// Whether all of `option` is in force.
+    /// True when all of `option` is in force.
     pub fn has_mode(&self, option: CreateOptions) -> bool {
         let mode = self.mode.load(Ordering::Relaxed);
         mode & u64::from(option.0) == u64::from(option.0)

@@ -1,8 +1,7 @@
 //! Panics: a bug in a handler ends the connection that met it, and nothing else.
-//!
 //! Each panic of the process is counted and logged by a hook ([`watch`]), wherever it is
-//! caught. The functions below catch it at the places where others must go on. Whoever
-//! catches one gives up what the code that panicked had in its hands.
+//! caught. The functions below catch it at the places where others must go on. The code that
+//! catches a panic gives up the state that the panicking code was changing.
 
 use std::any::Any;
 use std::future::Future;
@@ -24,7 +23,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// The time of the last line in the log.
 static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// What a panic carries.
+/// The payload of a panic.
 type Payload = Box<dyn Any + Send>;
 
 /// Counts and logs every panic of the process from here on. The hook that was there

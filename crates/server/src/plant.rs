@@ -12,7 +12,7 @@ pub enum Plant {
     LocksLeftBehind,
     /// A persistent Open comes back without knowing that its file goes with it.
     DeletionForgotten,
-    /// What is written to a continuous share is acknowledged from memory.
+    /// Writes to a continuous share are acknowledged from memory.
     WriteNotThrough,
 }
 

@@ -28,7 +28,7 @@ const NFS: u32 = 88;
 /// Authority of S-1-22, in which Samba says owner (1) and group (2).
 const UNIX_AUTHORITY: u64 = 22;
 
-/// Whether a client offers the extensions in a version that is spoken here.
+/// True when a client offers the extensions in a version that the server speaks.
 pub fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
     contexts.iter().any(|context| match context {
         NegotiateContext::Posix(versions) => {
@@ -108,7 +108,7 @@ pub fn create_answer<'a>(stat: &Stat, [owner, group]: &'a [Vec<u8>; 2]) -> Posix
     }
 }
 
-/// What `statvfs` says.
+/// The answer of `statvfs`.
 pub fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
     FsPosixInformation {
         optimal_transfer_size: 0,
@@ -122,9 +122,8 @@ pub fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
     }
 }
 
-/// What a security descriptor that a client sets says of owner, group and mode
-/// in SIDs that stand for numbers: chown and chmod from afar. Empty when it says
-/// nothing of the kind.
+/// The owner, group and mode in a security descriptor that a client sets, in SIDs that stand
+/// for numbers: remote chown and chmod. Empty when it has none of them.
 pub fn change(asked: Asked, descriptor: &SecurityDescriptor) -> BasicChange {
     let number = |sid: Option<Sid>, kind| sid.and_then(|sid| number(&sid, kind));
     let dacl = descriptor.dacl.as_ref().filter(|_| asked.contains(Asked::DACL));

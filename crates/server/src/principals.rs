@@ -1,4 +1,4 @@
-//! Who is who: names, security identifiers and tokens of the accounts.
+//! Names, security identifiers and tokens of the accounts.
 //!
 //! Accounts of this server are `S-1-5-21-a-b-c-RID`: the machine's part comes
 //! from the server's identity and stays, the RID is kept in the account file.
@@ -20,7 +20,7 @@ use crate::server::SharedAccounts;
 /// DOMAIN_USERS' relative identifier; of a machine it is called None.
 const USERS_RID: u32 = 513;
 
-/// What kind of account a SID is, MS-SAMR 2.2.2.3 SID_NAME_USE.
+/// The kind of account that a SID names, MS-SAMR 2.2.2.3 SID_NAME_USE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// SidTypeUser
@@ -44,7 +44,7 @@ pub struct Principal {
     pub domain: String,
     /// Its name there; empty for the domain itself.
     pub name: String,
-    /// What it is.
+    /// The kind of account.
     pub kind: Use,
 }
 
@@ -82,7 +82,7 @@ pub struct Principals<'a> {
     pub machine: Sid,
     /// The machine's name, which is the domain of its accounts.
     pub name: &'a str,
-    /// Who there is.
+    /// The accounts.
     pub accounts: &'a SharedAccounts,
     /// The host's users.
     pub host: &'a dyn HostNames,
@@ -107,8 +107,8 @@ impl Principals<'_> {
         self.machine.with_rid(rid).unwrap_or(self.machine)
     }
 
-    /// What `user` is for access checks. `unix` are further SIDs, of the host's
-    /// user that operations run as.
+    /// The token of `user` for access checks. `unix` are further SIDs, of the host's user that
+    /// operations run as.
     pub fn token(&self, user: &str, unix: &[Sid]) -> Token {
         let membership = self.accounts.membership(user);
         let groups = membership.as_ref().map_or(&[][..], |membership| &membership.groups);
@@ -127,7 +127,7 @@ impl Principals<'_> {
         Token::new(sid, self.with_rid(USERS_RID), all, privileges)
     }
 
-    /// Who has this SID.
+    /// The principal with this SID.
     pub fn find_sid(&self, sid: &Sid) -> Option<Principal> {
         let principal = |domain: &str, name: &str, kind| {
             Some(Principal { sid: *sid, domain: domain.to_owned(), name: name.to_owned(), kind })
@@ -153,7 +153,7 @@ impl Principals<'_> {
         self.users().into_iter().chain(self.groups()).find(|known| known.sid == *sid)
     }
 
-    /// Who is called so, as `name`, `domain\name` or `name@domain`.
+    /// The principal with this name, written `name`, `domain\name` or `name@domain`.
     pub fn find_name(&self, name: &str) -> Option<Principal> {
         let (domain, name) = match (name.split_once('\\'), name.split_once('@')) {
             (Some((domain, name)), _) | (None, Some((name, domain))) => (Some(domain), name),
@@ -224,7 +224,7 @@ impl Principals<'_> {
         aliases.filter(|(sid, ..)| in_it(sid)).filter_map(|(sid, ..)| self.find_sid(sid)).collect()
     }
 
-    /// Who is in a group: all accounts are in the machine's None, and that is in
+    /// The members of a group: all accounts are in the machine's None, and None is in
     /// BUILTIN\Users.
     pub fn members(&self, group: &Sid) -> Vec<Sid> {
         let none = self.with_rid(USERS_RID);
@@ -257,7 +257,7 @@ impl Principals<'_> {
         found
     }
 
-    /// Whether a user may log on.
+    /// True for a user that may log on.
     pub fn is_enabled(&self, user: &Sid) -> bool {
         let all = self.accounts.memberships(ACCOUNTS_LISTED);
         all.iter().any(|of| self.user_sid(&of.name, Some(of)) == *user && of.is_enabled)

@@ -1,5 +1,5 @@
-//! What a file's security descriptor, or in its place the host, lets its users
-//! do: MS-FSA 2.1.5.1.2.1, 2.1.5.14 and 2.1.5.17.
+//! The rights on a file, by its security descriptor or else by the host: MS-FSA 2.1.5.1.2.1,
+//! 2.1.5.14 and 2.1.5.17.
 
 use frevo_store::security::{HostAcl, Token, host, maximal};
 use frevo_store::vfs::{HostAccess, Kind, Node, OpenHow, Security, SecurityChange, Vfs};
@@ -48,8 +48,8 @@ pub fn descriptor(
     })
 }
 
-/// What owner, group, mode and POSIX list say. What belongs to the host's user
-/// `uid` that this works as belongs to whoever asks: nobody else is told apart there.
+/// The security descriptor of owner, group, mode and POSIX list. A file of the host's user
+/// `uid`, as which the server works, belongs to every user: the host does not tell them apart.
 pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> SecurityDescriptor {
     let is_own = stat.uid == uid && *token.user() != Sid::ANONYMOUS;
     let owned = host::Owned {
@@ -73,7 +73,7 @@ pub fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<AccessMask, 
     })
 }
 
-/// What the host's permissions amount to.
+/// The rights that the host's permissions give.
 pub fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
     let mut access = AccessMask::READ_ATTRIBUTES
         | AccessMask::READ_EA
@@ -117,8 +117,8 @@ pub const fn adding(is_directory: bool) -> AccessMask {
     if is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA }
 }
 
-/// Whether `token` may add an entry to a directory, as far as a stored
-/// descriptor says: the host says it itself when it is done.
+/// Checks that `token` may add an entry to a directory, by the stored descriptor: the host
+/// checks its own permissions when the entry is made.
 ///
 /// # Errors
 /// ACCESS_DENIED when it may not.
@@ -131,8 +131,7 @@ pub fn may_add(parent: &dyn Node, token: &Token, is_directory: bool) -> Result<(
     }
 }
 
-/// Whether `token` may remove what `name` means, by a right on itself or on its
-/// directory.
+/// Checks that `token` may remove the file `name`, by a right on the file or on its directory.
 ///
 /// # Errors
 /// ACCESS_DENIED when it may not.

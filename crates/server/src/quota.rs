@@ -21,7 +21,7 @@ use frevo_wire::fscc::eq_ignore_case;
 
 /// Its name.
 const NAME: &str = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
-/// The same without stream and type, which no other file has.
+/// The name without stream and type, which no other file has.
 const PATH: &str = "$Extend\\$Quota";
 
 /// The file system that a name means: the share's, or the one in which there is
@@ -34,7 +34,8 @@ pub fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'
     (Arc::new(QuotaVolume(vfs)), Cow::Borrowed(PATH))
 }
 
-/// Whoever is told of others' quotas, or changes any, is an administrator.
+/// Checks that a user may read the quotas of others, or change any: it must be an
+/// administrator.
 ///
 /// # Errors
 /// ACCESS_DENIED for everybody else.
@@ -205,7 +206,7 @@ impl Node for QuotaIndex {
     }
 }
 
-/// What there is to list of it.
+/// The entries that are listed.
 #[derive(Debug)]
 struct Empty;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use frevo_store::Fault;
 use frevo_wire::{Malformed, Status};
 
-/// What a handler returns when it has no success to report.
+/// The failure of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// An error response with this status.
@@ -51,7 +51,7 @@ impl fmt::Display for Doom {
     }
 }
 
-/// What handlers return: SUCCESS or another status that carries a body.
+/// The result of a handler: SUCCESS or another status that carries a body.
 pub type Outcome = Result<Status, Refusal>;
 
 impl Refusal {

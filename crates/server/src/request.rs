@@ -39,7 +39,7 @@ pub struct Request<'a> {
     /// Bytes that the body of the response may take, so that the whole
     /// compound's response stays within what was negotiated.
     pub room: usize,
-    /// Whether the client wants no answer any more.
+    /// The cancellation of the request.
     pub cancellation: Cancellation,
 }
 
@@ -111,8 +111,8 @@ impl Request<'_> {
         self.open.as_ref().ok_or(Status::FILE_CLOSED)
     }
 
-    /// Whether the response leaves without signature and seal, so that file
-    /// data may go to the socket without entering user space.
+    /// True for a response without signature and seal: its file data may go to the socket
+    /// without entering user space.
     pub fn response_is_bare(&self) -> bool {
         self.alone
             && !self.encrypted

@@ -39,7 +39,7 @@ impl Payload {
         }
     }
 
-    /// Whether there are none.
+    /// True for an empty payload.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -137,7 +137,7 @@ impl Response {
         self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len)
     }
 
-    /// Whether there is no body yet.
+    /// True while there is no body.
     pub fn is_empty(&self) -> bool {
         self.bytes.len() <= HEADER_LEN && self.payload.is_none()
     }

@@ -115,7 +115,7 @@ async fn give_back(server: Arc<ServerState>) {
     }
 }
 
-/// What the accepting tasks share.
+/// The state that the accepting tasks share.
 struct Door {
     server: Arc<ServerState>,
     cores: Vec<CoreHandle>,
@@ -283,7 +283,7 @@ async fn serve_one(
     drop(place);
 }
 
-/// Who the client says it is: none before 2.1, and in an SMB1 NEGOTIATE.
+/// The ClientGuid of a NEGOTIATE; none before 2.1, and in an SMB1 NEGOTIATE.
 fn client_guid(frame: &[u8]) -> Option<Guid> {
     let request = negotiate::Request::parse(frame).ok()?;
     (request.client_guid != Guid::default()).then_some(request.client_guid)

@@ -1,4 +1,4 @@
-//! What all connections share: MS-SMB2 3.3.1.5.
+//! The state that all connections share: MS-SMB2 3.3.1.5.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -180,7 +180,7 @@ impl ServerState {
         look(&Principals { machine: self.machine_sid(), name, accounts: &accounts, host })
     }
 
-    /// What access checks of a user go by.
+    /// The token of a user for access checks.
     pub fn token(&self, user: &str, host: Option<&HostUser>) -> Arc<Token> {
         let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
             let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
@@ -197,7 +197,7 @@ impl ServerState {
         groups.chain(host.into_iter().flat_map(|host| host.groups.iter().cloned())).collect()
     }
 
-    /// Who a user is on the host, where some share asks for that.
+    /// The host's user of an account, where a share needs it.
     pub async fn host_user(&self, user: &str) -> OnHost {
         if !self.shares().needs_host_users {
             return OnHost::Unknown;

@@ -112,7 +112,7 @@ pub struct Session {
     state: AtomicU8,
     security: OnceLock<Security>,
     identity: SharedIdentity,
-    /// Who logged on first, and nobody else does again: the account's name.
+    /// The name of the account that logged on first. No other account may log on later.
     owner: OnceLock<String>,
     /// Whose its leases are.
     lease_client: OnceLock<Guid>,
@@ -124,7 +124,7 @@ pub struct Session {
     next_tree: AtomicU32,
     opens: OrderedRw<HashMap<u64, Arc<Open>>, { rank::SESSION }>,
     channels: Ordered<Vec<(u64, ConnectionHandle)>, { rank::SESSION }>,
-    /// What it is charged with, until it ends.
+    /// Its charges, until it ends.
     charges: Mutex<Vec<Charge>>,
     /// It has asked for something since the last look.
     is_used: AtomicBool,
@@ -241,7 +241,7 @@ impl Session {
         *self.lease_client.get_or_init(|| client_id(self.client_guid, owner()))
     }
 
-    /// Whether this is the account that logged on when the session was made.
+    /// True for the account that logged on when the session was made.
     pub fn is_owned_by(&self, identity: &Identity) -> bool {
         self.owner.get().is_some_and(|owner| owner.eq_ignore_ascii_case(&identity.user))
     }
@@ -263,7 +263,7 @@ impl Session {
         self.security.get()
     }
 
-    /// Who is logged on; none before authentication succeeded.
+    /// The user who is logged on; none before authentication succeeded.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.identity.load_full()
     }
@@ -273,7 +273,7 @@ impl Session {
         Arc::clone(&self.identity)
     }
 
-    /// What is known of its user has changed.
+    /// Replaces the identity of its user, whose groups may have changed.
     pub fn renew_identity(&self, identity: Identity) {
         self.identity.store(Some(Arc::new(identity)));
     }
@@ -381,7 +381,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether one of these Opens is its own.
+    /// True when one of these Opens belongs to the session.
     pub fn has_any(&self, ids: &[OpenId]) -> bool {
         let opens = self.opens.read();
         ids.iter().any(|id| opens.contains_key(&id.0))
@@ -421,7 +421,7 @@ impl Session {
         self.channels.lock().iter().any(|(id, _)| *id == connection)
     }
 
-    /// Whether another connection is a channel of it.
+    /// True when another connection is a channel of the session.
     pub fn has_channel_besides(&self, connection: u64) -> bool {
         self.channels.lock().iter().any(|(id, _)| *id != connection)
     }

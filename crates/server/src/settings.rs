@@ -1,5 +1,5 @@
-//! What the protocol needs to know of the configuration. Immutable: a reload
-//! makes a new one, which new connections see.
+//! The part of the configuration that the protocol needs. Immutable: a reload makes a new one,
+//! which new connections see.
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
@@ -7,7 +7,7 @@ use frevo_wire::dtyp::Guid;
 
 use crate::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
 
-/// Whether messages are sealed.
+/// The use of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
     /// Unencrypted access is refused (EncryptData and RejectUnencryptedAccess).
@@ -18,7 +18,7 @@ pub enum Encryption {
     Off,
 }
 
-/// Whether messages are signed.
+/// The use of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signing {
     /// RequireMessageSigning.
@@ -27,7 +27,7 @@ pub enum Signing {
     Offered,
 }
 
-/// Who may list accounts, and who is in groups, over SAMR.
+/// The users that may list accounts and members of groups over SAMR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountListing {
     /// Members of the group Administrators.
@@ -69,14 +69,14 @@ pub struct Settings {
     pub posix: bool,
     /// Names by which clients may address this server in MsvAvTargetName; empty: any.
     pub target_names: Vec<String>,
-    /// Who is logged on may authenticate anew as nobody, and keeps what is open.
+    /// A session may authenticate anew without an account, and keeps its Opens.
     pub anonymous: bool,
     /// Listing of accounts.
     pub account_listing: AccountListing,
     /// Minutes after which a session that has nothing open and asks for nothing is ended;
     /// 0: never.
     pub idle_session_minutes: u32,
-    /// What smbtorture needs to make the server misbehave works. Never set by a
+    /// The control codes by which smbtorture makes the server misbehave work. Never set by a
     /// configuration.
     pub test_hooks: bool,
 }

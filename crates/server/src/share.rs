@@ -15,7 +15,7 @@ use crate::host_users::{HostUser, HostUsers};
 use crate::impersonation;
 use crate::time_machine::Limit;
 
-/// What a share gives access to.
+/// The files or pipes of a share.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A folder.
@@ -24,15 +24,15 @@ pub enum Target {
     Pipes,
 }
 
-/// As which user of the host files are used.
+/// The user of the host as which files are used.
 #[derive(Debug, Clone, Default)]
 pub enum RunAs {
-    /// As the one that the server runs as.
+    /// The user that the server runs as.
     #[default]
     Server,
-    /// As the one called like the account that has logged on.
+    /// The user called like the account that has logged on.
     User,
-    /// As one and the same for all.
+    /// One user for all accounts.
     One(Arc<Credentials>),
 }
 
@@ -56,7 +56,7 @@ pub struct Share {
     pub name: String,
     /// Text that clients see beside it.
     pub comment: String,
-    /// What it shows.
+    /// The files or pipes.
     pub target: Target,
     /// Nobody writes.
     pub read_only: bool,
@@ -66,16 +66,16 @@ pub struct Share {
     pub continuous: bool,
     /// Left out of listings.
     pub hidden: bool,
-    /// Share.DoAccessBasedDirectoryEnumeration: what a user cannot read does not
-    /// exist for him.
+    /// Share.DoAccessBasedDirectoryEnumeration: files that a user cannot read are hidden from
+    /// that user.
     pub hide_unreadable: bool,
-    /// As whom its files are used.
+    /// The user of the host as which its files are used.
     #[doc(hidden)]
     pub run_as: RunAs,
-    /// The primary group of whoever uses them, with [`RunAs::User`].
+    /// The primary group of all users, with [`RunAs::User`].
     #[doc(hidden)]
     pub force_group: Option<u32>,
-    /// Who may connect, and who may write.
+    /// The users that may connect, and those that may write.
     pub rules: Rules,
     /// POSIX clients get POSIX Opens here.
     pub posix: bool,
@@ -93,8 +93,8 @@ pub struct Share {
     /// LastWriteTime moves two seconds after the first write, or when the file is
     /// flushed or closed.
     pub late_write_times: bool,
-    /// Whether an access control list that is set counts as inherited (DI of
-    /// MS-DTYP 2.4.6) as it says itself, without asking for that by DC too.
+    /// True where an access list that a client sets counts as inherited by its DI bit alone
+    /// (MS-DTYP 2.4.6), without the DC bit.
     pub inherited_as_set: bool,
     /// `/` separates components of names as `\` does.
     pub forward_slashes: bool,
@@ -104,7 +104,7 @@ pub struct Share {
     pub blocking_pool: Option<Arc<BlockingPool>>,
     /// Oplocks of level II are granted.
     pub level2_oplocks: bool,
-    /// What the audit log records of it; none without an audit log.
+    /// The operations that the audit log records; none without an audit log.
     pub audit: Option<ShareAudit>,
 }
 
@@ -182,7 +182,7 @@ impl Share {
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
     }
 
-    /// Whether an account that is `host` there has somebody to act as.
+    /// True when an account with the host's user `host` can be impersonated.
     pub fn has_actor(&self, host: Option<&HostUser>) -> bool {
         let needs_one = matches!((&self.target, &self.run_as), (Target::Disk(_), RunAs::User));
         !needs_one || host.is_some_and(|host| host.credentials(self.force_group).is_some())
@@ -193,7 +193,7 @@ impl Share {
         !matches!(self.run_as, RunAs::Server)
     }
 
-    /// Whether it takes the host's users to say who may do what.
+    /// True when access to the share depends on the host's users.
     pub fn needs_host_users(&self) -> bool {
         matches!(self.run_as, RunAs::User) || self.rules.need_groups()
     }
@@ -207,8 +207,8 @@ impl Share {
         }
     }
 
-    /// Whether POSIX clients get POSIX Opens: they want it, the share has it and
-    /// the file system can hold their names.
+    /// True when POSIX clients get POSIX Opens: the share has them and the file system can
+    /// hold their names.
     pub fn has_posix(&self) -> bool {
         self.posix && self.vfs().is_some_and(|vfs| vfs.volume().posix_names)
     }

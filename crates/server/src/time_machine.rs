@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::limits::{TIME_MACHINE_BANDS, TIME_MACHINE_COUNTED, TIME_MACHINE_PLIST_BYTES};
 
-/// What ends the names of disk images made of bands.
+/// Endings of the names of disk images that consist of bands.
 const IMAGES: [&str; 2] = [".sparsebundle", ".backupbundle"];
 
 /// How large a share is for backups, and what they take of it.
@@ -26,7 +26,7 @@ pub struct Limit {
     /// Bytes.
     bytes: u64,
     counted: Mutex<Option<(Instant, u64)>>,
-    /// Whoever counts: it may take long, and one count is enough for all.
+    /// The permit to count: a count may take long, and one is enough for all.
     counting: Arc<Semaphore>,
 }
 
@@ -36,7 +36,7 @@ impl Limit {
         Self { bytes, counted: Mutex::new(None), counting: Arc::new(Semaphore::new(1)) }
     }
 
-    /// What backups take, as counted less than [`TIME_MACHINE_COUNTED`] ago.
+    /// The size of the backups, if it was counted less than [`TIME_MACHINE_COUNTED`] ago.
     fn known(&self) -> Option<u64> {
         let counted = self.counted.lock();
         counted.filter(|(when, _)| when.elapsed() < TIME_MACHINE_COUNTED).map(|(_, bytes)| bytes)
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Whoever asks for the space again and again gets one thread, not all of them.
+    /// A client that asks for the space again and again uses one thread, not all of them.
     #[tokio::test]
     async fn one_counts_for_all() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,9 @@
 //! The times of a file that an Open keeps as they are, and LastWriteTime where a
 //! share lets it move late.
-//!
-//! MS-FSA 2.1.1.6 has Open.UserSetModificationTime, UserSetChangeTime and
-//! UserSetAccessTime: whoever set a time through an Open, or froze it with -1,
-//! wants nothing that he does through it to change it again. The host's file
-//! system knows no such Open, so what it did to a time is undone after each
-//! change. That costs those who froze a time, and nobody else.
+//! MS-FSA 2.1.1.6 has Open.UserSetModificationTime, UserSetChangeTime and UserSetAccessTime: a
+//! time that was set through an Open, or frozen with -1, is not changed by later operations of
+//! the Open. The host's file system knows no such Open, so its change of a time is undone
+//! after each operation. Only Opens with a frozen time pay for it.
 //!
 //! Deviation: LastAccessTime is set and not kept; reading moves it as the host is
 //! mounted to.
@@ -28,7 +26,7 @@ const LATE: Duration = Duration::from_secs(2);
 /// FILETIME.
 const TICK: u64 = 156_250;
 
-/// What FileBasicInformation says of a time, MS-FSCC 2.4.7.
+/// The setting of a time in FileBasicInformation, MS-FSCC 2.4.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
     /// 0: it stays.
@@ -42,7 +40,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Of a field; INVALID_PARAMETER when it is below -2 (MS-FSA 2.1.5.15.2).
+    /// The setting in a field; INVALID_PARAMETER when it is below -2 (MS-FSA 2.1.5.15.2).
     pub const fn of(time: FileTime) -> Result<Self, Status> {
         Ok(match time.0.cast_signed() {
             0 => Self::Leave,
@@ -61,7 +59,7 @@ impl Setting {
         }
     }
 
-    /// What is kept from now on.
+    /// The time that is kept from now on.
     const fn kept(self, before: Option<FileTime>, now: Option<FileTime>) -> Option<FileTime> {
         match self {
             Self::Leave => before,
@@ -98,20 +96,20 @@ struct State {
 /// The times that an Open keeps.
 #[derive(Debug)]
 pub struct Times {
-    /// Whether there is anything to keep: all that most Opens look at.
+    /// True when a time is to be kept: the only field that most Opens read.
     any: AtomicBool,
     defers: bool,
     state: Mutex<State>,
 }
 
 impl Times {
-    /// Of a new Open; `defers`: LastWriteTime moves late.
+    /// Times of a new Open; `defers`: LastWriteTime moves late.
     pub const fn new(defers: bool) -> Self {
         let state = State { written: None, changed: None, late: Late::Idle };
         Self { any: AtomicBool::new(defers), defers, state: Mutex::new(state) }
     }
 
-    /// Whether the Open keeps any.
+    /// True when the Open keeps a time.
     pub fn has_any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@ pub struct TreeConnect {
     pub share: Arc<Share>,
     /// TreeConnect.MaximalAccess
     pub maximal_access: AccessMask,
-    /// Who uses it.
+    /// The identity of its user.
     identity: SharedIdentity,
     /// The client is macOS: it has asked what macOS asks.
     pub apple: AtomicBool,
@@ -32,7 +32,7 @@ pub struct TreeConnect {
     charge: Option<Charge>,
     /// The session, and the connection that connected it.
     source: Option<Source>,
-    /// What is being done through it, on any channel.
+    /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
 }
 
@@ -56,19 +56,19 @@ impl TreeConnect {
         }
     }
 
-    /// The same, kept at the cost of a holder.
+    /// Charges the tree connect to a holder.
     pub fn charged(mut self, charge: Charge) -> Self {
         self.charge = Some(charge);
         self
     }
 
-    /// The same, by the user of a session.
+    /// Sets the user of the tree connect: that of a session.
     pub fn used_by(mut self, identity: SharedIdentity) -> Self {
         self.identity = identity;
         self
     }
 
-    /// The same, connected from `source`.
+    /// Sets the session and the connection that connected it.
     pub const fn connected_from(mut self, source: Source) -> Self {
         self.source = Some(source);
         self
@@ -84,7 +84,8 @@ impl TreeConnect {
         self.identity.load_full()
     }
 
-    /// What access checks go by now; nobody's token grants what everyone has.
+    /// The token of access checks now; a session without an account has the rights of
+    /// everyone.
     pub fn token(&self) -> Arc<Token> {
         match &*self.identity.load() {
             Some(identity) => Arc::clone(&identity.token),
@@ -98,7 +99,7 @@ impl TreeConnect {
         !self.disconnected.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether it has ended.
+    /// True once it has ended.
     pub fn is_disconnected(&self) -> bool {
         self.disconnected.load(Ordering::Acquire)
     }

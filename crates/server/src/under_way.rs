@@ -35,7 +35,7 @@ impl UnderWay {
         self.state.fetch_or(ENDED, Ordering::AcqRel) & ENDED == 0
     }
 
-    /// Those that wait for others by nature need not wait any more.
+    /// Ends the waits of operations that wait for others by nature.
     pub fn give_up(&self) {
         self.state.fetch_or(GIVEN_UP, Ordering::AcqRel);
         self.turns.notify_waiters();

@@ -17,7 +17,7 @@ pub struct UserMap(BTreeMap<String, String>);
 pub struct UserMapFault {
     /// Which, from 1; 0 for the whole.
     pub line: usize,
-    /// What is wrong with it.
+    /// The description of the fault.
     pub what: String,
 }
 
@@ -88,7 +88,7 @@ impl UserMap {
         other.0.into_iter().try_for_each(|(name, account)| self.add(&name, &account))
     }
 
-    /// What a client's name stands for; itself where nothing is said.
+    /// The account that a client's name stands for; the name itself without an entry.
     pub fn account<'a>(&'a self, user: &'a str, domain: &str) -> &'a str {
         let user_key = user.to_lowercase();
         let full = format!("{}\\{user_key}", domain.to_lowercase());

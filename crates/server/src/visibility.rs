@@ -20,13 +20,13 @@ pub fn viewer(tree: &TreeConnect) -> Option<Arc<Token>> {
     tree.share.hide_unreadable.then(|| tree.token())
 }
 
-/// Whether whoever has these rights on something sees it.
+/// True when a user with these rights sees the file.
 pub const fn shows(rights: AccessMask) -> bool {
     rights.contains(READ)
 }
 
-/// Whether `viewer` sees what has this name. What has gone meanwhile, or is
-/// where it cannot be reached, is not seen.
+/// True when `viewer` sees the file with this name. A file that has gone, or cannot be
+/// reached, is not seen.
 ///
 /// # Errors
 /// When the file system fails.
@@ -45,21 +45,21 @@ pub fn is_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> VfsResult<bool>
     }
 }
 
-/// What `viewer` may do; none when that cannot be found out.
+/// The rights of `viewer`; none when they cannot be found out.
 fn rights(node: &dyn Node, kind: Kind, viewer: &Token) -> Option<AccessMask> {
     protection::rights(node, kind, viewer).ok()
 }
 
-/// What an open is answered that `status` was to refuse: that, if the user may
-/// know of the file, and else what he would be answered if there were none. Both
-/// take the same steps, whether or not there is a file.
+/// The status of an open that `status` refuses: `status` if the user may know of the file,
+/// else the status for a missing file. Both take the same steps, whether or not there is a
+/// file.
 pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> Status {
     let file = name.with_stream(None);
     let around = vfs.open(&file.parent(), &LOOK);
     match vfs.open(&file, &LOOK) {
         Ok(opened) => {
             let rights = rights(&*opened.node, opened.stat.kind, viewer);
-            // Its owner can name what he can let himself read.
+            // The owner can give itself the right to read, so it may know of the file.
             let knows = |rights| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
             if rights.is_some_and(knows) { status } else { absence(vfs, &file, viewer) }
         }
@@ -84,11 +84,10 @@ pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> St
     }
 }
 
-/// What a CREATE that may make a file is answered that `status` was to refuse.
-///
-/// That a name is taken can be hidden from nobody who may use it: he is told
-/// just that. Who may not add anything (`may_add`) is told that, whether the
-/// name is taken or not.
+/// The status of a CREATE that may make a file and that `status` refuses.
+/// A taken name cannot be hidden from a user that may add files: the answer says that the name
+/// is taken, and no more. A user that may not (`may_add`) gets that answer, whether the name
+/// is taken or not.
 pub fn refusal_to_make(
     vfs: &dyn Vfs,
     name: &Name,
@@ -118,8 +117,7 @@ pub fn refusal_to_make(
     }
 }
 
-/// What is answered for a name that means nothing: a directory on the way to it
-/// that cannot be seen is not there either.
+/// The status for a missing name: a hidden directory on the way to it counts as missing too.
 fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
     if is_way_visible(vfs, name, viewer) {
         Status::OBJECT_NAME_NOT_FOUND
@@ -128,7 +126,7 @@ fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
     }
 }
 
-/// Whether `viewer` sees all directories that lead to a name.
+/// True when `viewer` sees all directories that lead to a name.
 pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     let mut way = name.parent();
     while !way.is_root() {
@@ -140,8 +138,8 @@ pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     true
 }
 
-/// Whether `viewer` may list every folder between `directory` and what has these names
-/// below it. He has it open for listing himself.
+/// True when `viewer` may list every folder between `directory` and these names below it. The
+/// viewer has `directory` open for listing.
 pub fn are_listed<'a>(
     vfs: &dyn Vfs,
     directory: &Name,
@@ -164,8 +162,8 @@ fn lists(vfs: &dyn Vfs, folder: &Name, viewer: &Token) -> bool {
     rights.is_some_and(|rights| rights.contains(AccessMask::READ_DATA))
 }
 
-/// Whether `viewer` sees everything of these names below `directory` now. What
-/// has gone cannot be seen.
+/// True when `viewer` sees all files of these names below `directory` now. A file that has
+/// gone is not seen.
 pub fn are_visible<'a>(
     vfs: &dyn Vfs,
     directory: &Name,

@@ -1,4 +1,4 @@
-//! What macOS asks of a server, in the bytes of Apple's client.
+//! Requests of macOS, in the bytes of Apple's client.
 #![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
 
 #[path = "client/mod.rs"]

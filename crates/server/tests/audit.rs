@@ -88,7 +88,7 @@ impl Kept {
     }
 }
 
-/// What the document says of one event.
+/// The entry of one event in the document.
 struct Row {
     always: BTreeSet<String>,
     sometimes: BTreeSet<String>,

@@ -27,7 +27,7 @@ use frevo_wire::fscc::FileInfoClass;
 /// Entries of the directory that is listed.
 const LISTED: usize = 1_000;
 
-/// What each operation may take; the listing is of all of its entries.
+/// The most system calls of each operation; the listing is counted with all of its entries.
 const MOST: [(&str, usize); 9] = [
     ("create-write-close", 11),
     ("create-write-close in the root", 11),

@@ -62,7 +62,7 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         let (mut bob, bobs) = arrive(address, 2, "bob").await;
         let theirs = open_all(&mut bob, &bobs, "bob").await;
         assert!(theirs.len() > FOR_OPENS / 8, "{}", theirs.len());
-        // Whoever comes now is served, if without a file.
+        // A client that comes now is served, but gets no file.
         let mut newcomers = Vec::new();
         for number in 3..23 {
             let (mut peer, mount) = arrive(address, number, "bob").await;

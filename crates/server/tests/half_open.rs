@@ -84,7 +84,7 @@ fn l3_half_open_connections_leave_no_descriptor() {
             begin(run, port).await;
         }
         settled(&world, base).await;
-        // And whoever means it is served as ever.
+        // A client that negotiates is served as before.
         let mut peer = Peer::new(
             Stream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)).await.unwrap(),
             Guid([7; 16]),

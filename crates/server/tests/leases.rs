@@ -138,7 +138,7 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         reply.ok();
         let second = two.final_reply(waiting).await;
         assert_eq!(level(second.ok()), OplockLevel::II);
-        // Who writes takes level II from all, himself too, and waits for nobody.
+        // A write takes level II from all Opens, its own too, and waits for none.
         two.on(&theirs, write_draft(files::file_id(&second), 0, b"x")).await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!(told.oplock_level, OplockLevel::NONE);
@@ -195,7 +195,7 @@ fn x6_a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
         two.on(&theirs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(2), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(1), rwh())).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // His own Opens do not wait, and learn of the break.
+        // The client's own Opens do not wait, and learn of the break.
         let again = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
         assert_eq!(lease(&again).lease.flags, LeaseFlags::BREAK_IN_PROGRESS);
         let kept = one.on(&mine, lease_ack(key(1), R)).await;
@@ -221,7 +221,7 @@ fn a_lease_key_is_for_one_file() {
                 .expect(Status::INVALID_PARAMETER);
             assert!(!world.path(other).exists());
         }
-        // Another client may call his so too, and so may this one afterwards.
+        // Another client may use the same lease key, and so may this one afterwards.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         assert_eq!(
             lease(&two.on(&theirs, with_lease(&Want::file("g"), key(1), rh())).await)
@@ -249,7 +249,7 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
         one.close(&mine, files::file_id(&got)).await;
         let second = two.final_reply(waiting).await;
         two.close(&theirs, files::file_id(second.ok())).await;
-        // In use: he does not.
+        // A client that uses the file keeps its lease until it acknowledges.
         one.on(&mine, with_lease(&alone, key(1), rwh())).await.ok();
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         lease_notification(&mut one).await;
@@ -260,8 +260,8 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
     });
 }
 
-/// THREATS L4: a holder that is silent, goes, or closes while its break is
-/// waited for. The opener gets what he wants within 35 seconds.
+/// THREATS L4: a holder that is silent, goes, or closes while its break is waited for. The
+/// opener gets its answer within 35 seconds.
 #[test]
 fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
     #[derive(Debug, Clone, Copy, PartialEq)]
@@ -291,7 +291,7 @@ fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
             let expected = if end == End::Silence { 35 } else { 0 };
             assert_eq!(waited.as_secs(), expected, "{end:?}");
             if end == End::Silence {
-                // It was acknowledged in his place.
+                // The server has acknowledged it for the client.
                 one.on(&mine, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
             }
         });
@@ -430,8 +430,8 @@ fn deleting_and_renaming_wait_for_who_keeps_closed_handles() {
     });
 }
 
-/// MS-FSA 2.1.4.12, PARENT_OBJECT: who names the directory's lease as the parent
-/// of his own changes the directory without breaking it.
+/// MS-FSA 2.1.4.12, PARENT_OBJECT: a client that names the directory's lease as the parent of
+/// its own changes the directory without breaking it.
 #[test]
 fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
     in_frozen_world(settings(), async |world| {

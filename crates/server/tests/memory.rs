@@ -15,7 +15,7 @@ use frevo_net::buffer::budget::{self, Fullness};
 use frevo_server::{Limits, Reload};
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 
-/// What the answer to a request for 256 credits grants.
+/// The credits that the answer to a request for 256 grants.
 async fn granted(peer: &mut Peer, mount: &Mount) -> u16 {
     peer.on(mount, Draft::echo()).await.ok().header.credits
 }
@@ -66,7 +66,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let rest = hold(8);
         assert_eq!(budget::fullness(), Fullness::Full);
         assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_some(), "newcomers have room");
-        // Whoever is in is served, one request after the other, large ones too.
+        // A connected client is served, one request after the other, large ones too.
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let data = vec![7; 1 << 20];
         let drafts = (0..8).map(|n| mount.put(write_draft(file, n << 20, &data)));

@@ -80,7 +80,7 @@ async fn open(peer: &mut Peer, mount: &Mount, want: &Want) -> Option<FileId> {
     Some(file_id(reply.ok()))
 }
 
-/// What a client does, until its connection is lost.
+/// The work of a client, until its connection is lost.
 async fn work(peer: &mut Peer, mount: &Mount) -> Option<()> {
     let file = open(peer, mount, &victim()).await?;
     let size = 3u64.to_le_bytes();

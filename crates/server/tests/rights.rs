@@ -1,5 +1,5 @@
-//! Who may do what on a share: its lists of users, groups and networks, and the
-//! users of the host as whom files are used.
+//! Rights on a share: its lists of users, groups and networks, and the users of the host as
+//! whom files are used.
 #![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
 
 #[path = "client/mod.rs"]

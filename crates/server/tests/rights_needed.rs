@@ -26,10 +26,11 @@ use client::*;
 
 const ALL: AccessMask = AccessMask::FILE_ALL;
 const NONE: AccessMask = AccessMask::EMPTY;
-/// What every Open may have without a right on anything.
+/// Access that every Open may have without a right on anything.
 const LEAST: AccessMask = AccessMask::SYNCHRONIZE;
 
-/// What is asked, whether of a directory, what that needs, and its message.
+/// A request: its name, true for one of a directory, the rights that it needs, and its
+/// message.
 type Case<'a> = (&'a str, bool, Needs, &'a dyn Fn(FileId) -> Draft);
 
 /// The rights that a request needs.
@@ -176,7 +177,7 @@ fn x2_what_each_class_of_a_file_needs_to_be_told() {
     });
 }
 
-/// What is known of the volume is no secret of any file.
+/// Information about the volume needs no right on a file.
 #[test]
 fn x2_what_each_class_of_a_volume_needs() {
     in_world(async |world| {

@@ -1,5 +1,5 @@
-//! Who may do what, seen by clients: MS-FSA 2.1.5.1, 2.1.5.14 and 2.1.5.17, and
-//! rows A5, X1 and X4 of the catalogue of faults.
+//! Rights as clients see them: MS-FSA 2.1.5.1, 2.1.5.14 and 2.1.5.17, and rows A5, X1 and X4
+//! of the catalogue of faults.
 #![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
 
 #[path = "client/mod.rs"]
@@ -279,7 +279,7 @@ fn who_may_be_made_the_owner() {
             let file = peer.open_file(mount, &Want::file(name)).await;
             peer.close(mount, file).await;
         }
-        // The files belong to the host's user, which shows them to each as his own.
+        // The files belong to the host's user, so that each user sees them as its own.
         let anns = descriptor(&mut ann, &hers, "a").await.owner.unwrap();
         let bobs = descriptor(&mut bob, &his, "b").await.owner.unwrap();
         protect(&mut ann, &hers, "a", &everyone(AccessMask::FILE_ALL)).await;

@@ -164,7 +164,8 @@ fn x8_what_is_not_seen_is_answered_as_what_is_not_there() {
             }
         }
         ann.close(&hers, held).await;
-        // What he may write he may open, seen or not; what he sees is refused aloud.
+        // A file that the user may write can be opened, seen or not; for a file that the user
+        // sees the refusal names the reason.
         let want = Want::existing("d\\unseen").access(AccessMask::WRITE_DATA);
         assert_eq!(status(&mut bob, &his, &want).await, Status::SUCCESS);
         let want = Want::existing("d\\seen").access(AccessMask::WRITE_DATA);
@@ -186,9 +187,8 @@ fn the_owner_lets_himself_in_again() {
     });
 }
 
-/// Dispositions that would make the file. Who may not add anything to the folder
-/// is told that and no more; who may learns that the name is taken, whatever has
-/// it, and nothing else.
+/// Dispositions that would make the file. A user that may not add to the folder learns that,
+/// and no more; a user that may learns that the name is taken, and nothing else.
 #[test]
 fn x8_what_would_be_made_is_answered_alike() {
     in_world(async |world| {
@@ -227,7 +227,7 @@ fn x8_what_would_be_made_is_answered_alike() {
                 let expected = if may_add { Status::SUCCESS } else { Status::ACCESS_DENIED };
                 assert_eq!(status(&mut bob, &his, &want).await, expected, "{disposition:?}");
                 let _ = std::fs::remove_file(world.path("d/absent"));
-                // What he sees is told of aloud.
+                // For a file that the user sees the refusal names the reason.
                 let want = Want::file("d\\seen").disposition(CreateDisposition::CREATE);
                 let said = status(&mut bob, &his, &want).await;
                 assert_eq!(said, Status::OBJECT_NAME_COLLISION);

@@ -26,7 +26,7 @@ impl Record {
     /// Signature and version.
     const HEAD: [u8; 8] = *b"AFP\0\0\x01\0\0";
 
-    /// What is read of a file that has none: no backup, no Finder information.
+    /// The record of a file without one: no backup, no Finder information.
     pub const NONE: Self = {
         let mut bytes = [0; Self::SIZE];
         let (head, rest) = bytes.split_at_mut(Self::HEAD.len());
@@ -62,8 +62,8 @@ impl Record {
         Ok(Self(bytes))
     }
 
-    /// What the stream holds: None for a stream that is empty or no record, or
-    /// that says nothing of the file.
+    /// The record in the stream; none for a stream that is empty or no record, or whose record
+    /// says nothing of the file.
     pub fn read(stream: &dyn Node) -> Option<Self> {
         let mut bytes = [0; Self::SIZE];
         let count = stream.read_at(0, &mut bytes).ok()?;
@@ -84,7 +84,7 @@ impl AfpInfoNode {
         Self(inner)
     }
 
-    /// Whether nothing is stored.
+    /// True when nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.0.stat().is_ok_and(|stat| stat.end_of_file == 0)
     }

@@ -9,7 +9,7 @@ use crate::session::Identity;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
-        /// What happened: the field `event` of a line.
+        /// The kind of an event: the field `event` of a line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Kind { $($(#[$doc])* $kind,)* }
 

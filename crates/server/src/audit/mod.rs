@@ -166,7 +166,7 @@ impl Slot {
         }
     }
 
-    /// As [`Audit::emit_limited`], if there is an audit log.
+    /// Like [`Audit::emit_limited`], if there is an audit log.
     pub fn emit_limited(&self, peer: IpAddr, event: impl FnOnce() -> Event) {
         if let Some(audit) = self.0.get() {
             audit.emit_limited(peer, event);
@@ -174,7 +174,7 @@ impl Slot {
     }
 }
 
-/// What a share records.
+/// The operations that a share records.
 #[derive(Debug, Clone)]
 pub struct ShareAudit {
     /// Where it goes.

@@ -40,7 +40,7 @@ struct State {
     ended: bool,
 }
 
-/// What the writer takes at one time.
+/// The events that the writer takes at one time.
 struct Batch {
     events: VecDeque<(FileTime, Event)>,
     lost: u64,

@@ -164,7 +164,7 @@ impl TreeConnect {
     }
 }
 
-/// What became of a CREATE that succeeded.
+/// Records a CREATE that succeeded.
 pub fn opened(tree: &TreeConnect, open: &Open, action: CreateAction) {
     if tree.share.audit.is_none() {
         return;

@@ -1,6 +1,6 @@
-//! CHANGE_NOTIFY: MS-SMB2 3.3.5.19. Reported is what is done through this
-//! server, by whoever does it, and what other programs do on the host, by the
-//! file system (`Vfs::observe`), which leaves out what this process does.
+//! CHANGE_NOTIFY: MS-SMB2 3.3.5.19. Changes made through this server are reported by it,
+//! whichever user makes them. Changes by other programs on the host are reported by the file
+//! system (`Vfs::observe`), which leaves out this process.
 
 use std::sync::Arc;
 
@@ -60,8 +60,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let (output, status) = match reported {
         Reported::Deleted => return Err(Status::DELETE_PENDING.into()),
         Reported::TooMany => (Vec::new(), Status::NOTIFY_ENUM_DIR),
-        // MS-SMB2 3.3.5.19 has a way to say that there is something new without
-        // saying what: the client lists the directory and sees what he may.
+        // MS-SMB2 3.3.5.19: NOTIFY_ENUM_DIR reports a change without a name. The client lists
+        // the directory and sees the entries that its user may see.
         Reported::Changes(changes) if tells_of_unseen(open, file, &changes) => {
             (Vec::new(), Status::NOTIFY_ENUM_DIR)
         }
@@ -71,9 +71,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(status)
 }
 
-/// True when changes name something that, on a share that hides, the user does not
-/// see, or that has gone so that nobody can say whether he did. And whoever acts as a
-/// user of the host is told of no names in a folder that he may not list there.
+/// True when the changes name an entry that the share hides from the user, or one that has
+/// gone, so that its rights cannot be checked any more. True also under impersonation, for
+/// names in a folder that the host's user may not list.
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let is_acting = impersonation::actor_of(&*file.node).is_some();
     let viewer = visibility::viewer(&open.tree());

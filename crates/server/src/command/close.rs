@@ -11,10 +11,9 @@ use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Closes an Open; when asked, says what the file has become.
-///
-/// What any channel has under way with it is waited for: after the answer nothing
-/// is read or written through it any more.
+/// Closes an Open; returns the attributes of the file when asked.
+/// Waits for its operations on all channels: after the answer nothing is read or written
+/// through it any more.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
@@ -45,8 +44,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if record::gone(rq.server(), open).await.is_err() {
         scavenger::start(rq.server());
     }
-    // Deviation: MS-FSA 2.1.5.5 knows of no file system that fails. It is closed, but
-    // whoever deleted by it must not take for gone what is there; smbd says so too.
+    // Deviation: MS-FSA 2.1.5.5 has no error for a removal that fails. The Open is closed, but
+    // a client that deleted the file must learn that it is still there; smbd reports it too.
     open.removed()?;
     response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

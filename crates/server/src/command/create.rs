@@ -70,7 +70,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        // Who has become nobody keeps what he had open, and opens nothing.
+        // A session that has authenticated anew without an account keeps its Opens, and opens
+        // nothing.
         Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
             return Err(Status::ACCESS_DENIED.into());
         }
@@ -102,7 +103,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if !Arc::ptr_eq(vfs, live) {
         let asked = desired;
         desired = timewarp::check_access(&request, desired)?;
-        // MS-FSCC 2.5.2: whoever may have the quota index for writing sets defaults.
+        // MS-FSCC 2.5.2: the right to write the quota index is the right to set defaults.
         if !is_past && quota::manages(&tree.token()).is_ok() {
             desired |= asked & AccessMask::WRITE_DATA;
         }

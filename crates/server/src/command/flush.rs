@@ -13,8 +13,8 @@ use crate::response::Response;
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    // macOS says with Reserved1 of 0xFFFF (F_FULLFSYNC) that the drive's own cache
-    // counts too; syncing empties that here whoever asks.
+    // macOS demands with Reserved1 of 0xFFFF (F_FULLFSYNC) that the drive's cache is written
+    // too; syncing does so for every client.
     flush::Request::parse(rq.message)?;
     let open = rq.open()?;
     if let OpenTarget::File(file) = &open.target {

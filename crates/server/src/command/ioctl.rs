@@ -94,7 +94,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     respond(rq, &request, &output, status, out)
 }
 
-/// Whether a message's control code is one that must name an Open.
+/// True for a message whose control code must name an Open.
 pub fn is_about_an_open(message: &[u8]) -> bool {
     let request = ioctl::Request::parse(message).ok();
     let row = request.and_then(|request| table::row(request.ctl_code));

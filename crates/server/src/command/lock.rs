@@ -35,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // Windows: whoever may neither read nor write locks nothing.
+    // Windows: a lock needs the right to read or to write.
     open.require_any(
         AccessMask::READ_DATA
             | AccessMask::WRITE_DATA
@@ -75,9 +75,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// A LOCK that is not carried out yet. Whoever puts the Open on record meanwhile
-/// leaves out what it has taken: without its sequence such a request would be a
-/// new one when it comes again, and stand in its own way.
+/// A LOCK that is not carried out yet. A record of the Open that is made meanwhile leaves out
+/// the ranges that it has taken: without its sequence number a replay of the LOCK would count
+/// as a new request, and conflict with itself.
 struct Locking<'a> {
     open: &'a Open,
     file: &'a FileOpen,
@@ -295,8 +295,8 @@ async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Sta
     let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
-        // Under the lock, as its end takes an Open out under it: whoever is not
-        // closed yet will have its ranges released and its waits ended.
+        // Checked under the file's lock, as an Open closes under it: the close of an Open that
+        // is not closed yet will release these ranges and end the wait.
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }

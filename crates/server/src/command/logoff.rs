@@ -12,9 +12,8 @@ use crate::response::Response;
 /// Ends the session on all of its channels. The channel of this connection is
 /// still there for the response's signature or seal; the next look-up finds
 /// the session closed.
-///
-/// What other channels have under way for it is waited for: after the answer
-/// nothing is done in its name. Of two parallel ones one succeeds.
+/// Waits for its operations on other channels: after the answer nothing is done in its name.
+/// Of two parallel LOGOFFs one succeeds.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     logoff::Request::parse(rq.message)?;
     let session = Arc::clone(rq.session()?);

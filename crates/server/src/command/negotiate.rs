@@ -71,7 +71,7 @@ fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
         .rfind(|d| offered.contains(d))
 }
 
-/// What the contexts of a 3.1.1 request lead to.
+/// The choices that the contexts of a 3.1.1 request lead to.
 struct Chosen {
     encryption: Option<Option<Cipher>>,
     signing: Option<SigningAlgorithm>,

@@ -118,8 +118,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
 }
 
-/// Who is logged on is somebody on the host, perhaps; none when the outcome does
-/// not count.
+/// Looks up the host's user of an account that has logged on. None when the throttle refuses
+/// the logon.
 async fn admit(rq: &Request<'_>, user: &str) -> Option<OnHost> {
     if heed(rq, user, true).await { Some(rq.server().host_user(user).await) } else { None }
 }
@@ -259,8 +259,8 @@ fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentic
     }
 }
 
-/// MS-SMB2 3.3.5.5: every check comes before anything changes, so that whoever
-/// tries to bind to another's session leaves no trace on it.
+/// MS-SMB2 3.3.5.5: all checks come before any change, so that a failed attempt to bind to a
+/// session leaves no trace on it.
 fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, Refusal> {
     let connection = rq.connection;
     let negotiated = connection.negotiated()?;
@@ -311,8 +311,8 @@ fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, 
     Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
 }
 
-/// Whether a connection that negotiated one signing algorithm may be bound to a
-/// session whose key is for another.
+/// Fails when a connection with one signing algorithm must not be bound to a session whose key
+/// is for another.
 ///
 /// Windows: where AES-GMAC is one of them they must be the same; before the
 /// dialects are compared.
@@ -334,7 +334,7 @@ fn finish(
     out: &mut Response,
 ) -> Outcome {
     let is_nobody = done.identity.user.is_empty();
-    // What nobody has open he uses as who he was on the host.
+    // A session without an account goes on using its Opens as its earlier user of the host.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
     let identity = Identity {
@@ -356,7 +356,8 @@ fn finish(
     match authentication.purpose {
         Purpose::New => establish(rq, request, authentication, done, identity)?,
         Purpose::Renew => {
-            // Who has become nobody may become himself again, and nobody else.
+            // A session that has lost its account may authenticate as its owner again, and as
+            // no other account.
             if !identity.is_nobody() && !session.is_owned_by(&identity) {
                 return Err(Status::ACCESS_DENIED.into());
             }
@@ -490,9 +491,9 @@ fn refuse_binding(out: &mut Response, status: Status) -> Status {
     status
 }
 
-/// The same user's earlier session ends, MS-SMB2 3.3.5.5.3. What it has under way is
-/// waited for: no write of old shall come after what the client does next. But not for
-/// ever, lest what hangs keep its user out.
+/// Ends an earlier session of the user, MS-SMB2 3.3.5.5.3. Waits for its operations, so that
+/// no old write comes after the next request of the client; not for ever, so that a request
+/// that hangs does not keep the user out.
 async fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
     if previous == 0 || previous == session.id {
         return;

@@ -9,9 +9,8 @@ use crate::request::Request;
 use crate::response::Response;
 
 /// Ends a tree connect and closes what was opened through it.
-///
-/// What any channel has under way in it is waited for: after the answer nothing
-/// is read or written through it any more.
+/// Waits for its operations on all channels: after the answer nothing is read or written
+/// through it any more.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     tree_disconnect::Request::parse(rq.message)?;
     let (session, tree) = (rq.session()?, rq.tree()?);

@@ -95,7 +95,7 @@ async fn write_file(
 
 const PROTECTED: Status = Status::MEDIA_WRITE_PROTECTED;
 
-/// Whether it is the volume, not the share, that nobody writes to.
+/// True when the volume, not the share, is read-only.
 fn is_protected(open: &Open, file: &FileOpen) -> bool {
     file.vfs.volume().read_only && !open.tree().share.read_only
 }

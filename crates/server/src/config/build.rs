@@ -121,7 +121,7 @@ impl ShareSection {
     }
 }
 
-/// As whom the files of a share are used.
+/// The user of the host as which the files of a share are used.
 #[derive(Debug, Clone, Default)]
 pub struct Identities {
     pub(crate) run_as: RunAs,

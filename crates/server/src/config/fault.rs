@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! Faults in a configuration file, with their places.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use super::schema::keys;
 pub struct Fault {
     /// The line, from 1.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// The description of the fault.
     pub what: String,
-    /// What would be right.
+    /// A correction.
     pub hint: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Fault {
         self
     }
 
-    /// What the TOML reader found, in the words of somebody who reads the file.
+    /// A fault of the TOML reader, in words for the reader of the file.
     pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
         let message = error.message();
         let line = error.span().map(|span| line_of(text, span.start));

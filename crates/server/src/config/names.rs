@@ -17,12 +17,11 @@ const SERVER_NAME_LEN_MAX: usize = 15;
 /// Longest account name in UTF-16 units.
 const ACCOUNT_NAME_UNITS_MAX: usize = frevo_auth::limits::MAX_NAME_UNITS;
 
-/// What MS-FSCC 2.1.6 leaves out of share names.
+/// Characters that MS-FSCC 2.1.6 excludes from share names.
 const NOT_IN_SHARE_NAMES: &[char] =
     &['"', '/', '\\', '[', ']', ':', '|', '<', '>', '+', '=', ';', ',', '*', '?'];
 
-/// What SAM does not allow in account names; `:` also ends one in an account
-/// file.
+/// Characters that SAM excludes from account names; `:` also ends a name in an account file.
 const NOT_IN_ACCOUNT_NAMES: &[char] = NOT_IN_SHARE_NAMES;
 
 /// Names that mean something to clients, or did.
@@ -76,7 +75,7 @@ impl ShareName {
         Self(String::from("share"))
     }
 
-    /// Whether clients take both for the same share.
+    /// True when clients take both for the same share.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.to_uppercase() == other.0.to_uppercase()
     }

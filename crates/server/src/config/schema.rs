@@ -84,7 +84,7 @@ pub struct ServerSection {
     pub pin_cores: Option<bool>,
     /// Every client must prove that nobody changed its logon.
     pub require_mic: Option<bool>,
-    /// Who is logged on may authenticate anew as nobody.
+    /// A session may authenticate anew without an account.
     pub anonymous: Option<bool>,
     /// Listing of accounts.
     pub account_listing: Option<AccountListingChoice>,
@@ -191,7 +191,7 @@ pub struct ShareSection {
     /// Nobody writes.
     #[serde(default)]
     pub read_only: bool,
-    /// Whoever does not encrypt is refused here.
+    /// Clients that do not encrypt are refused here.
     #[serde(default)]
     pub encrypt: bool,
     /// Opens of clients that ask for it outlive a restart of the server.
@@ -200,28 +200,28 @@ pub struct ShareSection {
     /// Left out of listings.
     #[serde(default)]
     pub hidden: bool,
-    /// What a user cannot read does not exist for him.
+    /// Files that a user cannot read are hidden from that user.
     #[serde(default)]
     pub hide_unreadable: bool,
-    /// As whom files are used on the host.
+    /// The user of the host as which files are used.
     #[serde(default)]
     pub run_as: Option<RunAsChoice>,
-    /// As which user of the host files are used, whoever has logged on.
+    /// The user of the host as which files are used, for every account.
     #[serde(default)]
     pub force_user: Option<Spanned<String>>,
-    /// The primary group of whoever uses them.
+    /// The primary group of all users.
     #[serde(default)]
     pub force_group: Option<Spanned<String>>,
-    /// Who may connect; empty: every user.
+    /// Users that may connect; empty: every user.
     #[serde(default, alias = "users")]
     pub allow: Vec<Who>,
-    /// Who may not, though `allow` has him.
+    /// Users that may not, even when they are in `allow`.
     #[serde(default)]
     pub deny: Vec<Who>,
-    /// Who may read only.
+    /// Users that may only read.
     #[serde(default)]
     pub read_list: Vec<Who>,
-    /// Who may write though the share is read-only.
+    /// Users that may write although the share is read-only.
     #[serde(default)]
     pub write_list: Vec<Who>,
     /// From where clients may connect.
@@ -277,7 +277,7 @@ pub struct ShareSection {
     /// LastWriteTime moves some time after a write.
     #[serde(default)]
     pub late_write_times: bool,
-    /// Lists count as inherited when whoever sets them says so.
+    /// Access lists count as inherited when the client that sets them says so.
     #[serde(default)]
     pub inherited_as_set: bool,
     /// Clients may write slashes for backslashes.
@@ -292,7 +292,7 @@ pub struct ShareSection {
     /// Names that are shown as hidden.
     #[serde(default)]
     pub hide_files: Vec<String>,
-    /// Whether the file system may keep its caller waiting; none: it is asked.
+    /// True where the file system may keep its caller waiting; none: the server finds out.
     pub off_core: Option<bool>,
     /// Several clients may cache what they read of one file by oplocks.
     #[serde(default = "yes")]
@@ -336,7 +336,7 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
-    /// What each key alone cannot tell.
+    /// Faults that no key has alone.
     fn faults(&self, text: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (index, share) in self.shares.iter().enumerate() {
@@ -388,7 +388,7 @@ impl Config {
         faults
     }
 
-    /// What `[server]` says that cannot be at the same time.
+    /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
         self.server.faults()
     }

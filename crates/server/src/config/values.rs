@@ -88,11 +88,11 @@ impl From<DialectName> for Dialect {
 }
 
 words! {
-    /// Whether messages are sealed.
+    /// The use of sealing.
     EncryptionChoice: "encryption" {
-        /// Whoever does not encrypt is refused.
+        /// Clients that do not encrypt are refused.
         Required = "required",
-        /// Who asks for it gets it.
+        /// Clients that ask for it get it.
         Offered = "offered",
         /// Not to be had.
         Off = "off",
@@ -100,7 +100,7 @@ words! {
 }
 
 words! {
-    /// Who may list accounts.
+    /// The users that may list accounts.
     AccountListingChoice: "account_listing" {
         /// Members of the group Administrators.
         Administrators = "administrators",
@@ -112,9 +112,9 @@ words! {
 words! {
     /// When the server gives up the rights that it does not need.
     ConfinementChoice: "confinement" {
-        /// As far as the kernel can; what it cannot is a warning.
+        /// Confinement as far as the kernel has it; for the rest there is a warning.
         On = "on",
-        /// Wholly, or the server does not start.
+        /// Full confinement, or the server does not start.
         Required = "required",
         /// Never.
         Off = "off",
@@ -146,17 +146,17 @@ words! {
 }
 
 words! {
-    /// As whom files are used on the host.
+    /// The user of the host as which files are used.
     RunAsChoice: "run_as" {
-        /// As the user that the server runs as.
+        /// The user that the server runs as.
         Server = "server",
-        /// As the user of the host called like the one who has logged on.
+        /// The user of the host called like the account that has logged on.
         User = "user",
     }
 }
 
 words! {
-    /// Whether messages are signed.
+    /// The use of signing.
     SigningChoice: "signing" {
         /// Always.
         Required = "required",
@@ -253,7 +253,7 @@ pub struct Listen {
     pub port: Option<u16>,
 }
 
-/// What to listen on.
+/// An address or an interface to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenOn {
     /// Every address.
@@ -308,8 +308,8 @@ impl FromStr for Listen {
     }
 }
 
-/// Whether Linux could have an interface of this name and nobody could mean an
-/// address by it.
+/// True for a name that Linux could give to an interface and that cannot be meant as an
+/// address.
 fn is_interface_name(name: &str) -> bool {
     /// IFNAMSIZ without its last byte.
     const LEN_MAX: usize = 15;

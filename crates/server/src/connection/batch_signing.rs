@@ -18,7 +18,7 @@ use crate::limits::{SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_
 /// Replies to be signed with one channel's key.
 #[derive(Default)]
 pub(super) struct SigningBatch {
-    /// What comes now comes with more.
+    /// True while further requests of the same read are being begun.
     is_gathering: Cell<bool>,
     replies: RefCell<Vec<(Buf, Rc<Channel>)>>,
 }
@@ -41,7 +41,8 @@ impl Connection {
         self.queue.push(frame);
     }
 
-    /// Whether a reply of `len` bytes, to be signed by `channel`, had better wait.
+    /// True for a reply of `len` bytes, to be signed by `channel`, that is better signed
+    /// together with others.
     pub(super) fn gathers(&self, channel: &Channel, len: usize) -> bool {
         let gains = |key: &SigningKey| key.algorithm() == SigningAlgorithm::AesCmac;
         self.together.is_gathering.get()

@@ -129,7 +129,7 @@ pub struct Connection {
     pub ticket: RefCell<Option<Ticket>>,
     window: RefCell<CommandSequenceWindow>,
     channels: RefCell<Vec<Rc<Channel>>>,
-    /// What it is charged with: to its network, then to the first account too.
+    /// Its charges: to its network, then to the first account too.
     pub charges: RefCell<Vec<Charge>>,
     waiting: RefCell<waiting::Waiting>,
     queue: SendQueue,
@@ -287,13 +287,13 @@ impl Connection {
         self.channels.borrow().len()
     }
 
-    /// Whether anybody is logged on: a session is Valid or Expired.
+    /// True while a session on the connection is Valid or Expired.
     pub fn has_session(&self) -> bool {
         let is_live = |c: &Rc<Channel>| matches!(c.session.state(), State::Valid | State::Expired);
         self.channels.borrow().iter().any(is_live)
     }
 
-    /// Whether any session has authenticated here.
+    /// True once a session has authenticated on the connection.
     pub fn is_authenticated(&self) -> bool {
         self.ticket.borrow().is_none()
     }
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection has ended or is about to.
+    /// True once the connection has ended or is about to.
     pub(crate) fn is_doomed(&self) -> bool {
         self.doom.get().is_some()
     }

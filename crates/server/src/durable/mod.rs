@@ -68,7 +68,7 @@ pub enum Caching {
 }
 
 impl Caching {
-    /// What `open` has now.
+    /// The caching of `open` now.
     pub fn of(open: &Open) -> Self {
         let Ok(file) = open.file() else { return Self::Nothing };
         let state = file.cell.lock();

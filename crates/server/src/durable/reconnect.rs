@@ -46,7 +46,7 @@ pub struct Reconnect<'a> {
     pub lease: Option<AskedLease>,
     /// ClientGuid of the connection.
     pub client_guid: Guid,
-    /// Who is logged on.
+    /// The user who is logged on.
     pub user: &'a str,
     /// The name in the request.
     pub file_name: &'a str,
@@ -67,9 +67,8 @@ pub(super) struct Kept<'a> {
     pub(super) share: &'a str,
 }
 
-/// Whether it is refused for nothing but Open.Session, that is, by a client that
-/// has been faster than the end of its old connection: its request is worth
-/// waiting with for a moment.
+/// True when only Open.Session refuses it: the client has been faster than the end of its old
+/// connection, and the request is worth a short wait.
 pub(super) fn is_early(kept: Kept<'_>, asked: &Reconnect<'_>) -> bool {
     let detached = Kept { is_attached: false, ..kept };
     // What is wrong with it otherwise does not show before the old session ends.
@@ -137,7 +136,7 @@ fn check_name(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     if is_same { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
 }
 
-/// What both lists have in common.
+/// Checks the conditions that both lists have in common.
 ///
 /// Windows: Lease.Version is not compared with that of the context.
 fn check_state(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {

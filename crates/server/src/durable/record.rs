@@ -33,7 +33,7 @@ use crate::share::{RunAs, Share};
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 
-/// What is to be remembered of `open`; none unless it is persistent.
+/// The record of `open`; none unless it is persistent.
 fn record_of(open: &Open) -> Option<OpenRecord> {
     let survival = open.survival().filter(|survival| survival.is_persistent())?;
     let file = open.file().ok()?;
@@ -134,7 +134,8 @@ async fn settle(server: &ServerState) -> Result<(), Status> {
     Ok(())
 }
 
-/// The same for what has been taken back: nobody waits until it is stable.
+/// Like [`keep`], for promises that were taken back: no request waits until the record is
+/// stable.
 pub fn renew(server: &ServerState, open: &Open) {
     put(server, open, Box::new(|_| {}));
 }
@@ -153,8 +154,7 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     true
 }
 
-/// The same for all persistent Opens of a file, whose name or promises have
-/// changed.
+/// Like [`keep`], for all persistent Opens of a file, whose name or promises have changed.
 pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
     if server.durables.store().is_none() {
         return Ok(());

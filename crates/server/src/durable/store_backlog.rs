@@ -1,9 +1,8 @@
-//! What the state store was asked for and has not done, because it failed.
-//!
-//! A record that stayed would be an Open again after the next start, which nobody has and
-//! which keeps others from its file: its removal is asked for until it is done. One that
-//! tells of a lock that is none any more would take it from whoever has it by then. So
-//! nobody is told that anything is kept before what failed earlier is made good.
+//! Requests to the state store that failed.
+//! A record that stayed would be an Open again after the next start, which no client has and
+//! which keeps others from its file: its removal is repeated until it succeeds. A record of a
+//! lock that was released would take the range from its new owner. So no client is told that
+//! an Open is kept before earlier failures are made good.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::limits::REMOVE_AGAIN;
 
-/// What has been asked for and not been done yet.
+/// Requests that have not been carried out yet.
 #[derive(Clone, Default)]
 pub(super) struct StoreBacklog(Arc<Mutex<Outstanding>>);
 

@@ -1,4 +1,4 @@
-//! What an Open knows so that it can outlive its connection.
+//! The state of an Open that can outlive its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{Caching, Durables};
 use crate::open::Open;
 
-/// What its CREATE asked for, to be compared with what a replay asks for.
+/// The parameters of its CREATE, to be compared with those of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Open.FileName
@@ -44,7 +44,7 @@ struct Terms {
     resilient: Option<Duration>,
 }
 
-/// What lets an Open outlive its connection.
+/// The state by which an Open outlives its connection.
 #[derive(Debug)]
 pub struct Survival {
     table: Arc<Durables>,
@@ -56,9 +56,9 @@ pub struct Survival {
     pub create_guid: Option<Guid>,
     /// Open.AppInstanceId
     pub app_instance: Option<AppInstance>,
-    /// What was asked for.
+    /// The parameters of its CREATE.
     pub asked: Asked,
-    /// What became of the file, for the answer to a replay.
+    /// CreateAction, for the answer to a replay.
     pub action: CreateAction,
     /// Held while the Open is put on record, so that records come in order.
     pub(super) recording: Mutex<()>,
@@ -142,7 +142,7 @@ impl Survival {
         self.terms.lock().durable.unwrap_or_default()
     }
 
-    /// Whether `user` is Open.DurableOwner.
+    /// True when `user` is Open.DurableOwner.
     pub fn is_owned_by(&self, user: &str) -> bool {
         self.owner.to_lowercase() == user.to_lowercase()
     }
@@ -169,7 +169,7 @@ impl Survival {
         }
     }
 
-    /// Of the ranges that are `held`, those whose LOCK has been carried out.
+    /// The ranges among `held` whose LOCK has been carried out.
     pub(super) fn settled(&self, mut held: Vec<(Range, Mode)>) -> Vec<(Range, Mode)> {
         for range in self.locking.lock().iter() {
             if let Some(at) = held.iter().position(|one| one == range) {

@@ -68,7 +68,7 @@ pub struct Durables {
     table: Ordered<Table, { rank::DURABLE }>,
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
-    /// What it was asked for and has not done.
+    /// Requests to the state store that failed.
     backlog: StoreBacklog,
     /// Persistent Opens that wait for their client.
     orphans: AtomicUsize,
@@ -78,18 +78,18 @@ pub struct Durables {
     detached: Notify,
 }
 
-/// What a CREATE with a CreateGuid meets.
+/// The Open that a CREATE with a CreateGuid meets.
 pub enum Replay {
     /// Nobody has used the CreateGuid: it may go on, and while it does the
     /// CreateGuid is its own.
     New(Creating),
     /// An Open that can be replayed, attached to this session.
     Attached(Arc<Open>, u64),
-    /// The same, waiting for its client.
+    /// An Open that can be replayed, and waits for its client.
     Disconnected(Arc<Open>),
 }
 
-/// What a reconnect meets.
+/// The Open that a reconnect meets.
 #[derive(Debug)]
 enum Met {
     /// Its Open, which is now the asking session's.
@@ -98,7 +98,7 @@ enum Met {
     Early,
 }
 
-/// What becomes of an Open that waits for its client when others want its file.
+/// The fate of an Open that waits for its client when others want its file.
 pub(super) enum Broken {
     /// It is nobody's any more, and the caller closes it.
     Closed(Arc<Open>),
@@ -170,7 +170,7 @@ impl Durables {
         self.store.get()
     }
 
-    /// What it was asked for and has not done.
+    /// Requests to the state store that failed.
     pub(super) const fn backlog(&self) -> &StoreBacklog {
         &self.backlog
     }
@@ -429,7 +429,7 @@ impl Durables {
         self.take_out(&mut table, id)
     }
 
-    /// What others want of the file cannot be had with what the Open `id` caches.
+    /// The caching of the Open `id` is in the way of another use of its file.
     pub(super) fn on_break(&self, id: u64) -> Broken {
         let mut table = self.table.lock();
         let Some(entry) = table.opens.get(&id) else { return Broken::Stays };
@@ -462,7 +462,7 @@ impl Durables {
         next
     }
 
-    /// Whether a scavenger has to be started; from then on one counts as started.
+    /// True when a scavenger must be started; from then on it counts as started.
     pub(super) fn needs_scavenger(&self) -> bool {
         let mut table = self.table.lock();
         let has_work = !table.deadlines.is_empty() || self.backlog.next().is_some();
@@ -478,7 +478,7 @@ impl Durables {
         if let (Some(store), Some(survival)) = (self.store(), open.survival())
             && survival.is_persistent()
         {
-            // Whoever has to know that it is gone waits for it.
+            // Callers that depend on the removal wait for it.
             let id = RecordId(open.file_id.persistent);
             self.backlog.remove(&**store, id, Box::new(|_| {}));
         }
@@ -519,7 +519,7 @@ impl Durables {
         })
     }
 
-    /// Whether any persistent Open waits for its client.
+    /// True while a persistent Open waits for its client.
     pub fn has_orphans(&self) -> bool {
         self.orphans.load(Ordering::Acquire) > 0
     }

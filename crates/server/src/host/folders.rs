@@ -105,15 +105,14 @@ impl ShareSection {
         Ok(Identities { run_as, force_group: group })
     }
 
-    /// Whether both show one folder in one way, so that an open one serves for
-    /// either.
+    /// True when both share one folder in the same way, so that one opened folder serves both.
     pub fn is_same_folder(&self, other: &Self) -> bool {
         let options = |share: &Self| format!("{:?}", share.posix_options());
         self.path.get_ref() == other.path.get_ref() && options(self) == options(other)
     }
 
-    /// Whether its requests leave the core: as the file says, else where a server
-    /// or a process answers for the file system.
+    /// True when its requests leave the core: as configured, else where a server or a process
+    /// answers for the file system.
     pub(crate) fn is_off_core(&self) -> bool {
         self.off_core.unwrap_or_else(|| {
             let folder = std::fs::File::open(self.path.get_ref());
@@ -168,7 +167,7 @@ impl Why {
 }
 
 impl FolderFault {
-    /// Whether it is just not there.
+    /// True for a folder that is missing.
     pub const fn is_missing(&self) -> bool {
         matches!(self.why, Why::Missing { .. })
     }

@@ -1,4 +1,4 @@
-//! What is told of an open pipe: MS-FSCC 2.4.37 to 2.4.39 and 2.3.46.
+//! Information about open pipes: MS-FSCC 2.4.37 to 2.4.39 and 2.3.46.
 
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;

@@ -177,8 +177,7 @@ pub fn create(rq: &Request<'_>, request: &create::Request<'_>, out: &mut Respons
     Ok(Status::SUCCESS)
 }
 
-/// What a client may do with the pipe it opens: what it asked for, as far as
-/// the share grants it.
+/// The access to an opened pipe: the access asked for, as far as the share grants it.
 fn granted(desired: AccessMask, maximal: AccessMask) -> Result<AccessMask, Status> {
     let meanings = [
         (AccessMask::GENERIC_ALL, AccessMask::FILE_ALL),
@@ -279,9 +278,9 @@ const fn status(error: PipeError) -> Status {
     }
 }
 
-/// The same on a thread that may wait for the host's name service. The pipe is not
-/// locked meanwhile: others may look at it. Whoever waits for the answer may go:
-/// it comes to the pipe all the same.
+/// Like [`write`], on a thread that may wait for the host's name service. The pipe is not
+/// locked meanwhile: others may look at it. The answer comes to the pipe even when its request
+/// has ended.
 async fn write_elsewhere(
     rq: &Request<'_>,
     open: &Arc<Open>,

@@ -1,4 +1,4 @@
-//! What the RPC services tell: the server as one caller may see it.
+//! The server as the RPC services show it to one caller.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::session::Identity;
 use crate::settings::AccountListing;
 use crate::share::{Share, Target};
 
-/// What file servers call themselves when nothing depends on it: Windows 7.
+/// The version that file servers give where nothing depends on it: Windows 7.
 const VERSION: (u32, u32) = (6, 1);
 
 /// The workgroup of a server that is in no domain.
@@ -31,18 +31,18 @@ const TICKS_PER_MS: u64 = 10_000;
 pub(super) struct Caller<'a> {
     pub(super) server: &'a ServerState,
     pub(super) user: &'a str,
-    /// His groups, in lower case.
+    /// The groups of the user, in lower case.
     pub(super) groups: &'a [String],
-    /// Whether those are all.
+    /// True when these are all groups.
     pub(super) groups_are_known: bool,
-    /// His user of the host.
+    /// The user of the host.
     pub(super) host: Option<&'a HostUser>,
-    /// Where he is.
+    /// The address of the caller.
     pub(super) address: IpAddr,
 }
 
 impl<'a> Caller<'a> {
-    /// Whoever has this session and is there.
+    /// A caller with this identity and address.
     pub(super) fn new(server: &'a ServerState, identity: &'a Identity, address: IpAddr) -> Self {
         Self {
             server,

@@ -1,5 +1,5 @@
-//! What other programs on the host do to files that clients cache: it breaks
-//! what they would otherwise believe. Nobody waits for it, as the change is made.
+//! Changes that other programs on the host make to files that clients cache: they break leases
+//! and oplocks. Nothing waits for the breaks, as the change is made already.
 
 use std::sync::Arc;
 
@@ -46,9 +46,9 @@ pub fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
     });
 }
 
-/// What a change is to those who cache. MS-FSA knows of no other programs: data,
-/// attributes, extended attributes and permissions are all cached under reading,
-/// and the kernel tells the last three apart for nobody.
+/// The cause of a break that a change on the host is. MS-FSA has no other programs: data,
+/// attributes, extended attributes and permissions are all cached under READ, and the kernel
+/// does not tell the last three apart.
 fn cause(change: &HostChange<'_>, is_directory: bool) -> Option<Cause> {
     match change {
         // MS-FSA 2.1.5.4: writing alone leaves the directory's lease as it is.

@@ -86,7 +86,7 @@ fn one_holder_keeps_half_the_budget_and_all_three_quarters() {
     let other = bob.charge(Kind::Listing, LIMIT / 4).unwrap();
     assert!(bob.charge(Kind::Open, 1).is_err());
     assert_eq!((ledger.count(Kind::Open), ledger.bytes()), (0, LIMIT / 4 * 3));
-    // Whoever has little is served from what is kept back.
+    // A holder that has little is served from the reserve.
     let small = eve.charge(Kind::Open, LIMIT / 64).unwrap();
     assert!(eve.charge(Kind::Open, 1).is_err());
     // Buffers are slowed down by others, not refused.

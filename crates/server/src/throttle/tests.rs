@@ -1,4 +1,4 @@
-//! Who is heeded when, on a clock that moves only when everybody waits for it.
+//! The times at which attempts are heeded, on a clock that moves only while all tasks wait.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -98,7 +98,7 @@ async fn a_flood_of_sockets_gains_nothing() {
     let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
     let many = heeded_of_a_flood(network).await;
     assert!((120..=151).contains(&many), "{many}");
-    // Whoever has a /48 of IPv6 has more addresses than there are guesses.
+    // A /48 of IPv6 has more addresses than there are guesses.
     let within = |number: u32| {
         let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -253,7 +253,7 @@ async fn memory_is_bounded() {
         let line = (remembered("ann"), network(HERE));
         assert_eq!(throttle.0.lock().lines[&line].waiting.len(), waiting);
     }
-    // Whoever comes from an address that has not failed has a place all the same.
+    // A client from an address without failures has a place all the same.
     assert!(waits(&throttle, attempt(NEIGHBOUR, "ann", true)).await.1);
 
     let mut state = State::default();
@@ -266,7 +266,7 @@ async fn memory_is_bounded() {
     }
 }
 
-/// Whoever is gone is not waited for, and uses nothing up.
+/// A client that has gone is not waited for, and uses nothing up.
 #[tokio::test(start_paused = true)]
 async fn whoever_is_gone_leaves_the_line() {
     let throttle = Arc::new(LogonThrottle::default());

@@ -1,4 +1,4 @@
-//! What macOS reads of files without opening them, sets with entries of an access
+//! File information that macOS reads without opening files, sets with entries of an access
 //! control list, and has copied on the server.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

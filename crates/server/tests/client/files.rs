@@ -33,7 +33,7 @@ pub struct Mount {
     sealed: bool,
 }
 
-/// What a CREATE asks for.
+/// The parameters of a CREATE.
 #[derive(Clone, Debug)]
 pub struct Want {
     /// UTF-16LE, so that it can be anything.

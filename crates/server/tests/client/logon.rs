@@ -34,7 +34,7 @@ pub struct Logon {
 }
 
 impl Logon {
-    /// What the session demands, or signing.
+    /// The protection that the session demands, or signing.
     pub fn via(&self) -> Via<'_> {
         if self.flags.contains(SessionFlags::ENCRYPT_DATA) {
             Via::Sealed(self)
@@ -44,7 +44,7 @@ impl Logon {
     }
 }
 
-/// What is said in SESSION_SETUP, besides the tokens.
+/// The fields of SESSION_SETUP, besides the tokens.
 pub struct Setup<'a> {
     pub user: &'a str,
     pub password: String,
@@ -131,7 +131,7 @@ pub struct Exchange<'a> {
     pub initiator: Initiator,
     pub preauth: SessionPreauth,
     pub session_id: u64,
-    /// What is sent next.
+    /// The next token to send.
     pub token: Vec<u8>,
     pub key: Option<frevo_auth::ntlm::crypt::Key>,
     last: Option<Reply>,
@@ -235,7 +235,7 @@ impl Peer {
         exchange.round(self).await
     }
 
-    /// Whether the dialect has the pre-authentication hash.
+    /// True where the dialect has the pre-authentication hash.
     pub fn is_3_1_1(&self) -> bool {
         self.terms().dialect == Dialect::SMB_3_1_1
     }

@@ -19,7 +19,7 @@ pub const ALL_DIALECTS: [Dialect; 5] = [
     Dialect::SMB_3_1_1,
 ];
 
-/// What a client offers.
+/// The offer of a client.
 #[derive(Clone, Debug)]
 pub struct Offer {
     pub dialects: Vec<Dialect>,

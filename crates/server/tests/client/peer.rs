@@ -41,7 +41,7 @@ pub struct Peer {
     pub logons: Vec<Rc<Logon>>,
     /// Credits that stamped requests ask for.
     pub asks: u16,
-    /// Whether the connection must not end inside a frame.
+    /// True when the connection must not end inside a frame.
     pub is_strict: bool,
 }
 

@@ -38,7 +38,7 @@ use super::peer::Peer;
 /// Bytes that each direction of a connection holds.
 const PIPE: usize = 1 << 20;
 
-/// Who may log on; `carol` is disabled, `dora` has no hash.
+/// The accounts; `carol` is disabled, `dora` has no hash.
 #[derive(Debug)]
 pub struct Users;
 
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-/// What an innocent user has: a session, a file, a handle with a lock.
+/// An innocent user with a session, a file, and a handle with a lock.
 struct Innocent {
     peer: Peer,
     mount: Mount,

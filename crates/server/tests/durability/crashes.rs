@@ -102,7 +102,7 @@ impl Content {
         self.doubtful_end = false;
     }
 
-    /// Whether `found` can be what a crash left.
+    /// True when a crash can have left `found`.
     fn agrees(&self, found: &[u8]) -> bool {
         let is_doubtful = |at: usize| self.doubtful.get(at).copied().unwrap_or(false);
         let end = self.doubtful_end || found.len() == self.acknowledged.len();
@@ -123,7 +123,7 @@ struct Handle {
     failed: bool,
 }
 
-/// What the client knows.
+/// The knowledge of the client.
 #[derive(Debug, Default)]
 struct Model {
     files: BTreeMap<u32, Content>,
@@ -148,7 +148,7 @@ impl Model {
         self.content(name).acknowledge();
     }
 
-    /// What became of it, after what a crash left was found good.
+    /// Takes over the files that a crash left, after they were checked.
     fn restart(&mut self, found: BTreeMap<usize, Vec<u8>>) {
         self.open.clear();
         self.files.clear();

@@ -95,7 +95,7 @@ impl Peer {
         files::data(reply.ok()).to_vec()
     }
 
-    /// What a CREATE is answered; a file that it opened is closed again.
+    /// The status of a CREATE; a file that it opened is closed again.
     pub async fn try_create(&mut self, mount: &Mount, want: &Want) -> Status {
         let reply = self.create(mount, want).await;
         if reply.status() == Status::SUCCESS {

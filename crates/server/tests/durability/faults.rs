@@ -28,7 +28,7 @@ fn a_flush_that_failed_says_so() {
             peer.write(mount, file, 0, b"data").await;
             disk.faults().fail_next(Operation::Sync, fault);
             peer.on(mount, flush_draft(file)).await.expect(status);
-            // What was lost stays lost to whoever wrote it.
+            // Data that was lost stays lost for the Open that wrote it.
             peer.on(mount, flush_draft(file)).await.expect(status);
             peer.on(mount, write_through_draft(file, 0, b"more")).await.expect(status);
             assert_eq!(contents(&disk.vfs.crash()), []);
@@ -145,7 +145,7 @@ const DISPOSITIONS: [CreateDisposition; 6] = [
     CreateDisposition::OVERWRITE_IF,
 ];
 
-/// What a CREATE may call, once or more often.
+/// The calls that a CREATE may make, once or more often.
 const IN_CREATE: [Operation; 8] = [
     Operation::Open,
     Operation::Create,
@@ -256,7 +256,7 @@ fn a_removal_that_failed_leaves_the_file_and_frees_its_name() {
         for round in 0..3 {
             let file = peer.open_file(mount, &deleting).await;
             disk.faults().fail_next(Operation::Remove, IO);
-            // Whoever takes it for gone is told better.
+            // The client that deleted the file learns that it is still there.
             peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
             peer.on(mount, close_draft(file)).await.expect(Status::FILE_CLOSED);
             assert!(disk.world.server.files.is_empty(), "round {round}");

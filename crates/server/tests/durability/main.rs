@@ -1,5 +1,5 @@
-//! What a client was told is true: on a file system in memory that fails,
-//! fills up and crashes when a test wants it to.
+//! Answers to clients stay true: on a file system in memory that fails, fills up and crashes
+//! when a test wants it to.
 #![allow(clippy::print_stdout, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test binary is a crate")]
 

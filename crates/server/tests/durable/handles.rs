@@ -145,8 +145,8 @@ fn a_reconnect_that_comes_before_the_end_of_the_old_connection_waits_for_it() {
     });
 }
 
-/// MS-SMB2 3.3.4.6, 3.3.4.7: whoever wants the file gets it, for the client that
-/// is away cannot give back what it caches; then there is nothing to take up.
+/// MS-SMB2 3.3.4.6, 3.3.4.7: another client that wants the file gets it, for the absent client
+/// cannot give back its caches; then nothing is left to take up.
 #[test]
 fn others_get_the_file_of_a_client_that_is_away() {
     for lease in [false, true] {

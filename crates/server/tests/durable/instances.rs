@@ -87,7 +87,7 @@ fn a_replay_of_what_never_came_is_carried_out() {
     });
 }
 
-/// What is not of SMB 3 does not know version 2 of anything.
+/// Dialects below 3.0 have no contexts of version 2.
 #[test]
 fn old_dialects_have_no_create_guids() {
     in_world(async |world| {

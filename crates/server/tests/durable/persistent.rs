@@ -230,8 +230,8 @@ fn what_could_not_be_removed_is_removed_later() {
     });
 }
 
-/// What the store failed to do is done before anybody is promised more: a record that is older
-/// than what it tells of would take that from him after a crash.
+/// A request that the store failed is repeated before a client gets further promises: a record
+/// that is older than its Open would take locks from others after a crash.
 #[test]
 fn what_failed_is_made_good_before_the_next_promise() {
     runs(async |start, store| {
@@ -328,7 +328,7 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
     });
 }
 
-/// What is not persistent calls the store never.
+/// Opens that are not persistent never call the store.
 #[test]
 fn other_opens_cost_the_store_nothing() {
     runs(async |start, store| {

@@ -21,7 +21,7 @@ fn control(file: FileId) -> Draft {
     Draft::new(Command::IOCTL).with(|w| ioctl::Request::fsctl(code, file, &range, 0).encode(w))
 }
 
-/// What is stale and would change something is refused, and has changed nothing; what
+/// A stale request that would change something is refused, and has changed nothing; one that
 /// only reads is answered.
 #[test]
 fn s2_stale_requests_change_nothing() {

@@ -245,7 +245,7 @@ fn s3_file_ids_never_come_twice() {
     }
 }
 
-/// What is asked by a reconnect is answered from the file as it is.
+/// The contexts of a reconnect are answered from the file as it is.
 #[test]
 fn a_reconnect_answers_with_the_file_as_it_is() {
     in_world(async |world| {

@@ -93,7 +93,7 @@ fn x5_a_durable_open_is_its_owners() {
             let right = kind.again(file, 3, 1);
             let none = Status::OBJECT_NAME_NOT_FOUND;
 
-            // While its session lives nobody gets it, himself not excepted.
+            // While its session lives nobody gets it, not even its owner.
             let (mut bob, bobs) = back(world, client, "bob", kind.share()).await;
             bob.create(&bobs, &right).await.expect(none);
             let (mut twin, own) = back(world, client, "ann", kind.share()).await;
@@ -106,7 +106,7 @@ fn x5_a_durable_open_is_its_owners() {
             lost(world, 1).await;
             // Another user, with all that can be known.
             bob.create(&bobs, &right).await.expect(Status::ACCESS_DENIED);
-            // The user himself, with something wrong.
+            // The owner, with a wrong parameter.
             let wrong = [
                 FileId { persistent: file.persistent ^ 1, ..file },
                 FileId { persistent: file.persistent ^ 1 << 63, ..file },

@@ -46,7 +46,7 @@ impl<'a> Samr<'a> {
     }
 }
 
-/// What a user is told who lists the accounts, and who looks up one.
+/// The answers to a user that lists the accounts, and that looks up one.
 async fn told(world: &World, user: &str) -> (Status, Status) {
     let (mut peer, data) = world.session(user, &Offer::default()).await;
     let machine = world.server.machine_sid();

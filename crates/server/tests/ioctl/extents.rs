@@ -191,7 +191,7 @@ fn sharing_needs_rights_and_the_session() {
     });
 }
 
-/// What a volume cannot, it says.
+/// A volume names the features that it lacks.
 #[test]
 fn a_volume_without_shared_extents_refuses() {
     in_world(async |world| {

@@ -1,5 +1,4 @@
-//! What FSCTLs write takes from others what they cache of the target, as WRITE
-//! does.
+//! FSCTLs that write break the caches of their target, as WRITE does.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Who asks lsarpc and samr who is who waits for the host's name service, and
-//! nobody else does.
+//! Requests to lsarpc and samr wait for the host's name service, and no other requests do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ const TRANSCEIVE: CtlCode = CtlCode::PIPE_TRANSCEIVE;
 /// Accounts that take until they are let to say that there is no such user.
 #[derive(Debug, Default)]
 struct Slow {
-    /// Whether somebody asks, and whether there is an answer.
+    /// True while a lookup waits, and once it may be answered.
     state: Mutex<(bool, bool)>,
     turn: Condvar,
 }

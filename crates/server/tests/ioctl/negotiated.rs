@@ -17,7 +17,7 @@ fn bytes(request: &Request) -> Vec<u8> {
     bytes
 }
 
-/// What the client said when it negotiated.
+/// The request that matches the client's NEGOTIATE.
 fn truth(peer: &Peer, offer: &Offer) -> Request {
     Request {
         capabilities: offer.capabilities,

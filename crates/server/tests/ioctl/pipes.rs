@@ -416,7 +416,7 @@ fn half_a_request_is_answered_when_it_is_whole() {
     });
 }
 
-/// Who asks and does not read is stopped: the server's memory is not his.
+/// A client that asks and does not read is stopped: it cannot fill the server's memory.
 #[test]
 fn what_waits_to_be_read_is_bounded() {
     in_world(async |world| {
@@ -518,7 +518,7 @@ fn what_is_for_files_is_not_for_pipes() {
     });
 }
 
-/// MS-LSAT: whoever may connect may ask who is behind a SID.
+/// MS-LSAT: every user that may connect may look up SIDs.
 #[test]
 fn names_and_sids_are_told() {
     in_world(async |world| {

@@ -172,7 +172,7 @@ fn nothing_of_a_snapshot_is_changed() {
         peer.create(&mount, &made).await.expect(protected);
         let deletes = Want::existing("f").options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &warped(deletes, OLD)).await.expect(protected);
-        // What may at most be had is to read, whoever wants to write as well.
+        // MAXIMUM_ALLOWED gives the right to read alone, also when writing is asked for.
         let both = AccessMask::READ_DATA | AccessMask::WRITE_DATA;
         for access in [AccessMask::MAXIMUM_ALLOWED, AccessMask::GENERIC_ALL, both] {
             let most = warped(Want::existing("f").access(access), OLD);

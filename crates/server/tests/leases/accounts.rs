@@ -18,8 +18,8 @@ async fn session(world: &World, user: &str) -> (Peer, Mount) {
     (peer, mount)
 }
 
-/// What the holder caches is given back before the other account sees the file, and goes
-/// when that one writes.
+/// The holder gives its caches back before the other account sees the file, and loses the rest
+/// when that account writes.
 #[test]
 fn x6_another_account_with_the_same_names_is_another_client() {
     in_frozen_world(settings(), async |world| {

@@ -1,4 +1,5 @@
-//! X6: who may give a lease back, and what he may say. MS-SMB2 3.3.5.22.2.
+//! X6: clients that may give a lease back, and the states that they may keep. MS-SMB2
+//! 3.3.5.22.2.
 
 use crate::client::*;
 use crate::*;
@@ -16,8 +17,8 @@ async fn broken(world: &World) -> ((Peer, Mount), (Peer, Mount), u64) {
     ((one, mine), (two, theirs), waiting)
 }
 
-/// Nobody else can give it back, whatever client he says he is: what is cached would
-/// be held for given up.
+/// No other client can give it back, whatever ClientGuid it names: caches that are still used
+/// would count as given up.
 #[test]
 fn x6_nobody_else_acknowledges() {
     in_frozen_world(settings(), async |world| {
@@ -56,8 +57,8 @@ fn x6_nobody_else_acknowledges() {
     });
 }
 
-/// What is not breaking is not given back; nobody keeps more than he was left, and
-/// all that is less is taken.
+/// A lease that is not breaking is not given back; a client keeps no more than the break left
+/// it, and may keep less.
 #[test]
 fn x6_an_acknowledgment_is_of_what_was_told() {
     for kept in [rwh(), R | LeaseState::WRITE, LeaseState::WRITE, LeaseState(0x0F), LeaseState(8)] {

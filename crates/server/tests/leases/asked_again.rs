@@ -1,12 +1,13 @@
-//! Who waits for breaks asks again when all have ended: MS-FSA 2.1.4.12.
+//! A request that waits for breaks looks at the leases again when all have ended: MS-FSA
+//! 2.1.4.12.
 
 use crate::client::files::rename_draft;
 use crate::client::*;
 use crate::*;
 
-/// Two have a lease that a rename has to take handles from. The first gives them back and
-/// asks for them again while the second is still asked: that is a new promise, which
-/// nobody has told him is broken, and he who renames must not wait for it untold.
+/// Two clients have leases that a rename must take handles from. The first gives them back and
+/// asks for them again while the second has not answered: that is a new lease, of whose break
+/// the client was not notified, and the rename must not wait for it without a notification.
 #[test]
 fn what_is_promised_while_another_gives_back_is_broken_too() {
     in_frozen_world(settings(), async |world| {

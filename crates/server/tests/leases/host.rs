@@ -1,4 +1,4 @@
-//! What other programs on the host do breaks what clients cache.
+//! Changes by other programs on the host break the caches of clients.
 
 use std::process::Command as Program;
 
@@ -10,7 +10,7 @@ fn host(world: &World, script: &str) {
     assert!(ran.unwrap().success());
 }
 
-/// Whether this kernel and sandbox let a process watch at all.
+/// True where this kernel and sandbox let a process watch.
 fn is_possible() -> bool {
     let test = r"import ctypes,sys; sys.exit(ctypes.CDLL(None).fanotify_init(0x203, 0) < 0)";
     let can = Program::new("python3").args(["-c", test]).status().expect("python3").success();
@@ -20,8 +20,8 @@ fn is_possible() -> bool {
     can
 }
 
-/// A program that has a lease of the kernel's on the file has it taken, and who
-/// opens the file waits for that, he alone.
+/// The kernel's lease that a program has on the file is broken, and the request that opens the
+/// file waits for it, no other.
 #[test]
 fn a_create_waits_for_the_lease_of_another_program() {
     in_world(async |world| {

@@ -5,7 +5,7 @@ use frevo_wire::fscc::FileInfoClass;
 use super::calls::*;
 use crate::client::*;
 
-/// What a query of a file is answered with, class by class.
+/// The status of a query of a file, class by class.
 const QUERIES: [(&[u8], Status); 4] = [
     // Basic, Standard, Internal, Ea, Access, Position, Mode, Alignment, All,
     // AlternateName (the name is one), Stream, Compression, NetworkOpen,

@@ -81,7 +81,7 @@ fn no_disposition_gets_round_a_needed_attribute_and_streams_do_not_ask() {
             [CreateContext::ExtendedAttributes(&list(&[("a", b"1", true), ("b", b"2", false)]))]
                 .map(|context| CreateContexts::from_requests(&[context]).as_bytes().to_vec());
         let with = Want { contexts: contexts[0].clone(), ..Want::file("f") };
-        // Who knows nothing of attributes sets none, on a new file either.
+        // With FILE_NO_EA_KNOWLEDGE no attributes are set, not on a new file either.
         peer.create(&mount, &ignorant(with.clone())).await.expect(Status::ACCESS_DENIED);
         assert!(!world.path("f").exists());
         let file = peer.open_file(&mount, &with).await;

@@ -61,8 +61,8 @@ fn exists(world: &World, below: &str) -> bool {
     Path::exists(&world.path(below))
 }
 
-/// What is open elsewhere below a folder that is called alike holds nobody up, and is
-/// not taken for what was renamed.
+/// An Open below another folder of the same name hinders no rename, and is not taken for the
+/// renamed file.
 #[test]
 fn folders_of_other_shares_are_others() {
     in_shares(&[("one", "one"), ("two", "two")], &Default::default(), async |world, peer, m| {
@@ -92,8 +92,8 @@ fn folders_of_other_shares_are_others() {
     });
 }
 
-/// One folder in another: what is deleted by a name of one share goes, though it is
-/// closed last by whoever has it open in the other.
+/// One shared folder in another: a file that is deleted by its name in one share goes, though
+/// its last Open is in the other share.
 #[test]
 fn what_is_deleted_in_one_share_goes_with_the_last_close_in_another() {
     in_shares(&[("all", ""), ("one", "one")], &Default::default(), async |world, peer, m| {

@@ -37,7 +37,7 @@ fn host(world: &World, script: &str) {
     assert!(ran.success());
 }
 
-/// Whether this kernel and sandbox let a process watch at all.
+/// True where this kernel and sandbox let a process watch.
 fn is_possible() -> bool {
     let test = r"import ctypes,os,sys; sys.exit(ctypes.CDLL(None).fanotify_init(0xC01, 0) < 0)";
     let can = Program::new("python3").args(["-c", test]).status().expect("python3").success();

@@ -1,5 +1,4 @@
-//! Who may be here and for how long: limits and deadlines, on a clock that
-//! moves only when everybody waits for it.
+//! Limits and deadlines of connections, on a clock that moves only while all tasks wait.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -28,7 +27,7 @@ fn unauthenticated_connections_are_limited_for_each_address() {
             .collect();
         assert!(world.connect_from(HERE).is_none());
         world.connect_from(THERE).expect("another address is not affected");
-        // Whoever logs on counts no more.
+        // A connection that logs on does not count any more.
         let peer = &mut peers[0];
         peer.negotiate(&Offer::default()).await;
         assert!(world.connect_from(HERE).is_none(), "NEGOTIATE is not enough");

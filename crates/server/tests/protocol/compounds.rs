@@ -96,8 +96,8 @@ fn replies_are_compounded_as_they_were_asked() {
     });
 }
 
-/// What needs no file goes on although the one before it failed; what does
-/// need one fails alike.
+/// A related message that needs no file goes on although the one before it failed; one that
+/// needs the file fails alike.
 #[test]
 fn a_failure_in_the_middle() {
     in_world(async |world| {

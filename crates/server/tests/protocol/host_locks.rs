@@ -27,7 +27,7 @@ fn share(posix_locks: bool) -> (TempDir, Arc<dyn Vfs>) {
     (dir, Arc::new(vfs))
 }
 
-/// Whether another program can lock a range: "ex" or "sh".
+/// True when another program can lock a range: "ex" or "sh".
 fn can_lock(dir: &Path, kind: &str, first: u64, length: u64) -> bool {
     let script = format!(
         "import fcntl\nf = open('f', 'r+b')\n\
@@ -119,7 +119,7 @@ fn clients_see_what_other_programs_lock() {
         one.on(&mine, lock_draft(file, &both)).await.expect(Status::LOCK_NOT_GRANTED);
         assert!(can_lock(dir, "ex", 20, 80));
         one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();
-        // Who waits gives up, or is served when the program has ended.
+        // A request that waits gives up, or is served when the program has ended.
         let waits = [(15, 1, LockFlags::EXCLUSIVE_LOCK)];
         let start = async |peer: &mut Peer| {
             peer.send(vec![mine.put(lock_draft(file, &waits))], mine.via()).await.remove(0)

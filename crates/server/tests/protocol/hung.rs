@@ -29,7 +29,7 @@ use crate::client::*;
 /// Bytes of the one file there is.
 const SIZE: usize = 1 << 20;
 
-/// Whether anything is answered.
+/// A switch that holds all answers up.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -243,7 +243,7 @@ impl Mounted {
         world.server.reload(settings, shares, world.server.accounts());
     }
 
-    /// Whether nothing but the share hung.
+    /// Checks that nothing but the share hung.
     fn end(mut self) {
         self.gate.state.lock().is_over = true;
         self.gate.turn.notify_all();
@@ -264,7 +264,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), what).await.expect("stalled by another share")
 }
 
-/// What everybody does all day, elsewhere.
+/// Ordinary work on other shares.
 async fn works(peer: &mut Peer, mount: &Mount) {
     let file = peer.open_file(mount, &Want::file("everyday")).await;
     peer.write(mount, file, 0, b"as always").await;

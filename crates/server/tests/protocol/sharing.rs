@@ -189,8 +189,8 @@ fn the_root_and_read_only_files_are_not_deleted() {
     });
 }
 
-/// MS-FSA 2.1.1.5 Open.Link: of a file with two names, the one goes or moves by
-/// which it was opened, whoever has the other open.
+/// MS-FSA 2.1.1.5 Open.Link: of a file with two names, the name by which it was opened is
+/// removed or moved, even while the other name is open.
 #[test]
 fn a_handle_means_the_name_that_it_was_opened_by() {
     in_world(async |world| {

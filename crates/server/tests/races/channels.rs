@@ -170,7 +170,7 @@ fn close_is_answered_when_nothing_is_under_way_with_it_any_more() {
     });
 }
 
-/// Who waits for a lock, or for a break, does not hold TREE_DISCONNECT up.
+/// A request that waits for a lock, or for a break, does not hold TREE_DISCONNECT up.
 #[test]
 fn tree_disconnect_does_not_wait_for_those_who_wait() {
     in_world(async |world| {
@@ -225,7 +225,7 @@ fn l3_of_two_ends_one_succeeds() {
     });
 }
 
-/// Who waits for a change or a lock does not hold LOGOFF up.
+/// A request that waits for a change or a lock does not hold LOGOFF up.
 #[test]
 fn logoff_does_not_wait_for_those_who_wait() {
     in_world(async |world| {

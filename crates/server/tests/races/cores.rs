@@ -70,7 +70,7 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: whoever waits here waits for itself.
+                    // L6: a core that waits here waits for itself.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

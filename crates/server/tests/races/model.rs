@@ -173,7 +173,7 @@ fn l1_setup_bind_io_logoff_and_disconnect_in_any_order() {
     });
 }
 
-/// Who waits by nature hears of the end whenever it comes.
+/// A request that waits by nature learns of the end whenever it comes.
 #[test]
 fn a_wait_ends_with_its_session() {
     explore(|| {

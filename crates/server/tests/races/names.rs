@@ -10,7 +10,7 @@ use super::cores::{Cores, runs};
 use crate::client::files::{file_id, rename_draft};
 use crate::client::*;
 
-/// No core stalls: whoever waits longer than this has found a deadlock.
+/// No core stalls: a longer wait is a deadlock.
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(5), answer).await.expect("within five seconds")
 }

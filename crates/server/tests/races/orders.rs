@@ -118,7 +118,7 @@ async fn one(world: &World, order: &[bool]) {
         tokio::task::yield_now().await;
     }
     assert!(world.server.session(logon.id).is_none(), "{what}");
-    // Closed once: nobody has it open, and nobody closed what was not his.
+    // Closed once: no client has it open, and none closed an Open of another.
     let path = world.path("f");
     let (mut other, theirs) = world.session("bob", &Offer::default()).await;
     let alone = Want::existing("f").sharing(Default::default());

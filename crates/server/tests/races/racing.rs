@@ -1,5 +1,5 @@
-//! L4: a break that meets with a close, an acknowledgment, a lost connection or the
-//! scavenger. Whoever opens the file gets his answer, and nothing stays behind.
+//! L4: a break that meets with a close, an acknowledgment, a lost connection or the scavenger.
+//! The client that opens the file gets its answer, and nothing stays behind.
 
 use std::time::Instant as Real;
 

@@ -1,4 +1,4 @@
-//! What `under_way` meets in, as loom models it.
+//! The locks and atomics of `under_way`, as loom models them.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -8,8 +8,8 @@ use crate::client::*;
 
 const GUID: Guid = Guid([0x5A; 16]);
 
-/// What the old session had under way is done before the new one begins: no write of
-/// old comes after what the client does next.
+/// Operations of the old session end before the new session begins: no old write comes after
+/// the next request of the client.
 #[test]
 fn a6_taking_over_is_answered_when_nothing_is_under_way_any_more() {
     in_world(async |world| {

@@ -1,6 +1,6 @@
-//! Row X7 at length: 64 users of the host, on several cores and all at once, each
-//! with files of his own among those of the others. After every operation the owner
-//! or the refusal is looked at. It takes root.
+//! Row X7 at length: 64 users of the host, on several cores and all at once, each with its own
+//! files among those of the others. After every operation the owner or the refusal is checked.
+//! It takes root.
 //!
 //! `FREVO_RIGHTS_OPS=1000000 ./dev/test races` has a million operations made.
 
@@ -72,7 +72,7 @@ fn operations() -> usize {
     asked.and_then(|count| count.parse().ok()).unwrap_or(12_800)
 }
 
-/// One user, on a connection of his own.
+/// One user, on its own connection.
 struct Member {
     number: u32,
     peer: Peer,
@@ -103,7 +103,7 @@ impl Member {
             let there = std::fs::symlink_metadata(world.path(path)).unwrap();
             assert_eq!((there.uid(), there.gid()), (uid, uid), "{path} of {own}");
         };
-        // Made, written and closed in one compound; it is his.
+        // Made, written and closed in one compound; it belongs to the user.
         let file = format!("f{}", round % 8);
         let want = Want::file(&self.own(&file)).disposition(CreateDisposition::OVERWRITE_IF);
         let drafts = vec![
@@ -143,7 +143,7 @@ impl Member {
         let strange = format!("pair{:02}", (self.number / 2 + 1) % (USERS / 2));
         self.expect(&Want::existing(&strange).access(AccessMask::READ_DATA), denied).await;
 
-        // Where all may write, what he makes is his, and he removes it.
+        // Where all may write, a new file belongs to the user, who removes it.
         let made = format!("{own}-{round}");
         let want = Want::file(&made).options(CreateOptions::DELETE_ON_CLOSE);
         let file = file_id(&self.expect(&want, Status::SUCCESS).await);

@@ -185,8 +185,8 @@ struct Step {
     statuses: Vec<Status>,
 }
 
-/// Requests of `user` among those of `other`: what is his, what is not, what
-/// is the server's.
+/// Requests of `user` among those of `other`: for the user's own files, for others' files, and
+/// for the server's.
 fn steps(user: &str, other: &str, mount: &Mount, plain: &Mount, round: usize) -> Vec<Step> {
     let own = format!("{user}s\\{round}");
     let create = |name: &str| Want::file(name).disposition(CreateDisposition::CREATE).draft();
@@ -272,8 +272,8 @@ fn x7_interleaved_requests_of_two_users_never_mix() {
     });
 }
 
-/// A durable Open comes back to its owner alone, and acts as him in another
-/// session, at its close and when its client stays away.
+/// A durable Open comes back to its owner alone, and acts as the owner in another session, at
+/// its close and when its client stays away.
 #[test]
 fn x7_what_outlives_its_connection_acts_as_its_owner() {
     acting("x7_what_outlives_its_connection_acts_as_its_owner", true, async |world| {
@@ -312,7 +312,7 @@ fn x7_what_outlives_its_connection_acts_as_its_owner() {
     });
 }
 
-/// What is deleted when a connection is lost is deleted by whom it was opened.
+/// A file that is deleted when a connection is lost is deleted as the user that opened it.
 #[test]
 fn x7_delete_on_close_at_the_end_of_a_connection() {
     acting("x7_delete_on_close_at_the_end_of_a_connection", false, async |world| {

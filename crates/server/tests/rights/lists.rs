@@ -69,8 +69,8 @@ fn closed_and_open(world: &World) {
 /// Names of shares of [`closed_and_open`] that refuse Ann.
 const CLOSED: [&str; 5] = ["denied", "not-allowed", "near", "far", "sealed-and-denied"];
 
-/// Row X8: the whole answer, also to a client that cannot encrypt. Who may use the
-/// share is told that he has to.
+/// Row X8: the whole answer, also to a client that cannot encrypt. A user that may use the
+/// share learns that it demands encryption.
 #[test]
 fn x8_a_forbidden_share_is_answered_as_an_absent_one() {
     in_world(async |world| {
@@ -112,7 +112,7 @@ async fn arrive(world: &World, user: &str, from: IpAddr) -> (Peer, std::rc::Rc<L
     (peer, logon)
 }
 
-/// What a user is told: the most he may do, or why not.
+/// The answer to a user: its maximal access, or the reason of the refusal.
 async fn access(world: &World, user: &str, from: &str) -> Result<AccessMask, Status> {
     let (mut peer, logon) = arrive(world, user, from.parse().unwrap()).await;
     let draft = tree_connect_draft("\\\\frevo\\data").session(logon.id);
@@ -269,8 +269,8 @@ fn a5_new_groups_count_from_the_next_request_on() {
         assert!(token(world).groups.is_empty());
         let refused = ann.try_mount(&logon, "data").await.err().map(|reply| reply.status());
         assert_eq!(refused, Some(Status::BAD_NETWORK_NAME));
-        // Whoever authenticates anew as somebody else loses the session, and
-        // gets nothing of him.
+        // A client that authenticates anew as another user loses the session, and gets nothing
+        // of the other user.
         let reply = ann.log_on_again(Setup::again("bob", &logon)).await;
         assert_eq!(reply.status(), Status::ACCESS_DENIED);
         assert!(world.server.session(logon.id).is_none());

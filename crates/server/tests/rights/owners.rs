@@ -194,7 +194,7 @@ fn x9_set_user_id_goes_with_every_change_and_never_comes_back() {
     });
 }
 
-/// What a directory passes on to what is made in it stays, whatever group it has.
+/// The entries that a directory passes on to new files stay, whatever its group is.
 #[test]
 fn x9_a_directory_keeps_its_set_group_id() {
     as_root("x9_a_directory_keeps_its_set_group_id", async |world| {

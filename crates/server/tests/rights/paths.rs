@@ -1,6 +1,6 @@
-//! Row X7, road by road: whatever a request does to the file system is done as its
-//! user, for files of his own and of others, and no thread goes on as him. It takes
-//! root.
+//! Row X7, road by road: each operation of a request on the file system is done as its user,
+//! for its own files and those of others, and no thread keeps the credentials afterwards. It
+//! takes root.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::sync::Arc;
@@ -135,7 +135,7 @@ async fn duplicate(peer: &mut Peer, mount: &Mount, from: FileId, to: FileId) -> 
     ask(peer, mount, CtlCode::DUPLICATE_EXTENTS_TO_FILE, to, &input, 0).await
 }
 
-/// A user's day, with files that are called after him.
+/// Many operations of a user, with files that are called after the user.
 async fn everything(peer: &mut Peer, mount: &Mount, user: &str, plain: bool) {
     let name = |rest: &str| format!("{user}-{rest}");
     let folder = peer.open_file(mount, &Want::directory(&name("d"))).await;
@@ -299,8 +299,8 @@ fn x7_every_call_to_a_file_system_is_its_users() {
     });
 }
 
-/// What panics, is cancelled or waits in the blocking pool leaves its thread nobody's: the
-/// next request there is another user's.
+/// A request that panics, is cancelled or waits in the blocking pool leaves its thread without
+/// credentials: the next request there is another user's.
 #[test]
 fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
     probed("x7_a_thread_is_nobodys_after_a_panic_or_a_cancel", async |world, probe| {
@@ -347,8 +347,8 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
     });
 }
 
-/// Who watches a directory is told of what others do there, each in a tree
-/// connect of his own, and none of two who want a name gets past the other.
+/// A watch of a directory reports the changes that others make there, each in its own tree
+/// connect, and of two CREATEs of one name one waits for the other.
 #[test]
 fn x7_changes_are_told_from_one_user_to_another() {
     acting("x7_changes_are_told_from_one_user_to_another", false, async |world| {
@@ -365,8 +365,8 @@ fn x7_changes_are_told_from_one_user_to_another() {
             assert_eq!(changes(told.expect("told").ok()), [name]);
             ann.close(&anns, file).await;
         }
-        // Of a folder that he may not list he is told no names, however far up he
-        // watches; he lists again what he may.
+        // The watch reports no names in a folder that its user may not list, however far up it
+        // watches; the user lists the other folders anew.
         folder(world, "shown/open", "ann", 0o755);
         folder(world, "shown/private", "ann", 0o711);
         for (way, is_told) in [("open\\one", true), ("private\\two", false), ("open\\three", true)]
@@ -383,7 +383,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             }
             ann.close(&anns, file).await;
         }
-        // Who may not list it may not watch it.
+        // A user that may not list it may not watch it.
         folder(world, "hidden", "ann", 0o711);
         let want = Want::existing("hidden").access(AccessMask::READ_DATA);
         assert_eq!(status(&mut bob, &bobs, &want).await, Status::ACCESS_DENIED);
@@ -393,7 +393,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
     });
 }
 
-/// Who deletes a file may; who closes it last need not.
+/// The user that deletes a file needs the right; the user that closes it last does not.
 #[test]
 fn x7_a_deletion_is_his_who_asked_for_it() {
     acting("x7_a_deletion_is_his_who_asked_for_it", false, async |world| {
@@ -420,7 +420,7 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
                 set_mode(&world.path("shown"), 0o755);
             }
         }
-        // The other way about: his right to read is none to remove.
+        // The other way about: the right to read is no right to remove.
         let file = ann.open_file(&anns, &Want::file("shown\\f")).await;
         let held = bob.open_file(&bobs, &reads.access(AccessMask::READ_DATA)).await;
         ann.close(&anns, file).await;
@@ -431,8 +431,8 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
 
 const SET_USER_ID: u32 = 0o4000;
 
-/// A file of bob's that the group may write, as the kernel marks it: whoever
-/// writes to it takes the mark away, but for root.
+/// A file of bob's that the group may write, with the set-group-id bit: every write but root's
+/// takes the bit away.
 fn marked(world: &World, name: &str) {
     std::fs::write(world.path(name), vec![1; 20_480]).unwrap();
     chown(world.path(name), Some(uid("bob")), Some(61_100)).unwrap();
@@ -596,7 +596,8 @@ fn x7_snapshots_show_each_what_is_his() {
     all_at_rest();
 }
 
-/// What backups take is counted for all, not as much of it as the first who asks may see.
+/// The size of backups is counted for all users, not as much of it as the first user that asks
+/// may see.
 #[test]
 fn x7_what_is_counted_for_all_is_counted_by_the_server() {
     const SIZE: u64 = 1 << 30;

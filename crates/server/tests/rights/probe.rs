@@ -1,5 +1,5 @@
-//! A file system that looks, at each call, whom the kernel takes the thread for.
-//! What is called after a user (`ann-f`) is his: only he may touch it.
+//! A file system that checks, at each call, the credentials of the thread. A file called after
+//! a user (`ann-f`) belongs to that user: only that user may touch it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::impersonation::{acts_as, uid};
 
-/// What was seen.
+/// The calls that were seen.
 #[derive(Debug, Default)]
 pub struct Seen {
     calls: Mutex<BTreeMap<&'static str, usize>>,
@@ -56,7 +56,7 @@ impl Seen {
         self.calls.lock().clone()
     }
 
-    /// Holds up whoever opens something called `...held`.
+    /// Holds up the opening of files called `...held`.
     pub fn shut(&self, shut: bool) {
         *self.shut.lock() = shut;
         self.turn.notify_all();

@@ -68,7 +68,7 @@ async fn raw(
     (reply.status(), output)
 }
 
-/// What is told, as uid, used, threshold and limit.
+/// The answer, as uid, used, threshold and limit.
 async fn ask(
     peer: &mut Peer,
     mount: &Mount,
@@ -177,7 +177,7 @@ fn quotas_of_others_are_for_administrators() {
         let asked = list(&[own]);
         let asked = (false, false, QuotaSids::List(&asked));
         let told = ask(&mut peer, &mount, file, 4096, asked).await;
-        // No user of the host is called so, or he has no quota here.
+        // The host has no such user, or the user has no quota here.
         assert_eq!(told, Ok(vec![(own, 0, 0, 0)]));
         let mine = wanted(7_001, -1, 1 << 40);
         assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
@@ -185,7 +185,7 @@ fn quotas_of_others_are_for_administrators() {
         let file = peer.open_file(&mount, &all).await;
         let defaults = set_defaults(&mut peer, &mount, file, 1, 2).await;
         assert_eq!(defaults, Status::ACCESS_DENIED);
-        // The index is his to ask, whatever rights he names.
+        // The user may query the index, whatever access it asks for.
         let file = peer.open_file(&mount, &Want::existing(INDEX)).await;
         assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
         assert_eq!(set_defaults(&mut peer, &mount, file, 1, 2).await, Status::ACCESS_DENIED);

@@ -117,7 +117,7 @@ fn a1_another_user_cannot_bind() {
         let mut peer = victim.second(world, &Offer::default()).await;
         let refused = peer.try_log_on(Setup::binding("bob", victim.logon())).await;
         refused.err().expect("refused").expect(Status::NOT_SUPPORTED);
-        // Bob's attempt gives him nothing.
+        // Bob gets nothing by the attempt.
         let read = victim.mount.put(read_draft(victim.file, 0, 8));
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);
@@ -252,8 +252,8 @@ fn a1_signing_algorithms_that_may_be_mixed() {
     });
 }
 
-/// What comes of a binding is signed with the key that the client has shown it
-/// has; to whoever has not, nothing is.
+/// The responses to a binding are signed with the key that the client has proved to have;
+/// without that proof none is signed.
 #[test]
 fn a1_answers_to_bindings_are_signed() {
     in_world(async |world| {
@@ -625,7 +625,7 @@ fn a3_previous_session_is_only_its_users() {
     });
 }
 
-/// What the client says of itself changes nothing in what is checked.
+/// The claims of the client change nothing in the checks.
 #[test]
 fn a3_capabilities_and_modes_do_not_matter() {
     in_world(async |world| {

@@ -370,7 +370,7 @@ fn p9_a_compound_of_reads_stays_within_what_was_negotiated() {
     });
 }
 
-/// What real clients compound must fit: CREATE, a READ of the maximum, CLOSE.
+/// The compounds of real clients must fit: CREATE, a READ of the maximum, CLOSE.
 #[test]
 fn p9_create_read_close_of_the_maximum_fits() {
     in_world(async |world| {

@@ -6,7 +6,7 @@ use crate::client::negotiate::ALL_DIALECTS;
 use crate::client::*;
 use frevo_proto::limits::{FRAME_BEFORE_AUTHENTICATION, FRAME_BEFORE_NEGOTIATE};
 
-/// A prefix and nothing after it: whoever waits for the rest has allocated.
+/// A prefix and nothing after it: a server that waits for the rest has allocated.
 async fn prefix(peer: &Peer, length: usize) {
     peer.send_bytes(&u32::try_from(length).unwrap().to_be_bytes()).await;
 }

@@ -176,8 +176,8 @@ fn i1_another_connections_session_is_not_reached() {
     });
 }
 
-/// Who is logged on may authenticate anew only by a signed request (MS-SMB2
-/// 3.3.5.2.4): a stranger on the way could end the session otherwise.
+/// A session may authenticate anew only by a signed request (MS-SMB2 3.3.5.2.4): someone on
+/// the network could end the session otherwise.
 #[test]
 fn i1_authentication_anew_is_signed() {
     in_world(async |world| {
@@ -691,8 +691,8 @@ fn i6_nonces_are_never_used_twice() {
     });
 }
 
-/// What one direction seals the other's key does not open: a reply sent back
-/// is a forgery.
+/// The key of one direction does not open messages of the other: a reply sent back is a
+/// forgery.
 #[test]
 fn i6_directions_have_keys_of_their_own() {
     in_world(async |world| {

@@ -72,8 +72,8 @@ fn p5_lists_of_attributes_are_bounded() {
     });
 }
 
-/// What each byte range of a descriptor means, MS-DTYP 2.4.6: offsets of owner, group, SACL
-/// and DACL at 4, 8, 12 and 16; the DACL behind the head of 20 bytes.
+/// The byte ranges of a descriptor, MS-DTYP 2.4.6: offsets of owner, group, SACL and DACL at
+/// 4, 8, 12 and 16; the DACL behind the head of 20 bytes.
 #[test]
 fn p6_descriptors_that_lie_are_refused() {
     in_world(async |world| {

@@ -12,8 +12,8 @@ use frevo_wire::dtyp::AccessMask;
 /// How long the race of F1 is run.
 const RACE: Duration = Duration::from_secs(2);
 
-/// Somebody with access to the directory swaps a folder for a link that leads
-/// out, as fast as the system lets him, while a client opens what is below.
+/// A program with access to the directory swaps a folder for a link that leads out, as fast as
+/// the system allows, while a client opens files below it.
 #[test]
 fn f1_no_race_with_a_link_leads_out_of_the_share() {
     in_world(async |world| {
@@ -250,7 +250,7 @@ fn f5_names_that_cannot_be_are_invalid() {
     });
 }
 
-/// What is taken comes back as it was, and no two names become one file.
+/// Names that are accepted come back unchanged, and no two names become one file.
 #[test]
 fn f5_names_that_are_taken_stay_apart() {
     in_world(async |world| {

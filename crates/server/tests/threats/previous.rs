@@ -1,5 +1,5 @@
-//! A6: PreviousSessionId. Only the same user removes a session so, and only once he
-//! has proved who he is. MS-SMB2 3.3.5.5.3.
+//! A6: PreviousSessionId. Only the same user removes a session so, and only once it is
+//! authenticated. MS-SMB2 3.3.5.5.3.
 
 use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
@@ -54,7 +54,7 @@ fn a6_another_user_takes_nothing_over() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
         let mut peer = connected(world).await;
-        // Whoever he is, he is himself and no more; his logon is a success.
+        // The logon succeeds, but ends no session of another user.
         let logon = peer.try_log_on(taking("bob", old.id())).await.unwrap();
         assert_ne!(logon.id, old.id());
         peer.mount(&logon, "bobs").await;
@@ -142,7 +142,7 @@ fn a6_ids_of_nothing_are_no_news() {
             peer.mount(&logon, "data").await;
             old.assert_untouched().await;
         }
-        // A session that nobody has proved to be his yet is nobody's.
+        // A session that no user has authenticated on yet belongs to none.
         let mut unfinished = connected(world).await;
         let mut exchange = Exchange::new(&unfinished, Setup::of("ann"));
         exchange.round(&mut unfinished).await.expect(Status::MORE_PROCESSING_REQUIRED);

@@ -1,10 +1,10 @@
-//! F3: nothing that comes over the network reaches a shell. Nothing that the server is
-//! made of starts a program; what does so for a user on his own machine (a mount, and
-//! what goes on behind the command) names it, and no shell.
+//! F3: nothing that comes over the network reaches a shell. No crate of the server starts a
+//! program; crates that do so on the user's own machine (a mount, and background processes of
+//! the command) name the program, and no shell.
 
 use std::path::{Path, PathBuf};
 
-/// What starts programs, however it is spelt.
+/// Names of functions that start programs.
 const STARTS: [&str; 11] = [
     "process::Command",
     "Command as Process",

@@ -79,8 +79,8 @@ fn p10_a_tag_that_does_not_fit_disconnects() {
     });
 }
 
-/// What is sealed must be a message of that session: not sealed again, not
-/// compressed, not SMB1, not of another session.
+/// A sealed frame must hold a message of its session: not sealed again, not compressed, not
+/// SMB1, not of another session.
 #[test]
 fn p10_contents_that_do_not_belong_disconnect() {
     in_world(async |world| {

@@ -14,7 +14,7 @@ use super::{Create, timewarp};
 use crate::protection::{self, WRITES};
 use crate::visibility;
 
-/// What the Open is granted, or the status that refuses it.
+/// The access that the Open is granted.
 pub(super) fn grant(
     create: &Create<'_>,
     opened: &Opened,
@@ -42,7 +42,7 @@ pub(super) fn grant(
     }
     let token = create.token();
     if !existed && create.name.stream().is_none() {
-        // MS-FSA 2.1.5.1.1: whoever makes a file gets all that he asked for.
+        // MS-FSA 2.1.5.1.1: a CREATE that makes a file gets all the access that it asked for.
         let most = if create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             within_share(create, AccessMask::FILE_ALL)
         } else {
@@ -68,7 +68,7 @@ const fn needed(action: CreateAction) -> AccessMask {
     }
 }
 
-/// By the file's descriptor, and where that says no by its directory's.
+/// The access by the file's descriptor, and where that refuses it by its directory's.
 fn granted(
     create: &Create<'_>,
     opened: &Opened,
@@ -90,7 +90,7 @@ fn granted(
     if !missing.without(by_parent).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
-    // What he cannot see he gets no rights on by way of its directory.
+    // The directory gives no rights on a file that is hidden from the user.
     let own = maximal_of(descriptor, token);
     let given = if hides(create, own) {
         if own.without(AccessMask::SYNCHRONIZE).is_empty() {
@@ -109,8 +109,8 @@ fn granted(
     Ok(named | within_share(create, readable(opened, own | given)))
 }
 
-/// MS-FSA 2.1.5.1.2.1: whoever may delete what is in a directory may delete this,
-/// and whoever may list it may see its attributes.
+/// MS-FSA 2.1.5.1.2.1: the right to delete children of the directory allows deleting the file,
+/// and the right to list the directory allows reading its attributes.
 fn given_by_parent(
     create: &Create<'_>,
     opened: &Opened,
@@ -134,12 +134,12 @@ fn given_by_parent(
     Ok(given)
 }
 
-/// Whether something on which the user has these rights is not there for him.
+/// True when a file with these rights is hidden from the user.
 fn hides(create: &Create<'_>, rights: AccessMask) -> bool {
     create.rq.tree().is_ok_and(|tree| tree.share.hide_unreadable) && !visibility::shows(rights)
 }
 
-/// By the host, which has opened the data as far as it is asked for.
+/// The access by the host, which has opened the data as far as it is asked for.
 fn host_granted(create: &Create<'_>, opened: &Opened) -> Result<AccessMask, Status> {
     let named = create.desired.without(AccessMask::MAXIMUM_ALLOWED);
     let is_file = opened.stat.kind != Kind::Directory;
@@ -196,9 +196,9 @@ pub(super) fn maximal(
     Ok(within_share(create, without_read_only(stat, most)))
 }
 
-/// What a new file's directory says of it.
+/// The rules of a new file's directory.
 pub(super) struct Nursery {
-    /// Whether a file of the wanted kind may be made here.
+    /// True when the user may make a file of the wanted kind here.
     pub(super) may_add: bool,
     /// The directory's descriptor, when one is stored.
     descriptor: Option<SecurityDescriptor>,
@@ -239,8 +239,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     Ok(Nursery { may_add, descriptor, is_protected: false, parent: Some(parent) })
 }
 
-/// Whether the directory lets whoever asks add what he wants to, by its
-/// descriptor or by the host.
+/// True when the directory's descriptor, or the host, lets the user add the file.
 pub(super) fn may_add(create: &Create<'_>, token: &Token) -> bool {
     let Ok(Some(parent)) = protection::parent(&**create.vfs, &create.name) else { return false };
     let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
@@ -296,7 +295,7 @@ pub(super) fn protect(
     }
 }
 
-/// What a peer is told of a descriptor that is not taken.
+/// The status that refuses a security descriptor.
 pub(in crate::command) const fn refused(why: Refused) -> Status {
     match why {
         Refused::Owner => Status::INVALID_OWNER,

@@ -19,8 +19,8 @@ use crate::apple;
 use crate::share::Share;
 use crate::tree_connect::TreeConnect;
 
-/// Opens what the request names. A stream that its rules say is not there yet is
-/// found by nobody and made by anybody, whoever else has it open.
+/// Opens the file or stream that the request names. A stream that does not exist while it is
+/// empty can be made but not found, even while others have it open.
 ///
 /// `parent` is its directory, if that was opened just now.
 pub(super) fn open_node(
@@ -68,7 +68,7 @@ pub(super) fn is_client(tree: &TreeConnect, asked: Option<&AaplQuery>) -> bool {
     tree.apple.load(Ordering::Relaxed)
 }
 
-/// What is done for every share.
+/// The capabilities of every share.
 const SERVER_CAPABILITIES: AaplServerCapabilities = AaplServerCapabilities(
     AaplServerCapabilities::SUPPORTS_READ_DIR_ATTR.0
         | AaplServerCapabilities::SUPPORTS_OSX_COPYFILE.0

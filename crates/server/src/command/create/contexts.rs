@@ -82,12 +82,13 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
     Ok(wanted)
 }
 
-/// MS-SMB2 2.2.13: whoever knows nothing of extended attributes sets none.
+/// MS-SMB2 2.2.13: with FILE_NO_EA_KNOWLEDGE no extended attributes are set.
 const fn ignores_eas(request: &create::Request<'_>) -> bool {
     request.create_options.contains(CreateOptions::NO_EA_KNOWLEDGE)
 }
 
-/// MS-FSA 2.1.5.1.2: nor does he open what is not to be understood without them.
+/// MS-FSA 2.1.5.1.2: with FILE_NO_EA_KNOWLEDGE a file is not opened that needs its extended
+/// attributes to be understood.
 pub(super) fn check_knowledge(create: &Create<'_>, opened: &Opened) -> Result<(), Status> {
     let ignores = ignores_eas(create.request) && create.name.stream().is_none();
     if ignores && !opened.created && !opened.node.needed_eas().map_err(Fault::status)?.is_empty() {

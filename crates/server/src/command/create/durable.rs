@@ -96,7 +96,7 @@ impl Wanted {
     }
 }
 
-/// Whether a request takes up an Open that was lost.
+/// True for a request that takes up an Open after its connection was lost.
 pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {
     let is_one = |context: CreateContext<'_>| {
         matches!(context, CreateContext::DurableReconnect(_) | CreateContext::DurableReconnectV2(_))
@@ -104,7 +104,7 @@ pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {
     request.contexts.requests().any(|context| context.is_ok_and(is_one))
 }
 
-/// Whether persistent Opens are to be had here: TreeConnect.Share.IsCA and
+/// True where persistent Opens are possible: TreeConnect.Share.IsCA and
 /// SMB2_GLOBAL_CAP_PERSISTENT_HANDLES.
 pub(super) fn is_continuous(rq: &Request<'_>) -> Result<bool, Status> {
     let capabilities = rq.connection.negotiated()?.server_capabilities;
@@ -264,7 +264,7 @@ impl Create<'_> {
         }
     }
 
-    /// What the answer to a request for an Open that is there says of its oplock.
+    /// The oplock in the answer to a request for an existing Open.
     ///
     /// Windows: a replay that asks for another oplock is told that it has it,
     /// and the Open keeps the one it has; smbtorture's replay-dhv2-oplock2.

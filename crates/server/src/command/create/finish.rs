@@ -1,5 +1,5 @@
-//! What follows when a file is open and admitted: its disposition is carried out, the Open
-//! made, those who watch are told, the client is answered.
+//! The end of a CREATE whose file is open and admitted: the disposition is carried out, the
+//! Open is made, watches are notified, the client is answered.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};

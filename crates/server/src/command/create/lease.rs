@@ -34,8 +34,8 @@ impl Wanted {
     }
 }
 
-/// What is asked for. A lease without its context, or in a dialect that does not
-/// have it, is not.
+/// The oplock or lease that is asked for. A lease needs its context, and a dialect that has
+/// leases.
 pub(super) fn wish(
     rq: &Request<'_>,
     request: &create::Request<'_>,
@@ -60,7 +60,7 @@ pub(super) fn wish(
     }
 }
 
-/// What an Open that is there already has, as if it were asked for.
+/// The lease of an existing Open, as if it were asked for.
 pub(super) fn wish_of(file: &FileOpen) -> Wish {
     let state = file.cell.lock();
     match (state.held(file.id), state.lease_of(file.id)) {

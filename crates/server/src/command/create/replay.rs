@@ -13,7 +13,7 @@ use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
 use crate::open::Open;
 use crate::protection;
 
-/// What a CREATE is.
+/// A CREATE by its CreateGuid.
 pub(super) enum Entry {
     /// One that was carried out before: its Open.
     Same(Arc<Open>),
@@ -68,7 +68,7 @@ impl Create<'_> {
         }
     }
 
-    /// Whether the Open is the replaying client's own, and asked for as before.
+    /// Fails unless the Open is the replaying client's own, and asked for as before.
     fn check_replay(&self, open: &Open, persistent: bool) -> Result<(), Status> {
         let survival = open.survival().ok_or(Status::DUPLICATE_OBJECTID)?;
         self.check_owner(survival)?;
@@ -171,7 +171,7 @@ impl Create<'_> {
     fn force_closed(&self, open: &Arc<Open>, session: Option<u64>) {
         let server = self.rq.server();
         match session.and_then(|id| server.session(id)) {
-            // Whoever closes it meanwhile has done the same.
+            // A CLOSE that comes meanwhile does the same.
             Some(session) => _ = session.close_open(open, &server.files),
             None => {
                 if let Some(open) = server.durables.give_up_one(open.file_id.persistent) {
@@ -189,7 +189,7 @@ impl Create<'_> {
         })
     }
 
-    /// Whether this user could read the file.
+    /// True when this user could read the file.
     fn may_read(&self) -> bool {
         let Ok(opened) = self.vfs.open(&self.name, &protection::LOOK) else { return false };
         let node: &dyn Node = &*opened.node;

@@ -1,4 +1,4 @@
-//! What a CREATE of a named stream does to the stream's file: MS-FSA 2.1.5.1.1.
+//! The effects of a CREATE of a named stream on the stream's file: MS-FSA 2.1.5.1.1.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    // Whoever says it twice means it once.
+    // The same moment given twice counts once.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
     Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
 }
@@ -96,7 +96,7 @@ pub(super) fn check_access(
     Ok(readable(true, desired))
 }
 
-/// What is left of the rights that somebody may have at most.
+/// The rights of at most `access` that remain in a snapshot.
 pub(super) const fn readable(vfs_is_read_only: bool, access: AccessMask) -> AccessMask {
     if vfs_is_read_only { access.without(CHANGES) } else { access }
 }

@@ -1,4 +1,4 @@
-//! What a CREATE may ask for: MS-SMB2 2.2.13, 3.3.5.9, MS-FSA 2.1.5.1 phase 1.
+//! Parameters that a CREATE may have: MS-SMB2 2.2.13, 3.3.5.9, MS-FSA 2.1.5.1 phase 1.
 
 use frevo_store::Name;
 use frevo_store::name::Rules;

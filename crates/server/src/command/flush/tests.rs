@@ -82,7 +82,7 @@ async fn after_a_loss_no_flush_succeeds() {
         assert_eq!(sync(file).await, Err(failure), "what was lost stays lost");
     }
     assert_eq!(syncs.load(Ordering::Relaxed), 2, "nobody asks again");
-    // Whoever opens the file anew reads what there is, and goes on from there.
+    // A new Open reads the data that survived, and goes on from there.
     let again = bench.open("f", AccessMask::READ_DATA | AccessMask::WRITE_DATA);
     sync(again.file().unwrap()).await.unwrap();
 }

@@ -24,8 +24,8 @@ pub(super) fn get(call: &Call<'_>) -> Answer {
     Ok((output(|w| state.encode(w)), Status::SUCCESS))
 }
 
-/// FSCTL_SET_COMPRESSION, MS-FSA 2.1.5.10.30. Whoever wants nothing compressed
-/// where nothing can be has it so.
+/// FSCTL_SET_COMPRESSION, MS-FSA 2.1.5.10.30. Where nothing can be compressed, a request for
+/// no compression succeeds.
 pub(super) async fn set(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let able = file.vfs.volume().compresses;

@@ -59,11 +59,11 @@ fn source(call: &Call<'_>) -> Result<Arc<Open>, Status> {
     if key_of(id) == key { Ok(open) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
 }
 
-/// What a copy has come to.
+/// The progress of a copy.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Progress {
     chunks: u32,
-    /// Of the chunk that failed.
+    /// Bytes of the chunk that failed.
     chunk_bytes: u32,
     bytes: u32,
     failure: Option<Status>,
@@ -120,8 +120,8 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if !is_within_limits(&request.chunks) {
         return limits();
     }
-    // The target's rights are in the table. Samba: who may execute may copy,
-    // as he may read.
+    // The target's rights are in the table. Samba: the right to execute allows copying, as it
+    // allows reading.
     from.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
@@ -194,7 +194,7 @@ fn check_locks(
     }
 }
 
-/// What is to be copied.
+/// The source, target and chunks of a copy.
 struct Job {
     chunks: Vec<Chunk>,
     /// FILE_WRITE_DATA was granted, not just FILE_APPEND_DATA.

@@ -59,7 +59,7 @@ pub(super) async fn copy(
 
 type Side = (Arc<dyn Vfs>, Name, Arc<dyn Node>);
 
-/// What a file has besides its data.
+/// The parts of a file besides its data.
 struct Rest {
     from: Side,
     into: Side,

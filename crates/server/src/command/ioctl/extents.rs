@@ -105,7 +105,7 @@ fn ranges(request: &DuplicateExtents, is_atomic: bool) -> Result<ExtentCopy, Sta
     }
 }
 
-/// What MS-FSA 2.1.5.10.4 asks of the two, in its order.
+/// Checks the pair of files: MS-FSA 2.1.5.10.4, in its order.
 fn check_pair(
     (from, source): (&Open, &FileOpen),
     target: &FileOpen,
@@ -176,7 +176,7 @@ async fn share(source: &FileOpen, target: &FileOpen, copy: ExtentCopy) -> Result
     })
 }
 
-/// What follows a change of a file's data.
+/// Finishes a change of a file's data: times, reports and stable storage.
 pub(super) async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
         data::sync(file).await?;
@@ -231,7 +231,7 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     Ok((output(|w| TrimReply { ranges_processed }.encode(w)), Status::SUCCESS))
 }
 
-/// What came of a range.
+/// The outcome for one range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trimmed {
     /// No whole page is in it: it does not count.
@@ -304,8 +304,8 @@ pub(super) fn integrity(call: &Call<'_>) -> Answer {
     Ok((output(|w| information.encode(w)), Status::SUCCESS))
 }
 
-/// FSCTL_SET_INTEGRITY_INFORMATION, MS-FSA 2.1.5.10.33: whoever wants none has
-/// it so; there is none to be had.
+/// FSCTL_SET_INTEGRITY_INFORMATION, MS-FSA 2.1.5.10.33. Only "no integrity" succeeds: the
+/// server has none.
 pub(super) fn set_integrity(call: &Call<'_>) -> Answer {
     if !call.file()?.vfs.volume().shares_extents {
         return Err(Status::INVALID_DEVICE_REQUEST.into());

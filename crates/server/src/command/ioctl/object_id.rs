@@ -17,7 +17,7 @@ use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 
 use super::{Answer, Call, NO_OUTPUT, output};
 
-/// What is asked of an object id.
+/// A request about an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// MS-FSA 2.1.5.10.1
@@ -107,14 +107,14 @@ const fn status(fault: Fault) -> Status {
     }
 }
 
-/// The id that there is, for whoever has room for one.
+/// The object id of the file. Fails when the output has no room for one.
 fn kept(call: &Call<'_>) -> Result<Option<ObjectId>, Status> {
     let id = call.file()?.node.object_id().map_err(status)?;
     let fits = call.max_output as usize >= ObjectIdBuffer::SIZE;
     if fits { Ok(id) } else { Err(Status::INVALID_PARAMETER) }
 }
 
-/// Whether neither BirthVolumeId nor BirthObjectId is known.
+/// True when neither BirthVolumeId nor BirthObjectId is known.
 fn is_unborn(id: &ObjectId) -> bool {
     id.get(16..48).is_some_and(|birth| birth.iter().all(|byte| *byte == 0))
 }

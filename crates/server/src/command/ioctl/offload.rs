@@ -29,7 +29,7 @@ const ALL_ZERO_BEYOND: u32 = 1;
 /// How often a file that changes all the time is looked at again.
 const LOOKS: usize = 5;
 
-/// What both directions check of their numbers, in MS-FSA's order.
+/// Checks the numbers of a read or a write, in MS-FSA's order.
 fn check_numbers(
     size: (u32, usize),
     aligned: &[u64],
@@ -104,8 +104,8 @@ fn check_file(file: &FileOpen, refused: Status) -> Result<u64, Status> {
     Ok(stat.end_of_file)
 }
 
-/// What the file holds, once its last change is long enough ago that the next
-/// one will be seen by its time.
+/// The content of the file, once its last change is long enough ago that the next one will
+/// change its time.
 async fn settled(call: &Call<'_>, file: &FileOpen) -> Result<Content, Status> {
     let mut content = Content::of(&file.stat()?);
     for _ in 0..LOOKS {
@@ -169,8 +169,8 @@ fn write_reply(length_written: u64) -> Vec<u8> {
     output(|w| OffloadWriteReply { size, flags: 0, length_written }.encode(w))
 }
 
-/// Whoever holds a token still needs what it was made with: the tree connect,
-/// the right to read, and the file as it was.
+/// Checks that a token's source is still usable: the tree connect, the right to read, and the
+/// unchanged file.
 fn check_source(call: &Call<'_>, what: &Offloaded) -> Result<u64, Status> {
     let tree = call.rq.session()?.tree(what.source.tree().id).map_err(|_| Status::INVALID_TOKEN)?;
     if !Arc::ptr_eq(&tree, &what.source.tree()) {

@@ -1,10 +1,8 @@
 //! Reparse points: FSCTL_GET, SET and DELETE_REPARSE_POINT.
-//!
-//! What the host has too becomes an object of the host, in the place of the empty
-//! file or directory: a symbolic link whose target is in its own directory or below,
-//! a FIFO, a socket. All else is kept with the file as it
-//! came and given back as it came. That goes for devices as well: a node of the
-//! host would be a way to the host's own.
+//! A reparse point that the host has too becomes an object of the host, in the place of the
+//! empty file or directory: a symbolic link whose target is in its own directory or below, a
+//! FIFO, a socket. All others are stored with the file and returned unchanged. Devices are
+//! too: a device node of the host would give access to the host's own devices.
 
 use std::sync::atomic::Ordering;
 

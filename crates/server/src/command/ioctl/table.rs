@@ -8,7 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 
 pub use super::object_id::Asked;
 
-/// What a control code is about.
+/// The object that a control code is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// No Open: FileId is all ones.
@@ -21,7 +21,7 @@ pub enum On {
     Pipe,
 }
 
-/// What happens when the row holds.
+/// The handler of a control code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// This status, always.
@@ -80,12 +80,12 @@ pub enum Act {
     OffloadWrite,
 }
 
-/// What must hold before a handler runs.
+/// The conditions that must hold before a handler runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The code.
     pub code: CtlCode,
-    /// What it is about.
+    /// The object that it is about.
     pub on: On,
     /// Rights of which the Open needs every one, else ACCESS_DENIED.
     pub all: AccessMask,
@@ -94,7 +94,7 @@ pub struct Row {
     pub any: AccessMask,
     /// It changes the file: MEDIA_WRITE_PROTECTED on a read-only share.
     pub changes: bool,
-    /// What happens.
+    /// The handler.
     pub act: Act,
 }
 
@@ -226,7 +226,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::SIS_COPYFILE),
 ];
 
-/// What the target of a copy needs one of.
+/// The target of a copy needs one of these rights.
 const COPIES: AccessMask = AccessMask(WRITE.0 | APPEND.0);
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const GLOBAL_READ_RESPONSE_BODY_PADDING8: CtlCode = CtlCode(0x8384_8023);
 /// Where the fixed part of an IOCTL response ends: MS-SMB2 2.2.32.
 const BODY_END: u32 = 64 + 48;
 
-/// Whether the code is one of these, and they work.
+/// True for a code of these, where `Settings::test_hooks` is set.
 pub(super) fn is_one(rq: &Request<'_>, code: CtlCode) -> bool {
     let is_one = matches!(
         code,

@@ -52,7 +52,8 @@ pub fn hide(file: &FileOpen) {
     }
 }
 
-/// What the Open has just locked is shown to other programs, or given back.
+/// Shows a range that the Open has just locked to other programs. Gives the range back on
+/// failure.
 pub(super) fn confirm(locking: &Locking<'_>, range: Range) -> Result<(), Status> {
     let file = locking.file;
     if !file.vfs.shows_locks() {

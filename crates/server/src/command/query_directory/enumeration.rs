@@ -355,7 +355,7 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
     }
 }
 
-/// The same as the client wants it told.
+/// The entry as the client wants it.
 fn told<'a>(
     file: &FileOpen,
     filling: Option<&Filling>,

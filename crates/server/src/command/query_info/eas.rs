@@ -78,8 +78,8 @@ pub(super) fn query(
     Ok(())
 }
 
-/// Those that the client names, in its order. What the file does not have is
-/// answered without a value, as NTFS does.
+/// The extended attributes that the client names, in its order. One that the file does not
+/// have is answered without a value, as on NTFS.
 fn named(
     all: &[Stored],
     list: &[u8],

@@ -1,4 +1,4 @@
-//! What is known of a file: MS-SMB2 3.3.5.20.1, MS-FSA 2.1.5.12.
+//! Information about files: MS-SMB2 3.3.5.20.1, MS-FSA 2.1.5.12.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
 use crate::refusal::Refusal;
 
-/// What a class demands before it is answered.
+/// The conditions that a class demands before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     /// Rights, all of which must have been granted.
@@ -73,7 +73,7 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
     })
 }
 
-/// What is answered for classes that are not queried over the wire.
+/// The status of classes that cannot be queried over the wire.
 const fn refusal(class: FileInfoClass) -> Status {
     match class.0 {
         // Windows: directory classes and those that are only set are unknown

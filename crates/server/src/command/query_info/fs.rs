@@ -1,4 +1,4 @@
-//! What is known of a volume: MS-SMB2 3.3.5.20.2, MS-FSA 2.1.5.13.
+//! Information about volumes: MS-SMB2 3.3.5.20.2, MS-FSA 2.1.5.13.
 
 use frevo_store::Fault;
 use frevo_store::vfs::{Space, Volume};
@@ -116,8 +116,8 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
     Ok(())
 }
 
-/// Whether anybody can tell names apart that differ in case only: POSIX clients
-/// can, as programs of Windows can on NTFS that ask for it.
+/// True where some clients can tell names apart that differ in case only: POSIX clients can,
+/// like programs of Windows that ask for it on NTFS.
 fn has_exact_names(share: &Share) -> bool {
     share.is_case_sensitive || share.has_posix()
 }
@@ -160,8 +160,8 @@ fn device(read_only: bool) -> FsDeviceInformation {
     FsDeviceInformation { device_type: DeviceType::DISK, characteristics }
 }
 
-/// What holds, and nothing more. Windows shows the page of a file's security only
-/// where lists are kept, and its link tracking asks for ids where there are some.
+/// The attributes of a volume, and no others. Windows shows a file's security page only where
+/// access lists are kept, and its link tracking asks for object ids where there are some.
 pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) -> FsAttributes {
     let mut attributes = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK

@@ -1,7 +1,6 @@
-//! Quotas that are asked for: MS-SMB2 3.3.5.20.4, MS-FSA 2.1.5.21.
-//!
-//! Who is known by which SID is as for the owners of files: `S-1-22-1-uid` in what
-//! is listed, and an account's own SID too in what is asked for.
+//! Queries of quotas: MS-SMB2 3.3.5.20.4, MS-FSA 2.1.5.21.
+//! Users have the SIDs that owners of files have: `S-1-22-1-uid` in lists; a query may also
+//! name an account by its own SID.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -161,8 +160,8 @@ fn entry(quota: &UserQuota, sid: Sid) -> QuotaEntry {
     }
 }
 
-/// FileFsControlInformation, MS-FSA 2.1.5.13.6. On a volume without quotas they are
-/// off; where the host has no place for defaults whoever is new has no limit.
+/// FileFsControlInformation, MS-FSA 2.1.5.13.6. On a volume without quotas they are off; where
+/// the host cannot keep defaults, new users have no limit.
 pub(super) fn control(vfs: &dyn Vfs) -> Result<FsControlInformation, Status> {
     let flags = match vfs.quota_state().map_err(Fault::status)? {
         None => FsControlFlags::EMPTY,

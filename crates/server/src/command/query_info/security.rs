@@ -54,10 +54,8 @@ const EVERYTHING: Asked = Asked(Asked::OWNER.0 | Asked::GROUP.0 | Asked::DACL.0 
 
 /// Takes a descriptor that a client sets, its rights checked as MS-SMB2
 /// 3.3.5.21.3 says. Where none can be kept one that changes nothing is accepted.
-///
-/// Deviation: smbd without ACLs says SUCCESS to every descriptor and keeps
-/// none. Whoever protects a file by setting one must hear that it was not
-/// protected: NOT_SUPPORTED.
+/// Deviation: smbd without ACLs says SUCCESS to every descriptor and keeps none. A client that
+/// sets one to protect a file must learn that the file is not protected: NOT_SUPPORTED.
 pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result<(), Status> {
     for (part, right) in [
         (Asked::SACL | Asked::SCOPE | Asked::BACKUP, AccessMask::ACCESS_SYSTEM_SECURITY),

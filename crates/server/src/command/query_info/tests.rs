@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 const ALL_RIGHTS: AccessMask = AccessMask::FILE_ALL;
 const PLENTY: u32 = 4096;
 
-/// What a query gets: status and data.
+/// The answer to a query: status and data.
 fn ask(open: &Open, dialect: Dialect, request: &Request<'_>) -> Result<(Status, Vec<u8>), Refusal> {
     let mut bytes = vec![0xAA; 64];
     let mut output = Output::begin(&mut bytes, request.output_buffer_length, 1 << 16);

@@ -46,7 +46,7 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     file.node.set_basic(&change).map_err(Fault::status)
 }
 
-/// What those watch for who are told of it.
+/// The filter of the watches that the change is reported to.
 pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     let Ok(new) = FileBasicInformation::parse(bytes) else { return CompletionFilter::EMPTY };
     let is_set = |value: FileTime| matches!(Setting::of(value), Ok(Setting::To(_)));
@@ -60,7 +60,7 @@ pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     set.fold(CompletionFilter::EMPTY, |all, (_, part)| all | part)
 }
 
-/// What the file's attributes become; zero leaves them alone.
+/// The new attributes of the file; none for zero, which changes nothing.
 fn attributes(file: &FileOpen, new: FileAttributes) -> Result<Option<FileAttributes>, Status> {
     if new.is_empty() {
         return Ok(None);

@@ -1,5 +1,4 @@
-//! What changes in SET_INFO break of that which others cache: the checks for an
-//! oplock break in MS-FSA 2.1.5.15 and 2.1.5.17.
+//! Oplock and lease breaks that SET_INFO causes: MS-FSA 2.1.5.15 and 2.1.5.17.
 
 use frevo_store::lease::Cause;
 use frevo_wire::Status;

@@ -17,7 +17,7 @@ pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Stat
     Ok(())
 }
 
-/// The same with flags.
+/// Sets the disposition by FileDispositionInformationEx.
 pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> Result<(), Status> {
     let known = DispositionFlags::DELETE
         | DispositionFlags::POSIX_SEMANTICS
@@ -48,7 +48,7 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
     Ok(())
 }
 
-/// Whether the file may be removed.
+/// Fails when the file must not be removed.
 fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if file.name().is_root() {
         return Err(Status::ACCESS_DENIED);

@@ -72,7 +72,7 @@ pub(in crate::command) fn changes<'a>(
     Ok(changes)
 }
 
-/// What a file had before.
+/// The extended attributes that a file had before.
 struct Before {
     eas: Vec<(String, Vec<u8>)>,
     needed: HashSet<String>,
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(all, [("A", &b""[..]), ("B", &b"3"[..])]);
     }
 
-    /// What takes the room of another counts after it is gone.
+    /// A value that replaces another counts without it.
     #[test]
     fn attributes_fill_64_kib_less_five_bytes() {
         let fill = |bytes: usize| {

@@ -23,10 +23,10 @@ use crate::audit::told;
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
-/// What unbuffered positions are multiples of.
+/// Unbuffered positions are multiples of this number of bytes.
 const SECTOR: u64 = 512;
 
-/// What a class demands before it is applied.
+/// The conditions that a class demands before it is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     /// Rights, all of which must have been granted.
@@ -78,8 +78,8 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
     })
 }
 
-/// Whether a LastWriteTime that moves late is moved before it. Windows: by
-/// FileBasicInformation too, even when that leaves all as it is.
+/// True for a class before which a late LastWriteTime is brought up to date. Windows: also
+/// FileBasicInformation, even when it changes nothing.
 pub(super) const fn settles(class: FileInfoClass) -> bool {
     matches!(class, FileInfoClass::BASIC | FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION)
 }

@@ -27,7 +27,7 @@ const DELETED: i64 = -2;
 /// The host's administrator, whom the kernel does not limit.
 const ROOT: u32 = 0;
 
-/// What is to become of a user's entry.
+/// The change of a user's quota entry.
 enum Wish {
     Limit(QuotaLimits),
     Delete,
@@ -65,7 +65,7 @@ pub(super) async fn set(
     let sids = wishes.iter().map(|(sid, _)| *sid).collect();
     let users = known_users(server, sids).await?;
     for (_, uid) in &users {
-        // Who is no user of the host has no files there that could be counted.
+        // An account without a user of the host has no files that could be counted.
         uid.ok_or(Status::INVALID_PARAMETER)?;
     }
     for ((_, uid), (_, wish)) in users.into_iter().zip(wishes) {
@@ -74,8 +74,8 @@ pub(super) async fn set(
             Wish::Limit(limits) => limits,
             Wish::Delete => {
                 vfs.quota(uid).map_err(Fault::status)?.ok_or(Status::NO_MATCH)?;
-                // Deviation: whoever has files stays listed with what they take, as
-                // the kernel goes on to count them.
+                // Deviation: a user with files stays listed with their size, as the kernel
+                // goes on counting them.
                 QuotaLimits::default()
             }
         };
@@ -101,8 +101,8 @@ fn wish(entry: &QuotaEntry) -> Result<Wish, Status> {
     Ok(Wish::Limit(QuotaLimits { threshold: bytes(entry.threshold)?, limit: bytes(entry.limit)? }))
 }
 
-/// Sets the limits of whoever is new: MS-FSA 2.1.5.16.6. MS-FSCC 2.5.2 has the flags
-/// ignored that say whether quotas are counted and enforced; no events are logged.
+/// Sets the limits of new users: MS-FSA 2.1.5.16.6. The flags that turn counting and enforcing
+/// on are ignored, as MS-FSCC 2.5.2 demands; no events are logged.
 pub(super) fn set_control(open: &Open, buffer: &[u8]) -> Result<(), Status> {
     if buffer.len() < FsControlInformation::SIZE {
         return Err(Status::INFO_LENGTH_MISMATCH);

@@ -195,9 +195,8 @@ fn check_link(file: &FileOpen, from: &Name, to: &Name) -> Result<(), Status> {
 
 /// Adding a name opens its directory, which must be compatible with those who
 /// have that open. Returns it.
-///
-/// Windows: up to Windows 11 and Server 2022 without sharing deletion, so that
-/// whoever may delete the directory keeps names from being added to it.
+/// Windows: up to Windows 11 and Server 2022 the directory is opened without sharing deletion,
+/// so that an Open with the right to delete the directory keeps names from being added to it.
 fn check_parent(
     open: &Open,
     file: &FileOpen,
@@ -216,7 +215,7 @@ fn check_parent(
     protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
     let Some(cell) = files.find(parent.stat.key) else { return Ok(Some(parent)) };
     let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // Who holds a directory holds no POSIX client up.
+    // An Open of the directory does not hinder POSIX clients.
     let sharing = Sharing { read: true, write: true, delete: file.posix };
     let state = cell.lock();
     if state.is_delete_pending() {
@@ -228,8 +227,8 @@ fn check_parent(
     }
 }
 
-/// Whether what has the name now may be replaced. The file's own names may. `parent` is
-/// the directory that it is in, just found.
+/// Fails when the file that has the name now must not be replaced. Other names of the renamed
+/// file may be. `parent` is the directory of the name, just opened.
 fn check_replaced(
     open: &Open,
     file: &FileOpen,

@@ -7,7 +7,7 @@ use frevo_wire::fscc::{WireName, eq_ignore_case};
 
 use crate::open::{FileOpen, Open};
 
-/// Whether a new name is a stream's alone.
+/// True for a new name that names a stream and no file.
 pub(super) fn is_stream_name(name: &WireName<'_>) -> bool {
     name.decode().is_ok_and(|text| text.starts_with(':'))
 }

@@ -89,8 +89,7 @@ fn every_class_has_its_row_or_its_refusal() {
     }
 }
 
-/// Whoever lacks the right, or comes through a share that is not written,
-/// leaves everything as it was.
+/// A handle without the right, or on a read-only share, changes nothing.
 #[test]
 fn nothing_changes_without_right_or_in_a_read_only_share() {
     let option = PosixOptions { read_only: true, ..PosixOptions::default() };
@@ -368,7 +367,7 @@ fn open_files_below_and_handles_of_the_parent_stop_renames() {
         set(open, &bench.files, FileInfoClass::RENAME, &rename_to(to, false))
     };
     assert_eq!(rename(&directory, "x"), Err(Status::ACCESS_DENIED));
-    // Whoever may delete the parent keeps names from being added to it.
+    // An Open with the right to delete the parent keeps names from being added to it.
     assert_eq!(rename(&inside, "d\\g"), Err(Status::SHARING_VIOLATION));
     directory.close(&bench.files);
     rename(&inside, "d\\g").unwrap();

@@ -15,7 +15,7 @@ const CREATE: Guid = Guid([2; 16]);
 const KEY: LeaseKey = LeaseKey([3; 16]);
 const GONE: Result<(), Status> = Err(Status::OBJECT_NAME_NOT_FOUND);
 
-/// What kind of Open it is.
+/// The kind of an Open.
 #[derive(Clone, Copy)]
 enum Is {
     Durable,
