@@ -11,8 +11,8 @@ use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
 use crate::serve::confine;
 use crate::serve::listen::addresses_of;
-use crate::serve::logon::user_map;
-use crate::{accounts, passwords, print, state, tell, trust};
+use crate::serve::run_accounts::user_map;
+use crate::{accounts, passwords, print, state, tell, trusted_file};
 
 /// Bytes that are read of a configuration: one more than the longest, which is then refused.
 const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1;
@@ -81,11 +81,11 @@ pub(crate) fn run(check: &Check) -> Done {
 /// Reads a configuration file, with every fault told.
 pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
     let shown = path.display();
-    let text = trust::read(path, CONFIG_BYTES_MAX).map_err(|refusal| match refusal {
-        trust::Refusal::OthersWrite(why) => {
+    let text = trusted_file::read(path, CONFIG_BYTES_MAX).map_err(|refusal| match refusal {
+        trusted_file::Refusal::OthersWrite(why) => {
             Failure::new(Exit::Config, format!("the configuration was not read: {why}"))
         }
-        trust::Refusal::Unreadable(error) => {
+        trusted_file::Refusal::Unreadable(error) => {
             let missing = error.kind() == std::io::ErrorKind::NotFound;
             let exit = if missing { Exit::NotFound } else { Exit::Config };
             Failure::new(exit, format!("cannot read the configuration {shown}: {error}"))
@@ -166,7 +166,7 @@ pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<Stri
         files.push(state::users_file_of(config));
     }
     let state_dir = has_state.then(|| state::dir_of(config));
-    trust::faults_of(state_dir.as_deref(), &files)
+    trusted_file::faults_of(state_dir.as_deref(), &files)
 }
 
 /// The path without links, as far as it exists.

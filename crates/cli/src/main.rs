@@ -14,7 +14,7 @@ mod remote;
 mod secret_file;
 mod serve;
 mod state;
-mod trust;
+mod trusted_file;
 mod user;
 
 use std::io::Write;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use frevo_server::config::DialectName;
 
-use super::dos::Carry;
+use super::dos_attributes::AttributePolicy;
 use super::filter::Filter;
 use super::location::{Host, Location, Url};
 use crate::arguments::words;
@@ -92,7 +92,7 @@ pub(crate) struct Connection {
 pub(crate) struct Copying {
     /// How to copy DOS attributes and creation times
     #[arg(long, value_name = "WHAT", default_value = "keep")]
-    pub(crate) attributes: Carry,
+    pub(crate) attributes: AttributePolicy,
 
     /// Limit the bandwidth (bytes/s; k, M, G)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]

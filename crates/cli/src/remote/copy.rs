@@ -10,16 +10,16 @@ use indicatif::BinaryBytes;
 use serde_json::json;
 
 use super::arguments::{Connection, Cp};
+use super::bandwidth::Limit;
 use super::fetch::fetch;
 use super::filter::Filter;
-use super::limit::Limit;
 use super::location::{Location, Url, join};
 use super::logon::{failed, innermost};
 use super::name_collisions::{Case, TakenNames};
 use super::output::line;
 use super::progress::Progress;
 use super::send::{is_into, progress_of, send};
-use super::transfer::How;
+use super::transfer::CopyOptions;
 use super::walk::Kind;
 use super::{overlap, transfer, walk};
 use crate::exit::{Done, Exit, Failure};
@@ -113,12 +113,12 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
                 Location::Remote(_) => None,
             });
             let paths: Vec<&std::path::Path> = paths.collect();
-            let how = How::new(progress_of(&paths), quiet, &cp.copying).forced(cp.force);
+            let how = CopyOptions::new(progress_of(&paths), quiet, &cp.copying).forced(cp.force);
             let tree = Tree { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
             send(&paths, to, tree, &cp.connection, how).await
         }
         Location::Remote(to) => {
-            let how = How::new(Some(0), quiet, &cp.copying).forced(cp.force);
+            let how = CopyOptions::new(Some(0), quiet, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
             let mut taken = TakenNames::new(Case::Same);
             for from in remote()? {
@@ -326,7 +326,7 @@ async fn between(
     cp: &Cp,
     from: &Url,
     to: &Url,
-    how: &How,
+    how: &CopyOptions,
     taken: &mut TakenNames,
     failures: &mut Failures,
 ) -> Done {

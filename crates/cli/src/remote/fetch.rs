@@ -9,13 +9,13 @@ use super::arguments::{Connection, Copying, Get};
 use super::copy::{
     Failures, NOTHING_COPIED, Tree, cat, folder, is_directory, planned, report, tell_left_out,
 };
-use super::folders::Folders;
+use super::local_directories::LocalDirectories;
 use super::location::{Location, Url, join};
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
 use super::parallel_sessions::ParallelSessions;
 use super::progress::Progress;
-use super::transfer::{How, is_small};
+use super::transfer::{CopyOptions, is_small};
 use super::walk::Kind;
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
@@ -73,7 +73,7 @@ pub(crate) async fn fetch(
         into_folder(to, urls.len(), tree.dry_run)?;
     }
     let mut taken = TakenNames::new(Case::Differs);
-    let how = How::new(Some(0), connection.json || tree.dry_run, copying);
+    let how = CopyOptions::new(Some(0), connection.json || tree.dry_run, copying);
     let mut failures = Failures::default();
     let mut all: Vec<Wanted> = Vec::new();
     for asked in urls {
@@ -213,8 +213,11 @@ async fn look(
 
 /// Makes directories, those above before those below. Where a link or a file is in the place of
 /// one, all else is done; what keeps one from being made keeps the others too.
-fn make_folders(directories: &[PathBuf], failures: &mut Failures) -> Result<Folders, Failure> {
-    let mut folders = Folders::default();
+fn make_folders(
+    directories: &[PathBuf],
+    failures: &mut Failures,
+) -> Result<LocalDirectories, Failure> {
+    let mut folders = LocalDirectories::default();
     for path in directories {
         let Err(error) = folders.make(path) else { continue };
         let is_other = error.kind() == std::io::ErrorKind::NotADirectory;

@@ -4,30 +4,30 @@ mod acl;
 pub(crate) mod arguments;
 pub(crate) mod attrib;
 mod background;
+mod bandwidth;
 mod copy;
-mod dos;
+mod disk_usage;
+mod dos_attributes;
 mod fetch;
 mod filter;
-mod folders;
-mod holes;
-mod limit;
 mod listing;
+mod local_directories;
 pub(crate) mod location;
 pub(crate) mod logon;
 mod mount;
 pub(crate) mod mount_options;
 mod name_collisions;
-mod names;
+mod namespace;
 pub(crate) mod output;
 mod overlap;
 mod pacing;
 mod parallel_sessions;
 pub(crate) mod progress;
+mod queries;
 mod remove;
-mod room;
 mod send;
+mod sparse;
 mod sync;
-mod tell;
 mod transfer;
 mod walk;
 
@@ -100,8 +100,8 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Ls(ls) => listing::ls(ls).await,
         Verb::Tree { connection, url, depth } => listing::tree(connection, url, *depth).await,
         Verb::Find(find) => listing::find(find).await,
-        Verb::Df { connection, urls, exact } => room::df(connection, urls, *exact).await,
-        Verb::Du(du) => room::du(du).await,
+        Verb::Df { connection, urls, exact } => disk_usage::df(connection, urls, *exact).await,
+        Verb::Du(du) => disk_usage::du(du).await,
         Verb::Attrib(arguments) => attrib::attrib(arguments).await,
         Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
         Verb::Cat { connection, urls } => copy::cat(connection, urls, None).await,
@@ -109,17 +109,19 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Put(put) => send::put(put).await,
         Verb::Cp(cp) => copy::cp(cp).await,
         Verb::Mv { connection, from, to, no_replace } => {
-            names::mv(connection, from, to, !*no_replace).await
+            namespace::mv(connection, from, to, !*no_replace).await
         }
         Verb::Rm(rm) => remove::rm(rm).await,
-        Verb::Mkdir { connection, urls, parents } => names::mkdir(connection, urls, *parents).await,
+        Verb::Mkdir { connection, urls, parents } => {
+            namespace::mkdir(connection, urls, *parents).await
+        }
         Verb::Sync(sync) => sync::sync(sync).await,
         Verb::Mount(_) => Ok(()),
-        Verb::Shares { connection, url, all } => tell::shares(connection, url, *all).await,
+        Verb::Shares { connection, url, all } => queries::shares(connection, url, *all).await,
         Verb::Watch { connection, url, recursive } => {
-            tell::watch(connection, url, *recursive).await
+            queries::watch(connection, url, *recursive).await
         }
         Verb::Acl(arguments) => acl::acl(arguments).await,
-        Verb::Snapshots { connection, url } => tell::snapshots(connection, url).await,
+        Verb::Snapshots { connection, url } => queries::snapshots(connection, url).await,
     }
 }

@@ -33,13 +33,13 @@ const LEAST: Duration = Duration::from_micros(50);
 const MOST: Duration = Duration::from_micros(500);
 
 /// Measures how the files go, and sets the pause. There is none when it is gone.
-pub(crate) struct Lull {
+pub(crate) struct Pacing {
     fastest: Cell<Duration>,
     since: Cell<Instant>,
     done: Cell<u32>,
 }
 
-impl Lull {
+impl Pacing {
     pub(crate) fn new() -> Self {
         Self {
             fastest: Cell::new(Duration::MAX),
@@ -62,7 +62,7 @@ impl Lull {
     }
 }
 
-impl Drop for Lull {
+impl Drop for Pacing {
     fn drop(&mut self) {
         PAUSE.set(Duration::ZERO);
     }
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn the_pause_ends_with_the_files() {
-        let lull = Lull::new();
-        lull.note(us(10), 64);
+        let pacing = Pacing::new();
+        pacing.note(us(10), 64);
         std::thread::sleep(us(2000));
-        (1..WINDOW).for_each(|_| lull.note(us(2000), 64));
+        (1..WINDOW).for_each(|_| pacing.note(us(2000), 64));
         assert_ne!(PAUSE.get(), Duration::ZERO);
-        drop(lull);
+        drop(pacing);
         assert_eq!(PAUSE.get(), Duration::ZERO);
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::arguments::Connection;
 use super::copy::{Failures, each};
 use super::logon::keep;
-use super::pacing::Lull;
+use super::pacing::Pacing;
 use crate::exit::Done;
 
 /// Small files that each lane has to have for its logon to be worth it.
@@ -93,12 +93,12 @@ impl ParallelSessions {
         let folders = if folders.len() < 2 { 1 } else { self.most };
         let worth = (small.count() / FILES_PER_LANE).min(folders);
         let (is_small, work) = (&is_small, &work);
-        let lull = &Lull::new();
+        let pacing = &Pacing::new();
         let running = all.map(|one| async move {
             if is_small(one) {
                 let start = Instant::now();
                 let done = self.on_any(one, work).await;
-                lull.note(start.elapsed(), self.load() + 1);
+                pacing.note(start.elapsed(), self.load() + 1);
                 done
             } else {
                 let first = self.first();

@@ -13,15 +13,16 @@ use super::location::{Url, join};
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
 use super::parallel_sessions::ParallelSessions;
-use super::transfer::{How, is_small};
+use super::transfer::{CopyOptions, is_small};
 use super::walk::{Kind, LocalFile};
 use super::{transfer, walk};
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn put(put: &Put) -> Done {
     let from: Vec<&Path> = put.from.iter().map(PathBuf::as_path).collect();
-    let how = How::new(progress_of(&from), put.connection.json || put.dry_run, &put.copying)
-        .forced(put.force);
+    let how =
+        CopyOptions::new(progress_of(&from), put.connection.json || put.dry_run, &put.copying)
+            .forced(put.force);
     let tree = Tree { recursive: put.recursive, dry_run: put.dry_run, filter: &put.filter };
     send(&from, &put.url, tree, &put.connection, how).await
 }
@@ -66,7 +67,7 @@ pub(crate) async fn send(
     url: &Url,
     tree: Tree<'_>,
     connection: &Connection,
-    how: How,
+    how: CopyOptions,
 ) -> Done {
     let is_stream = from.contains(&Path::new("-"));
     if is_stream && connection.password_stdin {

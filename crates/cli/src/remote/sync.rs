@@ -13,12 +13,12 @@ use super::copy::{
     tell_left_out,
 };
 use super::fetch::local_name;
-use super::folders::Folders;
+use super::local_directories::LocalDirectories;
 use super::location::{Location, join};
 use super::overlap::{self, Line};
 use super::parallel_sessions::ParallelSessions;
 use super::transfer;
-use super::transfer::{How, is_small};
+use super::transfer::{CopyOptions, is_small};
 use super::walk::Kind;
 use crate::exit::{Done, Exit, Failure};
 
@@ -74,7 +74,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
             make_directories(share, path, names, &mut failures).await?;
         }
         Endpoint::Local(root) => {
-            let mut folders = Folders::default();
+            let mut folders = LocalDirectories::default();
             for name in &plan.directories {
                 let made = folders.make(&root.join(local_name(name)));
                 let made = made.map_err(Failure::failed(format!("cannot create {name}")));
@@ -101,10 +101,10 @@ async fn carry_out(
     to: &Endpoint,
     plan: &Plan,
     failures: &mut Failures,
-) -> Result<How, Failure> {
+) -> Result<CopyOptions, Failure> {
     let lengths = plan.files.iter().map(|(_, _, entry)| entry.len);
     let total = lengths.fold(0, u64::saturating_add);
-    let how = How::new(Some(total), sync.connection.json, &sync.copying).forced(true);
+    let how = CopyOptions::new(Some(total), sync.connection.json, &sync.copying).forced(true);
     let shown = &how;
     let lanes = match (from, to) {
         (Endpoint::Local(_), Endpoint::Remote(share, _))
@@ -217,7 +217,7 @@ async fn copy(
     (from, name): (&Endpoint, &str),
     (to, there): (&Endpoint, &str),
     entry: &Entry,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     match (from, to) {
         (Endpoint::Local(from), Endpoint::Remote(share, path)) => {

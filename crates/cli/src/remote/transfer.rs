@@ -1,10 +1,10 @@
 //! Copies one file: to a partial copy (`*.frevo-part`), which is renamed when it is complete
 //! and continued after an interruption.
 
-mod across;
-mod down;
+mod between;
+mod download;
 mod replace;
-mod up;
+mod upload;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use std::time::SystemTime;
 use frevo_client::{Cause, Error, Metadata, Share};
 
 use super::arguments::Copying;
+use super::bandwidth::Limit;
 use super::copy::is_full;
-use super::dos::Carry;
-use super::limit::Limit;
+use super::dos_attributes::AttributePolicy;
 use super::progress::Progress;
 
-pub(crate) use across::across;
-pub(crate) use down::{down, down_into};
-pub(crate) use up::{up, up_from_input};
+pub(crate) use between::across;
+pub(crate) use download::{down, down_into};
+pub(crate) use upload::{up, up_from_input};
 
 /// Files up to this many bytes go in one round trip and are not resumed.
 const SMALL: u64 = 65_536;
@@ -38,9 +38,9 @@ pub(crate) const fn is_small(len: u64) -> bool {
 
 /// The options and the progress of a command that copies files.
 #[derive(Debug)]
-pub(crate) struct How {
+pub(crate) struct CopyOptions {
     pub(crate) progress: Progress,
-    pub(crate) carry: Carry,
+    pub(crate) carry: AttributePolicy,
     /// Read-only files on the server are replaced too.
     pub(crate) force: bool,
     limit: Option<Limit>,
@@ -48,7 +48,7 @@ pub(crate) struct How {
     replaces: AtomicBool,
 }
 
-impl How {
+impl CopyOptions {
     /// The options of a command that copies `total` bytes, if the number is known. `quiet` shows
     /// no progress: for JSON output and dry runs.
     pub(crate) fn new(total: Option<u64>, quiet: bool, copying: &Copying) -> Self {

@@ -16,14 +16,14 @@ pub(super) const SMB_PORT: u16 = 445;
 const PORT_WITHOUT_PRIVILEGE: u16 = 4450;
 
 /// Open doors.
-pub(super) struct Doors {
+pub(super) struct ListeningSockets {
     pub(super) listeners: Vec<Listener>,
     pub(super) addresses: Vec<SocketAddr>,
     /// Port 445 was wanted and is not permitted.
     pub(super) is_second_choice: bool,
 }
 
-impl Doors {
+impl ListeningSockets {
     /// Listens on all of `wanted`, or on every address. Where no port is named
     /// it is 445 or, if that is not permitted, 4450. Sockets that systemd hands
     /// over stand for all of that.
@@ -237,9 +237,9 @@ pub(super) const HOW_TO_GET_IT: &str =
 mod tests {
     use super::*;
 
-    fn doors(addresses: &[&str]) -> Doors {
+    fn doors(addresses: &[&str]) -> ListeningSockets {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        Doors { listeners: Vec::new(), addresses, is_second_choice: false }
+        ListeningSockets { listeners: Vec::new(), addresses, is_second_choice: false }
     }
 
     #[test]
@@ -258,12 +258,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_told() {
-        let first = Doors::open(&[on("127.0.0.1", 0)]).unwrap();
+        let first = ListeningSockets::open(&[on("127.0.0.1", 0)]).unwrap();
         let port = first.addresses[0].port();
-        let failure = Doors::open(&[on("127.0.0.1", port)]).err().unwrap();
+        let failure = ListeningSockets::open(&[on("127.0.0.1", port)]).err().unwrap();
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.message.contains(&format!("port {port} of 127.0.0.1 is in use")));
-        let failure = Doors::open(&[on("192.0.2.1", 0)]).err().unwrap();
+        let failure = ListeningSockets::open(&[on("192.0.2.1", 0)]).err().unwrap();
         assert!(failure.message.contains("not an address of this machine"), "{failure}");
     }
 
@@ -271,16 +271,17 @@ mod tests {
     async fn an_interface_is_its_addresses() {
         let loopback = socket::interfaces().unwrap().into_iter().find(|i| i.loopback).unwrap();
         let on = |name: &str| Listen { on: ListenOn::Interface(name.to_owned()), port: Some(0) };
-        let doors = Doors::open(&[on(&loopback.name)]).unwrap();
+        let doors = ListeningSockets::open(&[on(&loopback.name)]).unwrap();
         assert!(doors.addresses.iter().any(|address| address.ip() == Ipv4Addr::LOCALHOST));
         assert!(doors.addresses.iter().all(|address| address.ip().is_loopback()));
-        let failure = Doors::open(&[on(&format!("{}x", loopback.name))]).err().unwrap();
+        let failure = ListeningSockets::open(&[on(&format!("{}x", loopback.name))]).err().unwrap();
         assert!(failure.message.contains(&format!("did you mean {}?", loopback.name)), "{failure}");
     }
 
     #[tokio::test]
     async fn every_address_is_one_port() {
-        let doors = Doors::open(&[Listen { on: ListenOn::Everywhere, port: Some(0) }]).unwrap();
+        let doors =
+            ListeningSockets::open(&[Listen { on: ListenOn::Everywhere, port: Some(0) }]).unwrap();
         assert!(doors.addresses.iter().all(|address| address.port() == doors.addresses[0].port()));
     }
 }

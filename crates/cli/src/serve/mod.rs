@@ -2,10 +2,10 @@
 
 pub(crate) mod confine;
 pub(crate) mod listen;
-pub(crate) mod logon;
 mod plan;
 mod run;
-mod screen;
+pub(crate) mod run_accounts;
+mod start_screen;
 
 use crate::arguments;
 use crate::exit::{Done, Failure};

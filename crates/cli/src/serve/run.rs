@@ -19,10 +19,10 @@ use crate::logging::{self, Logging};
 use crate::{check, print, state};
 
 use super::confine::Confined;
-use super::listen::Doors;
-use super::logon::{Logon, Password};
+use super::listen::ListeningSockets;
 use super::plan::Plan;
-use super::screen::{Screen, User};
+use super::run_accounts::{Logon, Password};
+use super::start_screen::{Screen, User};
 
 /// A share that is open, with what it was made of.
 struct OpenShare {
@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         // Made before the process is confined to it.
         state::make_dir(&state::dir_of(&plan.config))?;
     }
-    let doors = Doors::open(&plan.config.server.listen)?;
+    let doors = ListeningSockets::open(&plan.config.server.listen)?;
     let address = doors.best_address();
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
@@ -141,7 +141,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    async fn serve(mut self, doors: Doors) -> Done {
+    async fn serve(mut self, doors: ListeningSockets) -> Done {
         let mut is_stopping = false;
         let server = self.server.clone();
         let mut serving = std::pin::pin!(server.serve(doors.listeners));
@@ -321,7 +321,7 @@ fn descriptors() -> Option<usize> {
 /// The facts of a start that its screen or log tells.
 struct Hello<'a> {
     arguments: &'a Serve,
-    doors: &'a Doors,
+    doors: &'a ListeningSockets,
     address: SocketAddr,
     confined: &'a Confined,
 }

@@ -68,7 +68,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
             continue;
         }
         let is_number = |line: &&str| line.starts_with("libc::SYS_execve");
-        if name == "cli/src/serve/confine/calls.rs" && starts.iter().all(is_number) {
+        if name == "cli/src/serve/confine/syscalls.rs" && starts.iter().all(is_number) {
             continue;
         }
         if name == "cli/src/serve/confine/trial.rs" {

@@ -8,7 +8,7 @@ use frevo_wire::fscc::upcase_name;
 
 use super::super::arguments::Sync;
 use super::super::copy::Failures;
-use super::super::dos::Carry;
+use super::super::dos_attributes::AttributePolicy;
 use super::super::logon::failed;
 use super::super::transfer;
 use super::super::walk::Kind;
@@ -207,12 +207,12 @@ async fn same(
 /// The attributes that a file is to get, if they differ: those that both ends know from a
 /// listing.
 fn dressing(
-    carry: Carry,
+    carry: AttributePolicy,
     (from, to): (&Endpoint, &Endpoint),
     entry: &Entry,
     old: &Entry,
 ) -> Option<FileAttributes> {
-    if carry == Carry::None {
+    if carry == AttributePolicy::None {
         return None;
     }
     let mut known = FileAttributes::READONLY;

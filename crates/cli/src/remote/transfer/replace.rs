@@ -8,7 +8,7 @@ use frevo_wire::dtyp::{
     AccessMask, AceFlags, FileAttributes, SdControl, SecurityDescriptor, SecurityInformation,
 };
 
-use super::super::dos::Dress;
+use super::super::dos_attributes::CopiedAttributes;
 
 /// The file that a copy replaces.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub(crate) async fn put_in_place(
     part: &str,
     path: &str,
     old: Option<&Replaced>,
-    dress: &Dress,
+    dress: &CopiedAttributes,
 ) -> frevo_client::Result<()> {
     if let Some(old) = old {
         old.keep_list(share, part, path).await?;

@@ -6,11 +6,11 @@
 //! accounts are read. The name service is asked by a process of its own
 //! ([`frevo_posix::name_service`]), which is started before.
 
-mod calls;
-mod filter;
-mod folders;
+mod landlock;
 mod needs;
 mod privileges;
+mod seccomp;
+mod syscalls;
 pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub(super) fn start_name_service(plan: &Plan) -> Done {
 fn confine_name_service() {
     let _ = privileges::close_memory();
     privileges::become_nobody();
-    let _ = folders::confine_to_reading(folders::NAME_SERVICE);
+    let _ = landlock::confine_to_reading(landlock::NAME_SERVICE);
     let _ = privileges::drop_all_capabilities();
 }
 
@@ -86,7 +86,7 @@ impl Confined {
         }
         let needs = Needs::of(plan, arguments);
         confined.note(MEMORY, privileges::close_memory());
-        let to_folders = folders::confine(&needs);
+        let to_folders = landlock::confine(&needs);
         confined.to_folders = to_folders.is_ok();
         confined.note(FILES, to_folders);
         confined.note(PRIVILEGES, privileges::drop_capabilities(&needs));
@@ -101,7 +101,7 @@ impl Confined {
     fn confine_calls(&mut self, needs: &Needs) -> Result<(), String> {
         let handled = frevo_posix::refused_calls::handle();
         let bell = handled.map_err(|error| format!("system calls: {error}"))?;
-        filter::confine(needs)?;
+        seccomp::confine(needs)?;
         self.refused = Some(bell);
         Ok(())
     }
@@ -243,12 +243,12 @@ pub(crate) fn outlook(choice: Option<ConfinementChoice>) -> String {
         return String::from("not confined (confinement = \"off\")");
     }
     let (mut holds, mut lacks) = (vec![MEMORY], Vec::new());
-    match folders::probe() {
+    match landlock::probe() {
         Ok(()) => holds.push(FILES),
         Err(why) => lacks.push(why),
     }
     holds.push(PRIVILEGES);
-    match filter::probe() {
+    match seccomp::probe() {
         Ok(()) => holds.push(CALLS),
         Err(why) => lacks.push(why),
     }

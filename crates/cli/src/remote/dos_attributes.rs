@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 /// The attributes that a copy gets from its source, beside content and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Carry {
+pub(crate) enum AttributePolicy {
     /// Do not copy them
     None,
     /// Between servers copy read-only, hidden, system, archive and the creation time; to and
@@ -39,43 +39,43 @@ const WRITE: u32 = 0o222;
 
 /// The DOS attributes and the creation time that a copy is to get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Dress {
+pub(crate) struct CopiedAttributes {
     attributes: FileAttributes,
     /// The attributes that the source knows. Empty when none are copied.
     known: FileAttributes,
     created: Option<SystemTime>,
 }
 
-impl Carry {
+impl AttributePolicy {
     /// The attributes of a file on a server.
-    pub(crate) fn of_remote(self, found: &Metadata) -> Dress {
+    pub(crate) fn of_remote(self, found: &Metadata) -> CopiedAttributes {
         if self == Self::None {
-            return Dress::default();
+            return CopiedAttributes::default();
         }
         let attributes = FileAttributes(found.attributes().0 & CARRIED.0);
         // Not every volume keeps it.
         let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
-        Dress { attributes, known: CARRIED, created }
+        CopiedAttributes { attributes, known: CARRIED, created }
     }
 
     /// The attributes of a local file.
     ///
     /// # Errors
     /// An error of the host about the extended attribute.
-    pub(crate) fn of_local(self, file: &LocalHandle, mode: u32) -> io::Result<Dress> {
+    pub(crate) fn of_local(self, file: &LocalHandle, mode: u32) -> io::Result<CopiedAttributes> {
         if self == Self::None {
-            return Ok(Dress::default());
+            return Ok(CopiedAttributes::default());
         }
         let read_only =
             if mode & WRITE == 0 { FileAttributes::READONLY } else { FileAttributes(0) };
         let kept = if self == Self::Xattr { kept(file)? } else { None };
         let Some(kept) = kept else {
             let known = FileAttributes::READONLY;
-            return Ok(Dress { attributes: read_only, known, created: None });
+            return Ok(CopiedAttributes { attributes: read_only, known, created: None });
         };
         let rest = FileAttributes(kept.attributes & CARRIED.0).without(FileAttributes::READONLY);
         let created = kept.created.filter(|time| time.0 != 0).map(system_time);
-        Ok(Dress { attributes: rest | read_only, known: CARRIED, created })
+        Ok(CopiedAttributes { attributes: rest | read_only, known: CARRIED, created })
     }
 }
 
@@ -89,7 +89,7 @@ fn kept(file: &LocalHandle) -> io::Result<Option<DosAttrib>> {
     }
 }
 
-impl Dress {
+impl CopiedAttributes {
     /// All attributes of a copy on a server that replaces a file with the attributes `old`.
     /// Attributes that the source does not know stay. None when a new file has the same ones.
     pub(crate) fn attributes(&self, old: Option<FileAttributes>) -> Option<FileAttributes> {
@@ -137,9 +137,9 @@ impl Dress {
         &self,
         copy: &LocalHandle,
         old: Option<u32>,
-        carry: Carry,
+        carry: AttributePolicy,
     ) -> io::Result<()> {
-        if carry == Carry::Xattr && !self.known.is_empty() {
+        if carry == AttributePolicy::Xattr && !self.known.is_empty() {
             let created = self.created.map(file_time);
             let value = DosAttrib { attributes: self.attributes.0, created, changed: None };
             let mut room = [0; dosattrib::ENCODED_LEN];
@@ -170,9 +170,9 @@ mod tests {
     const H: FileAttributes = FileAttributes::HIDDEN;
     const A: FileAttributes = FileAttributes::ARCHIVE;
 
-    fn local(mode: u32) -> Dress {
+    fn local(mode: u32) -> CopiedAttributes {
         let file = tempfile::tempfile().unwrap();
-        Carry::Keep.of_local(&file, mode).unwrap()
+        AttributePolicy::Keep.of_local(&file, mode).unwrap()
     }
 
     #[test]
@@ -183,38 +183,39 @@ mod tests {
         assert_eq!(local(0o444).before(None, SystemTime::now()).attributes, None);
         assert_eq!(local(0o444).after(None).unwrap().attributes, Some(R | A));
         assert_eq!(local(0o644).after(Some(H)), None);
-        assert_eq!(Dress::default().attributes(Some(H | R)), None);
-        assert_eq!(Dress::default().whole(), None);
+        assert_eq!(CopiedAttributes::default().attributes(Some(H | R)), None);
+        assert_eq!(CopiedAttributes::default().whole(), None);
     }
 
     #[test]
     fn what_a_server_tells_is_all_there_is() {
         let found = |attributes| Metadata::default().with_attributes(attributes);
-        let of = |attributes| Carry::Keep.of_remote(&found(attributes));
+        let of = |attributes| AttributePolicy::Keep.of_remote(&found(attributes));
         assert_eq!(of(H | R).attributes(None), Some(H | R));
         assert_eq!(of(A).attributes(Some(H)), None);
         assert_eq!(of(FileAttributes::NORMAL).attributes(None), Some(FileAttributes(0)));
         assert_eq!(of(FileAttributes::SPARSE_FILE | H).attributes(None), Some(H));
-        assert_eq!(Carry::None.of_remote(&found(H)), Dress::default());
+        assert_eq!(AttributePolicy::None.of_remote(&found(H)), CopiedAttributes::default());
     }
 
     #[test]
     fn modes_of_local_copies() {
-        let mode = |dress: Dress, old: Option<u32>| {
+        let mode = |dress: CopiedAttributes, old: Option<u32>| {
             let file = tempfile::tempfile().unwrap();
             file.set_permissions(Permissions::from_mode(0o640)).unwrap();
-            dress.put_on(&file, old, Carry::Keep).unwrap();
+            dress.put_on(&file, old, AttributePolicy::Keep).unwrap();
             file.metadata().unwrap().permissions().mode() & 0o7777
         };
-        let of =
-            |attributes| Carry::Keep.of_remote(&Metadata::default().with_attributes(attributes));
+        let of = |attributes| {
+            AttributePolicy::Keep.of_remote(&Metadata::default().with_attributes(attributes))
+        };
         assert_eq!(mode(of(A), None), 0o640);
         assert_eq!(mode(of(R), None), 0o440);
         assert_eq!(mode(of(A), Some(0o755)), 0o755, "a program stays one");
         assert_eq!(mode(of(A), Some(0o600)), 0o600, "what is private stays so");
         assert_eq!(mode(of(R), Some(0o755)), 0o555);
         assert_eq!(mode(of(A), Some(0o4500)), 0o700);
-        assert_eq!(mode(Dress::default(), Some(0o400)), 0o400);
+        assert_eq!(mode(CopiedAttributes::default(), Some(0o400)), 0o400);
     }
 
     #[test]
@@ -222,15 +223,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = LocalHandle::create_new(dir.path().join("file")).unwrap();
         let created = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-        let dress = Dress { attributes: H | A, known: CARRIED, created: Some(created) };
-        match dress.put_on(&file, None, Carry::Xattr) {
+        let dress = CopiedAttributes { attributes: H | A, known: CARRIED, created: Some(created) };
+        match dress.put_on(&file, None, AttributePolicy::Xattr) {
             // No file system with such attributes.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => return,
             done => done.unwrap(),
         }
-        assert_eq!(Carry::Xattr.of_local(&file, 0o644).unwrap(), dress);
-        let read_only = Carry::Xattr.of_local(&file, 0o444).unwrap();
+        assert_eq!(AttributePolicy::Xattr.of_local(&file, 0o644).unwrap(), dress);
+        let read_only = AttributePolicy::Xattr.of_local(&file, 0o444).unwrap();
         assert_eq!(read_only.attributes, H | A | R, "the mode says that");
-        assert_eq!(Carry::Keep.of_local(&file, 0o644).unwrap().known, R);
+        assert_eq!(AttributePolicy::Keep.of_local(&file, 0o644).unwrap().known, R);
     }
 }

@@ -12,12 +12,13 @@ use frevo_net::buffer::Buf;
 use frevo_wire::Status;
 use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
-use super::super::dos::Dress;
-use super::super::holes::{self, Ranges};
+use super::super::dos_attributes::CopiedAttributes;
 use super::super::location::join;
+use super::super::sparse::{self, Ranges};
 use super::replace::{Replaced, put_in_place};
 use super::{
-    How, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, part_name, steady,
+    CopyOptions, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, part_name,
+    steady,
 };
 
 /// How often a small file is read anew that changes while it is read.
@@ -29,11 +30,11 @@ struct Source<'a> {
     local: LocalHandle,
     metadata: std::fs::Metadata,
     modified: SystemTime,
-    dress: Dress,
+    dress: CopiedAttributes,
 }
 
 impl<'a> Source<'a> {
-    fn open(path: &'a Path, how: &How) -> io::Result<Self> {
+    fn open(path: &'a Path, how: &CopyOptions) -> io::Result<Self> {
         let local = LocalHandle::open(path)?;
         let metadata = local.metadata()?;
         let modified = metadata.modified()?;
@@ -64,7 +65,7 @@ pub(crate) async fn up(
     share: &Share,
     from: &Path,
     path: &str,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let broken = local_error("read", from);
     let mut source = Source::open(from, how).map_err(&broken)?;
@@ -88,7 +89,7 @@ async fn up_small(
     source: &Source<'_>,
     data: &[u8],
     path: &str,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     how.take(data.len() as u64).await;
     let modified = Some(source.modified);
@@ -181,7 +182,7 @@ async fn up_large(
     share: &Share,
     source: Source<'_>,
     path: &str,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(share, path, how.force).await?;
     let len = source.metadata.len();
@@ -193,8 +194,8 @@ async fn up_large(
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let stored = async {
-        let data = holes::here(&source.local).map_err(local_error("read", source.path))?;
-        let data = holes::allowed(&file, data, len).await?;
+        let data = sparse::here(&source.local).map_err(local_error("read", source.path))?;
+        let data = sparse::allowed(&file, data, len).await?;
         let local = Arc::new(source.local.try_clone().map_err(local_error("read", source.path))?);
         let stored = store_data(&file, data, begun, len, &local, how).await;
         match stored.map_err(at_local("read", source.path)) {
@@ -231,11 +232,11 @@ async fn store_data(
     begun: u64,
     len: u64,
     local: &Arc<LocalHandle>,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let mut at = begun;
     for range in data {
-        let Some((from, count)) = holes::rest(range, at, len) else { continue };
+        let Some((from, count)) = sparse::rest(range, at, len) else { continue };
         how.progress.advance(from - at);
         let end = from + count;
         at = from;
@@ -264,7 +265,7 @@ const PIECE: usize = 1 << 20;
 pub(crate) async fn up_from_input(
     share: &Share,
     path: &str,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(share, path, how.force).await?;
     let (directory, name) = frevo_client::path::split(path);
@@ -301,7 +302,7 @@ pub(crate) async fn up_from_input(
         let _ = share.remove_file(&part).await;
         return Err(error);
     }
-    put_in_place(share, &part, path, old.as_ref(), &Dress::default()).await?;
+    put_in_place(share, &part, path, old.as_ref(), &CopiedAttributes::default()).await?;
     how.progress.file();
     Ok(())
 }

@@ -9,10 +9,10 @@ use frevo_net::buffer::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::super::holes;
 use super::super::location::join;
+use super::super::sparse;
 use super::replace::{Replaced, put_in_place};
-use super::{How, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
+use super::{CopyOptions, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
 
 /// Copies from one share to another: on the server when both are on one and it can, else
 /// through this machine.
@@ -21,7 +21,7 @@ pub(crate) async fn across(
     path: &str,
     to: &Share,
     target: &str,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(to, target, how.force).await?;
     let source = OpenOptions::new().read(true).open(from, path).await?;
@@ -63,7 +63,7 @@ async fn fill(
     source: &File,
     file: &File,
     metadata: &Metadata,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
@@ -71,8 +71,8 @@ async fn fill(
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let mut at = begun;
-    let data = holes::there(source, metadata).await?;
-    for (start, count) in holes::allowed(file, data, len).await? {
+    let data = sparse::there(source, metadata).await?;
+    for (start, count) in sparse::allowed(file, data, len).await? {
         let end = start.saturating_add(count).min(len);
         let skipped = start.min(len).saturating_sub(at);
         how.progress.advance(skipped);
@@ -103,7 +103,7 @@ async fn stream(
     file: &File,
     from: u64,
     len: u64,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<u64> {
     let places = Arc::new(Semaphore::new(WRITES_AT_ONCE));
     let writes = Mutex::new(JoinSet::new());

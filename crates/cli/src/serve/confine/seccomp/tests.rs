@@ -62,7 +62,7 @@ fn verdict(number: i64, arguments: [u64; 6]) -> u32 {
 
 #[test]
 fn what_serving_takes_passes() {
-    for number in calls::ALLOWED.iter().chain(calls::ALLOWED_OLD) {
+    for number in syscalls::ALLOWED.iter().chain(syscalls::ALLOWED_OLD) {
         let want = if *number == libc::SYS_clone3 { ENOSYS } else { ALLOW };
         assert_eq!(verdict(*number, [0; 6]), want, "{number}");
     }
@@ -74,7 +74,7 @@ fn what_serving_takes_passes() {
     assert_eq!(verdict(libc::SYS_prctl, [15, 0, 0, 0, 0, 0]), ALLOW);
     let own = u64::from(std::process::id());
     assert_eq!(verdict(libc::SYS_tgkill, [own, own, 6, 0, 0, 0]), ALLOW);
-    for request in calls::IOCTLS {
+    for request in syscalls::IOCTLS {
         assert_eq!(verdict(libc::SYS_ioctl, [3, *request, 0, 0, 0, 0]), ALLOW, "{request:x}");
     }
 }
@@ -82,7 +82,7 @@ fn what_serving_takes_passes() {
 /// Calls that an attacker makes early end the process, whatever the arguments.
 #[test]
 fn what_is_hostile_ends_the_process() {
-    for number in calls::HOSTILE.iter().chain(calls::HOSTILE_OLD) {
+    for number in syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD) {
         for arguments in [[0; 6], [u64::MAX; 6]] {
             assert_eq!(verdict(*number, arguments), KILL, "{number}");
         }
@@ -95,12 +95,13 @@ fn what_is_hostile_ends_the_process() {
 
 #[test]
 fn everything_else_is_refused() {
-    let known: Vec<i64> = [calls::ALLOWED, calls::ALLOWED_OLD, calls::HOSTILE, calls::HOSTILE_OLD]
-        .concat()
-        .into_iter()
-        .chain([libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_clone, libc::SYS_ioctl])
-        .chain([libc::SYS_prctl, libc::SYS_socket, libc::SYS_tgkill])
-        .collect();
+    let known: Vec<i64> =
+        [syscalls::ALLOWED, syscalls::ALLOWED_OLD, syscalls::HOSTILE, syscalls::HOSTILE_OLD]
+            .concat()
+            .into_iter()
+            .chain([libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_clone, libc::SYS_ioctl])
+            .chain([libc::SYS_prctl, libc::SYS_socket, libc::SYS_tgkill])
+            .collect();
     for number in (0..1_000).filter(|number| !known.contains(number)) {
         assert_eq!(verdict(number, [0; 6]), TRAP, "{number}");
     }
@@ -129,7 +130,7 @@ fn everything_else_is_refused() {
 #[test]
 fn users_are_acted_as_where_the_configuration_says_so() {
     let needs = Needs { acts_as_users: true, ..Needs::default() };
-    for number in calls::USERS {
+    for number in syscalls::USERS {
         assert_eq!(verdict(*number, [0; 6]), TRAP, "{number}");
         assert_eq!(verdict_at(ARCHES[0], &needs, *number, [0; 6]), ALLOW, "{number}");
     }
@@ -139,8 +140,10 @@ fn users_are_acted_as_where_the_configuration_says_so() {
 /// Calls whose arguments do not matter are those that the kernel remembers.
 #[test]
 fn no_call_is_in_two_lists() {
-    let mut all = [calls::ALLOWED, calls::ALLOWED_OLD, calls::HOSTILE, calls::HOSTILE_OLD].concat();
-    all.extend(calls::USERS);
+    let mut all =
+        [syscalls::ALLOWED, syscalls::ALLOWED_OLD, syscalls::HOSTILE, syscalls::HOSTILE_OLD]
+            .concat();
+    all.extend(syscalls::USERS);
     let count = all.len();
     all.sort_unstable();
     all.dedup();

@@ -14,8 +14,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
-use super::calls;
 use super::needs::Needs;
+use super::syscalls;
 
 /// Rules of one filter by the number of the call.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -56,7 +56,8 @@ pub(super) fn probe() -> Result<(), String> {
 /// the last one refuses.
 fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
     let arch = ARCHITECTURE.ok_or("system calls: not supported on this architecture")?;
-    let hostile = calls::HOSTILE.iter().chain(calls::HOSTILE_OLD).map(|call| (*call, Vec::new()));
+    let hostile =
+        syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).map(|call| (*call, Vec::new()));
     let compiled = || -> Result<_, BackendError> {
         let program = |rules, otherwise, then| {
             SeccompFilter::new(rules, otherwise, then, arch).and_then(BpfProgram::try_from)
@@ -73,18 +74,18 @@ fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
 }
 
 fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
-    let calls = calls::ALLOWED.iter().chain(calls::ALLOWED_OLD);
+    let calls = syscalls::ALLOWED.iter().chain(syscalls::ALLOWED_OLD);
     let mut rules: Rules = calls.map(|call| (*call, Vec::new())).collect();
     if needs.acts_as_users {
-        rules.extend(calls::USERS.iter().map(|call| (*call, Vec::new())));
+        rules.extend(syscalls::USERS.iter().map(|call| (*call, Vec::new())));
     }
     // What may become code is not made or changed any more.
     let data = vec![one(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)?];
     rules.insert(libc::SYS_mmap, data.clone());
     rules.insert(libc::SYS_mprotect, data);
     rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);
-    rules.insert(libc::SYS_ioctl, any(1, calls::IOCTLS.iter().copied())?);
-    rules.insert(libc::SYS_prctl, any(0, calls::PRCTLS.iter().copied())?);
+    rules.insert(libc::SYS_ioctl, any(1, syscalls::IOCTLS.iter().copied())?);
+    rules.insert(libc::SYS_prctl, any(0, syscalls::PRCTLS.iter().copied())?);
     // The journal and the service manager; addresses of interfaces.
     let families = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| family.unsigned_abs().into());
     rules.insert(libc::SYS_socket, any(0, families.into_iter())?);

@@ -8,7 +8,7 @@ use frevo_server::user_map::UserMap;
 
 use crate::arguments::Serve;
 use crate::exit::{Exit, Failure};
-use crate::{accounts, passwords, state, trust};
+use crate::{accounts, passwords, state, trusted_file};
 
 /// Bytes that are read of a user map.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -80,9 +80,11 @@ pub(crate) fn user_map(config: &Config) -> Result<UserMap, Failure> {
     }
     let Some(path) = &config.server.user_map_file else { return Ok(map) };
     let shown = path.display();
-    let text = trust::read(path, FILE_BYTES_MAX).map_err(|refusal| match refusal {
-        trust::Refusal::OthersWrite(why) => fault(format!("the user_map_file was not read: {why}")),
-        trust::Refusal::Unreadable(error) => {
+    let text = trusted_file::read(path, FILE_BYTES_MAX).map_err(|refusal| match refusal {
+        trusted_file::Refusal::OthersWrite(why) => {
+            fault(format!("the user_map_file was not read: {why}"))
+        }
+        trusted_file::Refusal::Unreadable(error) => {
             fault(format!("cannot read the user_map_file {shown}: {error}"))
         }
     })?;

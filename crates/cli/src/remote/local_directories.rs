@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Directories that could not be created: nothing is written below them.
 #[derive(Debug, Default)]
-pub(crate) struct Folders {
+pub(crate) struct LocalDirectories {
     refused: HashSet<PathBuf>,
 }
 
-impl Folders {
+impl LocalDirectories {
     /// Creates the directory `path` in an existing one, unless it exists. Below a refused
     /// directory nothing is created, without an error.
     ///

@@ -8,8 +8,8 @@ use std::path::Path;
 use frevo_client::{File, Metadata, OpenOptions, Share};
 use frevo_net::buffer::Buf;
 
-use super::super::holes;
-use super::{How, at_local, is_small, local_error, may_go_on, part_of, steady};
+use super::super::sparse;
+use super::{CopyOptions, at_local, is_small, local_error, may_go_on, part_of, steady};
 
 /// A file that this one makes: what others may do with it is for their umask to say.
 const NEW: u32 = 0o666;
@@ -64,7 +64,7 @@ pub(crate) async fn down(
     path: &str,
     to: &Path,
     len: u64,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let broken = local_error("write", to);
     let old = replaced(to).map_err(&broken)?;
@@ -129,12 +129,12 @@ async fn fetch_data(
     metadata: &Metadata,
     begun: u64,
     local: &LocalHandle,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<u64> {
     let len = metadata.len();
     let mut at = begun;
-    for range in holes::there(file, metadata).await? {
-        let Some((from, count)) = holes::rest(range, at, len) else { continue };
+    for range in sparse::there(file, metadata).await? {
+        let Some((from, count)) = sparse::rest(range, at, len) else { continue };
         how.progress.advance(from - at);
         let sink = |at: u64, piece: Buf| {
             let written = local.write_all_at(&piece, at);
@@ -171,7 +171,7 @@ pub(crate) async fn down_into(
     share: &Share,
     path: &str,
     to: &Path,
-    how: &How,
+    how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let mut local =
         LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
