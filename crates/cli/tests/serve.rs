@@ -478,7 +478,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     drop(stream);
     let said = server.stop();
     assert!(
-        said.err.contains("refused: the client's best dialect is below min_dialect"),
+        said.err.contains("refused: the client speaks only SMB 2.0.2, min_dialect is SMB 3.0;"),
         "{said:?}"
     );
     assert!(

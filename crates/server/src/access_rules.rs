@@ -200,18 +200,20 @@ impl Rules {
             listed(&self.hosts_allow) || !listed(&self.hosts_deny)
         };
         if !is_near {
-            return Verdict::Refused("the share is not for clients at this address");
+            return Verdict::Refused(
+                "`hosts_allow` or `hosts_deny` of the share forbids this address",
+            );
         }
         if self.deny.contains(caller) {
-            return Verdict::Refused("the share's list deny has the user");
+            return Verdict::Refused("the user is in `deny` of the share");
         }
         if self.deny.may_contain(caller) {
             return Verdict::Refused(
-                "the share's list deny has groups, and the host has not said which the user is in",
+                "`deny` of the share has groups, and the host cannot look up the groups of the user",
             );
         }
         if !self.allow.is_empty() && !self.allow.contains(caller) {
-            return Verdict::Refused("the user is not in the share's list allow");
+            return Verdict::Refused("the user is not in `allow` of the share");
         }
         let writes =
             self.write_list.contains(caller) || !(read_only || self.read_list.may_contain(caller));

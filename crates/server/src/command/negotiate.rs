@@ -34,10 +34,11 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let Some(dialect) = choose_dialect(settings, &request.dialects) else {
         let best = request.dialects.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
         rq.tell(|left_out| {
-            tracing::warn!(target: "frevo::connection", peer = %connection.peer, offered = ?best,
-                floor = ?settings.min_dialect, left_out,
-                "refused: the client's best dialect is below min_dialect; update the client or \
-                 lower min_dialect");
+            let newest = best.map_or_else(|| String::from("unknown dialects"), spelled);
+            let least = spelled(settings.min_dialect);
+            tracing::warn!(target: "frevo::connection", peer = %connection.peer, left_out,
+                "refused: the client speaks only {newest}, min_dialect is {least}; update the \
+                 client or lower min_dialect");
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
@@ -55,6 +56,11 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // Cannot be set already: a second NEGOTIATE never reaches a handler.
     let _ = connection.negotiated.set(negotiated);
     Ok(Status::SUCCESS)
+}
+
+/// A dialect as people write it: `SMB 2.1`.
+fn spelled(dialect: Dialect) -> String {
+    dialect.to_string().replacen('_', " ", 1).replace('_', ".")
 }
 
 /// MS-SMB2 3.3.5.4: the greatest dialect that both speak.
