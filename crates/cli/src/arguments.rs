@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use frevo_server::config::{
     AccountName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, ShareName,
@@ -10,6 +9,7 @@ use frevo_server::config::{
 };
 
 use crate::exit::EXIT_CODES;
+use crate::value_words::words;
 
 /// Share folders over SMB 3.1.1.
 #[derive(Debug, Parser)]
@@ -266,14 +266,6 @@ pub(crate) struct Import {
     /// File to write; it must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// A value that is one of a few words: they are offered in help and completion.
-pub(crate) fn words<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(words).try_map(|word| word.parse())
 }
 
 fn named_folder(text: &str) -> Result<(ShareName, PathBuf), String> {

@@ -27,7 +27,7 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
-/// Ends every `--help`.
+/// The list of exit codes at the end of every `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
 (a secret is missing, wrong or readable by others), 5 cannot connect, 6 not found, 130 interrupted";

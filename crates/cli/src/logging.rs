@@ -67,7 +67,7 @@ impl Logging {
         Ok(Self(handle))
     }
 
-    /// Takes another level.
+    /// Changes the level of the running process.
     pub(crate) fn set_level(&self, level: Option<&str>) -> Result<(), Failure> {
         let filter = filter(level)?;
         self.0.reload(filter).map_err(Failure::failed("cannot change the log level"))
@@ -116,7 +116,7 @@ impl<'writer> FormatFields<'writer> for TextFields {
 
 type Written = std::fmt::Result;
 
-/// A line of text under way.
+/// The line of an event, field by field.
 struct TextLine<'writer> {
     writer: Writer<'writer>,
     is_first: bool,
@@ -128,7 +128,7 @@ impl TextLine<'_> {
         let space = if self.is_first { "" } else { " " };
         self.is_first = false;
         let put = match field.name() {
-            // Ours but for what it quotes; a line end would still begin a line.
+            // Our own text may quote a client's, whose line end would begin a new line.
             "message" => write!(self.writer, "{space}{}", OneLineText(value)),
             name => write!(self.writer, "{space}{name}={}", Quoted(value)),
         };

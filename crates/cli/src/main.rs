@@ -4,6 +4,8 @@
 mod accounts;
 mod arguments;
 mod check;
+mod config_checks;
+mod console;
 mod exit;
 mod expect;
 mod import;
@@ -16,6 +18,7 @@ mod serve;
 mod state;
 mod trusted_file;
 mod user;
+mod value_words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,6 +26,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, Command};
+use crate::console::{print, tell_failure};
 use crate::exit::{Done, Failure};
 
 fn main() -> ExitCode {
@@ -62,44 +66,6 @@ fn main() -> ExitCode {
             ExitCode::from(&failure)
         }
     }
-}
-
-/// Writes to standard output. Whoever closed it has read enough.
-fn print(text: &[u8]) -> Done {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed("cannot write to standard output")(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes what went wrong to standard error.
-fn tell_failure(failure: &Failure) {
-    if exit::is_json() {
-        // Nowhere to say that standard error is gone.
-        let _ = writeln!(std::io::stderr(), "{}", failure.object());
-    } else {
-        tell(failure);
-    }
-}
-
-/// Writes a line to standard error: for a program, what is no failure.
-fn tell(line: impl std::fmt::Display) {
-    let mut err = std::io::stderr();
-    if exit::is_json() {
-        let _ = writeln!(err, "{}", serde_json::json!({ "note": line.to_string() }));
-        return;
-    }
-    let is_terminal = std::io::IsTerminal::is_terminal(&err);
-    let line = line.to_string();
-    let lines = line.split('\n');
-    let lines =
-        lines.map(|line| if is_terminal { remote::output::shown(line) } else { line.into() });
-    let text = lines.collect::<Vec<String>>().join("\n");
-    // Nowhere to say that standard error is gone.
-    let _ = remote::progress::beside(|| writeln!(err, "frevo: {text}"));
 }
 
 fn completions(shell: clap_complete::Shell) -> Done {

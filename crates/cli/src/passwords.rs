@@ -1,18 +1,17 @@
-//! Passwords: asked for, read, or made up.
+//! Passwords: typed, read from files, or generated.
 
 use std::io::{BufRead, ErrorKind, IsTerminal};
 use std::path::Path;
 
 use frevo_auth::Zeroizing;
 
-use crate::arguments::PasswordFrom;
 use crate::exit::{Exit, Failure};
 use crate::secret_file;
 
 /// Longest password, bytes.
 const BYTES_MAX: usize = 1_024;
 
-/// Letters and digits that nobody takes for another: no 0 and o, no 1, i and l.
+/// Letters and digits that cannot be mistaken: no 0 and o, no 1, i and l.
 const ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
 
 /// Letters of a generated password in each of its two groups: 31^10 is a little
@@ -20,8 +19,8 @@ const ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
 const GROUP: usize = 5;
 
 /// A password from standard input or, twice, from the terminal.
-pub(crate) fn ask(from: &PasswordFrom, name: &str) -> Result<Zeroizing<String>, Failure> {
-    if from.password_stdin {
+pub(crate) fn ask(from_stdin: bool, name: &str) -> Result<Zeroizing<String>, Failure> {
+    if from_stdin {
         let mut line = Zeroizing::new(String::with_capacity(BYTES_MAX + 2));
         let stdin = std::io::stdin().lock();
         std::io::Read::take(stdin, BYTES_MAX as u64 + 2)

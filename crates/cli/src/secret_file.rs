@@ -10,10 +10,10 @@ use frevo_auth::Zeroizing;
 
 use crate::exit::{Exit, Failure};
 
-/// The largest that is read, bytes.
+/// Largest file that is read, bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Group and others.
+/// The permission bits of group and others.
 const NOT_OWNER: u32 = 0o077;
 
 /// Reads a file that only its owner, who runs this or is root, may read or
@@ -59,8 +59,8 @@ pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
     Ok(Some(text))
 }
 
-/// Puts `text` in the place of the file at `path`: whoever reads it meanwhile
-/// sees all of the old one or all of the new one.
+/// Replaces the file at `path` by `text` in one step: a reader sees the old file or
+/// the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,5 +1,5 @@
-//! Files that decide who gets what: believed only where nobody else can change
-//! or replace them.
+//! Files that decide about access: read only if no other user can change or replace
+//! them.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Entries of a directory belong to their owners (mode 1777 of `/tmp`).
 const STICKY: u32 = 0o1000;
 
-/// Reasons why a file is not read.
+/// The reason why a file is not read.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It cannot be read.
+    /// An error of the host.
     Unreadable(io::Error),
     /// Another user can change or replace it. The text names the command that ends that.
     OthersWrite(String),

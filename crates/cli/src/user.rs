@@ -9,9 +9,10 @@ use frevo_auth::{AccountFile, NtHash, Zeroizing};
 use frevo_server::config::AccountName;
 
 use crate::arguments::{User, UserCommand, UsersPlace};
+use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
-use crate::{accounts, check, passwords, print, secret_file, state, tell};
+use crate::{accounts, config_checks, passwords, secret_file, state};
 
 /// The largest file that is imported, bytes.
 const IMPORT_BYTES_MAX: u64 = 64 << 20;
@@ -25,13 +26,13 @@ pub(crate) fn run(user: &User) -> Done {
                 let text = format!("user {name} exists already; {advice} {name}");
                 return Err(Failure::new(Exit::Failed, text));
             }
-            let password = passwords::ask(password, name.as_str())?;
+            let password = passwords::ask(password.password_stdin, name.as_str())?;
             let entry = accounts::entry(name.as_str(), &password);
             change(&path, |file| file.add(entry).map_err(refused(name)))
         }
         UserCommand::Passwd { name, password } => {
             existing(&accounts::read(&path)?, name, &path)?;
-            let password = passwords::ask(password, name.as_str())?;
+            let password = passwords::ask(password.password_stdin, name.as_str())?;
             let hash = NtHash::from_password(&password);
             change(&path, |file| {
                 existing(file, name, &path)?;
@@ -63,7 +64,7 @@ pub(crate) fn run(user: &User) -> Done {
 
 fn users_file(place: &UsersPlace) -> Result<PathBuf, Failure> {
     if let Some(config) = &place.config {
-        return Ok(state::users_file_of(&check::read(config)?));
+        return Ok(state::users_file_of(&config_checks::read(config)?));
     }
     let dir = place.state_dir.clone().unwrap_or_else(state::default_dir);
     Ok(state::users_file_in(&dir))

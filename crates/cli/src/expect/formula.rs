@@ -24,11 +24,11 @@ pub(crate) struct Route {
 /// The bottleneck of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Waiting for answers.
+    /// The round-trip time: the next request waits for the answer.
     Latency,
-    /// The network's bandwidth.
+    /// The bandwidth of the network.
     Network,
-    /// The server.
+    /// The throughput of the server.
     Server,
     /// Too few credits for the latency.
     Credits,
@@ -57,7 +57,7 @@ impl Limit {
 }
 
 impl Route {
-    /// The three of the talk.
+    /// The three network paths of the talk.
     pub(crate) fn of_the_talk() -> [Self; 3] {
         let route = |name: &str, network, milliseconds: f64| Self {
             name: name.into(),

@@ -7,7 +7,7 @@ use frevo_net::buffer::Buf;
 
 use super::formula::Route;
 use crate::exit::Failure;
-use crate::remote::arguments::Connection;
+use crate::remote::connection_options::Connection;
 use crate::remote::location::Url;
 use crate::remote::logon::failed;
 

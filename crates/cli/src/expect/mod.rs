@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use crate::exit::{Done, Failure};
-use crate::remote::arguments::Connection;
+use crate::remote::connection_options::Connection;
 use crate::remote::location::Url;
 use crate::remote::output::{human, line, parse_size};
 use formula::{Route, megabytes};

@@ -21,7 +21,7 @@ const NAMES: Table = &[
     ("write_list", &["write list"]),
 ];
 
-/// Lists of hosts.
+/// Lists of hosts, and the key of `[[share]]` for each.
 const HOSTS: Table = &[
     ("hosts_allow", &["hosts allow", "allow hosts"]),
     ("hosts_deny", &["hosts deny", "deny hosts"]),

@@ -16,8 +16,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::arguments;
+use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
-use crate::{print, tell};
 
 use self::report::Report;
 use self::smb_conf::SmbConf;

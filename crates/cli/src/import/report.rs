@@ -10,12 +10,12 @@ impl Report {
         self.0.push(format!("dropped [{section}] {parameter}: {why}"));
     }
 
-    /// Something to know.
+    /// A note about a default that differs.
     pub(super) fn note(&mut self, section: &str, what: &str) {
         self.0.push(format!("note [{section}]: {what}"));
     }
 
-    /// A share that is written as a comment.
+    /// A share that is not served: it is written as a comment, or not at all.
     pub(super) fn left_out(&mut self, section: &str, why: &str) {
         self.0.push(format!("not shared [{section}]: {why}"));
     }

@@ -15,7 +15,7 @@ pub(super) struct Section {
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// A file.
+/// The sections of an smb.conf.
 #[derive(Debug)]
 pub(super) struct SmbConf(Vec<Section>);
 

@@ -12,7 +12,7 @@ use frevo_wire::dtyp::{
 use frevo_wire::rpc::Account;
 use serde_json::json;
 
-use super::arguments::Connection;
+use super::connection_options::Connection;
 use super::location::Url;
 use super::logon::failed;
 use super::output::line;

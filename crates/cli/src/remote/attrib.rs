@@ -7,8 +7,8 @@ use clap::Args;
 use frevo_client::{Basic, Metadata, Share};
 use frevo_wire::dtyp::FileAttributes;
 
-use super::arguments::Connection;
-use super::copy::{Failures, each};
+use super::connection_options::Connection;
+use super::failures::{Failures, each};
 use super::filter::parse_when;
 use super::location::{Url, join};
 use super::logon::failed;

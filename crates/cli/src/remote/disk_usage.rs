@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use frevo_client::Metadata;
 use serde_json::json;
 
-use super::arguments::{Connection, Du};
-use super::copy::Failures;
+use super::arguments::Du;
+use super::connection_options::Connection;
+use super::failures::Failures;
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{human, line};

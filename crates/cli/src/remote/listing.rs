@@ -5,8 +5,9 @@ use std::rc::Rc;
 use frevo_client::{DirEntry, Metadata, Share};
 use frevo_wire::fscc::Pattern;
 
-use super::arguments::{Connection, Find, Kind, Ls};
-use super::copy::Failures;
+use super::arguments::{Find, Kind, Ls};
+use super::connection_options::Connection;
+use super::failures::Failures;
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{attributes, full_time, human, kind, line, object, time};

@@ -17,7 +17,7 @@ impl LocalDirectories {
     /// # Errors
     /// [`ErrorKind::NotADirectory`] if a link or file has that name: a link would lead the
     /// server's data to another place. Else an error of the host.
-    pub(crate) fn make(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn create(&mut self, path: &Path) -> io::Result<()> {
         if !self.can_have(path) {
             return Ok(());
         }

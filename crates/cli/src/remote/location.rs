@@ -165,6 +165,11 @@ impl Url {
     }
 }
 
+/// The directory of `name`, empty at the top.
+pub(crate) fn folder(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// `name` in the directory `path`.
 pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }

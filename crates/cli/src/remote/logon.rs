@@ -9,7 +9,7 @@ use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session,
 
 use futures_util::future::join_all;
 
-use super::arguments::{CipherName, Connection, DfsLinks, SigningName};
+use super::connection_options::{CipherName, Connection, DfsLinks, SigningName};
 use super::location::Url;
 use crate::exit::{During, Exit, Failure};
 

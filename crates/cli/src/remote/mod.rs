@@ -1,15 +1,21 @@
 //! The client's commands.
 
 mod acl;
+mod ancestry;
 pub(crate) mod arguments;
 pub(crate) mod attrib;
 mod background;
 mod bandwidth;
-mod copy;
+mod cat;
+pub(crate) mod connection_options;
+mod copy_plan;
+mod cp;
 mod disk_usage;
 mod dos_attributes;
-mod fetch;
+mod endpoint;
+mod failures;
 mod filter;
+mod get;
 mod listing;
 mod local_directories;
 pub(crate) mod location;
@@ -23,11 +29,13 @@ mod overlap;
 mod pacing;
 mod parallel_sessions;
 pub(crate) mod progress;
+mod put;
 mod queries;
 mod remove;
-mod send;
+mod report;
 mod sparse;
 mod sync;
+mod target;
 mod transfer;
 mod walk;
 
@@ -104,10 +112,10 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Du(du) => disk_usage::du(du).await,
         Verb::Attrib(arguments) => attrib::attrib(arguments).await,
         Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
-        Verb::Cat { connection, urls } => copy::cat(connection, urls, None).await,
-        Verb::Get(get) => fetch::get(get).await,
-        Verb::Put(put) => send::put(put).await,
-        Verb::Cp(cp) => copy::cp(cp).await,
+        Verb::Cat { connection, urls } => cat::cat(connection, urls, None).await,
+        Verb::Get(get) => get::get(get).await,
+        Verb::Put(put) => put::put(put).await,
+        Verb::Cp(cp) => cp::cp(cp).await,
         Verb::Mv { connection, from, to, no_replace } => {
             namespace::mv(connection, from, to, !*no_replace).await
         }

@@ -10,10 +10,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::arguments::Mount;
 use super::background;
 use super::logon::failed;
+use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::Logging;
 use crate::plural::counted;
-use crate::tell;
 
 /// How long requests under way are waited for once it is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -3,11 +3,12 @@
 use frevo_client::Error;
 use frevo_wire::Status;
 
-use super::arguments::Connection;
-use super::copy::Failures;
+use super::connection_options::Connection;
+use super::failures::Failures;
 use super::location::Url;
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
+use super::walk::Kind;
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace: bool) -> Done {
@@ -16,7 +17,7 @@ pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace:
     for one in from {
         // One that has just come would be replaced by the next.
         let name = frevo_client::path::split(&one.path).1;
-        let done = match taken.take(name, one) {
+        let done = match taken.take(name, Kind::File, one) {
             Ok(()) => mv_one(connection, one, to, replace, from.len() > 1).await,
             refused => refused,
         };

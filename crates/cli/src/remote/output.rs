@@ -9,9 +9,10 @@ use frevo_wire::dtyp::FileAttributes;
 use serde_json::{Value, json};
 
 use super::walk;
+use crate::console::shown;
 use crate::exit::{Done, Failure};
 
-/// `4.2M`
+/// A size in binary units with two digits: `4.2M`.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let mut value = bytes as f64;
@@ -27,7 +28,7 @@ pub(crate) fn human(bytes: u64) -> String {
     }
 }
 
-/// The number of `10`, `4k`, `1.5G`.
+/// The bytes of a size such as `10`, `4k`, `1.5G`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
@@ -65,7 +66,7 @@ pub(crate) fn full_time(time: SystemTime) -> String {
         )
 }
 
-/// The same to the fraction of a second and in UTC, for scripts.
+/// A time in UTC with its fraction of a second, for scripts: RFC 3339.
 pub(crate) fn exact_time(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |stamp| stamp.to_string())
 }
@@ -139,11 +140,6 @@ pub(crate) fn unwritten() -> Done {
     UNWRITTEN.get().map_or(Ok(()), |why| Err(tried(why)))
 }
 
-/// `text` without what a terminal would obey.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,11 +153,6 @@ mod tests {
         assert_eq!(parse_size("1.5k"), Ok(1536));
         assert_eq!(parse_size("2G"), Ok(2 << 30));
         assert!(parse_size("2X").is_err() && parse_size("k").is_err());
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_not_shown() {
-        assert_eq!(shown("a\u{1b}]0;x\u{7}\u{9b}2Jé\r\nb"), "a?]0;x??2Jé??b");
     }
 
     #[test]

@@ -1,100 +1,78 @@
-//! Detects a source and a target that overlap, also under other names: a server has several
+//! The ends of a copy, and whether they overlap, also under other names: a server has several
 //! names and addresses, and a directory may be in several shares.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use frevo_client::Share;
 
-use frevo_client::{Identity, Metadata, Share};
-use frevo_wire::dtyp::FileTime;
-use futures_util::stream::{self, StreamExt};
+use super::ancestry::{Ancestry, ancestries};
+use super::endpoint::{Endpoint, Listed};
+use super::location::{Url, join};
 
-use super::location::join;
-
-/// Requests that are under way at once.
-const AT_ONCE: usize = 16;
-
-/// A place and the directories that it is in, up to its share: those that exist. Empty
-/// where servers do not tell, or certainly are two.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    itself: Option<Identity>,
-    above: Vec<Identity>,
-    /// The number and the time of a local directory: it may be of a mount of the share, or
-    /// of the server's disk.
-    local: Option<(u64, FileTime)>,
+/// Source and target of a copy.
+pub(crate) struct Ends {
+    pub(crate) from: Endpoint,
+    pub(crate) to: Endpoint,
+    /// The URLs of two remote ends.
+    urls: Option<(Url, Url)>,
+    pub(crate) from_ancestry: Ancestry,
+    pub(crate) to_ancestry: Ancestry,
 }
 
-impl Line {
-    async fn of(share: &Share, path: &str) -> Self {
-        // What does not exist, or is not to be seen, is none.
-        let identity = async |path: &str| share.identity(path).await.ok().flatten();
-        let above = std::iter::successors(Some(path), |path| {
-            (!path.is_empty()).then(|| frevo_client::path::split(path).0)
-        });
-        let above = stream::iter(above.skip(1)).map(identity).buffered(AT_ONCE);
-        let above = above.filter_map(std::future::ready).collect().await;
-        Self { itself: identity(path).await, above, local: None }
+impl Ends {
+    /// A local and a remote end. A local source may be a mount of the target's share, or on the
+    /// server's disk.
+    pub(crate) fn new(from: Endpoint, to: Endpoint) -> Self {
+        let from_ancestry = match &from {
+            Endpoint::Local(path) => Ancestry::of_local(path),
+            Endpoint::Remote(..) => Ancestry::default(),
+        };
+        Self { from, to, urls: None, from_ancestry, to_ancestry: Ancestry::default() }
     }
 
-    /// The ancestry of a local directory.
-    pub(crate) fn of_local(path: &Path) -> Self {
-        let found = std::fs::metadata(path).ok();
-        let local = found
-            .and_then(|found| Some((found.ino(), frevo_client::file_time(found.modified().ok()?))));
-        Self { local, ..Self::default() }
-    }
-
-    /// True when both are the same file or directory.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.itself.is_some() && self.itself == other.itself
-    }
-
-    /// True when this is below `tree`.
-    pub(crate) fn is_inside(&self, tree: &Self) -> bool {
-        tree.itself.is_some_and(|tree| self.above.contains(&tree))
-    }
-
-    /// True when an entry of a listing may be this directory or one above it.
-    pub(crate) fn may_have(&self, found: &Metadata) -> bool {
-        let is_local = self.is_local(found);
-        found.is_dir() && (is_local || self.all().any(|one| one.may_be(found)))
-    }
-
-    /// The first of `names` below `path` that is this directory or one above it.
-    pub(crate) async fn found<'n>(
-        &self,
-        share: &Share,
-        path: &str,
-        names: impl IntoIterator<Item = &'n String>,
-    ) -> Option<&'n String> {
-        for name in names {
-            if self.local.is_some() {
-                // A number and a time to 100 ns are seldom the same by chance.
-                return Some(name);
-            }
-            let found = share.identity(&join(path, name)).await.ok().flatten();
-            if found.is_some_and(|found| self.all().any(|one| *one == found)) {
-                return Some(name);
-            }
+    /// Two remote ends. Asks the servers for the identities of both.
+    pub(crate) async fn remote((source, from): (Share, Url), (target, to): (Share, Url)) -> Self {
+        let (from_ancestry, to_ancestry) =
+            ancestries((&source, &from.path), (&target, &to.path)).await;
+        Self {
+            from: Endpoint::Remote(source, from.path.clone()),
+            to: Endpoint::Remote(target, to.path.clone()),
+            urls: Some((from, to)),
+            from_ancestry,
+            to_ancestry,
         }
-        None
     }
 
-    fn is_local(&self, found: &Metadata) -> bool {
-        self.local == Some((found.file_id(), found.modified_ticks()))
+    /// True when both ends are the same file or directory.
+    pub(crate) fn are_same(&self) -> bool {
+        self.urls.as_ref().is_some_and(|(from, to)| to.is_same_place(from))
+            || self.to_ancestry.is_same(&self.from_ancestry)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Identity> {
-        self.itself.iter().chain(&self.above)
+    /// True when the target is known to be inside the source.
+    pub(crate) fn target_is_inside(&self) -> bool {
+        self.urls.as_ref().is_some_and(|(from, to)| to.is_inside(from))
+            || self.to_ancestry.is_inside(&self.from_ancestry)
+    }
+
+    /// True when the source is known to be inside the target.
+    pub(crate) fn source_is_inside(&self) -> bool {
+        self.urls.as_ref().is_some_and(|(from, to)| from.is_inside(to))
+            || self.from_ancestry.is_inside(&self.to_ancestry)
+    }
+
+    /// The URL of the target in a listing of the source, if it is there.
+    pub(crate) async fn target_in(&self, source: &Listed) -> Option<String> {
+        found_in(&self.from, source, &self.to_ancestry).await
+    }
+
+    /// The URL of the source in a listing of the target, if it is there.
+    pub(crate) async fn source_in(&self, target: &Listed) -> Option<String> {
+        found_in(&self.to, target, &self.from_ancestry).await
     }
 }
 
-/// The ancestries of source and target.
-pub(crate) async fn lines(from: (&Share, &str), to: (&Share, &str)) -> (Line, Line) {
-    let is_one = from.0.session().may_be_of_one_server(to.0.session());
-    // Links lead to any server.
-    if !is_one && !from.0.is_dfs() && !to.0.is_dfs() {
-        return (Line::default(), Line::default());
-    }
-    futures_util::future::join(Line::of(from.0, from.1), Line::of(to.0, to.1)).await
+async fn found_in(end: &Endpoint, listed: &Listed, other: &Ancestry) -> Option<String> {
+    let Endpoint::Remote(share, path) = end else { return None };
+    let names = listed.iter().filter(|(_, entry)| entry.is_kin).map(|(name, _)| name);
+    let found = other.found(share, path, names).await?;
+    Some(share.url(&join(path, found)))
 }

@@ -1,4 +1,4 @@
-//! Lets the answers about many small files gather.
+//! Lets the answers about many small files gather before this thread wakes up.
 //!
 //! A server that has more to do than it can answers one file at a time, and each answer
 //! would wake us for itself. On one machine that takes the core from the server, and
@@ -32,7 +32,7 @@ const PART: u32 = 8;
 const LEAST: Duration = Duration::from_micros(50);
 const MOST: Duration = Duration::from_micros(500);
 
-/// Measures how the files go, and sets the pause. There is none when it is gone.
+/// Measures the rate of small files and sets the pause. Dropping it ends the pause.
 pub(crate) struct Pacing {
     fastest: Cell<Duration>,
     since: Cell<Instant>,

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use frevo_client::Share;
 use tokio::sync::Notify;
 
-use super::arguments::Connection;
-use super::copy::{Failures, each};
+use super::connection_options::Connection;
+use super::failures::{Failures, each};
 use super::logon::keep;
 use super::pacing::Pacing;
 use crate::exit::Done;
@@ -28,9 +28,9 @@ const FILES_PER_LANE: usize = 250;
 /// How long a lane but the first waits for a lost server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the module's text.
+/// The sessions of a copy: the first one, and further ones for small files.
 pub(crate) struct ParallelSessions {
-    /// The first one stays.
+    /// The open sessions. The first one is never given up.
     open: RefCell<Vec<Rc<Lane>>>,
     most: usize,
     patience: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct ParallelSessions {
 
 struct Lane {
     share: Share,
-    /// Files under way.
+    /// Files that this session copies now.
     load: Cell<usize>,
     is_first: bool,
     given_up: Notify,
@@ -144,7 +144,7 @@ impl ParallelSessions {
         }
     }
 
-    /// Files under way.
+    /// Files that all sessions copy now.
     fn load(&self) -> usize {
         self.open.borrow().iter().map(|lane| lane.load.get()).sum()
     }

@@ -1,4 +1,4 @@
-//! How far a transfer is: a bar on a terminal, nothing in a pipe.
+//! The progress of a copy: a bar on a terminal, nothing in a pipe.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The bar that is drawn, if there is one.
+/// The bar on the terminal, if there is one.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 fn drawn() -> Option<ProgressBar> {
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a transfer of `total` bytes, if that is known.
+    /// The progress of a copy of `total` bytes, if the number is known.
     pub(crate) fn new(total: Option<u64>, quiet: bool) -> Self {
         let bar = if quiet || !std::io::stderr().is_terminal() {
             ProgressBar::hidden()
@@ -60,18 +60,18 @@ impl Progress {
         Self { bar, bytes, files, by_server, started: std::time::Instant::now() }
     }
 
-    /// More is known to come.
+    /// Adds `bytes` to the total.
     pub(crate) fn expect(&self, bytes: u64) {
         self.bar.inc_length(bytes);
     }
 
-    /// `bytes` more are there.
+    /// Counts `bytes` as copied.
     pub(crate) fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bar.inc(bytes);
     }
 
-    /// `bytes` of those were copied by the server.
+    /// Counts `bytes`, among those copied, as copied by the server.
     pub(crate) fn by_server(&self, bytes: u64) {
         self.by_server.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -81,22 +81,22 @@ impl Progress {
         self.by_server.load(Ordering::Relaxed)
     }
 
-    /// One more file is there.
+    /// Counts a file as copied completely.
     pub(crate) fn file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes so far.
+    /// Bytes that were copied so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Files so far.
+    /// Files that were copied completely so far.
     pub(crate) fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Seconds so far.
+    /// Seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }

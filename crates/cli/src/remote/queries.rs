@@ -3,7 +3,7 @@
 use frevo_client::Change;
 use serde_json::json;
 
-use super::arguments::Connection;
+use super::connection_options::Connection;
 use super::location::Url;
 use super::logon::failed;
 use super::output::line;

@@ -7,9 +7,10 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 
 use super::arguments::Rm;
-use super::copy::{self, Failures, each};
+use super::failures::{Failures, each};
 use super::location::{Url, join};
 use super::logon::failed;
+use super::report::planned;
 use super::walk::{self, Kind};
 use crate::exit::{Done, Exit, Failure};
 
@@ -48,7 +49,7 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
         return remove_all(share, &url.path, *force, failures).await;
     }
     if *dry_run {
-        copy::planned(connection.json, "remove", &url.path);
+        planned(connection.json, "remove", &url.path);
         return Ok(());
     }
     remove_forced(share, &url.path, &metadata, *force).await.map_err(failed)
@@ -62,7 +63,7 @@ async fn tell_all(json: bool, share: &Share, url: &Url, failures: &mut Failures)
     found.sort_unstable();
     let all = found.iter().rev().map(|name| join(&url.path, name)).chain([url.path.clone()]);
     for path in all {
-        if !copy::planned(json, "remove", &path) {
+        if !planned(json, "remove", &path) {
             break;
         }
     }
@@ -188,8 +189,8 @@ fn is_going(error: &Error) -> bool {
     going || error.kind() == ErrorKind::DirectoryNotEmpty
 }
 
-/// Makes sure that a tree whose removal was answered with success is gone: one that
-/// somebody else had open at that moment goes when he closes it.
+/// Waits until a removed tree is gone: a directory that another client has open goes when it
+/// closes it.
 async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
     let mut pause = std::time::Duration::from_millis(10);
     for _ in 0..EMPTYING {
@@ -217,7 +218,7 @@ pub(crate) async fn remove_bare(share: &Share, path: &str) -> frevo_client::Resu
     until_told(|| share.remove_dir(path)).await
 }
 
-/// Asks for a removal again whose answer was lost: what is to go may be gone.
+/// Repeats a removal whose answer was lost: the file may be gone already.
 async fn until_told<F>(remove: impl Fn() -> F) -> frevo_client::Result<()>
 where
     F: Future<Output = frevo_client::Result<()>>,

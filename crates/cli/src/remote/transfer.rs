@@ -7,17 +7,17 @@ mod replace;
 mod upload;
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use frevo_client::{Cause, Error, Metadata, Share};
 
-use super::arguments::Copying;
 use super::bandwidth::Limit;
-use super::copy::is_full;
+use super::connection_options::Copying;
 use super::dos_attributes::AttributePolicy;
+use super::failures::is_full;
 use super::progress::Progress;
 
 pub(crate) use between::across;
@@ -169,15 +169,6 @@ fn steady(
 
 fn is_unsteady(error: &Error) -> bool {
     matches!(error.cause(), Cause::Local(why) if why.get_ref().is_some_and(|why| why.to_string() == UNSTEADY))
-}
-
-/// The local path of a downloaded file: in an existing directory under its own name.
-pub(crate) fn local_target(to: Option<&Path>, name: &str) -> PathBuf {
-    match to {
-        None => PathBuf::from(name),
-        Some(to) if to.is_dir() => to.join(name),
-        Some(to) => to.to_owned(),
-    }
 }
 
 #[cfg(test)]

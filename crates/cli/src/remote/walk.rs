@@ -212,13 +212,13 @@ pub(crate) async fn cross(
 pub(crate) struct LocalFile {
     /// Relative to where the walk began, with `/`, as a share spells it.
     pub(crate) name: String,
-    /// The local path.
+    /// The path on this machine, as the system spells it.
     pub(crate) path: PathBuf,
     /// File, directory or other.
     pub(crate) kind: Kind,
     /// True when no mode bit lets anybody write it.
     pub(crate) is_read_only: bool,
-    /// Bytes.
+    /// Length in bytes, 0 for anything but a file.
     pub(crate) len: u64,
     /// Time of the last write.
     pub(crate) modified: SystemTime,

@@ -1,4 +1,4 @@
-//! Listening, and the port.
+//! Listening sockets: addresses, interfaces, the port.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,17 +9,17 @@ use frevo_server::config::{Listen, ListenOn, nearest};
 
 use crate::exit::{Exit, Failure};
 
-/// Where SMB listens.
+/// The port of SMB.
 pub(super) const SMB_PORT: u16 = 445;
 
-/// Where Frevo listens when it may not listen there.
+/// The port for users who are not permitted to use [`SMB_PORT`].
 const PORT_WITHOUT_PRIVILEGE: u16 = 4450;
 
-/// Open doors.
+/// The listening sockets, with their addresses.
 pub(super) struct ListeningSockets {
     pub(super) listeners: Vec<Listener>,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Port 445 was wanted and is not permitted.
+    /// True when port 445 was not permitted and another port is used.
     pub(super) is_second_choice: bool,
 }
 
@@ -108,7 +108,7 @@ impl ListeningSockets {
         }
     }
 
-    /// The address that clients are best told.
+    /// The address that clients are most likely to reach.
     pub(super) fn best_address(&self) -> SocketAddr {
         let real = |address: &&SocketAddr| {
             !address.ip().is_loopback() && socket::is_reachable(address.ip())
@@ -152,8 +152,7 @@ fn places(wanted: &[Listen]) -> Result<Vec<ListenTarget>, Failure> {
     Ok(places)
 }
 
-/// The addresses of an interface, without those that mean something on one
-/// link only.
+/// The addresses of an interface, without link-local ones.
 pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, Failure> {
     let interfaces =
         socket::interfaces().map_err(Failure::failed("cannot list the network interfaces"))?;
@@ -174,7 +173,7 @@ pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, Failure> {
     Ok(interface.addresses.iter().copied().filter(|address| !is_link_local(address)).collect())
 }
 
-/// The address that this machine is reached by.
+/// The address at which other machines reach this one.
 fn own_address(family: IpAddr) -> IpAddr {
     // Where a packet to a stranger would leave; none is sent. The addresses are
     // those of the documentation's networks (RFC 5737, RFC 3849).
@@ -229,7 +228,7 @@ fn failure((address, error): (SocketAddr, io::Error)) -> Failure {
     Failure::new(Exit::Failed, text)
 }
 
-/// How an unprivileged user gets port 445.
+/// Advice on how to permit users to use port 445.
 pub(super) const HOW_TO_GET_IT: &str =
     "to permit it, run: sudo sysctl -w net.ipv4.ip_unprivileged_port_start=445";
 

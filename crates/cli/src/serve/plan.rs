@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, ShareName, ShareSection};
 
 use crate::arguments::Serve;
-use crate::check;
+use crate::config_checks;
 use crate::exit::{Done, Exit, Failure};
 
 /// The configuration in force.
@@ -21,7 +21,7 @@ impl Plan {
     pub(super) fn new(arguments: &Serve) -> Result<Self, Failure> {
         let nothing = arguments.folders.is_empty() && arguments.named.is_empty();
         let mut config = match &arguments.config {
-            Some(path) => check::read(path)?,
+            Some(path) => config_checks::read(path)?,
             None if nothing => {
                 return Err(Failure::new(
                     Exit::Usage,

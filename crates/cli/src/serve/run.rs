@@ -1,4 +1,4 @@
-//! A server from its first breath to its last.
+//! A run of the server: start, signals, reload, stop.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::Serve;
+use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
-use crate::{check, print, state};
+use crate::{config_checks, state};
 
 use super::confine::Confined;
 use super::listen::ListeningSockets;
@@ -31,7 +32,7 @@ struct OpenShare {
     identities: Identities,
 }
 
-/// Everything that a reload makes anew.
+/// The state that a reload replaces.
 struct Loaded {
     plan: Plan,
     logon: Logon,
@@ -51,8 +52,8 @@ impl Loaded {
             None => (None, &[][..]),
         };
         let shares = open_shares(&plan, shares)?;
-        let mut exposed = check::secrets_in_shares(&plan.config, plan.has_state);
-        exposed.extend(check::changeable_by_others(&plan.config, plan.has_state));
+        let mut exposed = config_checks::secrets_in_shares(&plan.config, plan.has_state);
+        exposed.extend(config_checks::changeable_by_others(&plan.config, plan.has_state));
         if !exposed.is_empty() {
             return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
         }
@@ -285,12 +286,12 @@ fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Fail
 }
 
 fn warn(loaded: &Loaded) {
-    for warning in check::warnings(&loaded.plan.config) {
+    for warning in config_checks::warnings(&loaded.plan.config) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
     let known: Vec<String> =
         loaded.logon.accounts.entries().map(|entry| entry.name.to_lowercase()).collect();
-    for warning in check::unknown_users(&loaded.plan.config, &known) {
+    for warning in config_checks::unknown_users(&loaded.plan.config, &known) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
     if loaded.logon.names().is_empty() {

@@ -24,7 +24,7 @@ pub(super) struct RunUser {
 
 #[derive(Debug, Clone)]
 pub(super) enum Password {
-    /// Made up; the start screen shows it.
+    /// Generated; the start screen shows it.
     Generated(Zeroizing<String>),
     /// From a file or the environment.
     Given,

@@ -14,9 +14,9 @@ pub(super) struct Screen<'a> {
     pub(super) settings: &'a Settings,
     /// Each share with its folder.
     pub(super) shares: &'a [(&'a Share, String)],
-    /// The address that clients are told.
+    /// The address that clients connect to.
     pub(super) address: SocketAddr,
-    /// The road of file I/O.
+    /// The way of file I/O: io_uring, or threads with the reason.
     pub(super) road: String,
     /// The rights that the process has given up.
     pub(super) confined: String,
@@ -28,11 +28,11 @@ pub(super) struct Screen<'a> {
 /// The user that the screen names.
 #[derive(Debug)]
 pub(super) enum User<'a> {
-    /// With a password that was made up.
+    /// The account of this run, with its generated password.
     Generated { name: &'a str, password: &'a str },
-    /// With a password that the user knows.
+    /// An account whose password the user knows.
     Known(&'a str),
-    /// Nobody.
+    /// No account can log on.
     Nobody,
 }
 
@@ -158,7 +158,7 @@ fn dialect(dialect: frevo_proto::Dialect) -> &'static str {
     }
 }
 
-/// A host as a UNC path has it: there is no room for colons there.
+/// A host as part of a UNC path, which cannot hold colons.
 fn unc_host(host: IpAddr) -> String {
     match host {
         IpAddr::V4(host) => host.to_string(),
@@ -188,7 +188,7 @@ fn percent(text: &str) -> String {
     out
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-._~/:@,=[]%".contains(c);
     if word.chars().all(plain) {

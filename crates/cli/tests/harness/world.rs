@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{Said, Sandbox, Serving, said, text};
 
-/// A server of the folder `share`, and a user who knows his password.
+/// A server of the folder `share`, with an account and its password.
 pub struct World {
     pub place: Sandbox,
     server: Option<Serving>,

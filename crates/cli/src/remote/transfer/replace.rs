@@ -88,7 +88,7 @@ impl Replaced {
             // Who may write but not say who else may has to be content with what is inherited.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
-                crate::tell(format_args!(
+                crate::console::tell(format_args!(
                     "{url}: cannot keep the access list of the replaced file: {}",
                     error.cause()
                 ));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
 
 use crate::arguments::Serve;
-use crate::check::real;
+use crate::config_checks::real;
 use crate::serve::plan::Plan;
 use crate::state;
 

@@ -29,7 +29,7 @@ const ARCHITECTURE: Option<TargetArch> = None;
 
 /// CLONE_VM and CLONE_THREAD of linux/sched.h: a thread of this process.
 const THREAD: u64 = 0x0001_0100;
-/// PROT_EXEC of mman.h.
+/// The bit PROT_EXEC of mmap(2): executable memory.
 const EXECUTABLE: u64 = 4;
 
 /// Confines this thread and those that it starts to the calls that serving takes.

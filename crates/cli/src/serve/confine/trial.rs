@@ -12,8 +12,8 @@ use std::process::Command;
 use rustix::thread::CapabilitySet;
 
 use crate::arguments::Trial;
+use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
-use crate::print;
 use crate::serve::plan::Plan;
 
 use super::Confined;

@@ -10,22 +10,22 @@ use frevo_client::{Basic, Cause, Error, Metadata, Share};
 use frevo_net::buffer::Buf;
 use frevo_wire::dtyp::FileAttributes;
 
-use super::super::copy::Failures;
-use super::super::fetch::local_name;
-use super::super::location::join;
-use super::super::logon::failed;
-use super::super::overlap::Line;
-use super::super::remove::{remove_all, remove_bare, remove_forced};
-use super::super::walk::{self, Kind};
-use super::plan::{Entry, Listed};
-use crate::exit::{Done, Failure};
+use frevo_mount::names::{Spelling, from_wire};
+
+use super::failures::Failures;
+use super::location::join;
+use super::logon::failed;
+use super::remove::{remove_all, remove_bare, remove_forced};
+use super::target::create_local;
+use super::walk::{self, Kind};
+use crate::exit::{Done, Exit, Failure};
 
 /// The treatment of an entry that was found.
-pub(super) enum Look {
+pub(crate) enum Treatment {
     /// It is listed as this kind.
     As(Kind),
     /// It is not listed.
-    Away,
+    Ignored,
 }
 
 /// True when `path` certainly does not exist.
@@ -34,38 +34,140 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// The source or the target directory.
-pub(super) enum Endpoint {
+#[derive(Clone)]
+pub(crate) enum Endpoint {
+    /// A path of this machine.
     Local(PathBuf),
+    /// A path of a share, with `/`.
     Remote(Share, String),
 }
 
+/// A file or directory of a listing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    /// Length in bytes, 0 for a directory.
+    pub(crate) len: u64,
+    pub(crate) modified: SystemTime,
+    pub(crate) attributes: FileAttributes,
+    /// True when it may be the other end, or a directory above it.
+    pub(crate) is_kin: bool,
+}
+
+/// The entries of a directory by their paths below it, as the wire spells them.
+pub(crate) type Listed = BTreeMap<String, Entry>;
+
+/// The path `name` below `root`, or `root` itself for an empty name.
+pub(crate) fn path_in(root: &str, name: &str) -> String {
+    if name.is_empty() { root.to_owned() } else { join(root, name) }
+}
+
+/// The local path of `name` below `root`, or `root` itself for an empty name.
+pub(crate) fn local_in(root: &Path, name: &str) -> PathBuf {
+    if name.is_empty() { root.to_owned() } else { root.join(local_name(name)) }
+}
+
+/// A path of the wire in the spelling of this machine: the stand-ins for `: * ?` and the like
+/// become these characters.
+pub(crate) fn local_name(path: &str) -> PathBuf {
+    path.split('/').map(|name| from_wire(name, Spelling::Mapped)).collect()
+}
+
+impl Entry {
+    fn of_remote(metadata: &Metadata, is_kin: bool) -> Self {
+        let kind = walk::kind(metadata);
+        Self {
+            kind,
+            len: if kind == Kind::Directory { 0 } else { metadata.len() },
+            modified: metadata.modified(),
+            attributes: metadata.attributes(),
+            is_kin,
+        }
+    }
+}
+
 impl Endpoint {
-    /// This end, if it is remote over another connection.
-    pub(super) fn over(&self, share: &Share) -> Self {
+    /// The file or directory itself.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be read.
+    pub(crate) async fn look(&self) -> Result<Entry, Failure> {
         match self {
-            Self::Local(root) => Self::Local(root.clone()),
-            Self::Remote(_, path) => Self::Remote(share.clone(), path.clone()),
+            Self::Local(path) => {
+                let found = std::fs::metadata(path).map_err(walk::local_failed(path))?;
+                let modified = found.modified().map_err(walk::local_failed(path))?;
+                let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
+                let (len, attributes) = (found.len(), FileAttributes(0));
+                Ok(Entry { kind, len, modified, attributes, is_kin: false })
+            }
+            Self::Remote(share, path) => {
+                let found = share.metadata(path).await.map_err(failed)?;
+                Ok(Entry::of_remote(&found, false))
+            }
         }
     }
 
-    pub(super) const fn is_remote(&self) -> bool {
+    /// The path of `name`, for people: on a server without the share.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        match self {
+            Self::Local(root) => local_in(root, name).display().to_string(),
+            Self::Remote(_, root) => path_in(root, name),
+        }
+    }
+
+    /// The path of `name`, for people: on a server with the share's URL.
+    pub(crate) fn url(&self, name: &str) -> String {
+        match self {
+            Self::Local(_) => self.shown(name),
+            Self::Remote(share, root) => share.url(&path_in(root, name)),
+        }
+    }
+
+    /// The target of one file: a local link is followed, as by cp. True for a device or pipe.
+    pub(crate) fn resolved(&self) -> (Self, bool) {
+        let Self::Local(path) = self else { return (self.clone(), false) };
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return (self.clone(), true);
+        }
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        (Self::Local(path), false)
+    }
+
+    /// Fails when a file is in the place of the target directory.
+    pub(crate) async fn check_directory(&self) -> Done {
+        let is_file = match self {
+            Self::Local(path) => std::fs::metadata(path).is_ok_and(|found| !found.is_dir()),
+            Self::Remote(_, path) if path.is_empty() => false,
+            Self::Remote(share, path) => {
+                share.metadata(path).await.is_ok_and(|found| !found.is_dir())
+            }
+        };
+        if !is_file {
+            return Ok(());
+        }
+        let target = self.url("");
+        let text = format!("{target} is a file; a directory cannot be copied to it");
+        Err(Failure::new(Exit::Failed, text).of("copy", target))
+    }
+
+    pub(crate) const fn is_remote(&self) -> bool {
         matches!(self, Self::Remote(..))
     }
 
     /// Lists the directory with all its content, as far as `looks` says. A missing directory is
     /// empty if `may_be_missing` is set.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         may_be_missing: bool,
-        other: &Line,
-        looks: impl Fn(&str, Kind, SystemTime) -> Look,
+        is_kin: impl Fn(&Metadata) -> bool,
+        looks: impl Fn(&str, Kind, SystemTime) -> Treatment,
         mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
     ) -> Result<Listed, Failure> {
         let mut found = BTreeMap::new();
         let mut see = |name: &str, entry: Entry| {
             let kind = match looks(name, entry.kind, entry.modified) {
-                Look::As(kind) => kind,
-                Look::Away => return false,
+                Treatment::As(kind) => kind,
+                Treatment::Ignored => return false,
             };
             found.insert(name.to_owned(), Entry { kind, ..entry });
             kind == Kind::Directory
@@ -84,15 +186,7 @@ impl Endpoint {
             }
             Self::Remote(share, path) => {
                 let see = |name: &str, metadata: &Metadata| {
-                    let kind = walk::kind(metadata);
-                    let entry = Entry {
-                        kind,
-                        len: if kind == Kind::File { metadata.len() } else { 0 },
-                        modified: metadata.modified(),
-                        attributes: metadata.attributes(),
-                        is_kin: other.may_have(metadata),
-                    };
-                    see(name, entry)
+                    see(name, Entry::of_remote(metadata, is_kin(metadata)))
                 };
                 match walk::remote_into(share, path, see, &mut failed_below).await {
                     Err(error) if may_be_missing && error.is_not_found() => {}
@@ -104,17 +198,16 @@ impl Endpoint {
     }
 
     /// Creates the directory and its parents, unless they exist.
-    pub(super) async fn make(&self) -> Done {
+    pub(crate) async fn create(&self) -> Done {
         match self {
-            Self::Local(root) => std::fs::create_dir_all(root)
-                .map_err(Failure::failed(format!("cannot create {}", root.display()))),
+            Self::Local(root) => create_local(root),
             Self::Remote(_, path) if path.is_empty() => Ok(()),
             Self::Remote(share, path) => share.create_dir_all(path).await.map_err(failed),
         }
     }
 
     /// Removes `name`: a directory with its content, or only an empty one if `bare` is set.
-    pub(super) async fn remove(
+    pub(crate) async fn remove(
         &self,
         name: &str,
         entry: &Entry,
@@ -124,7 +217,7 @@ impl Endpoint {
         let is_dir = entry.kind == Kind::Directory;
         match self {
             Self::Local(root) => {
-                let path = root.join(local_name(name));
+                let path = local_in(root, name);
                 let removed = match (is_dir, bare) {
                     (true, false) => std::fs::remove_dir_all(&path),
                     (true, true) => std::fs::remove_dir(&path),
@@ -157,14 +250,14 @@ impl Endpoint {
     }
 
     /// Sets the attributes of a file whose content is equal.
-    pub(super) async fn dress(
+    pub(crate) async fn set_attributes(
         &self,
         name: &str,
         attributes: FileAttributes,
     ) -> frevo_client::Result<()> {
         match self {
             Self::Local(root) => {
-                let path = root.join(local_name(name));
+                let path = local_in(root, name);
                 let set = || {
                     let mut permissions = std::fs::metadata(&path)?.permissions();
                     let read_only = attributes.contains(FileAttributes::READONLY);
@@ -185,12 +278,12 @@ impl Endpoint {
     }
 
     /// The SHA-256 of a file's content.
-    pub(super) async fn digest(&self, name: &str) -> frevo_client::Result<Vec<u8>> {
+    pub(crate) async fn digest(&self, name: &str) -> frevo_client::Result<Vec<u8>> {
         use sha2::{Digest, Sha256};
         let mut digest = Sha256::new();
         match self {
             Self::Local(root) => {
-                let path = root.join(local_name(name));
+                let path = local_in(root, name);
                 let read = |path: &Path| -> std::io::Result<()> {
                     let mut file = std::fs::File::open(path)?;
                     let mut piece = vec![0; 1 << 20];
@@ -219,5 +312,20 @@ impl Endpoint {
             }
         }
         Ok(digest.finalize().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        assert_eq!(local_name("a\u{f022}b/c\u{f029}"), PathBuf::from("a:b/c."));
+        for name in ["\u{f029}", ".\u{f029}", "x/.\u{f029}/y"] {
+            let path = local_name(name);
+            let normal = |part| matches!(part, std::path::Component::Normal(_));
+            assert!(path.components().all(normal), "{path:?}");
+        }
     }
 }

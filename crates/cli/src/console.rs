@@ -1,0 +1,58 @@
+//! Standard output and standard error of all commands.
+
+use std::io::Write;
+
+use crate::exit::{self, Done, Failure};
+use crate::remote::progress;
+
+/// Writes to standard output. A reader that has closed it is no failure.
+pub(crate) fn print(text: &[u8]) -> Done {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed("cannot write to standard output")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a failure to standard error, as text or as a JSON object.
+pub(crate) fn tell_failure(failure: &Failure) {
+    if exit::is_json() {
+        // Standard error is closed: nobody can be told.
+        let _ = writeln!(std::io::stderr(), "{}", failure.object());
+    } else {
+        tell(failure);
+    }
+}
+
+/// Writes a line to standard error: in JSON output a note, which is no failure.
+pub(crate) fn tell(line: impl std::fmt::Display) {
+    let mut err = std::io::stderr();
+    if exit::is_json() {
+        let _ = writeln!(err, "{}", serde_json::json!({ "note": line.to_string() }));
+        return;
+    }
+    let is_terminal = std::io::IsTerminal::is_terminal(&err);
+    let line = line.to_string();
+    let lines = line.split('\n');
+    let lines = lines.map(|line| if is_terminal { shown(line) } else { line.into() });
+    let text = lines.collect::<Vec<String>>().join("\n");
+    // Standard error is closed: nobody can be told.
+    let _ = progress::beside(|| writeln!(err, "frevo: {text}"));
+}
+
+/// `text` with `?` for the control characters that a terminal would obey.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn control_characters_are_not_shown() {
+        assert_eq!(shown("a\u{1b}]0;x\u{7}\u{9b}2Jé\r\nb"), "a?]0;x??2Jé??b");
+    }
+}

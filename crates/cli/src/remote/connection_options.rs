@@ -1,0 +1,151 @@
+//! The options that several commands have: of connections and of copies.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use frevo_server::config::DialectName;
+
+use super::dos_attributes::AttributePolicy;
+use super::location::Host;
+use super::output::parse_size;
+use crate::value_words::words;
+
+/// The options of all commands that connect to a server. It comes last in each command, like
+/// all groups of options with a heading: clap puts all later options under that heading.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// User to log on as [default: the URL's, else $FREVO_USER, else $USER]
+    #[arg(long, short = 'U', value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// File with the lines username=, password= and domain=; only its owner may
+    /// be able to read it
+    #[arg(long, short = 'A', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+
+    /// Read the password from standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+
+    /// Take the password as an NT hash of 32 hexadecimal digits
+    #[arg(long)]
+    pub(crate) nt_hash: bool,
+
+    /// Encrypt all messages, even if the server does not require it
+    #[arg(long, short = 'e')]
+    pub(crate) encrypt: bool,
+
+    /// Sign only if the server requires it: faster, but someone on the network
+    /// could change data unnoticed
+    #[arg(long)]
+    pub(crate) sign_when_asked: bool,
+
+    /// Newest SMB dialect to use [default: 3.1.1]
+    #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
+    pub(crate) max_dialect: Option<DialectName>,
+
+    /// Oldest SMB dialect to use [default: 3.0]
+    #[arg(long, value_name = "DIALECT", value_parser = words::<DialectName>(DialectName::WORDS))]
+    pub(crate) min_dialect: Option<DialectName>,
+
+    /// Offer this cipher; repeatable, in order of preference [default: all]
+    #[arg(long, value_name = "CIPHER")]
+    pub(crate) cipher: Vec<CipherName>,
+
+    /// Offer this signing algorithm; repeatable, in order of preference
+    /// [default: all]
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) signing: Vec<SigningName>,
+
+    /// Connections of one session if the server supports multichannel, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_connections)]
+    pub(crate) channels: usize,
+
+    /// Most sessions, each with its own connection, to copy many small files
+    /// over, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
+    pub(crate) connections: usize,
+
+    /// Time to wait for a lost server to come back, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) patience: u64,
+
+    /// Servers to which DFS links may lead; each of them learns the user's name
+    #[arg(long, value_name = "WHERE", default_value = "anywhere")]
+    pub(crate) dfs: DfsLinks,
+
+    /// Domain controller to ask for a domain's DFS namespaces, if DNS does not
+    /// find one by the domain's name
+    #[arg(long, value_name = "HOST")]
+    pub(crate) dc: Option<Host>,
+
+    /// Write results and errors as JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The options of all commands that copy files.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Copying")]
+pub(crate) struct Copying {
+    /// How to copy DOS attributes and creation times
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    pub(crate) attributes: AttributePolicy,
+
+    /// Limit the bandwidth (bytes/s; k, M, G)
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) bwlimit: Option<u64>,
+}
+
+/// Where links of DFS namespaces may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DfsLinks {
+    /// Any server
+    Anywhere,
+    /// Other shares of the same server
+    SameHost,
+    /// Do not follow DFS links
+    Never,
+}
+
+/// Ciphers by their usual names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CipherName {
+    /// AES-128-GCM
+    #[value(name = "aes-128-gcm")]
+    Aes128Gcm,
+    /// AES-128-CCM
+    #[value(name = "aes-128-ccm")]
+    Aes128Ccm,
+    /// AES-256-GCM
+    #[value(name = "aes-256-gcm")]
+    Aes256Gcm,
+    /// AES-256-CCM
+    #[value(name = "aes-256-ccm")]
+    Aes256Ccm,
+}
+
+/// Signing algorithms by their usual names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SigningName {
+    /// AES-GMAC
+    #[value(name = "aes-gmac")]
+    AesGmac,
+    /// AES-CMAC
+    #[value(name = "aes-cmac")]
+    AesCmac,
+    /// HMAC-SHA256
+    #[value(name = "hmac-sha256")]
+    HmacSha256,
+}
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=16).contains(count));
+    count.ok_or_else(|| String::from("write a number from 1 to 16"))
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let rate = parse_size(text)?;
+    if rate == 0 { Err(String::from("the rate must be more than 0")) } else { Ok(rate) }
+}

@@ -1,0 +1,344 @@
+//! The plan of a copy. `get`, `put`, `cp` and `sync` share it: it finds the files of all sources,
+//! decides the target of each, skips links and special files, refuses collisions and overlap,
+//! creates the directories and copies the files. The commands differ in their ends only.
+
+use frevo_client::Share;
+use futures_util::stream::{self, StreamExt};
+
+use super::connection_options::Connection;
+use super::endpoint::{Endpoint, Entry, Listed, Treatment, local_in, path_in};
+use super::failures::{AT_ONCE, Failures, each};
+use super::filter::Filter;
+use super::local_directories::LocalDirectories;
+use super::location::folder;
+use super::name_collisions::{Case, TakenNames};
+use super::overlap::Ends;
+use super::parallel_sessions::ParallelSessions;
+use super::report::{planned, report, tell_skipped};
+use super::transfer::{self, CopyOptions, is_small};
+use super::walk::Kind;
+use crate::exit::{Done, Exit, Failure};
+
+/// The summary of a copy without files.
+pub(crate) const NOTHING_COPIED: &str = "no files to copy";
+
+/// The options that decide which files are copied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    pub(crate) recursive: bool,
+    /// The actions are only shown.
+    pub(crate) dry_run: bool,
+    pub(crate) filter: &'a Filter,
+}
+
+/// A file or directory to copy, with its target.
+pub(crate) struct Source {
+    from: Endpoint,
+    to: Endpoint,
+    is_directory: bool,
+    /// The target is a local device or pipe: it is written to, not replaced.
+    is_stream: bool,
+    /// Directories below the target, each after those above it.
+    directories: Vec<String>,
+    files: Vec<File>,
+}
+
+/// A file to copy.
+pub(crate) struct File {
+    /// The path below the source. Empty for a source that is a file.
+    pub(crate) from: String,
+    /// The path below the target. Empty for a target that is a file.
+    pub(crate) to: String,
+    /// Length in bytes, as listed.
+    pub(crate) len: u64,
+}
+
+impl Source {
+    /// A directory whose files were compared with those of its target.
+    pub(crate) fn compared(ends: &Ends, directories: Vec<String>, files: Vec<File>) -> Self {
+        let (from, to) = (ends.from.clone(), ends.to.clone());
+        Self { from, to, is_directory: true, is_stream: false, directories, files }
+    }
+
+    /// The share whose sessions can share the work: of a copy from or to this machine. Copies on
+    /// a server have to be in one session.
+    fn divisible(&self) -> Option<&Share> {
+        match (&self.from, &self.to) {
+            (Endpoint::Local(_), Endpoint::Remote(share, _))
+            | (Endpoint::Remote(share, _), Endpoint::Local(_)) => Some(share),
+            _ => None,
+        }
+    }
+
+    async fn create_root(&self) -> Done {
+        if self.is_directory { self.to.create().await } else { Ok(()) }
+    }
+
+    /// Creates the directories below a local target. Where a link or file is in the place of one,
+    /// the files of that directory are dropped from the plan.
+    fn create_local(&mut self, failures: &mut Failures) -> Done {
+        let Endpoint::Local(root) = &self.to else { return Ok(()) };
+        let mut made = LocalDirectories::default();
+        for name in &self.directories {
+            let path = local_in(root, name);
+            let Err(error) = made.create(&path) else { continue };
+            let is_full = error.kind() == std::io::ErrorKind::StorageFull;
+            let failure = Failure::failed(format!("cannot create {}", path.display()))(error);
+            if is_full {
+                return Err(failure);
+            }
+            failures.add(failure);
+        }
+        self.files.retain(|file| made.can_have(&local_in(root, &file.to)));
+        Ok(())
+    }
+}
+
+/// The sources of a command, with the decisions about their files.
+pub(crate) struct CopyPlan<'a> {
+    selection: Selection<'a>,
+    taken: TakenNames,
+    skipped: Vec<String>,
+    sources: Vec<Source>,
+}
+
+impl<'a> CopyPlan<'a> {
+    /// An empty plan. `case` tells how the target compares names.
+    pub(crate) fn new(selection: Selection<'a>, case: Case) -> Self {
+        let (skipped, sources) = Default::default();
+        Self { selection, taken: TakenNames::new(case), skipped, sources }
+    }
+
+    /// Adds a source and finds its files.
+    ///
+    /// # Errors
+    /// The source cannot be read or is refused; single files that fail are noted in `failures`.
+    pub(crate) async fn add(
+        &mut self,
+        ends: Ends,
+        options: &CopyOptions,
+        failures: &mut Failures,
+    ) -> Done {
+        let root = ends.from.look().await?;
+        if root.kind != Kind::Directory {
+            return self.add_file(ends, &root, options);
+        }
+        if !self.selection.recursive {
+            let source = ends.from.url("");
+            let text = format!("{source} is a directory; use -r to copy it with its content");
+            return Err(Failure::new(Exit::Usage, text).of("copy", source));
+        }
+        if ends.target_is_inside() {
+            return Err(into_itself(&ends.from.url("")));
+        }
+        ends.to.check_directory().await?;
+        let filter = self.selection.filter;
+        let treatment = |name: &str, kind: Kind, modified| {
+            let passes = filter.passes(name, kind == Kind::Directory, modified);
+            if passes { Treatment::As(kind) } else { Treatment::Ignored }
+        };
+        let is_kin = |found: &_| ends.to_ancestry.may_have(found);
+        let note = |error| failures.note(error);
+        let listed = ends.from.list(false, is_kin, treatment, note).await?;
+        if ends.target_in(&listed).await.is_some() {
+            return Err(into_itself(&ends.from.url("")));
+        }
+        self.add_listed(ends, listed, options, failures);
+        Ok(())
+    }
+
+    fn add_file(&mut self, ends: Ends, root: &Entry, options: &CopyOptions) -> Done {
+        let (to, is_stream) = ends.to.resolved();
+        self.taken.take(&to.shown(""), Kind::File, ends.from.url(""))?;
+        options.progress.expect(root.len);
+        let files = vec![File { from: String::new(), to: String::new(), len: root.len }];
+        let (from, directories) = (ends.from, Vec::new());
+        self.sources.push(Source { from, to, is_directory: false, is_stream, directories, files });
+        Ok(())
+    }
+
+    /// Decides about each entry of a source: skipped, refused, created or copied.
+    fn add_listed(
+        &mut self,
+        ends: Ends,
+        listed: Listed,
+        options: &CopyOptions,
+        failures: &mut Failures,
+    ) {
+        let Ends { from, to, .. } = ends;
+        let (mut directories, mut files) = (Vec::new(), Vec::new());
+        for (name, Entry { kind, len, .. }) in listed {
+            if kind == Kind::Other {
+                self.skipped.push(from.shown(&name));
+                continue;
+            }
+            if let Err(failure) = self.taken.take(&to.shown(&name), kind, from.url(&name)) {
+                failures.add(failure);
+            } else if kind == Kind::Directory {
+                directories.push(name);
+            } else {
+                options.progress.expect(len);
+                files.push(File { from: name.clone(), to: name, len });
+            }
+        }
+        let (is_directory, is_stream) = (true, false);
+        self.sources.push(Source { from, to, is_directory, is_stream, directories, files });
+    }
+
+    /// Adds a source whose files are decided already.
+    pub(crate) fn add_compared(&mut self, source: Source) {
+        self.sources.push(source);
+    }
+
+    /// Carries the plan out, or shows it in a dry run, and reports.
+    pub(crate) async fn carry_out(
+        mut self,
+        connection: &Connection,
+        options: &CopyOptions,
+        mut failures: Failures,
+    ) -> Done {
+        tell_skipped(&self.skipped);
+        if self.selection.dry_run {
+            self.show(connection.json);
+            return failures.end("copied");
+        }
+        self.run(connection, options, &mut failures).await?;
+        report(connection.json, &options.progress, &failures, NOTHING_COPIED);
+        failures.end("copied")
+    }
+
+    /// Prints the files to copy, and the directories to create on a server.
+    fn show(&self, json: bool) {
+        for Source { to, is_directory, directories, files, .. } in &self.sources {
+            let root = is_directory.then_some("");
+            let all = root.into_iter().chain(directories.iter().map(String::as_str));
+            let all = all.filter(|_| to.is_remote()).map(|name| ("make", name));
+            for (action, name) in all.chain(files.iter().map(|file| ("copy", &*file.to))) {
+                if !planned(json, action, &to.shown(name)) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Creates the directories, then copies the files.
+    pub(crate) async fn run(
+        &mut self,
+        connection: &Connection,
+        options: &CopyOptions,
+        failures: &mut Failures,
+    ) -> Done {
+        self.create_directories(failures).await?;
+        let mut groups: Vec<(Option<&Share>, Vec<Job<'_>>)> = Vec::new();
+        for source in &self.sources {
+            let share = source.divisible();
+            let url = |share: Option<&Share>| share.map(|share| share.url(""));
+            let jobs = source.files.iter().map(|file| Job { source, file });
+            match groups.iter_mut().find(|(other, _)| url(*other) == url(share)) {
+                Some((_, group)) => group.extend(jobs),
+                None => groups.push((share, jobs.collect())),
+            }
+        }
+        for (share, jobs) in groups {
+            let Some(share) = share else {
+                each(jobs.iter().map(|job| job.copy(None, options)), failures).await?;
+                continue;
+            };
+            let sessions = ParallelSessions::new(share, connection);
+            let copy = async |share: &Share, job: &Job<'_>| job.copy(Some(share), options).await;
+            sessions.each(jobs.iter(), Job::is_small, Job::folder, copy, failures).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the directories of all sources. A source whose target cannot be created is
+    /// dropped: one failure is told, not one for each file.
+    async fn create_directories(&mut self, failures: &mut Failures) -> Done {
+        let roots = stream::iter(self.sources.iter().map(Source::create_root));
+        let created: Vec<Done> = roots.buffered(AT_ONCE).collect().await;
+        for (source, created) in self.sources.iter_mut().zip(created) {
+            let created = created.and_then(|()| source.create_local(failures));
+            if created.is_err() {
+                source.directories.clear();
+                source.files.clear();
+            }
+            failures.note_done(created)?;
+        }
+        let mut by_share: Vec<(&Share, Vec<String>)> = Vec::new();
+        for source in &self.sources {
+            let Endpoint::Remote(share, root) = &source.to else { continue };
+            let paths = source.directories.iter().map(|name| path_in(root, name));
+            match by_share.iter_mut().find(|(other, _)| other.url("") == share.url("")) {
+                Some((_, all)) => all.extend(paths),
+                None => by_share.push((share, paths.collect())),
+            }
+        }
+        for (share, paths) in by_share {
+            create_remote(share, paths, failures).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Creates directories of a share, level by level.
+async fn create_remote(share: &Share, mut paths: Vec<String>, failures: &mut Failures) -> Done {
+    let depth = |path: &str| path.matches('/').count();
+    paths.sort_by_key(|path| depth(path));
+    for level in paths.chunk_by(|a, b| depth(a) == depth(b)) {
+        each(level.iter().map(|path| share.create_dir_all(path)), failures).await?;
+    }
+    Ok(())
+}
+
+/// One file to copy, with the source that it belongs to.
+struct Job<'a> {
+    source: &'a Source,
+    file: &'a File,
+}
+
+impl Job<'_> {
+    /// True for a file that is copied in one round trip and can be copied again.
+    fn is_small(&self) -> bool {
+        !self.source.is_stream && is_small(self.file.len)
+    }
+
+    /// The directory of the file at the server's end.
+    fn folder(&self) -> &str {
+        match (&self.source.from, &self.source.to) {
+            _ if !self.file.from.is_empty() => folder(&self.file.from),
+            (Endpoint::Remote(_, path), _) | (_, Endpoint::Remote(_, path)) => folder(path),
+            _ => "",
+        }
+    }
+
+    /// Copies the file, over the session `over` if one is given.
+    async fn copy(&self, over: Option<&Share>, options: &CopyOptions) -> frevo_client::Result<()> {
+        let Self { source: Source { from, to, is_stream, .. }, file } = self;
+        match (from, to) {
+            (Endpoint::Local(from), Endpoint::Remote(share, to)) => {
+                let (from, to) = (local_in(from, &file.from), path_in(to, &file.to));
+                transfer::up(over.unwrap_or(share), &from, &to, options).await
+            }
+            (Endpoint::Remote(share, from), Endpoint::Local(to)) => {
+                let (from, to) = (path_in(from, &file.from), local_in(to, &file.to));
+                let share = over.unwrap_or(share);
+                if *is_stream {
+                    return transfer::down_into(share, &from, &to, options).await;
+                }
+                transfer::down(share, &from, &to, file.len, options).await
+            }
+            (Endpoint::Remote(source, from), Endpoint::Remote(target, to)) => {
+                let (from, to) = (path_in(from, &file.from), path_in(to, &file.to));
+                transfer::across(source, &from, target, &to, options).await
+            }
+            // No command copies from this machine to this machine.
+            (Endpoint::Local(_), Endpoint::Local(_)) => Ok(()),
+        }
+    }
+}
+
+/// The failure of a copy whose target is inside its source.
+pub(crate) fn into_itself(from: &str) -> Failure {
+    let text = format!("{from} would be copied into itself; copy it to another place");
+    Failure::new(Exit::Usage, text).of("copy", from)
+}

@@ -1,0 +1,128 @@
+//! Failures of single files, while the command goes on with the others.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use frevo_client::{Cause, Error};
+use futures_util::stream::StreamExt;
+
+use super::logon::{failed, innermost};
+use crate::console::tell_failure;
+use crate::exit::{Done, Exit, Failure};
+
+/// Files that are processed at the same time.
+pub(crate) const AT_ONCE: usize = 64;
+
+/// Time for the pending files to clean up when the disk is full.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Failures of single files while the command goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    first: Option<Failure>,
+    count: u64,
+}
+
+impl Failures {
+    /// Notes a failed file.
+    ///
+    /// # Errors
+    /// `error`, when all other files would fail too.
+    pub(crate) fn note(&mut self, error: Error) -> frevo_client::Result<()> {
+        if is_everyones(&error) {
+            return Err(error);
+        }
+        self.add(failed(error));
+        Ok(())
+    }
+
+    /// Notes a failed source.
+    ///
+    /// # Errors
+    /// The failure, when all other sources would fail too.
+    pub(crate) fn note_done(&mut self, done: Done) -> Done {
+        match done {
+            Ok(()) => Ok(()),
+            Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Connect) => Err(failure),
+            Err(failure) => {
+                self.add(failure);
+                Ok(())
+            }
+        }
+    }
+
+    /// True when nothing failed so far.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Number of failures so far.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Notes a failure. From the second one on, each is printed at once.
+    pub(crate) fn add(&mut self, failure: Failure) {
+        self.count += 1;
+        match &self.first {
+            None => self.first = Some(failure),
+            Some(first) => {
+                if self.count == 2 {
+                    tell_failure(first);
+                }
+                tell_failure(&failure);
+            }
+        }
+    }
+
+    /// Ends the command: with the code of the first failure, which is told if it is the only
+    /// one. `done` tells what was done to all other files, such as "copied".
+    pub(crate) fn end(self, done: &str) -> Done {
+        match (self.first, self.count) {
+            (None, _) => Ok(()),
+            (Some(first), 1) => Err(first),
+            (Some(first), count) => {
+                let text = format!("{count} files failed; all others were {done}");
+                Err(Failure::new(first.exit, text))
+            }
+        }
+    }
+}
+
+/// True for an error that every other file would meet too.
+fn is_everyones(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    let error = innermost(error);
+    match error.cause() {
+        Cause::Transport(_) | Cause::Logon(_) | Cause::Security(_) => true,
+        _ => is_full(error) || error.kind() == ErrorKind::BrokenPipe,
+    }
+}
+
+/// True for a full disk or an exceeded quota.
+pub(crate) fn is_full(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(innermost(error).kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Runs all futures, many at once. The failure of one file is noted and the others go on; an
+/// error that all files would meet ends the command.
+pub(crate) async fn each(
+    all: impl Iterator<Item = impl Future<Output = frevo_client::Result<()>>>,
+    failures: &mut Failures,
+) -> Done {
+    let is_over = Cell::new(false);
+    let all = all.take_while(|_| !is_over.get());
+    let mut running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
+    while let Some(done) = running.next().await {
+        let Err(error) = done.or_else(|error| failures.note(error)) else { continue };
+        is_over.set(true);
+        if is_full(&error) {
+            // The pending files meet the full disk too, and remove their partial copies.
+            let rest = async { while running.next().await.is_some() {} };
+            let _ = tokio::time::timeout(LAST, rest).await;
+        }
+        return Err(failed(error));
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Reports of copies: planned actions, skipped files, the summary.
+
+use indicatif::BinaryBytes;
+use serde_json::json;
+
+use super::failures::Failures;
+use super::output::line;
+use super::progress::Progress;
+use crate::console::tell;
+use crate::plural::counted;
+
+/// Prints an action of a dry run. False when the reader of the output is gone.
+pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
+    if json {
+        return line(json!({ "action": action, "path": path }));
+    }
+    line(format_args!("{action:<7}{path}"))
+}
+
+/// Prints a note about skipped links and special files, if there are any.
+pub(crate) fn tell_skipped(skipped: &[String]) {
+    let Some((first, rest)) = skipped.split_first() else { return };
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    tell(format_args!("skipped links and special files: {first}{more}"));
+}
+
+/// Prints the summary of a copy: as JSON, or on a terminal as text. `idle` is the text for a copy
+/// without files.
+pub(crate) fn report(json: bool, progress: &Progress, failures: &Failures, idle: &str) {
+    progress.finish();
+    if progress.files() == 0 && !failures.is_empty() {
+        return;
+    }
+    let (files, bytes, seconds) = (progress.files(), progress.bytes(), progress.seconds());
+    if json {
+        let by_server = progress.bytes_by_server();
+        line(json!({
+            "files": files, "bytes": bytes, "seconds": seconds, "bytes_by_server": by_server,
+            "failed": failures.count(),
+        }));
+    } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        if files == 0 {
+            return tell(idle);
+        }
+        // The cast saturates.
+        let rate = BinaryBytes((bytes as f64 / seconds.max(1e-6)) as u64);
+        let (files, bytes) = (counted(files, "file"), BinaryBytes(bytes));
+        tell(format_args!("{files}, {bytes} in {seconds:.1} s, {rate}/s"));
+    }
+}

@@ -1,0 +1,297 @@
+//! The differences between the source and the target of `sync`.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::fscc::upcase_name;
+
+use super::super::arguments::Sync;
+use super::super::copy_plan::File;
+use super::super::dos_attributes::AttributePolicy;
+use super::super::endpoint::{Endpoint, Entry, Listed};
+use super::super::failures::Failures;
+use super::super::logon::failed;
+use super::super::name_collisions::{Case, TakenNames};
+use super::super::overlap::Ends;
+use super::super::transfer;
+use super::super::walk::Kind;
+use crate::exit::{Exit, Failure};
+
+/// The actions that make the target equal to the source.
+#[derive(Default)]
+pub(super) struct Differences {
+    /// Entries of the target that the source does not have, or has as another kind. The content
+    /// of a directory goes with it.
+    pub(super) removals: Vec<(String, Entry)>,
+    /// Directories to create, each after those above it.
+    pub(super) directories: Vec<String>,
+    pub(super) files: Vec<File>,
+    /// Attributes to set on files whose content is equal.
+    pub(super) attributes: Vec<(String, Entry, FileAttributes)>,
+}
+
+impl Differences {
+    /// True when source and target are equal.
+    pub(super) fn is_empty(&self) -> bool {
+        self.removals.is_empty()
+            && self.directories.is_empty()
+            && self.files.is_empty()
+            && self.attributes.is_empty()
+    }
+}
+
+/// True when two times are equal in the coarser of both resolutions: SMB keeps 100 ns,
+/// other systems microseconds, milliseconds, a second, FAT two seconds.
+fn same_time(a: SystemTime, b: SystemTime) -> bool {
+    let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
+    apart < grain(a).max(grain(b))
+}
+
+/// The resolution of the clock that made `time`, as far as its digits show.
+fn grain(time: SystemTime) -> Duration {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let nanos = since.as_nanos();
+    let grains = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000];
+    let found = grains.into_iter().find(|grain| nanos.is_multiple_of(*grain)).unwrap_or(100);
+    Duration::from_nanos(u64::try_from(found).unwrap_or(100))
+}
+
+fn is_same(from: &Entry, to: &Entry) -> bool {
+    from.len == to.len && same_time(from.modified, to.modified)
+}
+
+/// The names of the target, ignoring case on a server.
+struct TargetNames<'a> {
+    all: &'a Listed,
+    /// The names by their upper case. None where names differ by case.
+    folded: Option<HashMap<String, &'a str>>,
+}
+
+impl<'a> TargetNames<'a> {
+    fn new(all: &'a Listed, end: &Endpoint) -> Self {
+        let by_fold = || all.keys().map(|name| (upcase_name(name), &**name)).collect();
+        Self { all, folded: end.is_remote().then(by_fold) }
+    }
+
+    fn find(&self, name: &str) -> Option<(&'a str, Entry)> {
+        if let Some((name, entry)) = self.all.get_key_value(name) {
+            return Some((name, *entry));
+        }
+        let name = *self.folded.as_ref()?.get(&upcase_name(name))?;
+        self.all.get(name).map(|entry| (name, *entry))
+    }
+}
+
+/// The name, then the names of the directories above it.
+fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(name), |name| name.rsplit_once('/').map(|(above, _)| above))
+}
+
+/// A comparison under way.
+struct Comparison<'a> {
+    sync: &'a Sync,
+    ends: &'a Ends,
+    source: &'a Listed,
+    target: TargetNames<'a>,
+    taken: TakenNames,
+    /// The names of the source, as the target compares names: they are not removed.
+    had: HashMap<String, &'a str>,
+    /// Names of the target that are removed.
+    going: HashSet<&'a str>,
+    /// Directories of the source whose place another kind of entry keeps. Nothing is copied
+    /// below: a link there would lead to another place.
+    refused: HashSet<&'a str>,
+    found: Differences,
+}
+
+/// Compares the listings of both ends. Entries that cannot be copied are noted in `failures`.
+///
+/// # Errors
+/// A content that `--checksum` has to read cannot be read.
+pub(super) async fn compare(
+    sync: &Sync,
+    ends: &Ends,
+    source: &Listed,
+    target: &Listed,
+    failures: &mut Failures,
+) -> Result<Differences, Failure> {
+    let case = if ends.to.is_remote() { Case::Same } else { Case::Differs };
+    let mut comparison = Comparison {
+        sync,
+        ends,
+        source,
+        target: TargetNames::new(target, &ends.to),
+        taken: TakenNames::new(case),
+        had: HashMap::new(),
+        going: HashSet::new(),
+        refused: HashSet::new(),
+        found: Differences::default(),
+    };
+    for (name, entry) in source {
+        comparison.add(name, entry, failures).await?;
+    }
+    if sync.delete {
+        comparison.add_removals(target);
+    }
+    Ok(comparison.found)
+}
+
+impl<'a> Comparison<'a> {
+    /// The name as the target compares names.
+    fn key(&self, name: &str) -> String {
+        if self.ends.to.is_remote() { upcase_name(name) } else { name.to_owned() }
+    }
+
+    /// Compares an entry of the source with the target.
+    async fn add(
+        &mut self,
+        name: &'a str,
+        entry: &Entry,
+        failures: &mut Failures,
+    ) -> Result<(), Failure> {
+        self.had.insert(self.key(name), name);
+        if !self.refused.is_empty() && ancestors(name).any(|above| self.refused.contains(above)) {
+            return Ok(());
+        }
+        if entry.kind == Kind::Other || name.ends_with(transfer::PART) {
+            return Ok(());
+        }
+        if let Err(failure) = self.taken.take(name, entry.kind, name) {
+            failures.add(failure);
+            return Ok(());
+        }
+        let mut old = self.target.find(name);
+        if let Some((name_there, other)) = old.filter(|(_, old)| old.kind != entry.kind) {
+            if !self.sync.delete {
+                let (here, there) = (entry.kind.word(), other.kind.word());
+                let text = format!(
+                    "{name} is a {here} in the source, but a {there} in the target; --delete \
+                     replaces it"
+                );
+                failures.add(Failure::new(Exit::Failed, text));
+                self.refused.insert(name);
+                return Ok(());
+            }
+            self.found.removals.push((name_there.to_owned(), other));
+            self.going.insert(name_there);
+            old = None;
+        }
+        match (entry.kind, old) {
+            (Kind::Directory, None) => self.found.directories.push(name.to_owned()),
+            (Kind::File, None) => self.copy(name, name, entry),
+            (Kind::File, Some((name_there, old))) => {
+                self.add_existing((name, entry), (name_there, old)).await?;
+            }
+            (Kind::Directory, Some(_)) | (Kind::Other, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Compares a file that both ends have.
+    async fn add_existing(
+        &mut self,
+        (name, entry): (&str, &Entry),
+        (name_there, old): (&str, Entry),
+    ) -> Result<(), Failure> {
+        let sync = self.sync;
+        if sync.update && old.modified > entry.modified && !is_same(entry, &old) {
+            return Ok(());
+        }
+        if !same(sync, self.ends, (name, entry), (name_there, &old)).await? {
+            self.copy(name, name_there, entry);
+        } else if let Some(attributes) =
+            changed_attributes(sync.copying.attributes, self.ends, entry, &old)
+        {
+            self.found.attributes.push((name_there.to_owned(), old, attributes));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: &str, to: &str, entry: &Entry) {
+        self.found.files.push(File { from: from.to_owned(), to: to.to_owned(), len: entry.len });
+    }
+
+    /// Finds the entries that only the target has.
+    fn add_removals(&mut self, target: &'a Listed) {
+        for (name, entry) in target {
+            // A partial copy that could be continued stays, and so does all below an entry that
+            // the source has but that is not copied.
+            let is_skipped = |above| {
+                let name = self.had.get(&self.key(above));
+                name.is_some_and(|name| self.source[*name].kind == Kind::Other)
+            };
+            if self.had.contains_key(&self.key(name))
+                || name.ends_with(transfer::PART)
+                || ancestors(name).any(is_skipped)
+            {
+                continue;
+            }
+            // The content of a removed directory goes with it, unless filtered entries in it stay.
+            let is_removed = ancestors(name).any(|above| self.going.contains(above));
+            if !self.sync.filter.is_all() || !is_removed {
+                self.going.insert(name);
+                self.found.removals.push((name.clone(), *entry));
+            }
+        }
+    }
+}
+
+/// True when a file is equal at both ends: by size and time, or by content for `--checksum`.
+async fn same(
+    sync: &Sync,
+    ends: &Ends,
+    (name, entry): (&str, &Entry),
+    (name_there, old): (&str, &Entry),
+) -> Result<bool, Failure> {
+    if !sync.checksum {
+        return Ok(is_same(entry, old));
+    }
+    Ok(entry.len == old.len
+        && ends.from.digest(name).await.map_err(failed)?
+            == ends.to.digest(name_there).await.map_err(failed)?)
+}
+
+/// The attributes that a file is to get, if they differ: those that both ends know from a
+/// listing.
+fn changed_attributes(
+    policy: AttributePolicy,
+    ends: &Ends,
+    entry: &Entry,
+    old: &Entry,
+) -> Option<FileAttributes> {
+    if policy == AttributePolicy::None {
+        return None;
+    }
+    let mut known = FileAttributes::READONLY;
+    if ends.from.is_remote() && ends.to.is_remote() {
+        known |= FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+    }
+    let is_other = (entry.attributes.0 ^ old.attributes.0) & known.0 != 0;
+    let wanted = old.attributes.without(known).0 | (entry.attributes.0 & known.0);
+    is_other.then_some(FileAttributes(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_compared_as_finely_as_both_clocks_go() {
+        let at = |nanos| SystemTime::UNIX_EPOCH + Duration::new(1_700_000_001, nanos);
+        assert!(same_time(at(123_456_789), at(123_456_700)), "SMB's");
+        assert!(same_time(at(123_456_789), at(123_456_000)) && same_time(at(123_456_789), at(0)));
+        assert!(same_time(at(123_456_789), at(120_000_000)), "exFAT");
+        assert!(!same_time(at(123_456_789), at(123_458_900)), "changed a moment later");
+        assert!(!same_time(at(123_456_789), at(923_456_789)));
+        let even = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert!(same_time(at(923_456_789), even) && same_time(even, at(923_456_789)), "FAT");
+        assert!(!same_time(at(0), at(0) + Duration::from_secs(2)));
+        assert!(!same_time(even, even + Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_name_and_what_it_is_in() {
+        assert_eq!(ancestors("a/b/c").collect::<Vec<_>>(), ["a/b/c", "a/b", "a"]);
+    }
+}
