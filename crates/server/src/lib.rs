@@ -90,7 +90,7 @@ mod data;
 mod descriptors;
 mod durable;
 mod embed;
-pub mod host;
+mod host;
 mod host_users;
 mod idle;
 mod impersonation;
@@ -167,7 +167,7 @@ pub mod internal {
     }
 
     parts! {
-        admission, ambient, apple, command, connection, durable, host_users, idle, impersonation,
+        admission, ambient, apple, command, connection, durable, host, host_users, idle, impersonation,
         lease, ledger, limits, server, time_machine,
         #[cfg(feature = "plant")]
         plant,

@@ -78,6 +78,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Polls `work` to its end; none when it panicked.
+#[doc(hidden)]
 pub async fn outlived<F: Future>(work: F) -> Option<F::Output> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
@@ -85,6 +86,7 @@ pub async fn outlived<F: Future>(work: F) -> Option<F::Output> {
 /// Steps that are all carried out even if one of them panics. The first panic goes on
 /// at the end.
 #[derive(Default)]
+#[doc(hidden)]
 pub struct Steps(Option<Payload>);
 
 impl Steps {
@@ -105,6 +107,7 @@ impl Steps {
 
 /// Runs a step when it is dropped: at the end of a block, in a panic, or when a task is
 /// cancelled.
+#[doc(hidden)]
 pub struct Always<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for Always<F> {

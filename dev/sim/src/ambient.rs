@@ -1,6 +1,6 @@
 //! Time of day and random numbers of the simulated machines.
 
-use frevo_server::host::{HostNames, NoNames};
+use frevo_server::internal::host::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
 use tokio::time::Instant;

@@ -24,7 +24,7 @@ use crate::ambient::{Ambient, Host};
 use crate::lines::Lines;
 
 pub use event::{Event, Kind, Source, Value};
-pub use queue::Writer;
+pub(crate) use queue::Writer;
 pub use sink::{File, Journal, Sink, Syslog};
 pub use stream::Events;
 pub(crate) use stream::{EventSender, channel};
@@ -145,6 +145,7 @@ impl fmt::Debug for Audit {
 }
 
 /// The server's audit log, if it has one. It is set once, before clients are served.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Slot(OnceLock<Audit>);
 
