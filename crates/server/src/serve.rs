@@ -178,11 +178,17 @@ impl Door {
         };
         let Some(core) = self.cores.get(place.core) else { return };
         let door = Arc::clone(self);
-        core.spawn(move || async move { door.greet(stream, peer, ticket, place).await });
+        core.spawn(move || door.greet(stream, peer, ticket, place));
     }
 
     /// Reads the first frame and hands the connection to the core for it.
-    async fn greet(&self, stream: Detached, peer: SocketAddr, ticket: Ticket, mut place: CoreSlot) {
+    async fn greet(
+        self: Arc<Self>,
+        stream: Detached,
+        peer: SocketAddr,
+        ticket: Ticket,
+        mut place: CoreSlot,
+    ) {
         let stream = match stream.attach() {
             Ok(stream) => stream,
             Err(error) => {
@@ -192,20 +198,18 @@ impl Door {
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
-        let frame = tokio::select! {
-            frame = self.first_frame(&stream, &mut reader, peer) => frame,
-            () = ticket.evicted() => {
-                told::limit(&self.server, peer, EVICTED);
-                self.tell_disconnected(peer, EVICTED);
-                None
-            }
+        // Boxed, since this future lives as long as the connection.
+        let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
+        else {
+            return;
         };
-        let Some(first) = frame else { return };
         let from = place.core;
         place.choose(client_guid(&first));
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
         if place.core == from {
-            serve_one(Arc::clone(&self.server), accepted, peer, place).await;
+            let server = Arc::clone(&self.server);
+            drop(self);
+            serve_one(server, accepted, peer, place).await;
         } else {
             self.hand_over(accepted, peer, place);
         }
@@ -239,10 +243,16 @@ impl Door {
         &self,
         stream: &Stream,
         reader: &mut FrameReader,
+        ticket: &Ticket,
         peer: SocketAddr,
     ) -> Option<Buf> {
         let frame = tokio::select! {
             frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
+            () = ticket.evicted() => {
+                told::limit(&self.server, peer, EVICTED);
+                self.tell_disconnected(peer, EVICTED);
+                return None;
+            }
             () = cores::stopping() => return None,
         };
         match frame {
@@ -271,16 +281,20 @@ impl Door {
     }
 }
 
-async fn serve_one(
+/// Serves a connection. Not an `async fn`, which would keep a copy of `accepted`.
+fn serve_one(
     server: Arc<ServerState>,
     accepted: Accepted,
     peer: SocketAddr,
     place: CoreSlot,
-) {
-    if let Err(error) = connection::run(server, accepted).await {
-        tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+) -> impl Future<Output = ()> {
+    let served = connection::run(server, accepted);
+    async move {
+        if let Err(error) = served.await {
+            tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+        }
+        drop(place);
     }
-    drop(place);
 }
 
 /// The ClientGuid of a NEGOTIATE; none before 2.1, and in an SMB1 NEGOTIATE.

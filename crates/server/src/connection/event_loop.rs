@@ -45,56 +45,76 @@ pub struct Accepted {
 
 type InFlight = FuturesUnordered<InTurn>;
 
+/// Bytes of the state machine that serves a connection: most of what an idle one costs.
+const CONNECTION_LOOP_BYTES: usize = 2300;
+
 /// Serves one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
-pub async fn run(server: Arc<ServerState>, accepted: Accepted) -> io::Result<()> {
-    let whose = Whose::Peer(accepted.stream.peer_addr()?);
-    let mut whole = pin!(serve_whole(Arc::clone(&server), accepted));
-    poll_fn(|cx| {
-        let poll = || {
-            let _scope = impersonation::scope(server.host_users.acts_lazily());
-            whole.as_mut().poll(cx)
-        };
-        server.watchdog.poll(whose, poll)
-    })
-    .await
+///
+/// The future is boxed and not an `async fn`: each `async fn` on the way keeps a copy of its
+/// arguments for as long as the connection lives.
+pub fn run(server: Arc<ServerState>, accepted: Accepted) -> impl Future<Output = io::Result<()>> {
+    let peer = accepted.stream.peer_addr();
+    let mut whole = Box::pin(serve_whole(Arc::clone(&server), accepted));
+    let bytes = size_of_val(&*whole);
+    debug_assert!(bytes <= CONNECTION_LOOP_BYTES, "each connection keeps {bytes} bytes of state");
+    async move {
+        let whose = Whose::Peer(peer?);
+        poll_fn(|cx| {
+            let poll = || {
+                let _scope = impersonation::scope(server.host_users.acts_lazily());
+                whole.as_mut().poll(cx)
+            };
+            server.watchdog.poll(whose, poll)
+        })
+        .await
+    }
 }
 
-async fn serve_whole(server: Arc<ServerState>, accepted: Accepted) -> io::Result<()> {
-    let Accepted { stream, mut reader, first, ticket } = accepted;
-    let (handle, mut notices) = mpsc::unbounded_channel();
-    let (id, settings) = (server.new_connection_id(), server.settings());
-    let ends = (stream.peer_addr()?, stream.local_addr()?);
-    let network = server.ledger.network(ends.0.ip());
-    let Ok(charge) = network.charge(Kind::Connection, 0) else {
-        server.lines.tell(ends.0.ip(), |left_out| {
-            tracing::warn!(target: "frevo::connection", peer = %ends.0, left_out,
-                "refused: its network has as many connections as limits.connections_per_address \
-                 allows");
-        });
-        return Ok(());
-    };
-    ticket.reach_by(handle.clone());
-    let connection = Rc::new(Connection::new((id, server, settings), ends, handle, Some(ticket)));
-    connection.charges.borrow_mut().push(charge);
-    // However this ends: by itself, by a panic, or dropped with its core.
-    let winds_up = panics::Always(|| connection.wind_up());
-    let mut in_flight = InFlight::new();
-    if let Some(frame) = first {
-        connection.begin(frame, &mut in_flight).await;
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep a copy of `accepted`")]
+fn serve_whole(
+    server: Arc<ServerState>,
+    mut accepted: Accepted,
+) -> impl Future<Output = io::Result<()>> {
+    async move {
+        let (stream, reader) = (&accepted.stream, &mut accepted.reader);
+        let (handle, mut notices) = mpsc::unbounded_channel();
+        let (id, settings) = (server.new_connection_id(), server.settings());
+        let ends = (stream.peer_addr()?, stream.local_addr()?);
+        let network = server.ledger.network(ends.0.ip());
+        let Ok(charge) = network.charge(Kind::Connection, 0) else {
+            server.lines.tell(ends.0.ip(), |left_out| {
+                tracing::warn!(target: "frevo::connection", peer = %ends.0, left_out,
+                    "refused: its network has as many connections as \
+                     limits.connections_per_address allows");
+            });
+            return Ok(());
+        };
+        drop(network);
+        let ticket = accepted.ticket;
+        ticket.reach_by(handle.clone());
+        let made = Connection::new((id, server, settings), ends, handle, Some(ticket));
+        let connection = Rc::new(made);
+        connection.charges.borrow_mut().push(charge);
+        // However this ends: by itself, by a panic, or dropped with its core.
+        let winds_up = panics::Always(|| connection.wind_up());
+        let mut in_flight = InFlight::new();
+        if let Some(frame) = accepted.first.take() {
+            connection.begin(frame, &mut in_flight).await;
+        }
+        let end = serve(&connection, stream, reader, &mut notices, &mut in_flight).await;
+        connection.log_end(&end);
+        drop(winds_up);
+        // What was told to it and not yet done goes another way.
+        notices.close();
+        while notices.try_recv().is_ok() {}
+        while in_flight.next().await.is_some() {}
+        if end.is_ok() {
+            // Replies to what came before an orderly end are still wanted.
+            let _ = connection.queue.flush(stream).await;
+        }
+        Ok(())
     }
-    let end = serve(&connection, &stream, &mut reader, &mut notices, &mut in_flight).await;
-    connection.log_end(&end);
-    drop(winds_up);
-    // What was told to it and not yet done goes another way.
-    notices.close();
-    while notices.try_recv().is_ok() {}
-    while in_flight.next().await.is_some() {}
-    if end.is_ok() {
-        // Replies to what came before an orderly end are still wanted.
-        let _ = connection.queue.flush(&stream).await;
-    }
-    Ok(())
 }
 
 /// Why a connection ended.
