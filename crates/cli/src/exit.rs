@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use frevo_wire::Status;
+use frevo_client::Status;
 
 /// The exit codes, documented in `--help` and in docs/user-guide.md. 2, a
 /// command line that makes no sense, is clap's too.
@@ -78,7 +78,7 @@ impl Failure {
             "operation": during.map(|during| during.operation),
             "path": during.map(|during| &during.path),
             "status": status.map(|status| status.to_string()),
-            "code": status.map(|status| status.0),
+            "code": status.map(|status| status.code()),
             "exit": self.exit as u8,
         })
     }

@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use frevo_client::Basic;
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{FileAttributes, SetMetadata};
 use harness::world::World;
 
-const R: u32 = FileAttributes::READONLY.0;
-const H: u32 = FileAttributes::HIDDEN.0;
-const S: u32 = FileAttributes::SYSTEM.0;
-const A: u32 = FileAttributes::ARCHIVE.0;
+const R: u32 = FileAttributes::READONLY.bits();
+const H: u32 = FileAttributes::HIDDEN.bits();
+const S: u32 = FileAttributes::SYSTEM.bits();
+const A: u32 = FileAttributes::ARCHIVE.bits();
 
 fn told(world: &World, path: &str) -> serde_json::Value {
     serde_json::from_str(world.run(&["stat", "--json", &world.url(path)]).succeeds()).unwrap()
@@ -26,9 +25,9 @@ fn attributes(world: &World, path: &str) -> u32 {
 }
 
 fn dress(world: &World, path: &str, attributes: u32, created: Option<SystemTime>) {
-    let attributes = Some(FileAttributes(attributes));
-    let basic = Basic { created, attributes, ..Basic::default() };
-    world.in_share(async |share| share.set_all(path, &basic).await.unwrap());
+    let attributes = Some(FileAttributes::from_bits(attributes));
+    let basic = SetMetadata::new().created(created).attributes(attributes);
+    world.in_share(async |share| share.set_metadata(path, &basic).await.unwrap());
 }
 
 fn mode(path: &Path) -> u32 {

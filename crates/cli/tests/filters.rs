@@ -128,8 +128,8 @@ fn what_is_newer_there_stays_when_it_is_asked_for() {
 
 #[test]
 fn sync_makes_attributes_the_same_too() {
-    use frevo_client::Basic;
-    use frevo_wire::dtyp::FileAttributes;
+    use frevo_client::FileAttributes;
+    use frevo_client::SetMetadata;
     use std::os::unix::fs::PermissionsExt;
     let world = World::new();
     let here = world.place.folder("here");
@@ -152,8 +152,8 @@ fn sync_makes_attributes_the_same_too() {
     sync("here", &there);
     assert_eq!(told("there/x"), 1);
     let attributes = Some(FileAttributes::HIDDEN | FileAttributes::READONLY);
-    let basic = Basic { attributes, ..Basic::default() };
-    world.in_share(async |share| share.set_all("there/x", &basic).await.unwrap());
+    let basic = SetMetadata::new().attributes(attributes);
+    world.in_share(async |share| share.set_metadata("there/x", &basic).await.unwrap());
     sync(&there, &world.url("copy"));
     assert_eq!(told("copy/x"), 3);
     // A local file that is not read-only says nothing of hidden.

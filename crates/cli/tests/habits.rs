@@ -105,13 +105,13 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
 
 #[test]
 fn what_is_read_only_goes_when_it_is_forced() {
-    use frevo_wire::dtyp::FileAttributes;
+    use frevo_client::FileAttributes;
     let world = World::new();
     fs::write(world.there("kept"), "kept").unwrap();
     let attributes = Some(FileAttributes::READONLY);
-    let read_only = frevo_client::Basic { attributes, ..Default::default() };
+    let read_only = frevo_client::SetMetadata::new().attributes(attributes);
     world.in_share(async |share| {
-        share.set_all("kept", &read_only).await.unwrap();
+        share.set_metadata("kept", &read_only).await.unwrap();
     });
     world.run(&["rm", &world.url("kept")]).fails(1, &["read-only"]);
     assert!(world.there("kept").exists());

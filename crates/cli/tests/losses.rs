@@ -165,13 +165,11 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
         fs::write(path, b"old").unwrap();
     }
     fs::write(world.there("there/read-only"), b"old").unwrap();
-    let read_only = frevo_client::Basic {
-        attributes: Some(frevo_wire::dtyp::FileAttributes::READONLY),
-        ..frevo_client::Basic::default()
-    };
+    let read_only =
+        frevo_client::SetMetadata::new().attributes(frevo_client::FileAttributes::READONLY);
     world.in_share(async |share| {
-        share.set_all("there/read-only", &read_only).await.unwrap();
-        share.set_all("there/photos/1", &read_only).await.unwrap();
+        share.set_metadata("there/read-only", &read_only).await.unwrap();
+        share.set_metadata("there/photos/1", &read_only).await.unwrap();
     });
     // What is not copied is not gone.
     std::os::unix::fs::symlink("/nowhere", here.join("kept")).unwrap();
@@ -286,9 +284,9 @@ fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
     for name in ["a", "deep/kept", "z"] {
         fs::write(world.there(&format!("tree/{name}")), b"x").unwrap();
     }
-    let attributes = Some(frevo_wire::dtyp::FileAttributes::READONLY);
-    let read_only = frevo_client::Basic { attributes, ..frevo_client::Basic::default() };
-    world.in_share(async |share| share.set_all("tree/deep/kept", &read_only).await.unwrap());
+    let attributes = Some(frevo_client::FileAttributes::READONLY);
+    let read_only = frevo_client::SetMetadata::new().attributes(attributes);
+    world.in_share(async |share| share.set_metadata("tree/deep/kept", &read_only).await.unwrap());
     let told = world.run(&["rm", "-rn", &world.url("tree")]);
     assert_eq!(told.succeeds().lines().count(), 5);
     assert!(told.out.ends_with("remove tree\n") && world.there("tree/a").exists(), "{told:?}");
@@ -302,8 +300,8 @@ fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
 /// As a program has its settings open.
 #[test]
 fn a_small_file_is_replaced_also_while_it_is_open() {
+    use frevo_client::LeaseState;
     use frevo_client::OpenOptions;
-    use frevo_wire::command::oplock_break::LeaseState;
     let world = World::new();
     fs::write(world.there("file"), b"old").unwrap();
     fs::write(world.place.path("file"), b"new one").unwrap();
@@ -312,7 +310,7 @@ fn a_small_file_is_replaced_also_while_it_is_open() {
         let file = options.open(share, "file").await.unwrap();
         world.run(&["put", "file", &world.url("file")]).succeeds();
         let mut found = [0; 7];
-        assert_eq!(file.read_at(0, &mut found).await.unwrap(), 7);
+        assert_eq!(file.read_at(&mut found, 0).await.unwrap(), 7);
         assert_eq!(&found, b"new one");
         file.close().await.unwrap();
     });

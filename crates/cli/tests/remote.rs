@@ -340,13 +340,13 @@ fn sparse(world: &World, name: &str, len: u64, at: u64, data: &[u8]) {
     let server = ServerName::new(host).at_port(port.parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let user = Credentials::password("ann", "secret");
-        let session = Client::default().log_on(server, user).await.unwrap();
+        let user = Credentials::new("ann", "secret");
+        let session = Client::default().connect(server, user).await.unwrap();
         let share = session.share("share").await.unwrap();
         let file = OpenOptions::new().write(true).create(true).open(&share, name).await.unwrap();
         file.set_sparse().await.unwrap();
         file.set_len(len).await.unwrap();
-        file.write_at(at, data).await.unwrap();
+        file.write_all_at(data, at).await.unwrap();
         file.close().await.unwrap();
         share.log_off().await;
     });

@@ -1,23 +1,25 @@
-//! Adds numbered lines to a file that others add to as well, each line exactly
-//! once, whatever becomes of the connection and of the server meanwhile.
+//! Appends numbered lines to a file that several clients append to: each line exactly
+//! once, also when the connection or the server is lost meanwhile.
 //!
 //! ```text
 //! FREVO_PASSWORD=... append_locked HOST[:PORT] SHARE PATH USER WRITER COUNT
 //! ```
 //!
-//! An error that leaves open whether a line was written is not guessed about:
-//! the file is opened and locked anew, and looked at. At the end it tells how
-//! often that was necessary; on a share with persistent handles it is never.
+//! When an error leaves open if a line was written, the program opens and locks the file
+//! again and looks for the line. At the end it prints how often that was necessary: never on
+//! a share with persistent handles.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::io;
 use std::time::Duration;
 
-use frevo_client::{Cause, Client, Credentials, File, OpenOptions, Result, ServerName, Share};
+use frevo_client::{
+    Cause, Client, Credentials, File, LockKind, OpenOptions, Result, ServerName, Share,
+};
 
-/// Every line has as many bytes.
+/// Length of each line, bytes.
 const LINE: usize = 32;
-/// Both ends of a file that is never so long.
+/// Offset and length of the locked range, longer than the file.
 const WHOLE: (u64, u64) = (0, 1 << 40);
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,12 +28,9 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [host, share, path, user, writer, count] = &*arguments else {
         return Err("append_locked HOST[:PORT] SHARE PATH USER WRITER COUNT".into());
     };
-    let server = match host.split_once(':') {
-        Some((host, port)) => ServerName::new(host).at_port(port.parse()?),
-        None => ServerName::new(host),
-    };
+    let server: ServerName = host.parse()?;
     let password = std::env::var("FREVO_PASSWORD")?;
-    let session = Client::default().log_on(server, Credentials::password(user, &password)).await?;
+    let session = Client::default().connect(server, Credentials::new(user, &password)).await?;
     let share = session.share(share).await?;
     let mut again = 0;
     let mut file = open(&share, path).await?;
@@ -44,7 +43,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
                 Err(error) if is_lost(&error) => {
                     again += 1;
                     is_first = false;
-                    // What may still be locked is unlocked with the handle.
+                    // Closing the handle releases its locks.
                     let _ = file.close().await;
                     file = open(&share, path).await?;
                 }
@@ -55,7 +54,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     }
     file.close().await?;
     session.log_off().await;
-    println!("{count} lines, taken up anew {again} times");
+    println!("{count} lines, opened again {again} times");
     Ok(())
 }
 
@@ -63,27 +62,27 @@ async fn open(share: &Share, path: &str) -> Result<File> {
     OpenOptions::new().read(true).write(true).create(true).open(share, path).await
 }
 
-/// Whether the handle, or what was asked of it, may be lost.
+/// Returns true if the handle, or the answer to a request about it, may be lost.
 fn is_lost(error: &frevo_client::Error) -> bool {
     let is_closed = error.kind() == io::ErrorKind::StaleNetworkFileHandle;
     is_closed || matches!(error.cause(), Cause::Unknown | Cause::HandleLost)
 }
 
-/// Puts `line` at the end, under a lock of the whole file; nothing, when `look`
-/// finds that it is there.
+/// Appends `line` under a lock on the whole file. If `look` is set, a line that the file
+/// already contains is left out.
 async fn append(file: &File, line: &[u8], look: bool) -> Result<()> {
-    file.lock(WHOLE.0, WHOLE.1, true, true).await?;
+    file.lock(WHOLE.0, WHOLE.1, LockKind::Exclusive).await?;
     let len = file.metadata().await?.len();
     if !look || !is_there(file, len, line).await? {
-        file.write_at(len, line).await?;
-        file.sync().await?;
+        file.write_all_at(line, len).await?;
+        file.sync_all().await?;
     }
     file.unlock(WHOLE.0, WHOLE.1).await
 }
 
 async fn is_there(file: &File, len: u64, line: &[u8]) -> Result<bool> {
     let mut content = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-    let count = file.read_at(0, &mut content).await?;
+    let count = file.read_at(&mut content, 0).await?;
     content.truncate(count);
     Ok(content.chunks(LINE).any(|there| there == line))
 }

@@ -15,7 +15,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [url] = &*arguments else {
         return Err("walk_tree smb://USER@HOST[:PORT]/SHARE[/PATH]".into());
     };
-    let (share, top) = place::reach(url).await?;
+    let (share, top) = place::connect(url).await?;
     let mut total = 0;
     walk(&share, &top, |path, metadata| {
         total += metadata.len();
@@ -36,10 +36,10 @@ pub(crate) async fn walk(
     let mut directories = vec![top.trim_end_matches('/').to_owned()];
     while let Some(directory) = directories.pop() {
         // One by one, not as a whole: a directory may be large.
-        let mut entries = share.list(&directory).await?;
-        while let Some(entry) = entries.next().await? {
+        let mut entries = share.read_dir(&directory).await?;
+        while let Some(entry) = entries.next_entry().await? {
             let slash = if directory.is_empty() { "" } else { "/" };
-            let path = format!("{directory}{slash}{}", entry.name());
+            let path = format!("{directory}{slash}{}", entry.file_name());
             // A link to a directory is none, so there is no going round in circles.
             if entry.metadata().is_dir() {
                 directories.push(path);

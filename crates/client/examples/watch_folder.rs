@@ -9,7 +9,7 @@ mod place;
 
 use std::ops::ControlFlow;
 
-use frevo_client::{Change, Result, Share};
+use frevo_client::{Change, RecursiveMode, Result, Share};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -17,7 +17,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let [url] = &*arguments else {
         return Err("watch_folder smb://USER@HOST[:PORT]/SHARE[/PATH]".into());
     };
-    let (share, path) = place::reach(url).await?;
+    let (share, path) = place::connect(url).await?;
     watch(&share, &path, |change| {
         println!("{}", line(&change));
         ControlFlow::Continue(())
@@ -32,10 +32,10 @@ pub(crate) async fn watch(
     path: &str,
     mut told: impl FnMut(Change) -> ControlFlow<()>,
 ) -> Result<()> {
-    let mut watch = share.watch(path, true).await?;
+    let mut watch = share.watch(path, RecursiveMode::Recursive).await?;
     loop {
         // What happens between two calls is kept by the server.
-        for change in watch.next().await? {
+        for change in watch.next_changes().await? {
             if told(change).is_break() {
                 return Ok(());
             }
@@ -50,6 +50,6 @@ pub(crate) fn line(change: &Change) -> String {
         Change::Removed(name) => format!("- {name:?}"),
         Change::Modified(name) => format!("~ {name:?}"),
         Change::Renamed { from, to } => format!("> {from:?} is {to:?}"),
-        Change::Missed => String::from("! more than the server kept: list it again"),
+        _ => String::from("! more changes than the server kept: list the directory"),
     }
 }

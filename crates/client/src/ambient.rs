@@ -1,5 +1,5 @@
-//! What the client takes from the world besides bytes: the time of day and
-//! random bytes. A simulator brings its own.
+//! The time of day and random bytes: all nondeterminism enters the client here. A simulator
+//! brings its own.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,17 +8,18 @@ use frevo_wire::dtyp::FileTime;
 
 use crate::error::Cause;
 
-/// Wall clock and randomness. Timers do not come from here but from tokio's
-/// clock, which a simulator can pause.
+/// A wall clock and a source of random bytes. Timers use tokio's clock instead, which a
+/// simulator can pause.
 pub trait Ambient: Send + Sync + fmt::Debug {
-    /// The time of day.
+    /// Returns the time of day.
     fn now(&self) -> FileTime;
 
-    /// Fills `bytes` with random ones fit for keys; false when there are none.
+    /// Fills `bytes` with random bytes that are good enough for keys. Returns false if the
+    /// system has none.
     fn random(&self, bytes: &mut [u8]) -> bool;
 }
 
-/// The host's clock and random source.
+/// The clock and the random source of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Host;
 
@@ -34,11 +35,11 @@ impl Ambient for Host {
     }
 }
 
-/// Random bytes, or the reason why there is nothing to be done without.
+/// Returns `N` random bytes that are good enough for keys.
 pub(crate) fn random<const N: usize>(ambient: &dyn Ambient) -> Result<[u8; N], Cause> {
     let mut bytes = [0; N];
     if ambient.random(&mut bytes) {
         return Ok(bytes);
     }
-    Err(Cause::Usage("the system has no random numbers"))
+    Err(Cause::Usage("the system provides no random numbers, without which nothing is secure"))
 }

@@ -1,4 +1,4 @@
-//! Extended attributes, streams, security descriptors, symbolic links.
+//! Extended attributes, named streams, security descriptors, symbolic links.
 
 use std::sync::Arc;
 
@@ -6,40 +6,43 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_info::InfoType;
-use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation};
+use frevo_wire::dtyp::{self, AccessMask, SecurityInformation};
 use frevo_wire::fscc::ea::{Ea, EaEntries, EaWriter};
 use frevo_wire::fscc::query::StreamEntries;
 use frevo_wire::fscc::reparse::{
     MAX_REPARSE_BUFFER, NfsSpecial, ReparseBuffer, ReparseData, Symlink,
 };
 use frevo_wire::fscc::{FileInfoClass, Pushed};
-use frevo_wire::{Status, Utf16};
 
+use crate::Status;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::file::{output, query, set};
 use crate::fsctl::control;
+use crate::info::{output, query, set_call};
 use crate::open::{Open, carried_through};
 use crate::share::{Replay, Share};
+use crate::types::SecurityDescriptor;
 
-/// Room for lists of attributes and streams, and for descriptors.
-const ROOM: u32 = 65_536;
+/// Space for lists of attributes and streams, and for security descriptors, bytes.
+const LIST_MAX: u32 = 65_536;
 
 /// A named stream of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stream {
-    /// Its name; the file's own data has none.
+#[non_exhaustive]
+pub struct StreamInfo {
+    /// The name of the stream, without `:` and `:$DATA`.
     pub name: String,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// A symbolic link's target.
+/// The target of a symbolic link.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkTarget {
-    /// With `/` between its parts.
+    /// The path, with `/` between its names.
     pub path: String,
-    /// It leads on from the link's directory.
+    /// True if the path begins at the link's directory.
     pub relative: bool,
 }
 
@@ -55,10 +58,10 @@ impl Share {
         Ok(Open::new(self, path, ask, operation).await?.0)
     }
 
-    /// The extended attributes of `path`.
+    /// Returns the extended attributes of `path`: names and values.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn extended_attributes(&self, path: &str) -> Result<Vec<(String, Vec<u8>)>> {
         const OPERATION: &str = "list the attributes of";
         let open = self.open_for(path, AccessMask::READ_EA, OPERATION).await?;
@@ -66,50 +69,55 @@ impl Share {
         let class = FileInfoClass::FULL_EA.0;
         let message = open
             .ask(Replay::Idempotent, OPERATION, &also, |id| {
-                Ok(query(InfoType::FILE, class, 0, id, &[], ROOM))
+                Ok(query(InfoType::FILE, class, 0, id, &[], LIST_MAX))
             })
             .await?;
-        if message.header.status != Status::SUCCESS {
+        if message.status() != Status::SUCCESS {
             return Ok(Vec::new());
         }
         let list = output(&message).during(OPERATION, &open.url)?;
         let mut found = Vec::new();
         for ea in EaEntries::new(list) {
             let ea = ea.map_err(|_| {
-                Error::new(Cause::Protocol("a list of attributes"), OPERATION, &*open.url)
+                Error::new(
+                    Cause::Protocol("its list of extended attributes is not valid"),
+                    OPERATION,
+                    &*open.url,
+                )
             })?;
             found.push((String::from_utf8_lossy(ea.name).into_owned(), ea.value.to_vec()));
         }
         Ok(found)
     }
 
-    /// Sets an extended attribute; an empty value removes it.
+    /// Sets an extended attribute; an empty value removes it. Name and value together have at
+    /// most 64 KiB.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn set_extended_attribute(&self, path: &str, name: &str, value: &[u8]) -> Result<()> {
         const OPERATION: &str = "set an attribute of";
         let open = self.open_for(path, AccessMask::WRITE_EA, OPERATION).await?;
         let mut list = Vec::new();
         let ea = Ea { need: false, name: name.as_bytes(), value };
-        if EaWriter::new(&mut list, ROOM as usize).push(&ea) == Pushed::Full {
-            let cause = Cause::Usage("the attribute is too long");
+        if EaWriter::new(&mut list, LIST_MAX as usize).push(&ea) == Pushed::Full {
+            let cause = Cause::Usage("an extended attribute can have at most 64 KiB");
             return Err(Error::new(cause, OPERATION, &*open.url));
         }
         crate::info::set(&open, FileInfoClass::FULL_EA, OPERATION, &list).await
     }
 
-    /// The named streams of `path`.
+    /// Returns the named streams of `path`. `file:name` is the path of a stream.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn streams(&self, path: &str) -> Result<Vec<Stream>> {
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
+    pub async fn streams(&self, path: &str) -> Result<Vec<StreamInfo>> {
         const OPERATION: &str = "list the streams of";
         let open = self.open_for(path, AccessMask::READ_ATTRIBUTES, OPERATION).await?;
         let class = FileInfoClass::STREAM.0;
         let message = open
             .ask(Replay::Idempotent, OPERATION, &[], |id| {
-                Ok(query(InfoType::FILE, class, 0, id, &[], ROOM))
+                Ok(query(InfoType::FILE, class, 0, id, &[], LIST_MAX))
             })
             .await?;
         let mut found = Vec::new();
@@ -119,16 +127,16 @@ impl Share {
             let name = name.strip_prefix(':').unwrap_or(&name);
             let name = name.strip_suffix(":$DATA").unwrap_or(name);
             if !name.is_empty() {
-                found.push(Stream { name: name.into(), len: entry.size });
+                found.push(StreamInfo { name: name.into(), len: entry.size });
             }
         }
         Ok(found)
     }
 
-    /// Owner, group and access list of `path`.
+    /// Returns owner, group and access list of `path`.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn security(&self, path: &str) -> Result<SecurityDescriptor> {
         const OPERATION: &str = "read the access list of";
         let open = self.open_for(path, AccessMask::READ_CONTROL, OPERATION).await?;
@@ -136,21 +144,29 @@ impl Share {
             SecurityInformation::OWNER | SecurityInformation::GROUP | SecurityInformation::DACL;
         let message = open
             .ask(Replay::Idempotent, OPERATION, &[], |id| {
-                Ok(query(InfoType::SECURITY, 0, wanted.0, id, &[], ROOM))
+                Ok(query(InfoType::SECURITY, 0, wanted.0, id, &[], LIST_MAX))
             })
             .await?;
         let bytes = output(&message).during(OPERATION, &open.url)?;
-        SecurityDescriptor::parse(bytes).during(OPERATION, &open.url)
+        let found = dtyp::SecurityDescriptor::parse(bytes).during(OPERATION, &open.url)?;
+        Ok(SecurityDescriptor::of_wire(found))
     }
 
-    /// Sets the parts of `path`'s security descriptor that `which` names.
+    /// Sets the parts of the security descriptor of `path` that `descriptor` has: the owner,
+    /// the group, the access list. A list that is `None` under
+    /// [`DaclControl::DACL_PRESENT`](crate::DaclControl::DACL_PRESENT) allows everything to
+    /// everybody.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn set_security(
+    /// Fails if the user may not do this, or the list is longer than 64 KiB.
+    pub async fn set_security(&self, path: &str, descriptor: &SecurityDescriptor) -> Result<()> {
+        self.set_descriptor(path, &descriptor.wire(), descriptor.parts()).await
+    }
+
+    pub(crate) async fn set_descriptor(
         &self,
         path: &str,
-        descriptor: &SecurityDescriptor,
+        descriptor: &dtyp::SecurityDescriptor,
         which: SecurityInformation,
     ) -> Result<()> {
         const OPERATION: &str = "set the access list of";
@@ -164,19 +180,23 @@ impl Share {
         let open = self.open_for(path, access, OPERATION).await?;
         let mut bytes = Vec::new();
         descriptor.encode(&mut bytes).map_err(|_| {
-            Error::new(Cause::Usage("the access list is too long"), OPERATION, &*open.url)
+            Error::new(
+                Cause::Usage("an access list can have at most 64 KiB"),
+                OPERATION,
+                &*open.url,
+            )
         })?;
         open.ask(Replay::Idempotent, OPERATION, &[], |id| {
-            Ok(set(InfoType::SECURITY, 0, which.0, id, &bytes))
+            Ok(set_call(InfoType::SECURITY, 0, which.0, id, &bytes))
         })
         .await?;
         Ok(())
     }
 
-    /// Where the symbolic link `path` leads.
+    /// Returns the target of the symbolic link `path`.
     ///
     /// # Errors
-    /// NOT_A_REPARSE_POINT when it is none, and what else the server says.
+    /// Fails with [`Status::NOT_A_REPARSE_POINT`] if `path` is not a symbolic link.
     pub async fn read_link(&self, path: &str) -> Result<LinkTarget> {
         const OPERATION: &str = "read the link";
         let open = self.open_for(path, AccessMask::READ_ATTRIBUTES, OPERATION).await?;
@@ -199,23 +219,34 @@ impl Share {
                 let path = target.to_string_lossy();
                 Ok(LinkTarget { relative: !path.starts_with('/'), path })
             }
-            _ => Err(Error::new(Cause::Usage("it is no symbolic link"), OPERATION, &*open.url)),
+            _ => Err(Error::new(
+                Cause::Usage("not a symbolic link, but another kind of reparse point"),
+                OPERATION,
+                &*open.url,
+            )),
         }
     }
 
-    /// Makes a symbolic link at `path` to `target`, relative to its directory
-    /// unless it begins with `/`. `to_directory` says what it leads to, since
-    /// Windows tells the two apart.
+    /// Makes `link` a symbolic link to the file `target`, which need not exist. `target` is
+    /// relative to the directory of `link` unless it begins with `/`.
     ///
     /// # Errors
-    /// What the server says; then nothing is left behind.
-    pub async fn symlink(&self, path: &str, target: &str, to_directory: bool) -> Result<()> {
+    /// Fails if `link` exists, or the server has no symbolic links.
+    pub async fn symlink_file(&self, target: &str, link: &str) -> Result<()> {
+        self.symlink(target, link, CreateOptions::NON_DIRECTORY_FILE).await
+    }
+
+    /// Makes `link` a symbolic link to the directory `target`, as [`Self::symlink_file`] does
+    /// to a file. Windows tells the two kinds of links apart.
+    ///
+    /// # Errors
+    /// Fails as [`Self::symlink_file`] does.
+    pub async fn symlink_dir(&self, target: &str, link: &str) -> Result<()> {
+        self.symlink(target, link, CreateOptions::DIRECTORY_FILE).await
+    }
+
+    async fn symlink(&self, target: &str, path: &str, kind: CreateOptions) -> Result<()> {
         const OPERATION: &str = "make the link";
-        let kind = if to_directory {
-            CreateOptions::DIRECTORY_FILE
-        } else {
-            CreateOptions::NON_DIRECTORY_FILE
-        };
         let target = target.replace('/', "\\");
         let relative = !target.starts_with('\\');
         let link = Symlink { substitute_name: &*target, print_name: &*target, relative };
@@ -224,9 +255,8 @@ impl Share {
         self.make_reparse_point(path, kind, 0o755, encoded, OPERATION).await
     }
 
-    /// Makes a file or directory at `path` that is what the reparse data `input` says; none
-    /// is longer than it can be. It is made whole or not at all, whether or not anybody goes
-    /// on waiting for it.
+    /// Creates a reparse point with the data `input`, `None` if that is too long. It is made
+    /// whole or not at all, even if the caller gives up waiting.
     pub(crate) async fn make_reparse_point(
         &self,
         path: &str,
@@ -244,7 +274,7 @@ impl Share {
         ask.options |= CreateOptions::OPEN_REPARSE_POINT | kind;
         ask.mode = mode;
         let url = self.url(path);
-        let cause = Cause::Usage("the target is too long");
+        let cause = Cause::Usage("the target of the link is too long");
         let input = input.ok_or_else(|| Error::new(cause, operation, &*url))?;
         let (share, path) = (self.clone(), path.to_owned());
         carried_through(operation, &url, async move {
@@ -258,50 +288,5 @@ impl Share {
             open.close().await
         })
         .await
-    }
-}
-
-/// The path behind a link that stopped a request: `unparsed` bytes of `path`
-/// lay behind it. Nothing when it leads out of the share.
-pub(crate) fn redirected(
-    path: &str,
-    unparsed: u16,
-    target: &Utf16<'_>,
-    relative: bool,
-) -> Option<String> {
-    let units: Vec<u16> = path.encode_utf16().collect();
-    let behind = usize::from(unparsed) / 2;
-    let link = String::from_utf16(units.get(..units.len().checked_sub(behind)?)?).ok()?;
-    let rest = String::from_utf16(units.get(units.len() - behind..)?).ok()?;
-    let target = target.to_string().ok()?.replace('/', "\\");
-    if !relative {
-        return None;
-    }
-    let mut parts: Vec<&str> = link.split('\\').filter(|part| !part.is_empty()).collect();
-    parts.pop();
-    for part in target.split('\\').chain(rest.split('\\')) {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()?),
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("\\"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_lead_within_the_share_or_nowhere() {
-        let go = |path: &str, unparsed, target: &str, relative| {
-            redirected(path, unparsed, &Utf16::from_str(target), relative)
-        };
-        assert_eq!(go("a\\link\\x", 4, "b", true).unwrap(), "a\\b\\x");
-        assert_eq!(go("a\\link", 0, "..\\c/d", true).unwrap(), "c\\d");
-        assert_eq!(go("link", 0, "..\\..\\etc", true), None);
-        assert_eq!(go("link", 0, "\\??\\C:\\x", false), None);
-        assert_eq!(go("link", 400, "b", true), None);
     }
 }

@@ -1,6 +1,5 @@
-//! Copies that the server makes: offloaded, of shared extents, by COPYCHUNK.
+//! Copies that the server makes: offload (ODX), shared extents, COPYCHUNK.
 
-use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, ResumeKeyResponse};
@@ -8,17 +7,18 @@ use frevo_wire::fscc::fsctl::{
     DuplicateExtents, OffloadReadReply, OffloadReadRequest, OffloadWriteReply, OffloadWriteRequest,
 };
 
+use crate::Status;
 use crate::connection::Message;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
-use crate::fsctl::{CANNOT, control, output};
+use crate::fsctl::{CANNOT, control, output, signed};
 use crate::limits::ATTEMPTS;
 
-/// Bytes that one clone or offload covers.
+/// Most bytes of one clone or offload.
 const PART: u64 = 256 << 20;
-/// What offsets and lengths of offloads are multiples of.
+/// Offsets and lengths of offloads are multiples of this, bytes.
 const SECTOR: u64 = 4096;
-/// What Windows and Samba allow in one COPYCHUNK, until a server says else.
+/// The limits of Windows and Samba for one COPYCHUNK; a server may name lower ones.
 const CHUNKS: Limits = Limits { chunks: 16, chunk: 1 << 20, total: 16 << 20 };
 
 #[derive(Clone, Copy)]
@@ -28,25 +28,27 @@ struct Limits {
     total: u32,
 }
 
-/// How a copy was made, in the order in which the ways are tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The way in which a server copied, in the order in which the ways are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CopyMethod {
-    /// The storage copied (ODX).
+    /// The storage copied (offloaded data transfer, ODX).
     Offloaded,
-    /// The files share their extents, all of them or what was no whole sector at the end.
+    /// The files share their extents on disk; perhaps a part of the data was offloaded.
     Cloned,
-    /// The server copied.
+    /// The server read and wrote the data.
     OnServer,
 }
 
 impl File {
-    /// Copies `len` bytes of this file to `target`, on the same server, without
-    /// them passing through this machine. Nothing when the server can do none
-    /// of it: then the caller copies by reading and writing. Between two sessions
-    /// only the storage can copy (ODX), where its tokens are good for both.
+    /// Copies `len` bytes from offset `from` of this file to offset `to` of `target`, which is
+    /// on the same server, without sending them through this machine. Returns `None` if the
+    /// server cannot copy: then the caller has to read and write. Between two sessions only
+    /// the storage can copy (ODX), if both accept its tokens.
     ///
     /// # Errors
-    /// What the server says while it does it.
+    /// Fails if the server begins to copy and then fails: a part of the data may have been
+    /// copied.
     pub async fn copy_range_to(
         &self,
         target: &Self,
@@ -54,7 +56,7 @@ impl File {
         to: u64,
         len: u64,
     ) -> Result<Option<CopyMethod>> {
-        // No sum of them overflows.
+        // Later sums cannot overflow.
         for end in [from.saturating_add(len), to.saturating_add(len)] {
             signed(end)?;
         }
@@ -74,21 +76,21 @@ struct Copying<'a> {
     from: u64,
     to: u64,
     len: u64,
-    /// Bytes from the beginning that are copied.
+    /// Bytes that are copied, from the beginning on.
     done: u64,
-    /// How long the target was before it was made to reach to the end of the copy.
+    /// The target's length before it was extended to the end of the copy.
     was: Option<u64>,
 }
 
 impl Copying<'_> {
-    /// One way after the other, each from where the last one came to.
+    /// Tries one way after the other, each from where the last one ended.
     async fn by_server(&mut self) -> Result<Option<CopyMethod>> {
-        // A server whose files can share extents lets an offloaded copy share them.
+        // A server with shared extents uses them for an offloaded copy too.
         self.offload().await?;
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        // What is no whole sector at the end stays for the caller, and then the whole.
+        // The last bytes, less than a sector, remain: then the caller copies all.
         if !self.source.share().session().is_same(self.target.share().session()) {
             return Ok(None);
         }
@@ -99,7 +101,7 @@ impl Copying<'_> {
         Ok(self.chunks().await?.then_some(CopyMethod::OnServer))
     }
 
-    /// Extents and what tokens stand for are put into a file, not behind its end.
+    /// Extends the target: extents and offloaded data cannot go behind its end.
     async fn reach(&mut self) -> Result<()> {
         if self.was.is_some() {
             return Ok(());
@@ -112,7 +114,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// The target is as long as it was.
+    /// Restores the length of the target.
     async fn give_back(&self) -> Result<()> {
         match self.was {
             Some(was) if was < self.to + self.len => self.target.set_len(was).await,
@@ -120,8 +122,8 @@ impl Copying<'_> {
         }
     }
 
-    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE, as far as it goes. Where the alignment of the
-    /// file system gets in the way the rest is left.
+    /// FSCTL_DUPLICATE_EXTENTS_TO_FILE, up to the first part that the file system's alignment
+    /// does not allow.
     async fn clone_extents(&mut self) -> Result<()> {
         let refused = &self.target.share().inner.refusals.clones;
         if refused.stands() {
@@ -131,7 +133,7 @@ impl Copying<'_> {
         while self.done < self.len {
             let count = (self.len - self.done).min(PART);
             let mut input = Vec::new();
-            // What it is called now: it may have to be taken up again.
+            // The FileId of the present session: the source may have to be reconnected.
             self.source.confirm().await?;
             DuplicateExtents {
                 source_file_id: self.source.open.file_id(),
@@ -149,7 +151,7 @@ impl Copying<'_> {
             match error.status() {
                 // MS-FSCC 2.3.8: NOT_SUPPORTED is about the two files.
                 Some(Status::INVALID_DEVICE_REQUEST | Status::NOT_IMPLEMENTED) => refused.note(),
-                // Not these files, not this alignment.
+                // The files or the alignment do not allow it.
                 Some(_) => {}
                 None => return Err(error),
             }
@@ -158,8 +160,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44, as far as they go: whole
-    /// sectors only.
+    /// Offload read and write, MS-FSCC 2.3.41 to 2.3.44, of whole sectors.
     async fn offload(&mut self) -> Result<()> {
         let ends = [self.source, self.target];
         if ends.iter().any(|file| file.share().inner.refusals.offloads.stands()) {
@@ -217,13 +218,13 @@ impl Copying<'_> {
         Ok(reply.length_written)
     }
 
-    /// FSCTL_SRV_REQUEST_RESUME_KEY, and in which session it was given; nothing where the
-    /// server cannot.
+    /// The key of FSCTL_SRV_REQUEST_RESUME_KEY, and the session that it belongs to; `None` if
+    /// the server does not have this FSCTL.
     async fn key(&self) -> Result<Option<([u8; 24], u64)>> {
         let code = CtlCode::SRV_REQUEST_RESUME_KEY;
         let source = &self.source.open;
         let message = control(source, "copy", code, &[], 32, &CANNOT).await?;
-        if message.header.status != Status::SUCCESS {
+        if message.status() != Status::SUCCESS {
             return Ok(None);
         }
         let key = output(&message)
@@ -233,7 +234,8 @@ impl Copying<'_> {
         Ok(Some((key, source.generation())))
     }
 
-    /// COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3.
+    /// Copies by COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3. Returns false if the server does
+    /// not have it.
     async fn chunks(&mut self) -> Result<bool> {
         let target = self.target;
         let Some((mut source_key, mut keyed)) = self.key().await? else { return Ok(false) };
@@ -257,8 +259,8 @@ impl Copying<'_> {
                 CANNOT[2],
             ];
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
-            let status = message.header.status;
-            // MS-SMB2 3.3.5.15.6: the key is not known, which may have gone with the session.
+            let status = message.status();
+            // MS-SMB2 3.3.5.15.6: the key is unknown; it may have ended with its session.
             if status == Status::OBJECT_NAME_NOT_FOUND
                 && target.open.generation() != keyed
                 && keys_left > 0
@@ -279,7 +281,7 @@ impl Copying<'_> {
                 {
                     self.done += u64::from(reply.total_bytes_written);
                 }
-                // The server says its limits.
+                // The server names its limits.
                 (Status::INVALID_PARAMETER, Ok(said)) if !lowered && said.chunks_written > 0 => {
                     lowered = true;
                     limits = Limits {
@@ -290,7 +292,7 @@ impl Copying<'_> {
                 }
                 (Status::SUCCESS, _) => {
                     return failed(Cause::Protocol(
-                        "a copy of nothing, or of more than was asked for",
+                        "it copied nothing, or more than it was asked for",
                     ));
                 }
                 (status, _) => return failed(status.into()),
@@ -300,7 +302,7 @@ impl Copying<'_> {
     }
 }
 
-/// Half of an offload. That its file system has none is remembered.
+/// Sends one half of an offload, and remembers a file system without offload.
 async fn offloaded(
     file: &File,
     operation: &'static str,
@@ -318,7 +320,7 @@ async fn offloaded(
     done
 }
 
-/// The next chunks of a copy of which `done` of `len` bytes are done.
+/// The next chunks of a copy; `done` of `len` bytes are copied.
 fn chunks(limits: Limits, from: u64, to: u64, done: u64, len: u64) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let mut at = done;
@@ -334,9 +336,4 @@ fn chunks(limits: Limits, from: u64, to: u64, done: u64, len: u64) -> Vec<Chunk>
         left -= count;
     }
     chunks
-}
-
-pub(crate) fn signed(value: u64) -> Result<i64> {
-    let cause = Cause::Usage("no file is so long");
-    i64::try_from(value).map_err(|_| Error::new(cause, "copy", ""))
 }

@@ -1,4 +1,4 @@
-//! CREATE: what it asks for, and what it is answered (MS-SMB2 2.2.13, 2.2.14).
+//! CREATE requests and responses: MS-SMB2 2.2.13 and 2.2.14.
 
 use std::sync::Arc;
 
@@ -6,30 +6,22 @@ use frevo_wire::command::create::{
     self, CreateAction, CreateDisposition, CreateOptions, ImpersonationLevel, OplockLevel,
     ShareAccess,
 };
-use frevo_wire::command::negotiate::GlobalCapabilities;
-use frevo_wire::command::oplock_break::{LeaseKey, LeaseState};
-use frevo_wire::command::tree_connect::ShareCapabilities;
+use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::create_context::{
-    CreateContext, CreateContexts, DurableHandleFlags, DurableRequestV2, Lease as WireLease,
-    LeaseFlags, LeaseV2, OnDiskId, ResponseContext,
+    CreateContext, CreateContexts, DurableHandleFlags, OnDiskId, ResponseContext,
 };
-use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Guid};
-use frevo_wire::error_response::{ErrorId, ErrorResponse, SymlinkError};
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, HeaderFlags};
 
-use crate::attributes::redirected;
 use crate::connection::{Call, Message};
-use crate::dfs::Located;
-use crate::error::{Cause, Error, Result};
-use crate::limits::DURABLE_TIMEOUT_MS;
+use crate::error::Cause;
+use crate::metadata::Metadata;
 use crate::path::wire_name;
-use crate::posix::Posix;
-use crate::session::Live;
-use crate::session::lease::Lease;
-use crate::share::Bound;
+use crate::posix_metadata::PosixMetadata;
+use crate::session::lease::{Granted, Lease};
 
-/// What a CREATE asks for.
+/// The parameters of a CREATE.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) access: AccessMask,
@@ -37,23 +29,23 @@ pub(crate) struct Ask {
     pub(crate) disposition: CreateDisposition,
     pub(crate) options: CreateOptions,
     pub(crate) attributes: FileAttributes,
-    /// A handle that survives, and what may be cached.
+    /// Asks for a durable handle.
     pub(crate) keep: bool,
     pub(crate) lease: LeaseState,
-    /// The lease that it is to be of; none of its own.
+    /// The lease to join; `None` for a lease of its own.
     pub(crate) shared: Option<Arc<Lease>>,
-    /// An older version of the file.
+    /// The time of the snapshot to open the file in.
     pub(crate) snapshot: Option<FileTime>,
-    /// What follows is done to the name: not to what a link of a DFS namespace leads to.
+    /// The requests that follow change the name itself, not the target of a DFS link.
     pub(crate) is_of_name: bool,
-    /// The server is to tell which file it is.
+    /// Asks for the file's number on its volume.
     pub(crate) identity: bool,
-    /// Permission bits of what a POSIX Open makes.
+    /// The permission bits of a file that a POSIX Open creates.
     pub(crate) mode: u32,
 }
 
 impl Ask {
-    /// Opens what exists, shared with everybody.
+    /// Opens an existing file, and shares every use with other Opens.
     pub(crate) const fn existing(access: AccessMask) -> Self {
         Self {
             access,
@@ -73,24 +65,7 @@ impl Ask {
         }
     }
 
-    /// Whether it may be asked for where it was found.
-    pub(crate) fn check(&self, at: &Located, operation: &'static str, url: &str) -> Result<()> {
-        if self.is_of_name && at.is_link {
-            let cause =
-                Cause::Usage("it is a link of a DFS namespace, which its administrator changes");
-            return Err(Error::new(cause, operation, url));
-        }
-        Ok(())
-    }
-
-    /// As it can be asked for there: a lease is of one session.
-    pub(crate) fn there(&self, at: &Located) -> Self {
-        let is_ours = self.shared.as_ref().is_none_or(|lease| lease.is_of(at.share.session()));
-        let lease = if is_ours { self.lease } else { LeaseState::EMPTY };
-        Self { shared: self.shared.clone().filter(|_| is_ours), lease, ..self.clone() }
-    }
-
-    /// The request, with `contexts`; `name` as [`Share::named`] gives it.
+    /// The request with `contexts`; `name` is the result of `Share::named`.
     pub(crate) fn call(
         &self,
         (name, is_dfs): &(String, bool),
@@ -127,7 +102,7 @@ impl Ask {
     }
 }
 
-/// What a CREATE answered.
+/// The answer to a CREATE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) file_id: FileId,
@@ -140,33 +115,14 @@ pub(crate) struct Opened {
     pub(crate) end_of_file: u64,
     pub(crate) attributes: FileAttributes,
     pub(crate) durability: Durability,
-    /// None: the Open is of no lease.
+    /// The lease; `None` if the Open has none.
     pub(crate) lease: Option<Granted>,
     pub(crate) identity: Option<OnDiskId>,
-    pub(crate) posix: Option<Posix>,
+    pub(crate) posix: Option<PosixMetadata>,
     pub(crate) links: u32,
 }
 
-/// What an answer says of a lease.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Granted {
-    pub(crate) state: LeaseState,
-    pub(crate) epoch: Option<u16>,
-    pub(crate) breaking: bool,
-}
-
-impl Granted {
-    /// No lease.
-    pub(crate) const NOTHING: Self =
-        Self { state: LeaseState::EMPTY, epoch: None, breaking: false };
-
-    const fn of(lease: &WireLease, epoch: Option<u16>) -> Self {
-        let breaking = lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS);
-        Self { state: lease.lease_state, epoch, breaking }
-    }
-}
-
-/// Whether the server keeps the Open when the connection is lost.
+/// The kind of durable handle: how long the server keeps the Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     None,
@@ -176,7 +132,7 @@ pub(crate) enum Durability {
 
 impl Opened {
     /// Reads a CREATE response.
-    pub(crate) fn parse(message: &Message) -> std::result::Result<Self, Cause> {
+    pub(crate) fn parse(message: &Message) -> Result<Self, Cause> {
         let response = create::Response::parse(message.bytes())?;
         let mut opened = Self {
             file_id: response.file_id,
@@ -207,7 +163,7 @@ impl Opened {
                 }
                 ResponseContext::OnDiskId(id) => opened.identity = Some(id),
                 ResponseContext::Posix(posix) => {
-                    opened.posix = Some(Posix::of_answer(&posix)?);
+                    opened.posix = Some(PosixMetadata::of_answer(&posix)?);
                     opened.links = posix.nlink;
                 }
                 _ => {}
@@ -217,78 +173,23 @@ impl Opened {
     }
 }
 
-/// Where a symbolic link on the way of `path` leads on: MS-SMB2 3.2.5.7.
-pub(crate) fn led(message: &Message, path: &str) -> Option<String> {
-    let response = ErrorResponse::parse(message.bytes()).ok()?;
-    let link = SymlinkError::parse(response.data(ErrorId::DEFAULT)?).ok()?;
-    redirected(path, link.unparsed_path_length, &link.substitute_name, link.relative)
-}
-
-/// The lease context that the dialect has; none before 2.1.
-pub(crate) fn lease_context(
-    live: &Live,
-    of: &Lease,
-    state: LeaseState,
-) -> Option<CreateContext<'static>> {
-    if !live.capabilities.contains(GlobalCapabilities::LEASING) {
-        return None;
-    }
-    let mut lease = WireLease { lease_key: of.key, lease_state: state, flags: LeaseFlags::EMPTY };
-    Some(if live.terms.is_smb3() {
-        let parent = of.parent();
-        if parent.is_some() {
-            lease.flags |= LeaseFlags::PARENT_LEASE_KEY_SET;
+#[doc(hidden)]
+impl From<&Opened> for Metadata {
+    fn from(opened: &Opened) -> Self {
+        Self {
+            len: opened.end_of_file,
+            allocation: opened.allocation,
+            attributes: opened.attributes,
+            created: opened.created,
+            accessed: opened.accessed,
+            written: opened.written,
+            changed: opened.changed,
+            reparse_tag: 0,
+            file_id: opened.identity.map_or(0, |identity| identity.disk_file_id),
+            links: opened.links,
+            posix: opened.posix,
+            is_junction: false,
+            special: None,
         }
-        let parent_lease_key = parent.unwrap_or(LeaseKey([0; 16]));
-        CreateContext::LeaseV2(LeaseV2 { lease, parent_lease_key, epoch: 0 })
-    } else {
-        CreateContext::Lease(lease)
-    })
-}
-
-pub(crate) fn contexts_of(
-    ask: &Ask,
-    live: &Live,
-    bound: Bound,
-    create_guid: Guid,
-    lease: &Lease,
-) -> Vec<CreateContext<'static>> {
-    let mut contexts = Vec::new();
-    let is_directory = ask.options.contains(CreateOptions::DIRECTORY_FILE);
-    let has_leases = live.capabilities.contains(GlobalCapabilities::DIRECTORY_LEASING);
-    if !ask.lease.is_empty() && (!is_directory || has_leases) {
-        contexts.extend(lease_context(live, lease, ask.lease));
     }
-    if !ask.keep {
-        return contexts;
-    }
-    contexts.push(CreateContext::QueryOnDiskId);
-    if live.terms.is_smb3() {
-        let persistent = has_persistent(live, bound);
-        contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
-            timeout: DURABLE_TIMEOUT_MS,
-            flags: if persistent {
-                DurableHandleFlags::PERSISTENT
-            } else {
-                DurableHandleFlags::EMPTY
-            },
-            create_guid,
-        }));
-    } else {
-        contexts.push(CreateContext::DurableRequest);
-    }
-    contexts
-}
-
-/// Whether persistent Opens are to be had there.
-pub(crate) const fn has_persistent(live: &Live, bound: Bound) -> bool {
-    live.terms.is_smb3()
-        && bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY)
-        && live.capabilities.contains(GlobalCapabilities::PERSISTENT_HANDLES)
-}
-
-pub(crate) fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
-    let lease =
-        |c: &CreateContext<'_>| matches!(c, CreateContext::Lease(_) | CreateContext::LeaseV2(_));
-    if contexts.iter().any(lease) { OplockLevel::LEASE } else { OplockLevel::NONE }
 }

@@ -1,58 +1,135 @@
-//! Who logs on. Nothing here prints a secret, and none is taken from a command
-//! line, where every user of the machine could read it.
+//! Credentials: a user and a secret. Nothing here prints a secret, and none is taken from
+//! a command line, where every user of the machine could read it.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 
-pub use frevo_auth::{NtHash, Secret};
 use zeroize::Zeroizing;
 
-/// A user with his secret.
-#[derive(Debug, Clone)]
+/// A user name, a domain, and a password or its NT hash.
+///
+/// The secret is wiped from memory when the last copy is dropped, and never printed.
+#[derive(Clone)]
 pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// Its domain; may be empty.
-    pub domain: String,
-    /// Its secret.
-    pub secret: Secret,
+    user: String,
+    domain: String,
+    secret: frevo_auth::Secret,
+}
+
+/// The NT hash of a password: MD4 over its UTF-16LE form (MS-NLMP 3.3.1).
+///
+/// It is as secret as the password: whoever has it can log on.
+#[derive(Clone)]
+pub struct NtHash(frevo_auth::NtHash);
+
+impl NtHash {
+    /// Returns the hash with these 16 bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(frevo_auth::NtHash::from_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for NtHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NtHash(..)")
+    }
+}
+
+/// The error of text that is not an NT hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParseNtHashError;
+
+impl fmt::Display for ParseNtHashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an NT hash has 32 digits from 0 to 9 and a to f")
+    }
+}
+
+impl std::error::Error for ParseNtHashError {}
+
+impl FromStr for NtHash {
+    type Err = ParseNtHashError;
+
+    /// Reads 32 hexadecimal digits.
+    fn from_str(digits: &str) -> Result<Self, ParseNtHashError> {
+        frevo_auth::NtHash::from_hex(digits).map(Self).ok_or(ParseNtHashError)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Credentials {
-    /// A user with a password. `DOMAIN\user` and `user@domain` are split.
-    pub fn password(user: &str, password: impl Into<String>) -> Self {
-        Self::with(user, Secret::Password(Zeroizing::new(password.into())))
+    /// Returns the credentials of a user with a password. `DOMAIN\user` and `DOMAIN;user`
+    /// name a domain; `user@domain` (a user principal name) stays whole.
+    pub fn new(user: &str, password: impl Into<String>) -> Self {
+        Self::with(user, frevo_auth::Secret::Password(Zeroizing::new(password.into())))
     }
 
-    /// A user with the NT hash of the password.
-    pub fn nt_hash(user: &str, hash: NtHash) -> Self {
-        Self::with(user, Secret::NtHash(hash))
+    /// Returns the credentials of a user with the NT hash of the password. `user` is read
+    /// as by [`Self::new`].
+    pub fn with_nt_hash(user: &str, hash: NtHash) -> Self {
+        Self::with(user, frevo_auth::Secret::NtHash(hash.0))
     }
 
-    /// A user with either.
-    pub fn with(user: &str, secret: Secret) -> Self {
+    fn with(user: &str, secret: frevo_auth::Secret) -> Self {
         let (domain, user) = split(user);
         Self { user: user.into(), domain: domain.into(), secret }
     }
 
-    /// Reads a file of the form that mount.cifs uses: lines `username=`,
-    /// `password=`, `domain=`; others are ignored.
+    /// Returns the same credentials in `domain`.
+    #[must_use]
+    pub fn in_domain(self, domain: impl Into<String>) -> Self {
+        Self { domain: domain.into(), ..self }
+    }
+
+    /// Returns the user's name, without the domain.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Returns the domain; empty if none was named.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The form that the logon takes.
+    pub(crate) fn to_auth(&self) -> frevo_auth::Credentials {
+        frevo_auth::Credentials {
+            user: self.user.clone(),
+            domain: self.domain.clone(),
+            secret: self.secret.clone(),
+        }
+    }
+
+    /// Reads a credentials file of mount.cifs: lines `username=`, `password=` and
+    /// `domain=`; other lines are ignored.
     ///
     /// # Errors
-    /// When the file cannot be read, names no user, or others may read it.
-    pub fn from_file(path: &Path) -> io::Result<Self> {
+    /// Fails if the file cannot be read, has no `username=`, or may be read by other users.
+    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
         use std::os::unix::fs::PermissionsExt;
+        let path = path.as_ref();
         let mode = std::fs::metadata(path)?.permissions().mode();
         if mode & 0o077 != 0 {
             let text = format!(
-                "{} can be read by others: chmod 600 it, since it holds a password",
+                "{} can be read by other users; run chmod 600 on it, since it holds a password",
                 path.display()
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let text = Zeroizing::new(std::fs::read_to_string(path)?);
         Self::parse(&text).ok_or_else(|| {
-            let text = format!("{} has no line username=NAME", path.display());
+            let text = format!("{} has no line username=NAME; add one", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         })
     }
@@ -65,7 +142,7 @@ impl Credentials {
             })
         };
         let user = value(&["username", "user"])?.trim();
-        let mut found = Self::password(user, value(&["password", "pass"]).unwrap_or_default());
+        let mut found = Self::new(user, value(&["password", "pass"]).unwrap_or_default());
         if let Some(domain) = value(&["domain", "dom", "workgroup"]) {
             found.domain = domain.trim().into();
         }
@@ -73,8 +150,7 @@ impl Credentials {
     }
 }
 
-/// Domain and user of `DOMAIN\user`. A name with `@` is the domain's business
-/// (a user principal name) and stays whole.
+/// Domain and user of `DOMAIN\user`. A user principal name, with `@`, stays whole.
 fn split(user: &str) -> (&str, &str) {
     user.split_once(['\\', ';']).unwrap_or(("", user))
 }
@@ -87,17 +163,17 @@ mod tests {
     fn files_of_mount_cifs_are_read() {
         let found = Credentials::parse("username=ann\r\npassword=a=b c\r\ndomain=CORP\n").unwrap();
         assert_eq!((&*found.user, &*found.domain), ("ann", "CORP"));
-        let Secret::Password(password) = found.secret else { panic!("a password") };
+        let frevo_auth::Secret::Password(password) = found.secret else { panic!("a password") };
         assert_eq!(&**password, "a=b c");
         assert!(Credentials::parse("password=x").is_none());
-        assert!(!format!("{:?}", Credentials::password("a", "geheim")).contains("geheim"));
+        assert!(!format!("{:?}", Credentials::new("a", "geheim")).contains("geheim"));
     }
 
     #[test]
     fn domains_are_split_off() {
-        let found = Credentials::password("CORP\\ann", "x");
+        let found = Credentials::new("CORP\\ann", "x");
         assert_eq!((&*found.user, &*found.domain), ("ann", "CORP"));
-        let found = Credentials::password("ann@corp.example", "x");
+        let found = Credentials::new("ann@corp.example", "x");
         assert_eq!((&*found.user, &*found.domain), ("ann@corp.example", ""));
     }
 }

@@ -1,7 +1,7 @@
 //! A file as a stream of bytes: tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 //!
-//! Reads are asked for ahead, the more the longer they go on without a seek; writes are
-//! gathered and go out while the next ones are gathered.
+//! A cursor reads ahead, further the longer there is no seek. It gathers writes into larger
+//! requests, and sends them while it gathers the next.
 
 use std::io;
 use std::io::SeekFrom;
@@ -16,36 +16,38 @@ use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use crate::error::{Error, Result};
 use crate::file::File;
 
-/// Bytes of a piece that is asked for ahead.
+/// Bytes of one READ ahead.
 const READ_PIECE: u64 = 256 << 10;
-/// Pieces asked for ahead at most: 4 MiB.
+/// Most READs ahead: 4 MiB together.
 const AHEAD_MAX: usize = 16;
-/// Bytes that are gathered before they are sent.
+/// Bytes to gather before they are sent.
 const WRITE_PIECE: usize = 1 << 20;
-/// Pieces under way to the server at most.
+/// Most WRITEs under way.
 const WRITES_MAX: usize = 8;
 
-/// A place in a [`File`], to read and write from on: it implements [`AsyncRead`],
-/// [`AsyncWrite`] and [`AsyncSeek`], so that `tokio::io::copy`, `BufReader::lines` and the
-/// like work on files of a share. [`File::cursor`] makes one.
+/// A position in a [`File`], from which it reads and writes: [`File::cursor`] returns one.
 ///
-/// What is written is gathered: [`AsyncWrite::poll_flush`] (`flush().await`) returns when the
-/// server has all of it, and says what went wrong; what was not flushed when the cursor is
-/// dropped is lost. On stable storage it is after [`File::sync`].
+/// It implements [`AsyncRead`], [`AsyncWrite`] and [`AsyncSeek`] of tokio, so that
+/// `tokio::io::copy`, `BufReader::lines` and the like work on files of a share.
+///
+/// Written data is gathered: `flush().await` returns when the server has all of it, and
+/// reports errors. Data that was not flushed is lost when the cursor is dropped.
+/// [`File::sync_all`] puts data on stable storage.
 pub struct Cursor {
     file: File,
-    /// Of the next byte that the caller reads or writes.
+    /// Offset of the next byte to read or write.
     position: u64,
-    /// As far as is known: no READ goes beyond, which ksmbd of Linux 6.12 signs wrongly.
+    /// The known end of the file. No READ goes beyond: ksmbd of Linux 6.12 signs the answer
+    /// wrongly.
     end: u64,
-    /// Came, and was not taken.
+    /// Data that was read and not taken yet.
     piece: Bytes,
-    /// Each with how many bytes were asked for.
+    /// The READs under way, each with the count of bytes asked for.
     ahead: FuturesOrdered<BoxFuture<'static, Result<(Bytes, u64)>>>,
-    /// Where what is not asked for yet begins.
+    /// Offset of the next READ ahead.
     asked: u64,
     depth: usize,
-    /// How long the file is now, while that is asked.
+    /// The request for the present length.
     length: Option<BoxFuture<'static, Result<u64>>>,
     gathered: Vec<u8>,
     writes: FuturesUnordered<BoxFuture<'static, Result<()>>>,
@@ -59,8 +61,9 @@ impl std::fmt::Debug for Cursor {
 }
 
 impl File {
-    /// The file as a stream of bytes from its beginning: see [`Cursor`]. Several cursors
-    /// of one file do not know of each other.
+    /// Returns a cursor at the beginning of the file, or at its end if it was opened with
+    /// [`OpenOptions::append`](crate::OpenOptions::append). Each cursor has its own position
+    /// and buffers.
     ///
     /// ```
     /// # #[path = "../tests/world/mod.rs"]
@@ -88,13 +91,15 @@ impl File {
     /// # }
     /// ```
     pub fn cursor(&self) -> Cursor {
+        let end = self.metadata_at_open().len();
+        let position = if self.appends { end } else { 0 };
         Cursor {
-            end: self.metadata_at_open().len(),
+            end,
             file: self.clone(),
-            position: 0,
+            position,
             piece: Bytes::new(),
             ahead: FuturesOrdered::new(),
-            asked: 0,
+            asked: position,
             depth: 1,
             length: None,
             gathered: Vec::new(),
@@ -104,7 +109,7 @@ impl File {
     }
 }
 
-/// All of `want` bytes at `at`, or what there is of them.
+/// Reads `want` bytes at `at`, or fewer at the end of the file.
 async fn read_piece(file: File, at: u64, want: u64) -> Result<Bytes> {
     let (most, _) = file.sizes().await?;
     let first = file.read_bytes(at, u32::try_from(want).unwrap_or(most).min(most)).await?;
@@ -117,23 +122,23 @@ async fn read_piece(file: File, at: u64, want: u64) -> Result<Bytes> {
     let mut whole = vec![0; want];
     let (before, rest) = whole.split_at_mut(got);
     before.copy_from_slice(&first);
-    let more = file.read_at(at + got as u64, rest).await?;
+    let more = file.read_at(rest, at + got as u64).await?;
     whole.truncate(got + more);
     Ok(whole.into())
 }
 
 impl Cursor {
-    /// The file.
+    /// Returns the file that the cursor reads and writes.
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Where the next byte is read or written.
+    /// Returns the offset of the next byte to read or write.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// What was asked for ahead is of no use any more.
+    /// Drops the READs ahead.
     fn forget_ahead(&mut self) {
         self.piece = Bytes::new();
         self.ahead = FuturesOrdered::new();
@@ -141,7 +146,7 @@ impl Cursor {
         self.depth = 1;
     }
 
-    /// The present length, which the server is asked for.
+    /// Asks the server for the present length.
     fn poll_length(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64>> {
         let file = &self.file;
         let asked = self.length.get_or_insert_with(|| {
@@ -153,11 +158,11 @@ impl Cursor {
         Poll::Ready(length)
     }
 
-    /// Has a piece to take from, empty at the end of the file.
+    /// Waits for data in `piece`; it stays empty at the end of the file.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.piece.is_empty() {
             if self.ahead.is_empty() && self.asked >= self.end {
-                // Somebody may have appended to it.
+                // Another client may have appended to the file.
                 self.end = ready!(self.poll_length(cx))?;
                 if self.asked >= self.end {
                     return Poll::Ready(Ok(()));
@@ -179,7 +184,7 @@ impl Cursor {
             };
             self.depth = (self.depth * 2).min(AHEAD_MAX);
             if (came.len() as u64) < want {
-                // It has become shorter: what was asked for ahead begins too far.
+                // The file has become shorter: the READs ahead begin too far.
                 self.ahead = FuturesOrdered::new();
                 self.asked = self.position + came.len() as u64;
                 self.end = self.asked;
@@ -192,17 +197,17 @@ impl Cursor {
         Poll::Ready(Ok(()))
     }
 
-    /// What was gathered goes on its way.
+    /// Sends the gathered data.
     fn send_gathered(&mut self) {
         if self.gathered.is_empty() {
             return;
         }
         let data = std::mem::take(&mut self.gathered);
         let (file, at) = (self.file.clone(), self.position - data.len() as u64);
-        self.writes.push(Box::pin(async move { file.write_at(at, &data).await }));
+        self.writes.push(Box::pin(async move { file.write_all_at(&data, at).await }));
     }
 
-    /// Until fewer than `most` are under way.
+    /// Waits until fewer than `most` WRITEs are under way.
     fn poll_writes(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<()>> {
         loop {
             match self.writes.poll_next_unpin(cx) {
@@ -219,9 +224,14 @@ impl Cursor {
         self.poll_writes(cx, 1)
     }
 
-    /// Where a seek leads, if it is one that can be.
+    /// Returns the offset of a seek.
     fn sought(from: u64, by: i64) -> io::Result<u64> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "a seek before the beginning");
+        let wrong = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a seek to before the beginning of the file",
+            )
+        };
         from.checked_add_signed(by).ok_or_else(wrong)
     }
 }
@@ -237,7 +247,7 @@ impl AsyncRead for Cursor {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // What was written before is read.
+        // Reads see the data that was written before.
         io(ready!(this.poll_written(cx)))?;
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -263,11 +273,11 @@ impl AsyncWrite for Cursor {
         this.gathered.extend_from_slice(data.get(..count).unwrap_or_default());
         this.position += count as u64;
         this.end = this.end.max(this.position);
-        // It may be what was read ahead that changes.
+        // The write may change data that was read ahead.
         this.forget_ahead();
         if this.gathered.len() >= WRITE_PIECE {
             this.send_gathered();
-            // They are sent when they are polled; whoever fails tells the next call.
+            // Polling sends them. An error is returned by the next call.
             if let Poll::Ready(done) = this.poll_writes(cx, WRITES_MAX) {
                 io(done)?;
             }
@@ -279,8 +289,7 @@ impl AsyncWrite for Cursor {
         self.poll_written(cx).map(io)
     }
 
-    /// The same as a flush: the file is closed when its last clone is dropped, or by
-    /// [`File::close`].
+    /// Flushes. The file is closed when its last clone is dropped, or by [`File::close`].
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(cx)
     }
@@ -298,7 +307,7 @@ impl AsyncSeek for Cursor {
     fn poll_complete(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let this = &mut *self;
         let Some(to) = this.seek else { return Poll::Ready(Ok(this.position)) };
-        // The end is behind all that was written.
+        // The end of the file is behind all data that was written.
         io(ready!(this.poll_written(cx)))?;
         let position = match to {
             SeekFrom::Start(at) => Ok(at),

@@ -1,32 +1,37 @@
-//! How a server is reached: over TCP, or as a test or a simulator wants it.
+//! Servers: their names, and the ways to reach them.
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::str::FromStr;
 
 use frevo_net::socket;
 use frevo_net::transport::Stream;
 
-/// A host and a port.
+use crate::url::ParseUrlError;
+
+/// A server: a host and a port.
+///
+/// Its text form is `host`, `host:port`, `[address]` or `[address]:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerName {
-    /// Name or address, without brackets.
+    /// Name or address of the host; an IPv6 address without brackets.
     pub host: String,
-    /// TCP port.
+    /// TCP port; 445 is usual.
     pub port: u16,
 }
 
 impl ServerName {
-    /// The port that servers listen on.
+    /// The port that SMB servers listen on.
     pub const PORT: u16 = 445;
 
-    /// A server at the usual port.
+    /// Returns the server on `host` at the usual port.
     pub fn new(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: Self::PORT }
     }
 
-    /// The same at another port.
+    /// Returns the server on the same host at another port.
     #[must_use]
     pub fn at_port(self, port: u16) -> Self {
         Self { port, ..self }
@@ -45,23 +50,55 @@ impl fmt::Display for ServerName {
     }
 }
 
+impl FromStr for ServerName {
+    type Err = ParseUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUrlError> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (name, after) = rest.split_once(']').ok_or(ParseUrlError::UnclosedBracket)?;
+                (name, after.strip_prefix(':'))
+            }
+            None => match text.rsplit_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (text, None),
+            },
+        };
+        if name.is_empty() || name.contains(['/', '@']) {
+            return Err(ParseUrlError::NoServer);
+        }
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| ParseUrlError::Port(port.into()))?,
+            None => Self::PORT,
+        };
+        Ok(Self::new(name).at_port(port))
+    }
+}
+
+impl From<&str> for ServerName {
+    /// Returns the server on this host at the usual port. Use [`FromStr`] for `host:port`.
+    fn from(host: &str) -> Self {
+        Self::new(host)
+    }
+}
+
 /// The future of a connection being made.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
-/// Makes connections.
+/// Makes connections: TCP, or a simulator's.
 pub trait Dial: Send + Sync + fmt::Debug {
-    /// Connects to `server`.
+    /// Makes a connection to `server`.
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
 }
 
-/// TCP, with names resolved by the host.
+/// TCP. The host resolves the names of servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tcp;
 
 impl Dial for Tcp {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
             for address in tokio::net::lookup_host((&*server.host, server.port)).await? {
                 match socket::connect(address, None).await {
                     Ok(stream) => return Ok(stream),

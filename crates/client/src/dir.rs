@@ -1,33 +1,36 @@
-//! Directories: listing in as few round trips as the server's replies allow.
+//! Directory listings: as few round trips as the server's replies allow. MS-SMB2 3.2.4.17.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_wire::command::oplock_break::LeaseState as WireLeaseState;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
-use frevo_wire::{Command, Status, Utf16};
-
+use frevo_wire::{Command, Utf16};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{Stream, try_unfold};
+use futures_util::stream::Stream;
 
+use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES};
-use crate::listings::Budget;
-use crate::metadata::Metadata;
+use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTINGS};
+use crate::listings::{Budget, UNDER_WAY};
+use crate::metadata::{FileType, Metadata};
 use crate::open::Open;
 use crate::path::is_sound;
-use crate::posix::Posix;
+use crate::posix_metadata::PosixMetadata;
 use crate::session::lease::Lease;
 use crate::share::{Replay, Share};
 
-/// The class asked for: names, times, sizes, attributes, ids, reparse tags; of a POSIX
-/// Open modes and owners too.
+/// The class that listings ask for: names, times, sizes, attributes, ids and reparse tags;
+/// of a POSIX Open modes and owners too.
 const fn class(posix: bool) -> FileInfoClass {
     if posix { FileInfoClass::POSIX } else { FileInfoClass::ID_BOTH_DIRECTORY }
 }
@@ -36,10 +39,10 @@ const DFS: u32 = 0x8000_000A;
 const DFSR: u32 = 0x8000_0012;
 
 /// A directory with more than [`ENTRIES_MAX`] entries.
-pub(crate) const TOO_MANY: &str = "a listing without end: the directory has more than 8,388,608 \
-    entries; list a part of it by a pattern";
+const TOO_MANY: &str = "the directory has more entries than this program lists (8,388,608); \
+    list a part of it with a pattern";
 
-/// One entry of a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     name: String,
@@ -47,189 +50,236 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// Its name: one component, never `.` or `..`.
-    pub fn name(&self) -> &str {
+    /// Returns the name: one component, never `.` or `..`.
+    pub fn file_name(&self) -> &str {
         &self.name
     }
 
-    /// More was found out since.
-    pub const fn learn(&mut self, metadata: Metadata) {
-        self.metadata = metadata;
-    }
-
-    /// What the listing tells of it.
+    /// Returns the metadata as the listing has it, without a further request.
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    /// Returns the type of the file.
+    pub const fn file_type(&self) -> FileType {
+        self.metadata.file_type()
+    }
+
+    /// Replaces the metadata by what was found out since.
+    #[doc(hidden)]
+    pub const fn learn(&mut self, metadata: Metadata) {
+        self.metadata = metadata;
+    }
 }
 
-/// A directory being listed.
-pub struct Dir {
+/// The entries of a directory, as a stream: [`Share::read_dir`] returns it.
+///
+/// Entries come in the server's order. Either call [`Self::next_entry`] or use it as a
+/// [`Stream`]. No entry is missed when a call is given up (its future dropped) and made
+/// again.
+pub struct ReadDir {
     open: Arc<Open>,
     pattern: String,
-    fresh: bool,
-    /// Replies in a row that named nothing.
-    empty: usize,
-    /// Entries that may still come.
+    is_first: bool,
+    /// Replies in a row without a name.
+    empty_replies: usize,
+    /// Entries that may still come before the limit.
     left: usize,
-    ended: bool,
+    is_complete: bool,
     ready: VecDeque<DirEntry>,
-    /// The question under way: whoever asks next, if who asked does not wait any more,
-    /// gets its answer. The server has gone on by then.
+    /// The request under way. It survives a caller that gives up: the server's position in
+    /// the directory has moved on.
     asked: Option<BoxFuture<'static, Result<Message>>>,
 }
 
-impl std::fmt::Debug for Dir {
+impl std::fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dir({})", self.open.url)
+        write!(f, "ReadDir({})", self.open.url)
     }
 }
 
-impl Dir {
-    pub(crate) async fn new(share: &Share, path: &str, ask: Option<Ask>) -> Result<Self> {
-        let mut ask = ask.unwrap_or_else(|| Ask::existing(listing_access()));
+impl Share {
+    /// Lists a directory as a stream; the share's root is the empty path.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be opened.
+    pub async fn read_dir(&self, path: &str) -> Result<ReadDir> {
+        let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
-        let (open, _) = Open::new(share, path, ask, "list").await?;
-        Ok(Self::of(open))
+        let (open, _) = Open::new(self, path, ask, "list").await?;
+        Ok(ReadDir::of(open))
     }
 
-    /// One that goes through what `open` has open.
+    /// Returns all entries of a directory. When the connection is lost, the listing begins
+    /// again. Directories that are listed at the same time may have 8,388,608 entries
+    /// together; beyond that one listing waits for the others.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be listed, or has more than 8,388,608 entries
+    /// ([`Cause::Limit`]).
+    pub async fn list_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        if let Some(entries) = self.listed(path, Room::Now).await? {
+            return Ok(entries);
+        }
+        let _turn = UNDER_WAY.turn().await;
+        let listed = self.listed(path, Room::Wait).await?;
+        listed.ok_or_else(|| Error::new(Cause::Limit(TOO_MANY), "list", self.url(path)))
+    }
+
+    /// Returns all entries; `None` if there is no room for them.
+    async fn listed(&self, path: &str, room: Room) -> Result<Option<Vec<DirEntry>>> {
+        for _ in 1..LISTINGS {
+            match self.read_dir(path).await?.all_in(&UNDER_WAY, room).await {
+                Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
+                listed => return listed,
+            }
+        }
+        self.read_dir(path).await?.all_in(&UNDER_WAY, room).await
+    }
+}
+
+/// The reaction of a listing that finds no room in the budget.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// Gives up at once.
+    Now,
+    /// Waits until other listings give room back.
+    Wait,
+}
+
+impl ReadDir {
+    /// A listing through `open`.
     fn of(open: Arc<Open>) -> Self {
         Self {
             open,
             pattern: String::from("*"),
-            fresh: true,
-            empty: 0,
+            is_first: true,
+            empty_replies: 0,
             left: ENTRIES_MAX,
-            ended: false,
+            is_complete: false,
             ready: VecDeque::new(),
             asked: None,
         }
     }
 
-    /// Only names that fit `pattern` (`*` and `?`), matched by the server.
+    /// Lists only names that match `pattern`: `*` stands for any characters, `?` for one.
+    /// The server compares.
     #[must_use]
     pub fn matching(self, pattern: &str) -> Self {
         Self { pattern: pattern.into(), ..self }
     }
 
-    /// Ends with an error after `most` entries, if that is less than
-    /// [`ENTRIES_MAX`].
+    /// Ends the listing with [`Cause::Limit`] after `most` entries; the default and the
+    /// highest value is 8,388,608.
     #[must_use]
-    pub fn at_most(self, most: usize) -> Self {
+    pub fn max_entries(self, most: usize) -> Self {
         Self { left: most.min(self.left), ..self }
     }
 
-    /// The next entry, in the server's order. None is missed when a call is given up
-    /// (dropped) and made again.
+    /// Returns the next entry, `None` at the end.
     ///
     /// # Errors
-    /// What the server says. After a lost connection the listing goes on in a
-    /// new handle only from its beginning; that is reported, not guessed.
-    pub async fn next(&mut self) -> Result<Option<DirEntry>> {
-        loop {
-            if let Some(entry) = self.ready.pop_front() {
-                return Ok(Some(entry));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            self.more().await?;
-        }
+    /// Fails if the server does. After a lost connection the server's position in the
+    /// directory is lost too: the call fails with [`Cause::Unknown`] or
+    /// [`Cause::HandleLost`], and the listing has to begin again.
+    pub async fn next_entry(&mut self) -> Result<Option<DirEntry>> {
+        poll_fn(|cx| self.poll_next_entry(cx)).await
     }
 
-    /// The entries as a stream, which ends after an error.
+    /// Returns all entries that are left.
     ///
     /// # Errors
-    /// As [`Self::next`].
-    pub fn into_stream(self) -> impl Stream<Item = Result<DirEntry>> + Send + Unpin {
-        Box::pin(try_unfold(self, async |mut dir| Ok(dir.next().await?.map(|entry| (entry, dir)))))
-    }
-
-    /// All entries.
-    ///
-    /// # Errors
-    /// As [`Self::next`].
-    pub async fn all(mut self) -> Result<Vec<DirEntry>> {
+    /// Fails as [`Self::next_entry`] does.
+    pub async fn collect_all(mut self) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        while let Some(entry) = self.next().await? {
+        while let Some(entry) = self.next_entry().await? {
             entries.push(entry);
         }
         Ok(entries)
     }
 
-    /// All entries within the room of `budget`; none when there is too little, for which
-    /// it waits if `waits`.
-    pub(crate) async fn all_in(
-        mut self,
-        budget: &Budget,
-        waits: bool,
-    ) -> Result<Option<Vec<DirEntry>>> {
+    /// Returns all entries within the room of `budget`; `None` if it does not suffice.
+    async fn all_in(mut self, budget: &Budget, room: Room) -> Result<Option<Vec<DirEntry>>> {
         let (mut held, mut entries) = (budget.begin(), Vec::new());
         loop {
             let count = self.ready.len();
-            let has_room = held.add(count) || waits && held.wait(count).await;
+            let has_room = held.add(count) || room == Room::Wait && held.wait(count).await;
             if !has_room {
                 return Ok(None);
             }
             entries.extend(self.ready.drain(..));
-            if self.ended {
+            if self.is_complete {
                 return Ok(Some(entries));
             }
-            self.more().await?;
+            poll_fn(|cx| self.poll_more(cx)).await?;
         }
     }
 
-    async fn more(&mut self) -> Result<()> {
-        let session = &self.open.share.inner.session;
-        let live = session.inner.live().await.during("list", &self.open.url)?;
-        let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable());
-        let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
-        let flags = if self.fresh {
-            QueryDirectoryFlags::RESTART_SCANS
-        } else {
-            QueryDirectoryFlags::EMPTY
-        };
-        // Where a scan stands is known to the server alone.
-        let replay = if self.fresh { Replay::Idempotent } else { Replay::Never };
+    fn poll_next_entry(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<DirEntry>>> {
+        loop {
+            if let Some(entry) = self.ready.pop_front() {
+                return Poll::Ready(Ok(Some(entry)));
+            }
+            if self.is_complete {
+                return Poll::Ready(Ok(None));
+            }
+            ready!(self.poll_more(cx))?;
+        }
+    }
+
+    /// Takes one reply in.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let class = class(self.open.is_posix());
         let asked = self.asked.get_or_insert_with(|| {
-            let (open, pattern) = (Arc::clone(&self.open), self.pattern.clone());
-            Box::pin(async move {
-                let ask = |id| Ok(call(id, class, flags, &pattern, most));
-                open.ask(replay, "list", &also, ask).await
-            })
+            let open = Arc::clone(&self.open);
+            Box::pin(request(open, class, self.pattern.clone(), self.is_first))
         });
-        let message = asked.await;
+        let message = ready!(asked.as_mut().poll(cx));
         self.asked = None;
-        let message = message?;
-        self.fresh = false;
-        if message.header.status != Status::SUCCESS {
-            self.ended = true;
+        Poll::Ready(message.and_then(|message| self.take(&message, class)))
+    }
+
+    fn take(&mut self, message: &Message, class: FileInfoClass) -> Result<()> {
+        self.is_first = false;
+        if message.status() != Status::SUCCESS {
+            self.is_complete = true;
             return Ok(());
         }
-        read(&message, class, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
+        let error = |cause| Err(Error::new(cause, "list", &*self.open.url));
+        read(message, class, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
         let Some(left) = self.left.checked_sub(self.ready.len()) else {
-            let cause = Cause::Protocol(TOO_MANY);
-            return Err(Error::new(cause, "list", &*self.open.url));
+            return error(Cause::Limit(TOO_MANY));
         };
         self.left = left;
-        self.empty = if self.ready.is_empty() { self.empty + 1 } else { 0 };
-        if self.empty > EMPTY_LISTINGS {
-            let cause = Cause::Protocol("a listing without end and without names");
-            return Err(Error::new(cause, "list", &*self.open.url));
+        self.empty_replies = if self.ready.is_empty() { self.empty_replies + 1 } else { 0 };
+        if self.empty_replies > EMPTY_LISTINGS {
+            return error(Cause::Protocol("its directory listing repeats replies without names"));
         }
         Ok(())
     }
 }
 
-/// A directory that is kept open, and listed from its beginning as often as one likes.
+impl Stream for ReadDir {
+    type Item = Result<DirEntry>;
+
+    /// Returns the next entry. The stream ends after an error.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.poll_next_entry(cx));
+        if next.is_err() {
+            self.is_complete = true;
+            self.ready.clear();
+        }
+        Poll::Ready(next.transpose())
+    }
+}
+
+/// A directory that stays open, to be listed from its beginning any number of times.
 ///
-/// What was listed may be kept for as long as its lease allows reading
+/// A listing may be cached for as long as the lease allows reading
 /// (MS-SMB2 2.2.13.2.10 on a directory).
 pub struct KeptDir {
     open: Arc<Open>,
-    /// The server knows one place in it.
+    /// Held by the one listing: the server keeps one position for the Open.
     listing: tokio::sync::Mutex<()>,
 }
 
@@ -240,15 +290,16 @@ impl std::fmt::Debug for KeptDir {
 }
 
 impl Share {
-    /// Opens a directory to be kept, and asks for `lease` to read what is in it and to
-    /// keep it open. A server that has no leases on directories grants nothing.
+    /// Opens a directory for several listings, and asks for a read and handle lease on it.
+    /// A server without directory leases grants none.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the directory cannot be opened.
+    #[doc(hidden)]
     pub async fn keep_dir(&self, path: &str, lease: &Arc<Lease>) -> Result<KeptDir> {
         let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
-        ask.lease = LeaseState::READ | LeaseState::HANDLE;
+        ask.lease = WireLeaseState::READ | WireLeaseState::HANDLE;
         ask.shared = Some(Arc::clone(lease));
         let (open, _) = Open::new(self, path, ask, "list").await?;
         Ok(KeptDir { open, listing: tokio::sync::Mutex::default() })
@@ -256,30 +307,49 @@ impl Share {
 }
 
 impl KeptDir {
-    /// All that is in it. More than `most` entries are an error.
+    /// Returns all entries.
     ///
     /// # Errors
-    /// What the server says; HANDLE_LOST after the session was.
+    /// Fails with [`Cause::Limit`] if there are more than `most`, with
+    /// [`Cause::HandleLost`] after the session was lost, and if the server fails.
     pub async fn list(&self, most: usize) -> Result<Vec<DirEntry>> {
         let _turn = self.listing.lock().await;
-        Dir::of(Arc::clone(&self.open)).at_most(most).all().await
+        ReadDir::of(Arc::clone(&self.open)).max_entries(most).collect_all().await
     }
 
-    /// Closes it.
+    /// Closes the directory.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server does.
     pub async fn close(&self) -> Result<()> {
         self.open.close().await
     }
 }
 
-/// Rights for listing.
+/// The rights that listing needs.
 pub(crate) const fn listing_access() -> AccessMask {
     AccessMask(AccessMask::READ_DATA.0 | AccessMask::READ_ATTRIBUTES.0 | AccessMask::SYNCHRONIZE.0)
 }
 
-pub(crate) fn call(
+/// Sends one QUERY_DIRECTORY and returns its answer.
+async fn request(
+    open: Arc<Open>,
+    class: FileInfoClass,
+    pattern: String,
+    is_first: bool,
+) -> Result<Message> {
+    let session = &open.share.inner.session;
+    let live = session.inner.live().await.during("list", &open.url)?;
+    let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable());
+    let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
+    let flags =
+        if is_first { QueryDirectoryFlags::RESTART_SCANS } else { QueryDirectoryFlags::EMPTY };
+    // Only the server knows the position of a scan that has begun.
+    let replay = if is_first { Replay::Idempotent } else { Replay::Never };
+    open.ask(replay, "list", &also, |id| Ok(call(id, class, flags, &pattern, most))).await
+}
+
+fn call(
     file_id: FileId,
     class: FileInfoClass,
     flags: QueryDirectoryFlags,
@@ -297,16 +367,17 @@ pub(crate) fn call(
     Call::new(Command::QUERY_DIRECTORY, |w| request.encode(w)).cost(most)
 }
 
-/// Appends the entries of a reply about a directory of `share`. A name that would
-/// lead out of the directory is the server's attack, and ends the listing.
-pub(crate) fn read(
+/// Appends the entries of a reply about a directory of `share`. A name that leads out of
+/// the directory is an attack by the server (CVE-2019-10218) and ends the listing.
+fn read(
     message: &Message,
     class: FileInfoClass,
     share: &Share,
     into: &mut VecDeque<DirEntry>,
 ) -> std::result::Result<(), Cause> {
     let output = query_directory::Response::parse(message.bytes())?.output;
-    let entries = DirectoryEntries::new(output, class).ok_or(Cause::Protocol("entries"))?;
+    let entries = DirectoryEntries::new(output, class)
+        .ok_or(Cause::Protocol("it answered a listing with another class of information"))?;
     for entry in entries {
         let entry = entry?;
         let name = entry.name.decode().unwrap_or_else(|_| entry.name.to_string_lossy());
@@ -314,9 +385,9 @@ pub(crate) fn read(
             continue;
         }
         if !is_sound(&name) {
-            return Err(Cause::Protocol("a name that is none"));
+            return Err(Cause::Protocol("a directory contains a name that is not a file name"));
         }
-        // What links of a namespace lead to are directories (MS-FSCC 2.1.2.1).
+        // The targets of a namespace's links are directories (MS-FSCC 2.1.2.1).
         let is_junction = share.way.is_some()
             && entry.attributes.contains(FileAttributes::REPARSE_POINT)
             && matches!(entry.reparse_tag, DFS | DFSR);
@@ -336,11 +407,11 @@ pub(crate) fn read(
             reparse_tag: entry.reparse_tag,
             file_id: entry.file_id,
             links: entry.posix.map_or(0, |posix| posix.links),
-            posix: entry.posix.as_ref().map(Posix::of),
+            posix: entry.posix.as_ref().map(PosixMetadata::of),
             is_junction: false,
             special: None,
         };
-        let metadata = metadata.found_in(share, is_junction);
+        let metadata = share.found(metadata, is_junction);
         if planted!(MissedName) && into.len() == 2 {
             continue;
         }

@@ -1,71 +1,87 @@
-//! What goes wrong, said so that a person knows what to do and a program knows
-//! what it was.
+//! Errors: a sentence for a person, and a cause for a program.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use frevo_wire::{Malformed, Status};
+use frevo_wire::Malformed;
 
+use crate::Status;
 use crate::account;
 
-/// What the library's calls return.
+/// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation: what was done, to what, and why it failed.
+/// A failed operation: the operation, its path, and the cause.
+///
+/// Its text is a whole sentence for a person. Programs use [`Error::kind`], which gives the
+/// same kinds as operations on local files, [`Error::status`] or [`Error::cause`].
 #[derive(Debug, Clone)]
 pub struct Error {
     cause: Cause,
     operation: &'static str,
     path: Box<str>,
-    /// Who was to be logged on.
+    /// The user that the server was to log on.
     user: Option<Box<str>>,
 }
 
-/// Why an operation failed.
+/// The cause of a failed operation.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Cause {
-    /// The server said no.
+    /// The server answered with an error.
     Status(Status),
-    /// The server cannot be reached, or not any more.
+    /// The server cannot be reached, or the connection was lost and not recovered in time.
     Transport(Arc<io::Error>),
-    /// The connection ended before the answer, and what became of the request
-    /// is not known: it could not be sent again without the risk of it
-    /// happening twice.
+    /// The connection was lost before the answer came, and the request may have been
+    /// carried out: sending it again could do it twice.
     Unknown,
-    /// The Open did not survive the loss of the connection: somebody else may
-    /// have changed the file or holds it now.
+    /// The open file was lost with its connection: another client may have changed it or
+    /// locked it since.
     HandleLost,
-    /// Name and password (or what else was given) do not suffice, or the
-    /// server did not prove that it knows them.
-    Logon(Box<frevo_auth::Refusal>),
-    /// The server offers less protection than is asked for, or tried to lower
-    /// it.
+    /// The logon failed on this side: the server does not prove that it knows the
+    /// password, or sends what is not a logon.
+    Logon(LogonError),
+    /// The server offers less protection than the options demand, or a message was not
+    /// protected as it should be.
     Security(&'static str),
-    /// What answers there is no SMB server, or one of SMB 1 only.
+    /// The peer is not an SMB server, or speaks SMB 1 only.
     NotSmb,
-    /// What the server sent breaks the protocol.
+    /// The server broke the protocol.
     Protocol(&'static str),
-    /// The call makes no sense: a name that cannot be, a number out of range.
+    /// A limit of this client was reached: a directory with too many entries.
+    Limit(&'static str),
+    /// The call is wrong: an impossible name, a number out of range.
     Usage(&'static str),
-    /// Something on this machine: a local file, memory.
+    /// An error of this machine: a local file, memory.
     Local(Arc<io::Error>),
 }
 
+/// The reason why this client did not accept a logon. Its text says more.
+#[derive(Debug, Clone)]
+pub struct LogonError(Arc<frevo_auth::Refusal>);
+
+impl fmt::Display for LogonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&*self.0, f)
+    }
+}
+
 impl Error {
-    /// An error of `operation` on `path`.
+    /// Returns an error of `operation` on `path`.
+    #[doc(hidden)]
     pub fn new(cause: impl Into<Cause>, operation: &'static str, path: impl Into<String>) -> Self {
         let path = path.into().into_boxed_str();
         Self { cause: cause.into(), operation, path, user: None }
     }
 
-    /// The same, of something for which `user` had to be logged on.
+    /// Names the user that had to be logged on for the operation.
     pub(crate) fn of_user(self, user: &str) -> Self {
         Self { user: Some(user.into()), ..self }
     }
 
-    /// Whether the server does not let the user in: the name, the password, or what it says
-    /// of the account.
+    /// Returns true if the user was not logged on: a wrong name or password, or an
+    /// account that may not log on.
     pub fn is_logon_refused(&self) -> bool {
         match self.cause {
             Cause::Logon(_) => true,
@@ -74,12 +90,12 @@ impl Error {
         }
     }
 
-    /// Why.
+    /// Returns the cause, for programs that need more than [`Self::kind`].
     pub const fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// The server's status, if it was the server that refused.
+    /// Returns the server's status code, if the server answered with an error.
     pub const fn status(&self) -> Option<Status> {
         match self.cause {
             Cause::Status(status) => Some(status),
@@ -87,17 +103,17 @@ impl Error {
         }
     }
 
-    /// What was being done.
+    /// Returns the operation in a few words, as in `open` or `set the times of`.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// To what, as the caller called it.
+    /// Returns the URL of the file, directory or server that the operation was about.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The nearest kind of the standard library.
+    /// Returns the error kind that the same failure has on a local file.
     pub fn kind(&self) -> io::ErrorKind {
         use io::ErrorKind as Kind;
         match &self.cause {
@@ -107,17 +123,18 @@ impl Error {
             Cause::HandleLost => Kind::StaleNetworkFileHandle,
             Cause::Logon(_) | Cause::Security(_) => Kind::PermissionDenied,
             Cause::Protocol(_) | Cause::NotSmb => Kind::InvalidData,
+            Cause::Limit(_) => Kind::QuotaExceeded,
             Cause::Usage(_) => Kind::InvalidInput,
         }
     }
 
-    /// Whether the object is not there.
+    /// Returns true if the file, directory or share does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind() == io::ErrorKind::NotFound
     }
 }
 
-/// The kind that a program written for local files expects.
+/// The error kind that programs for local files expect.
 fn kind_of(status: Status) -> io::ErrorKind {
     use io::ErrorKind as Kind;
     match status {
@@ -166,29 +183,35 @@ fn kind_of(status: Status) -> io::ErrorKind {
     }
 }
 
-/// A sentence for the statuses that people meet.
+/// A sentence for each status that users meet often.
 fn sentence(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::ACCESS_DENIED => "permission denied",
         Status::BAD_NETWORK_NAME => "the server has no share of that name, or you may not use it",
         Status::OBJECT_NAME_NOT_FOUND | Status::NO_SUCH_FILE => "no such file or directory",
-        Status::OBJECT_PATH_NOT_FOUND => "a directory on the way does not exist",
-        Status::OBJECT_NAME_COLLISION => "it exists already",
+        Status::OBJECT_PATH_NOT_FOUND => "a directory of the path does not exist",
+        Status::OBJECT_NAME_COLLISION => "the name already exists",
         Status::OBJECT_NAME_INVALID => "the server does not accept such a name",
-        Status::SHARING_VIOLATION => "another program has it open and does not share it",
-        Status::FILE_LOCK_CONFLICT | Status::LOCK_NOT_GRANTED => "another program has locked it",
+        Status::SHARING_VIOLATION => "another program has the file open and does not share it",
+        Status::FILE_LOCK_CONFLICT | Status::LOCK_NOT_GRANTED => {
+            "another program has locked the file"
+        }
         Status::DIRECTORY_NOT_EMPTY => "the directory is not empty",
         Status::NOT_A_DIRECTORY => "not a directory",
         Status::FILE_IS_A_DIRECTORY => "it is a directory",
-        Status::DELETE_PENDING => "it is being deleted",
-        Status::DISK_FULL => "no space left on the server, or in the quota there",
-        Status::QUOTA_EXCEEDED => "the quota on the server is used up",
+        Status::DELETE_PENDING => "the file is being deleted",
+        Status::DISK_FULL => "no space left on the server, or your quota is used up",
+        Status::QUOTA_EXCEEDED => "your quota on the server is used up",
         Status::MEDIA_WRITE_PROTECTED => "the share is read-only",
-        Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => "the server cannot do that",
-        Status::STOPPED_ON_SYMLINK => "a symbolic link on the way leads out of the share",
-        Status::PATH_NOT_COVERED => "it lies on another server (DFS)",
+        Status::NOT_SUPPORTED | Status::INVALID_DEVICE_REQUEST => {
+            "the server does not support this"
+        }
+        Status::STOPPED_ON_SYMLINK => {
+            "a symbolic link in the path leads out of the share, or in a circle"
+        }
+        Status::PATH_NOT_COVERED => "the path lies on another server (DFS), which was not found",
         Status::NOT_SAME_DEVICE => "the two names are on different shares",
-        Status::CANNOT_DELETE => "it cannot be deleted: it is read-only or in use",
+        Status::CANNOT_DELETE => "the file cannot be deleted: it is read-only or in use",
         _ => return None,
     })
 }
@@ -199,20 +222,19 @@ impl Cause {
             Self::Status(status) => match (account::sentence(*status, user), sentence(*status)) {
                 (Some(text), _) => write!(f, "{text} ({status})"),
                 (None, Some(text)) => write!(f, "{text} ({status})"),
-                (None, None) => write!(f, "the server answers {status}"),
+                (None, None) => write!(f, "the server answered {status}"),
             },
             Self::Transport(error) | Self::Local(error) => write!(f, "{error}"),
             Self::Unknown => f.write_str(
-                "the connection was lost before the answer came; whether it was done is not known",
+                "the connection was lost before the server answered; check whether it was done",
             ),
-            Self::HandleLost => {
-                f.write_str("the file was taken by somebody else while the connection was lost")
-            }
+            Self::HandleLost => f.write_str(
+                "the connection was lost, and the server did not keep the file open; open it again",
+            ),
             Self::Logon(refusal) => write!(f, "logon: {refusal}"),
-            Self::Security(what) => f.write_str(what),
-            Self::NotSmb => f.write_str("what answers there is not SMB 2 or 3"),
-            Self::Protocol(what) => write!(f, "the server breaks the protocol: {what}"),
-            Self::Usage(what) => f.write_str(what),
+            Self::NotSmb => f.write_str("the server does not speak SMB 2 or 3"),
+            Self::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
+            Self::Security(what) | Self::Limit(what) | Self::Usage(what) => f.write_str(what),
         }
     }
 }
@@ -255,15 +277,24 @@ impl From<Status> for Cause {
     }
 }
 
+#[doc(hidden)]
+impl From<frevo_wire::Status> for Cause {
+    fn from(status: frevo_wire::Status) -> Self {
+        Self::Status(status.into())
+    }
+}
+
+#[doc(hidden)]
 impl From<Malformed> for Cause {
     fn from(malformed: Malformed) -> Self {
         Self::Protocol(malformed.what)
     }
 }
 
+#[doc(hidden)]
 impl From<frevo_auth::Refusal> for Cause {
     fn from(refusal: frevo_auth::Refusal) -> Self {
-        Self::Logon(Box::new(refusal))
+        Self::Logon(LogonError(Arc::new(refusal)))
     }
 }
 
@@ -273,9 +304,9 @@ impl From<io::Error> for Cause {
     }
 }
 
-/// Puts operation and path to a cause.
+/// Adds the operation and the path to a cause.
 pub(crate) trait During<T> {
-    /// The error of `operation` on `path`.
+    /// Turns the cause into an error of `operation` on `path`.
     fn during(self, operation: &'static str, path: &str) -> Result<T>;
 }
 
@@ -289,7 +320,7 @@ impl<T, E: Into<Cause>> During<T> for std::result::Result<T, E> {
 mod tests {
     use super::*;
 
-    /// Each says who and what to do, by its own words.
+    /// Each text names the user and what helps, in words of its own.
     #[test]
     fn a_refused_logon_names_the_user_and_what_helps() {
         let all = [
@@ -300,7 +331,7 @@ mod tests {
             (Status::PASSWORD_MUST_CHANGE, "before the first logon"),
             (Status::ACCOUNT_DISABLED, "disabled"),
             (Status::ACCOUNT_EXPIRED, "extend"),
-            (Status::ACCOUNT_RESTRICTION, "rules"),
+            (Status::ACCOUNT_RESTRICTION, "a rule for"),
             (Status::INVALID_LOGON_HOURS, "time of day"),
             (Status::INVALID_WORKSTATION, "this machine"),
             (Status::LOGON_TYPE_NOT_GRANTED, "over the network"),

@@ -1,28 +1,28 @@
 //! FSCTLs on Opens: snapshots, links, holes.
 
+use frevo_wire::Command;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::AllocatedRange;
-use frevo_wire::{Command, Status};
 
+use crate::Status;
 use crate::connection::{Call, Message};
-use crate::copying::signed;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::open::Open;
 use crate::share::{Replay, Share, fsctl};
 
-/// Statuses of a server or a file system that does not have an FSCTL.
+/// The statuses of a server or a file system without this FSCTL.
 pub(crate) const CANNOT: [Status; 3] =
     [Status::NOT_SUPPORTED, Status::INVALID_DEVICE_REQUEST, Status::NOT_IMPLEMENTED];
 
-/// Room for one answer about holes, bytes.
+/// Space for one answer about holes, bytes.
 const RANGES: u32 = 65_536;
-/// Pieces between holes that are told apart in one file.
+/// Most ranges between holes that are returned for one file.
 const RANGES_KEPT: usize = 1 << 20;
 
 /// Sends an FSCTL on an Open.
@@ -42,19 +42,19 @@ pub(crate) fn output(message: &Message) -> std::result::Result<&[u8], Cause> {
 }
 
 impl File {
-    /// The versions of the file that snapshots keep, as `@GMT-` tokens.
+    /// Returns the snapshots that contain the file, as `@GMT-` tokens.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn snapshots(&self) -> Result<Vec<String>> {
         snapshots(&self.open).await
     }
 
-    /// What of a range is not a hole: offsets and lengths, in order. Of one with very many
-    /// holes the rest counts as none.
+    /// Returns the allocated parts of a range, those that are not holes: offsets and lengths,
+    /// in order. After 1,048,576 parts the rest counts as one.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         const OPERATION: &str = "look for holes in";
         let end = offset.saturating_add(len);
@@ -76,7 +76,9 @@ impl File {
                 let (at, count) = numbers
                     .filter(|(at, count)| *count > 0 && at.saturating_add(*count) > from)
                     .ok_or_else(|| {
-                        let cause = Cause::Protocol("a range that was not asked for");
+                        let cause = Cause::Protocol(
+                            "it returned a range outside the one that was asked for",
+                        );
                         Error::new(cause, OPERATION, self.url())
                     })?;
                 found.push((at, count));
@@ -86,7 +88,7 @@ impl File {
                 found.push((from, end - from));
                 break;
             }
-            let is_all = message.header.status != Status::BUFFER_OVERFLOW;
+            let is_all = message.status() != Status::BUFFER_OVERFLOW;
             if is_all || found.len() == before {
                 break;
             }
@@ -94,28 +96,28 @@ impl File {
         Ok(found)
     }
 
-    /// Reserves room for `len` bytes without making the file longer.
+    /// Reserves disk space for `len` bytes without extending the file.
     ///
     /// # Errors
-    /// DISK_FULL (`StorageFull`) when there is none.
+    /// Fails with [`Status::DISK_FULL`] (`StorageFull`) if there is no space.
     pub async fn reserve(&self, len: u64) -> Result<()> {
         let data = signed(len)?.to_le_bytes().to_vec();
-        self.set_info(FileInfoClass::ALLOCATION, "reserve room for", data).await
+        self.set_info(FileInfoClass::ALLOCATION, "reserve space for", data).await
     }
 
-    /// Lets the file have holes: what is not written takes no room.
+    /// Makes the file sparse: ranges that are never written take no disk space.
     ///
     /// # Errors
-    /// What the server says, where its file system has none.
+    /// Fails if the server's file system has no sparse files.
     pub async fn set_sparse(&self) -> Result<()> {
         control(&self.open, "make holes in", CtlCode::SET_SPARSE, &[], 0, &[]).await?;
         Ok(())
     }
 
-    /// Gives the range back to the file system: it reads as zeros.
+    /// Makes the range a hole: it gives its disk space back and reads as zeros.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         self.set_sparse().await?;
         let mut input = Vec::new();
@@ -127,10 +129,10 @@ impl File {
 }
 
 impl Share {
-    /// The versions of `path` that snapshots keep, as `@GMT-` tokens.
+    /// Returns the snapshots that contain `path`, as `@GMT-` tokens.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn snapshots(&self, path: &str) -> Result<Vec<String>> {
         let ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
         let (open, _) = Open::new(self, path, ask, "list the snapshots of").await?;
@@ -138,13 +140,13 @@ impl Share {
     }
 }
 
-/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.2.4.20.1: first how many bytes
-/// they take, then they.
+/// FSCTL_SRV_ENUMERATE_SNAPSHOTS, MS-SMB2 3.2.4.20.1: asks for the size first, then for the
+/// snapshots.
 pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
     const OPERATION: &str = "list the snapshots of";
     let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
     let mut room = 16;
-    // Some may be made between two questions.
+    // Snapshots may be made between two requests.
     for _ in 0..4 {
         let message = control(open, OPERATION, code, &[], room, &[]).await?;
         let output = output(&message).during(OPERATION, &open.url)?;
@@ -154,10 +156,14 @@ pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
         }
         room = array.snapshot_array_size.saturating_add(12).min(1 << 20);
     }
-    Err(Error::new(Cause::Protocol("a list of snapshots that never fits"), OPERATION, &*open.url))
+    Err(Error::new(
+        Cause::Protocol("its list of snapshots never fits the size that it named"),
+        OPERATION,
+        &*open.url,
+    ))
 }
 
-/// A request that a pipe answers.
+/// Writes to a pipe and reads its answer.
 pub(crate) fn transceive(
     input: &[u8],
     max: u32,
@@ -168,4 +174,10 @@ pub(crate) fn transceive(
         debug_assert!(call.command == Command::IOCTL);
         call
     }
+}
+
+/// A file offset as the signed number that requests have.
+pub(crate) fn signed(value: u64) -> Result<i64> {
+    let cause = Cause::Usage("the offset is beyond the largest file (2^63 bytes)");
+    i64::try_from(value).map_err(|_| Error::new(cause, "copy", ""))
 }

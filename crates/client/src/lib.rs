@@ -1,49 +1,65 @@
-//! An SMB 3.1.1 client that keeps the pipe full and never loses its place:
-//! MS-SMB2 3.2.
+//! An SMB 3.1.1 client: it keeps many requests under way, reconnects after a lost connection,
+//! and repeats what may be repeated. MS-SMB2 3.2.
 //!
 //! ```no_run
-//! use frevo_client::{Client, Credentials, ServerName};
+//! use frevo_client::{Client, Credentials, OpenOptions};
 //!
 //! # async fn example() -> frevo_client::Result<()> {
 //! let client = Client::default();
-//! let user = Credentials::password("ann", "secret");
-//! let session = client.log_on(ServerName::new("files.example"), user).await?;
+//! let session = client.connect("files.example", Credentials::new("ann", "secret")).await?;
 //! let share = session.share("data").await?;
-//! share.write("hello.txt", b"hello").await?;
-//! for entry in share.read_dir("").await? {
-//!     println!("{} {}", entry.name(), entry.metadata().len());
+//! share.write("hello.txt", "hello").await?;
+//! let mut entries = share.read_dir("").await?;
+//! while let Some(entry) = entries.next_entry().await? {
+//!     println!("{} {}", entry.file_name(), entry.metadata().len());
 //! }
+//! let file = OpenOptions::new().read(true).write(true).open(&share, "hello.txt").await?;
+//! let mut buf = [0; 5];
+//! file.read_exact_at(&mut buf, 0).await?;
+//! file.write_all_at(b"HELLO", 0).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! - [`Client`] connects to servers; [`Options`] are its settings.
+//! - [`Session`] is a logged-on user; [`Share`] has the operations of `tokio::fs`: `read`,
+//!   `write`, `copy`, `read_dir`, `create_dir_all`, `remove_dir_all`, `rename`, `exists`, and
+//!   more, with paths like `a/b`.
+//! - [`File`] reads and writes at offsets, as `std::os::unix::fs::FileExt` does. A [`Cursor`]
+//!   is a file as tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
+//! - [`ReadDir`], [`Walk`] and [`Watch`] are streams.
+//! - [`Error`] has a sentence for people, and [`Error::kind`] for programs.
+//!
+//! All of them need a tokio runtime. The values are cheap to clone and can be used by many
+//! tasks at once.
+//!
 //! # Copying a file
+//!
+//! [`Share::copy`] lets the server copy if it can. Between two shares:
 //!
 //! ```
 //! # #[path = "../tests/world/mod.rs"]
 //! # mod world;
-//! use frevo_client::{OpenOptions, Result, Share};
+//! use frevo_client::File;
 //!
-//! async fn copy_file(share: &Share, from: &str, to: &str) -> Result<()> {
-//!     let source = share.open(from).await?;
-//!     let target = OpenOptions::new().write(true).create_new(true).open(share, to).await?;
+//! async fn copy_file(source: &File, target: File) -> std::io::Result<u64> {
 //!     let len = source.metadata_at_open().len();
-//!     // On the server, if it can do that; else through here, in pieces and in order.
+//!     // By the server if both shares are on one; else through this machine.
 //!     if source.copy_range_to(&target, 0, 0, len).await?.is_none() {
-//!         let target = &target;
-//!         source
-//!             .fetch_all(|at, piece| async move { Ok(target.write_at(at, &piece).await?) })
-//!             .await?;
+//!         tokio::io::copy(&mut source.cursor(), &mut target.cursor()).await?;
 //!     }
-//!     // Tells whether that went well; a file that is dropped is closed too.
-//!     target.close().await
+//!     // A file that is dropped is closed too; `close` reports errors.
+//!     target.close().await?;
+//!     Ok(len)
 //! }
 //! # fn main() {
 //! #     world::in_world(async |world| {
-//! #         let share = world.share().await;
-//! #         share.write("a", b"some data").await.unwrap();
-//! #         copy_file(&share, "a", "b").await.unwrap();
-//! #         assert_eq!(share.read("b").await.unwrap(), b"some data");
+//! #         let (from, to) = (world.share().await, world.share().await);
+//! #         from.write("a", b"some data").await.unwrap();
+//! #         assert_eq!(from.copy("a", "b").await.unwrap(), 9);
+//! #         let (source, target) = (from.open("b").await.unwrap(), to.create("c").await.unwrap());
+//! #         copy_file(&source, target).await.unwrap();
+//! #         assert_eq!(to.read_to_string("c").await.unwrap(), "some data");
 //! #     });
 //! # }
 //! ```
@@ -57,17 +73,10 @@
 //!
 //! async fn files_below(share: &Share, top: &str) -> Result<Vec<String>> {
 //!     let mut files = Vec::new();
-//!     let mut directories = vec![top.to_owned()];
-//!     while let Some(directory) = directories.pop() {
-//!         let mut entries = share.list(&directory).await?;
-//!         while let Some(entry) = entries.next().await? {
-//!             let path = format!("{directory}/{}", entry.name());
-//!             // A link to a directory is none: there is no going round in circles.
-//!             if entry.metadata().is_dir() {
-//!                 directories.push(path);
-//!             } else {
-//!                 files.push(path);
-//!             }
+//!     let mut walk = share.walk(top);
+//!     while let Some(entry) = walk.next_entry().await? {
+//!         if entry.file_type().is_file() {
+//!             files.push(entry.path().to_owned());
 //!         }
 //!     }
 //!     Ok(files)
@@ -81,6 +90,8 @@
 //! #         let mut files = files_below(&share, "top").await.unwrap();
 //! #         files.sort();
 //! #         assert_eq!(files, ["top/a", "top/one/two/b"]);
+//! #         share.remove_dir_all("top").await.unwrap();
+//! #         assert!(!share.exists("top").await.unwrap());
 //! #     });
 //! # }
 //! ```
@@ -90,28 +101,26 @@
 //! ```
 //! # #[path = "../tests/world/mod.rs"]
 //! # mod world;
-//! use frevo_client::{Change, Result, Share};
+//! use frevo_client::{Change, RecursiveMode, Result, Share};
 //!
-//! /// Waits until `name` is in `folder`.
+//! /// Waits until `folder` contains `name`.
 //! async fn arrives(share: &Share, folder: &str, name: &str) -> Result<()> {
-//!     let mut watch = share.watch(folder, false).await?;
-//!     // What happens between two calls of `next` is kept by the server.
+//!     let mut watch = share.watch(folder, RecursiveMode::NonRecursive).await?;
 //!     loop {
-//!         for change in watch.next().await? {
+//!         // The server keeps the changes between two calls.
+//!         for change in watch.next_changes().await? {
 //!             match change {
 //!                 Change::Added(new) | Change::Renamed { to: new, .. } if new == name => {
 //!                     return Ok(());
 //!                 }
-//!                 // More than the server kept.
-//!                 Change::Missed if is_there(share, folder, name).await? => return Ok(()),
+//!                 // More changes than the server kept.
+//!                 Change::Missed if share.exists(&format!("{folder}/{name}")).await? => {
+//!                     return Ok(());
+//!                 }
 //!                 _ => {}
 //!             }
 //!         }
 //!     }
-//! }
-//!
-//! async fn is_there(share: &Share, folder: &str, name: &str) -> Result<bool> {
-//!     Ok(share.read_dir(folder).await?.iter().any(|entry| entry.name() == name))
 //! }
 //! # fn main() {
 //! #     world::in_world(async |world| {
@@ -122,49 +131,48 @@
 //! #         let (arrived, ()) = tokio::join!(arrived, async {
 //! #             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
 //! #             share.write("d/x", b"1").await.unwrap();
-//! #             share.rename("d/x", "d/y", false).await.unwrap();
+//! #             share.rename("d/x", "d/y").await.unwrap();
 //! #         });
 //! #         arrived.expect("told in time").unwrap();
 //! #     });
 //! # }
 //! ```
 //!
-//! The programs in `examples/` do the same, given a `smb://` URL.
+//! The programs in `examples/` do the same for a `smb://` URL.
 //!
 //! # When the connection is lost
 //!
-//! A [`Session`] reconnects by itself, for as long as [`Options::recover_for`]
-//! says; whoever called waits meanwhile. Files are taken up again: as durable
-//! handles where the server kept them, else by name, when they are still the
-//! same file and no byte-range lock was held. Requests whose answer was lost are
-//! sent again when that is harmless: reads, writes at an offset, locks with
-//! their sequence. What is not (the removal of a name, a rename, a place in a
-//! listing) ends with [`Cause::Unknown`]: nothing is guessed.
+//! A [`Session`] reconnects by itself, for the time of [`Options::recover_for`]; calls wait
+//! meanwhile. Files are reconnected: as durable handles if the server kept them, else by name,
+//! if the file is still the same and no byte-range lock was held. Requests whose answer was
+//! lost are repeated if that is harmless: reads, writes at an offset, locks with their
+//! sequence. Others (removing a name, renaming, the position of a listing) end with
+//! [`Cause::Unknown`].
 //!
-//! # When nobody waits any more
+//! # When a call is given up
 //!
-//! Any call may be given up: the future is dropped, by `tokio::select!`, by
-//! `tokio::time::timeout`. What was sent may still be done then, and an Open that is being
-//! made or closed is made and closed, or closed again, behind the scenes. A lock that is
-//! granted to nobody is unlocked. [`Dir::next`] and [`Watch::next`] miss nothing when they
-//! are called again, [`File::store`] sends nothing more.
+//! Any call may be given up: its future is dropped, for example by `tokio::select!` or
+//! `tokio::time::timeout`. A request that was sent may still be carried out. Opening and
+//! closing a file go on in the background: no handle is left behind. A lock that is granted
+//! to a caller that gave up is unlocked. [`ReadDir::next_entry`] and [`Watch::next_changes`]
+//! miss nothing when they are called again.
 //!
 //! # Namespaces (DFS)
 //!
 //! Paths are followed through the links of a DFS namespace to other servers. When the server
-//! that a link leads to is lost, what is done by path goes on at the link's next target, if
-//! it may safely be done there; of a rename or a removal that was under way nobody knows.
-//! What is open is the lost server's: its calls wait for that one, and end with
-//! [`Cause::Transport`] when it does not come back in time. Another target's file may be
-//! another one; open it again by its path.
+//! behind a link is lost, operations by path go on at the link's next target, if that is safe;
+//! a rename or a removal that was under way ends with [`Cause::Unknown`]. Open files belong to
+//! the lost server: their calls wait for it, and end with [`Cause::Transport`] when it does not
+//! come back in time. Open such a file again by its path; another target may have another
+//! version of it.
 #![forbid(unsafe_code)]
-// The server may be anybody's.
+// The server may be hostile.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-/// Whether a fault was planted here by the simulator: never without the feature.
+/// True if the simulator has planted this fault. Always false without the feature `plant`.
 macro_rules! planted {
     ($fault:ident) => {{
         #[cfg(feature = "plant")]
@@ -179,34 +187,42 @@ macro_rules! planted {
 }
 
 mod account;
-pub mod ambient;
+mod ambient;
 mod attributes;
+mod compound;
 mod connection;
 mod copying;
 mod create;
 mod credentials;
 mod cursor;
 mod dfs;
-pub mod dial;
+mod dial;
 mod dir;
 mod error;
 mod file;
 mod fsctl;
 mod identity;
 mod info;
+#[doc(hidden)]
 pub mod limits;
 mod listings;
+mod locks;
 mod lookup;
 mod metadata;
 mod names;
+mod namespace;
 mod open;
 mod open_options;
-mod ops;
-pub mod options;
+mod options;
+#[doc(hidden)]
 pub mod path;
 #[cfg(feature = "plant")]
+#[doc(hidden)]
 pub mod plant;
 mod posix;
+mod posix_metadata;
+mod read_write;
+mod redirect;
 mod refusals;
 mod replace;
 mod rpc;
@@ -214,33 +230,60 @@ mod sequences;
 mod session;
 mod set_attributes;
 mod share;
+mod share_leases;
 mod small_file_times;
 mod special_files;
 mod transfer;
+mod tree;
+mod types;
 mod undo;
+mod url;
 mod watch;
+mod whole_file;
 
-pub use attributes::{LinkTarget, Stream};
+pub use attributes::{LinkTarget, StreamInfo};
 pub use copying::CopyMethod;
-pub use credentials::{Credentials, NtHash, Secret};
+pub use credentials::{Credentials, NtHash, ParseNtHashError};
 pub use cursor::Cursor;
-pub use dial::{Dial, ServerName};
-pub use dir::{Dir, DirEntry, KeptDir};
-pub use error::{Cause, Error, Result};
+pub use dial::ServerName;
+pub use dir::{DirEntry, ReadDir};
+pub use error::{Cause, Error, LogonError, Result};
 pub use file::File;
-pub use set_attributes::Basic;
-
-pub use identity::Identity;
-pub use lookup::Room;
-pub use metadata::{FileType, Metadata, file_time, system_time};
+pub use locks::LockKind;
+pub use lookup::DiskSpace;
+pub use metadata::{FileType, Metadata};
 pub use open_options::OpenOptions;
-pub use options::Options;
-pub use posix::{Kind as PosixKind, Posix};
-pub use rpc::ListedShare;
-pub use session::breaks::{LeaseHolder, Yield};
-pub use session::lease::{Grant, Lease};
-pub use session::{Client, Session, SessionFacts};
+pub use options::{Encryption, Options, Referrals, Signing};
+pub use posix_metadata::{PosixFileType, PosixMetadata};
+pub use rpc::ShareInfo;
+pub use session::{Client, Session, SessionInfo};
+pub use set_attributes::SetMetadata;
 pub use share::Share;
-pub use special_files::Special;
-pub use transfer::{Progress, STORE_WINDOW};
-pub use watch::{Change, Watch};
+pub use tree::{Walk, WalkEntry};
+pub use types::*;
+pub use url::{ParseUrlError, SmbUrl};
+pub use watch::{Change, RecursiveMode, Watch};
+
+/// Parts for this project's own programs: the mount, the command line, the simulator. They
+/// are no part of the public interface and change in any release.
+///
+/// They are hidden rather than behind a cargo feature: cargo unites the features of a
+/// workspace, so a feature would show them in every build here, and its name would be a
+/// promise. Methods of this kind are marked `#[doc(hidden)]` where they stand.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::ambient::{Ambient, Host};
+    pub use crate::dial::{Dial, Dialing, Tcp};
+    pub use crate::dir::KeptDir;
+    pub use crate::identity::Identity;
+    pub use crate::metadata::{file_time, system_time};
+    pub use crate::posix_metadata::Special;
+    pub use crate::session::breaks::{LeaseHolder, Yield};
+    pub use crate::session::lease::{Grant, Lease};
+    pub use crate::transfer::{Progress, STORE_WINDOW};
+}
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

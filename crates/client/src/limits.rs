@@ -1,101 +1,99 @@
-//! Numbers that bound what a server can make this client do or wait for.
+//! Limits on the work, the memory and the time that a server can cost this client.
 
 use std::time::Duration;
 
-/// Most credits held on one connection unless told: 32 MiB in flight.
+/// Default of the credits held on one connection: 32 MiB in flight.
 pub const CREDITS: u16 = 512;
-/// At least so many are asked for, whatever is told: the longest compound costs fewer.
+/// Fewest credits asked for, whatever the options say; the longest compound costs fewer.
 pub const CREDITS_MIN: u16 = 8;
-/// Most channels of a session.
+/// Most connections of a session.
 pub const CHANNELS_MAX: usize = 16;
-/// How long one attempt at a connection and a logon may take.
+/// Time limit of one attempt to connect and log on.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long operations wait for a lost server to come back, unless told.
+/// Default of the time for which operations wait for a lost server.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
-/// How long a session that is recovered is not tried again whose user the server refused:
-/// attempts without end would lock the account.
+/// Time without further attempts after the server refused the user of a session that is being
+/// recovered: repeated attempts would lock the account.
 pub const LOGON_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// Time between two looks for answers that a logoff waits for.
+/// Interval at which a logoff looks for the answers that it waits for.
 pub const ANSWERED_LOOK: Duration = Duration::from_millis(2);
-/// Longest time that a logoff takes, the answers to earlier requests included.
+/// Time limit of a logoff, with the answers to earlier requests.
 pub const LOG_OFF_FOR: Duration = Duration::from_secs(2);
-/// First pause between two attempts to reach a lost server; it doubles.
+/// First pause between two attempts to reach a lost server; each further one doubles.
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(50);
-/// WRITE requests for what a server writes in parts.
+/// Most WRITE requests for one piece that the server writes in parts.
 pub const SHORT_WRITES: u32 = 16;
-/// Longest pause between two attempts.
+/// Longest pause between two attempts to reach a lost server.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// Silence, while answers are due, after which an ECHO is sent.
 pub const ECHO_AFTER: Duration = Duration::from_secs(4);
 /// Silence, while answers are due, after which a connection counts as dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(12);
-/// While all requests under way have been put off, an ECHO is sent so often.
+/// Interval of ECHOs while every request under way has an interim response.
 pub const ECHO_WAITING: Duration = Duration::from_secs(30);
-/// How long the server may put a request off that waits for nobody (all but
-/// CHANGE_NOTIFY, and LOCK that is to wait): a tape has to be found, a disk to be written.
+/// Time limit of a request with an interim response, except CHANGE_NOTIFY and a LOCK that
+/// waits: long enough for a tape to be loaded.
 pub const PUT_OFF_FOR: Duration = Duration::from_secs(600);
-/// How long the answer to a request may take that was cancelled.
+/// Time limit of the answer to a cancelled request.
 pub const CANCEL_WITHIN: Duration = Duration::from_secs(30);
-/// ECHOs that are sent to get the credits that one request costs.
+/// Most ECHOs to collect the credits of one request.
 pub const ECHOES_FOR_CREDITS: u32 = 64;
-/// Interim responses to one request: MS-SMB2 3.3.4.2 knows one.
+/// Most interim responses to one request; MS-SMB2 3.3.4.2 has one.
 pub const INTERIMS: u32 = 16;
-/// Connections on which one operation may find the server breaking the protocol:
-/// once may be a fault on the way.
+/// Most connections on which one operation meets a broken protocol; one may be a fault of the
+/// network.
 pub const BROKEN_MAX: u32 = 2;
-/// Rounds that a logon may take.
+/// Most rounds of a logon.
 pub const LOGON_ROUNDS: usize = 8;
-/// Largest READ or WRITE, bytes, whatever the server would take, unless told.
+/// Default of the largest READ or WRITE, bytes.
 pub const TRANSFER_MAX: u32 = 1 << 20;
-/// Largest one at all: what a frame holds is less than 16 MiB.
+/// Largest READ or WRITE, bytes, whatever the options say: a frame holds less than 16 MiB.
 pub const PAYLOAD_MAX: u32 = 8 << 20;
-/// Messages at least this long are sealed and opened on other cores, where that is
-/// slow here.
+/// Shortest message that is encrypted and decrypted on other cores, bytes.
 pub const BESIDE_BYTES_MIN: usize = 32 << 10;
-/// It is slow from this on, for a mebibyte.
+/// Time for one mebibyte from which encryption counts as slow and goes to other cores.
 pub const BESIDE_FROM: Duration = Duration::from_micros(250);
-/// Replies at least this long are given to whoever asked before more is read, while
-/// they are in the cache.
+/// Shortest reply, bytes, that is handed over before the next one is read: it is still in the
+/// processor's cache.
 pub const HAND_OVER_BYTES: usize = 64 << 10;
-/// A clock that stood still this long shows that this program was held up, not the
-/// server.
+/// A gap of the clock from which this program counts as suspended: the silence was not the
+/// server's.
 pub const HELD_UP: Duration = Duration::from_secs(3);
-/// Attempts at one operation while the server comes and goes.
+/// Most attempts at one operation while the connection is lost again and again.
 pub const ATTEMPTS: u32 = 32;
-/// Lifetime that is asked for durable handles, milliseconds.
+/// Lifetime to ask for durable handles, milliseconds.
 pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
-/// Parts of DFS namespaces that are remembered.
+/// Most DFS referrals in the cache.
 pub const REFERRALS_KEPT: usize = 128;
-/// How long at most, whatever the server says.
+/// Longest lifetime of a cached referral, whatever the server says.
 pub const REFERRAL_FOR: Duration = Duration::from_secs(3600);
-/// How long at least: what was asked for is used, though version 1 names no time.
+/// Shortest lifetime of a cached referral; version 1 names none.
 pub const REFERRAL_AT_LEAST: Duration = Duration::from_secs(10);
-/// Sessions with the targets of a namespace that are kept.
+/// Most sessions with the servers of a DFS namespace.
 pub const TARGET_SESSIONS: usize = 32;
-/// How long it is believed that a share's file system has no way to copy.
+/// Time for which a share is not asked again for a way to copy that it refused.
 pub const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// Targets of referrals that are tried on the way to one place.
+/// Most DFS targets that are tried for one path.
 pub const TARGETS_TRIED: usize = 16;
-/// SIDs or names of one lookup.
+/// Most SIDs or names of one lookup request.
 pub const LOOKUP_MAX: usize = 500;
-/// Bytes asked for by one QUERY_DIRECTORY.
+/// Most bytes of one QUERY_DIRECTORY answer.
 pub const LISTING_BYTES: u32 = 1 << 20;
-/// Breaks that a server may have told and this client not yet looked at, and as many that
-/// are not yet answered: more are no server's that means well.
+/// Most lease breaks that are received and not looked at, and as many that are not answered.
 pub const BREAKS_WAITING: usize = 1024;
-/// Breaks that are answered at once.
+/// Most lease breaks that are answered at the same time.
 pub const BREAKS_AT_ONCE: usize = 64;
-/// How often a listing that lost its connection is begun in all.
+/// Most attempts at a listing whose connection is lost.
 pub const LISTINGS: u32 = 8;
 /// Most entries of one listing.
 pub const ENTRIES_MAX: usize = 8 << 20;
-/// Entries that all listings of a process hold together while they are under way
-/// (`Share::read_dir`). What finds no room waits for the others.
+/// Most entries of all listings under way in a process (`Share::list_dir`). A listing without
+/// room waits for the others.
 pub const ENTRIES_UNDER_WAY: usize = ENTRIES_MAX;
-/// Replies to a listing in a row without a name in them (but `.` and `..`).
+/// Most replies to a listing in a row without a name (except `.` and `..`).
 pub const EMPTY_LISTINGS: usize = 4;
-/// Symbolic links and DFS referrals followed for one path.
+/// Most symbolic links and DFS referrals followed for one path.
 pub const REDIRECTS: usize = 16;
-/// How often a request is repeated once more that the server carries out still, or a CREATE
-/// whose Open it has in a session that is over; the pauses double from [`BACK_OFF_FIRST`].
+/// Most repetitions of a request that the server still carries out, or of a CREATE whose Open
+/// it has in a session that is over. The pauses double from [`BACK_OFF_FIRST`].
 pub const REPEATS: u32 = 7;

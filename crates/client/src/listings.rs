@@ -1,18 +1,18 @@
-//! Entries that all listings under way hold together.
+//! A budget of entries for all listings that are under way.
 //!
-//! A walk lists many directories at once, and a server decides how large each is. A
-//! listing that finds no room gives back what it holds, waits for its turn and begins
-//! anew: then it is the only one that waits for room, and the others end or give back.
+//! A walk lists many directories at once, and the server decides on their sizes. A listing
+//! that exceeds the budget gives back its entries, waits for its turn and begins again.
+//! Only one listing at a time waits for room, while the others end or give back.
 
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, Notify};
 
 use crate::limits::ENTRIES_UNDER_WAY;
 
-/// The room of this process.
+/// The budget of this process.
 pub(crate) static UNDER_WAY: Budget = Budget::new(ENTRIES_UNDER_WAY);
 
-/// Room for so many entries.
+/// A limited number of entries.
 pub(crate) struct Budget {
     most: usize,
     held: Mutex<usize>,
@@ -30,25 +30,25 @@ impl Budget {
         }
     }
 
-    /// The share of one listing.
+    /// Begins a listing, which holds no entries yet.
     pub(crate) const fn begin(&self) -> HeldEntries<'_> {
         HeldEntries { budget: self, count: 0 }
     }
 
-    /// The turn of the one listing that may wait for room.
+    /// Waits to be the one listing that may wait for room.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 }
 
-/// Entries that one listing holds; given back when dropped.
+/// The entries of one listing. Dropping it gives them back.
 pub(crate) struct HeldEntries<'a> {
     budget: &'a Budget,
     count: usize,
 }
 
 impl HeldEntries<'_> {
-    /// Takes room for `count` entries more, if there is some.
+    /// Takes `count` further entries. Returns false if the budget does not suffice.
     pub(crate) fn add(&mut self, count: usize) -> bool {
         let mut held = self.budget.held.lock();
         let sum = held.saturating_add(count);
@@ -60,12 +60,12 @@ impl HeldEntries<'_> {
         true
     }
 
-    /// Waits for room for `count` entries more: for the listing whose turn it is. False
-    /// when there can never be enough.
+    /// Waits until it can take `count` further entries; only for the listing whose turn it is.
+    /// Returns false if the whole budget does not suffice.
     pub(crate) async fn wait(&mut self, count: usize) -> bool {
         loop {
             let mut given_back = std::pin::pin!(self.budget.given_back.notified());
-            // Listens before it looks, so that nothing given back in between is missed.
+            // Subscribes before the check, so that no notification is missed.
             given_back.as_mut().enable();
             if self.add(count) {
                 return true;

@@ -1,59 +1,51 @@
-//! What a file system on top of a share asks: all that is known of a name in
-//! one round trip, room, and removing and renaming as POSIX has it.
+//! Questions of a file system on top of a share: everything about a name in one round trip,
+//! and the space on the volume.
 
-use frevo_wire::codec::Writer;
-use frevo_wire::command::close::{self, CloseFlags};
-use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
-use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::query::FileAttributeTagInformation;
-use frevo_wire::fscc::set::{DispositionFlags, FileRenameInformationEx, RenameFlags};
 use frevo_wire::fscc::volume::FsFullSizeInformation;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
-use frevo_wire::{Command, Status};
 
-use crate::connection::Call;
-use crate::create::Ask;
-use crate::error::{Cause, During, Error, Result};
-use crate::file::{output, query};
-use crate::info::{ALL_MAX, read_all};
+use crate::Status;
+use crate::compound::{RELATED, close_call, look_at, missing};
+use crate::error::{During, Result};
+use crate::info::{ALL_MAX, output, query, read_all};
 use crate::metadata::Metadata;
 use crate::share::{Replay, Share};
 
-/// Room on the volume of a share: MS-FSCC 2.5.4.
+/// The space on the volume of a share, in allocation units: MS-FSCC 2.5.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes in an allocation unit.
+#[non_exhaustive]
+pub struct DiskSpace {
+    /// Bytes of an allocation unit.
     pub unit: u64,
-    /// Allocation units of the volume.
+    /// Allocation units of the volume, or of the user's quota.
     pub total: u64,
-    /// Those that are free.
+    /// Allocation units that are free.
     pub free: u64,
-    /// Those that this user may still fill.
+    /// Allocation units that this user may still fill.
     pub available: u64,
 }
 
-/// The handle of the CREATE that a compound begins with.
-const RELATED: FileId = FileId::ALL_ONES;
+impl DiskSpace {
+    /// Returns the size of the volume in bytes.
+    pub const fn total_bytes(&self) -> u64 {
+        self.total.saturating_mul(self.unit)
+    }
 
-pub(crate) fn close_call() -> Call<'static> {
-    let request = close::Request { flags: CloseFlags::EMPTY, file_id: RELATED };
-    Call::new(Command::CLOSE, |w| request.encode(w))
-}
-
-pub(crate) fn look_at(access: AccessMask) -> Ask {
-    let mut ask = Ask::existing(access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
-    ask.options |= CreateOptions::OPEN_REPARSE_POINT;
-    ask
+    /// Returns the bytes that this user may still fill.
+    pub const fn available_bytes(&self) -> u64 {
+        self.available.saturating_mul(self.unit)
+    }
 }
 
 impl Share {
-    /// What `path` is, with its id, its links and its reparse tag, which
-    /// [`Self::metadata`] leaves out. A symbolic link is not followed.
+    /// Returns the metadata of `path`, with the file's number, its links and its reparse tag,
+    /// which [`Self::metadata`] leaves out. A symbolic link is not followed.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn lookup(&self, path: &str) -> Result<Metadata> {
         const OPERATION: &str = "look up";
         if self.is_posix() {
@@ -81,15 +73,15 @@ impl Share {
                 .during(OPERATION, &url)?;
             found.reparse_tag = tag.reparse_tag.0;
         }
-        Ok(answers.of_there(found))
+        Ok(answers.found(found))
     }
 
-    /// The room on the share's volume.
+    /// Returns the space on the volume that `path` is on.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn room(&self, path: &str) -> Result<Room> {
-        const OPERATION: &str = "ask for the room of";
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
+    pub async fn disk_space(&self, path: &str) -> Result<DiskSpace> {
+        const OPERATION: &str = "get the disk space of";
         let class = FsInfoClass::FULL_SIZE.0;
         let most = FsFullSizeInformation::SIZE as u32;
         let calls =
@@ -102,62 +94,11 @@ impl Share {
             .and_then(|bytes| Ok(FsFullSizeInformation::parse(bytes)?))
             .during(OPERATION, &url)?;
         let unit = u64::from(size.sectors_per_allocation_unit) * u64::from(size.bytes_per_sector);
-        Ok(Room {
+        Ok(DiskSpace {
             unit,
             total: size.total_allocation_units,
             free: size.actual_available_allocation_units,
             available: size.caller_available_allocation_units,
         })
     }
-
-    /// Removes a name at once, whoever has the file open: those go on with a file
-    /// without a name (MS-FSCC 2.4.12, FILE_DISPOSITION_POSIX_SEMANTICS).
-    ///
-    /// # Errors
-    /// NOT_SUPPORTED or INVALID_INFO_CLASS of a server that does not know it, and
-    /// what else it says.
-    pub async fn unlink(&self, path: &str, directory: bool) -> Result<()> {
-        let mut ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
-        ask.options |= if directory {
-            CreateOptions::DIRECTORY_FILE
-        } else {
-            CreateOptions::NON_DIRECTORY_FILE
-        };
-        let flags = DispositionFlags::DELETE
-            | DispositionFlags::POSIX_SEMANTICS
-            | DispositionFlags::IGNORE_READONLY_ATTRIBUTE;
-        let calls = || {
-            let class = FileInfoClass::DISPOSITION_EX.0;
-            let data = flags.0.to_le_bytes();
-            vec![crate::file::set(InfoType::FILE, class, 0, RELATED, &data), close_call()]
-        };
-        self.chain("remove", path, Replay::Never, &ask, &[], calls).await?;
-        Ok(())
-    }
-
-    /// Renames `from` to `to` even where `to` is open: those who have it go on
-    /// with a file without a name (MS-FSCC 2.4.43, FILE_RENAME_POSIX_SEMANTICS).
-    ///
-    /// # Errors
-    /// As [`Self::unlink`].
-    pub async fn rename_over(&self, from: &str, to: &str) -> Result<()> {
-        const OPERATION: &str = "rename";
-        let (share, from, target) = self.together(OPERATION, from, to).await?;
-        let flags = RenameFlags::REPLACE_IF_EXISTS
-            | RenameFlags::POSIX_SEMANTICS
-            | RenameFlags::IGNORE_READONLY_ATTRIBUTE;
-        let mut data = Vec::new();
-        FileRenameInformationEx { flags, root_directory: 0, name: &*target }
-            .encode(&mut Writer::new(&mut data));
-        let class = FileInfoClass::RENAME_EX.0;
-        let calls =
-            || vec![crate::file::set(InfoType::FILE, class, 0, RELATED, &data), close_call()];
-        let ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
-        share.chain(OPERATION, &from, Replay::Never, &ask, &[], calls).await?;
-        Ok(())
-    }
-}
-
-pub(crate) fn missing(operation: &'static str, url: String) -> Error {
-    Error::new(Cause::Protocol("an answer is missing"), operation, url)
 }

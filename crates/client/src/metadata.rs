@@ -1,24 +1,43 @@
-//! What is known of a file.
+//! Metadata of files: size, times, attributes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use frevo_wire::dtyp::{FileAttributes, FileTime};
+use frevo_wire::dtyp::{FileAttributes as WireAttributes, FileTime};
 
-use crate::create::Opened;
-use crate::posix::Posix;
-use crate::share::Share;
-use crate::special_files::Special;
+use crate::posix_metadata::{PosixMetadata, Special};
+use crate::types::FileAttributes;
 
-/// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileType {
-    /// A file.
+    /// A regular file: data in a default stream.
     File,
-    /// A directory.
+    /// A directory, also behind a DFS link.
     Directory,
-    /// A symbolic link or another reparse point, by its tag (0 if the server
-    /// did not tell).
+    /// A symbolic link or another reparse point, by its tag (MS-FSCC 2.1.2.1); 0 if the
+    /// server did not send the tag.
     Reparse(u32),
+}
+
+/// IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_LX_SYMLINK, MS-FSCC 2.1.2.1.
+const SYMLINK_TAGS: [u32; 2] = [0xA000_000C, 0xA000_001D];
+
+impl FileType {
+    /// Returns true for a directory, not for a link to one.
+    pub const fn is_dir(self) -> bool {
+        matches!(self, Self::Directory)
+    }
+
+    /// Returns true for a regular file, not for a link to one.
+    pub const fn is_file(self) -> bool {
+        matches!(self, Self::File)
+    }
+
+    /// Returns true for a symbolic link whose tag the server sent.
+    pub const fn is_symlink(self) -> bool {
+        matches!(self, Self::Reparse(tag) if tag == SYMLINK_TAGS[0] || tag == SYMLINK_TAGS[1])
+    }
 }
 
 /// Size, times and attributes of a file.
@@ -26,7 +45,7 @@ pub enum FileType {
 pub struct Metadata {
     pub(crate) len: u64,
     pub(crate) allocation: u64,
-    pub(crate) attributes: FileAttributes,
+    pub(crate) attributes: WireAttributes,
     pub(crate) created: FileTime,
     pub(crate) accessed: FileTime,
     pub(crate) written: FileTime,
@@ -35,163 +54,146 @@ pub struct Metadata {
     pub(crate) file_id: u64,
     pub(crate) links: u32,
     pub(crate) is_junction: bool,
-    pub(crate) posix: Option<Posix>,
+    pub(crate) posix: Option<PosixMetadata>,
     pub(crate) special: Option<Special>,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "as std::fs::Metadata")]
 impl Metadata {
-    /// Bytes to the end of the file.
+    /// Returns the length of the file in bytes.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes on the medium.
+    /// Returns the bytes that the file takes on the server's disk.
     pub const fn allocation(&self) -> u64 {
         self.allocation
     }
 
-    /// DOS attributes.
+    /// Returns the DOS attributes.
     pub const fn attributes(&self) -> FileAttributes {
-        self.attributes
+        FileAttributes::from_bits(self.attributes.0)
     }
 
-    /// What it is.
+    /// Returns the type of the file.
     pub const fn file_type(&self) -> FileType {
-        if self.attributes.contains(FileAttributes::REPARSE_POINT) {
+        if self.attributes.contains(WireAttributes::REPARSE_POINT) {
             FileType::Reparse(self.reparse_tag)
-        } else if self.attributes.contains(FileAttributes::DIRECTORY) {
+        } else if self.attributes.contains(WireAttributes::DIRECTORY) {
             FileType::Directory
         } else {
             FileType::File
         }
     }
 
-    /// Whether it is a directory (and no link to one).
+    /// Returns true for a directory, not for a link to one.
     pub const fn is_dir(&self) -> bool {
-        matches!(self.file_type(), FileType::Directory)
+        self.file_type().is_dir()
     }
 
-    /// Whether it is a file.
+    /// Returns true for a regular file, not for a link to one.
     pub const fn is_file(&self) -> bool {
-        matches!(self.file_type(), FileType::File)
+        self.file_type().is_file()
     }
 
-    /// Whether it is a directory at another place, to which a link of a DFS namespace
-    /// leads: what is in it goes when that is removed there.
+    /// Returns true for a symbolic link. [`Share::metadata`](crate::Share::metadata) does not
+    /// ask for the tag that tells links from other reparse points; listings and
+    /// [`Share::lookup`](crate::Share::lookup) do.
+    pub const fn is_symlink(&self) -> bool {
+        self.file_type().is_symlink()
+    }
+
+    /// Returns true for a link of a DFS namespace: the directory lies on another share, and
+    /// removing its entries removes them there.
     pub const fn is_junction(&self) -> bool {
         self.is_junction
     }
 
-    /// As it is in `share`, perhaps a link there. A link has no id of its own: what it
-    /// leads to changes.
-    pub(crate) fn found_in(self, share: &Share, is_junction: bool) -> Self {
-        let file_id = if is_junction { 0 } else { share.file_id(self.file_id) };
-        Self { file_id, is_junction, ..self }
-    }
-
-    /// When it was made.
+    /// Returns the time at which the file was created.
     pub fn created(&self) -> SystemTime {
         system_time(self.created)
     }
 
-    /// When it was read last, as far as the server keeps that.
+    /// Returns the time of the last read, if the server keeps it.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.accessed)
     }
 
-    /// When its data was changed last.
+    /// Returns the time at which the data was last changed.
     pub fn modified(&self) -> SystemTime {
         system_time(self.written)
     }
 
-    /// When anything of it was changed last.
+    /// Returns the time at which the data or the metadata was last changed.
     pub fn changed(&self) -> SystemTime {
         system_time(self.changed)
     }
 
-    /// The time of the last write as the server has it, in units of 100 ns.
+    /// Returns the time of the last write as the server sent it: 100 ns since 1601.
+    #[doc(hidden)]
     pub const fn modified_ticks(&self) -> FileTime {
         self.written
     }
 
-    /// What names it on its volume, 0 if the server did not tell.
+    /// Returns the file's number on its volume; 0 if the server did not send one.
     pub const fn file_id(&self) -> u64 {
-        // MS-FSCC 2.1.9: there is none that is unique.
+        // MS-FSCC 2.1.9: all ones means that there is no unique number.
         if self.file_id == u64::MAX { 0 } else { self.file_id }
     }
 
-    /// What it is to POSIX, if the share has the extensions.
-    pub const fn posix(&self) -> Option<Posix> {
+    /// Returns mode and owners, if the share has the POSIX extensions.
+    pub const fn posix(&self) -> Option<PosixMetadata> {
         self.posix
     }
 
-    /// Which special file it is, if [`Share::look_into`] was asked for it.
+    /// Returns the kind of a special file, if it was read.
+    #[doc(hidden)]
     pub const fn special(&self) -> Option<Special> {
         self.special
     }
 
-    /// Hard links, 0 if the server did not tell.
+    /// Returns the number of hard links; 0 if the server did not send it.
     pub const fn links(&self) -> u32 {
         self.links
     }
 
-    /// The same of another file: for tests of who goes by its number.
+    /// Replaces the file's number.
+    #[doc(hidden)]
     #[must_use]
     pub const fn with_file_id(self, file_id: u64) -> Self {
         Self { file_id, ..self }
     }
 
-    /// The same with other attributes.
+    /// Replaces the attributes.
+    #[doc(hidden)]
     #[must_use]
     pub const fn with_attributes(self, attributes: FileAttributes) -> Self {
-        Self { attributes, ..self }
+        Self { attributes: attributes.wire(), ..self }
     }
 
-    /// The same as a reparse point with that tag: for tests.
+    /// Replaces the reparse tag.
+    #[doc(hidden)]
     #[must_use]
     pub const fn with_reparse_tag(self, reparse_tag: u32) -> Self {
         Self { reparse_tag, ..self }
     }
 
-    /// The same with another length: of one who keeps back what he wrote.
+    /// Replaces the length: for a caller that holds unsent writes.
+    #[doc(hidden)]
     #[must_use]
     pub const fn with_len(self, len: u64) -> Self {
         Self { len, ..self }
     }
 
-    /// The same with so many links: of one who knows better than a listing.
+    /// Replaces the number of hard links.
+    #[doc(hidden)]
     #[must_use]
     pub const fn with_links(self, links: u32) -> Self {
         Self { links, ..self }
     }
 }
 
-impl From<&Opened> for Metadata {
-    fn from(opened: &Opened) -> Self {
-        Self {
-            len: opened.end_of_file,
-            allocation: opened.allocation,
-            attributes: opened.attributes,
-            created: opened.created,
-            accessed: opened.accessed,
-            written: opened.written,
-            changed: opened.changed,
-            reparse_tag: 0,
-            file_id: opened.identity.map_or(0, |identity| identity.disk_file_id),
-            links: opened.links,
-            posix: opened.posix,
-            is_junction: false,
-            special: None,
-        }
-    }
-}
-
-/// The time as the standard library has it.
+/// Converts a time of the protocol. Times that [`SystemTime`] cannot hold are 1970.
 pub fn system_time(time: FileTime) -> SystemTime {
     let (seconds, nanoseconds) = time.to_unix();
     let whole = Duration::from_secs(seconds.unsigned_abs());
@@ -201,7 +203,7 @@ pub fn system_time(time: FileTime) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// The time as the protocol has it.
+/// Converts a time to the protocol's form, 100 ns since 1601. It is cut to that range.
 pub fn file_time(time: SystemTime) -> FileTime {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => {

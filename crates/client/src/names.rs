@@ -1,46 +1,45 @@
-//! Names of SIDs and SIDs of names, asked of the server: MS-LSAT 3.1.4.10 and
-//! 3.1.4.6 over the pipe lsarpc.
+//! Accounts by SID and SIDs by name: MS-LSAT 3.1.4.10 and 3.1.4.6 over the pipe lsarpc.
 
-use frevo_wire::Status;
-use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::dtyp::{AccessMask, Sid as WireSid};
 use frevo_wire::rpc::handles::ContextHandle;
 use frevo_wire::rpc::lsarpc::{
     self, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, SidsForm, TranslatedName,
     TranslatedSid,
 };
-use frevo_wire::rpc::{Account, SidNameUse, SyntaxId};
+use frevo_wire::rpc::{SidNameUse, SyntaxId};
 
+use crate::Status;
 use crate::error::{Cause, During, Result};
 use crate::limits::LOOKUP_MAX;
 use crate::rpc::Pipe;
 use crate::session::Session;
+use crate::types::{Account, Sid};
 
 /// POLICY_LOOKUP_NAMES, MS-LSAD 2.2.1.1.2.
 const POLICY_LOOKUP_NAMES: AccessMask = AccessMask(0x0800);
 
 impl Session {
-    /// Who the SIDs are, in their order; nothing for one that the server does not
+    /// Returns the accounts of SIDs, in their order; `None` for a SID that the server does not
     /// know.
     ///
     /// # Errors
-    /// What the server says. Some refuse it to everybody but administrators.
+    /// Fails if the server does not answer. Some servers answer only administrators.
     pub async fn lookup_sids(&self, sids: &[Sid]) -> Result<Vec<Option<Account>>> {
         const OPERATION: &str = "look up names at";
         let mut authority = Authority::open(self).await?;
         let mut found = Vec::with_capacity(sids.len());
         for part in sids.chunks(LOOKUP_MAX) {
-            let stub = LookupSids::encode(&authority.policy, part);
+            let wire: Vec<WireSid> = part.iter().map(|sid| sid.wire()).collect();
+            let stub = LookupSids::encode(&authority.policy, &wire);
             let answer = authority.pipe.call(lsarpc::LOOKUP_SIDS2, &stub).await?;
             let reply = LookupReply::<TranslatedName>::parse(&answer, SidsForm::Sids2, part.len())
                 .during(OPERATION, authority.pipe.url())?;
             judge(reply.status).during(OPERATION, authority.pipe.url())?;
             for (at, sid) in part.iter().enumerate() {
                 let known = reply.entries.get(at).filter(|entry| is_known(entry.kind));
-                found.push(known.map(|entry| Account {
-                    sid: *sid,
-                    domain: domain(&reply, entry.domain),
-                    name: entry.name.clone(),
-                    kind: entry.kind,
+                found.push(known.map(|entry| {
+                    let domain = domain(&reply, entry.domain);
+                    Account::new(*sid, domain, entry.name.clone(), entry.kind)
                 }));
             }
         }
@@ -48,11 +47,11 @@ impl Session {
         Ok(found)
     }
 
-    /// The SIDs of names, in their order; nothing for one that the server does
-    /// not know. A name may have its domain before it: `FILES\ann`.
+    /// Returns the SIDs of user and group names, in their order; `None` for a name that the
+    /// server does not know. A name may have its domain before it: `FILES\ann`.
     ///
     /// # Errors
-    /// As [`Self::lookup_sids`].
+    /// Fails as [`Self::lookup_sids`] does.
     pub async fn lookup_names(&self, names: &[&str]) -> Result<Vec<Option<Sid>>> {
         const OPERATION: &str = "look up names at";
         let mut authority = Authority::open(self).await?;
@@ -65,7 +64,7 @@ impl Session {
             judge(reply.status).during(OPERATION, authority.pipe.url())?;
             for at in 0..part.len() {
                 let known = reply.entries.get(at).filter(|entry| is_known(entry.kind));
-                found.push(known.and_then(|entry| entry.sid));
+                found.push(known.and_then(|entry| entry.sid).map(Sid::of_wire));
             }
         }
         authority.close().await;
@@ -91,15 +90,15 @@ impl Authority {
         Ok(Self { pipe, policy })
     }
 
-    /// The handle goes with the pipe if this fails.
+    /// Closes the handle. If this fails, the handle ends with the pipe.
     async fn close(mut self) {
         let _ = self.pipe.call(lsarpc::CLOSE, &lsarpc::encode_handle(&self.policy)).await;
     }
 }
 
-/// MS-LSAT 3.1.4.10: some or none may be mapped.
-fn judge(status: Status) -> std::result::Result<(), Cause> {
-    let is_good = !status.is_error() || status == Status::NONE_MAPPED;
+/// MS-LSAT 3.1.4.10: SOME_NOT_MAPPED and NONE_MAPPED are no errors.
+fn judge(status: frevo_wire::Status) -> std::result::Result<(), Cause> {
+    let is_good = !status.is_error() || Status::from(status) == Status::NONE_MAPPED;
     if is_good { Ok(()) } else { Err(status.into()) }
 }
 

@@ -1,10 +1,9 @@
-//! How files are opened.
+//! Options of opening a file.
 
 use std::sync::Arc;
 
-use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
-use frevo_wire::command::oplock_break::LeaseState;
-use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::dtyp::AccessMask as Rights;
 
 use crate::create::Ask;
 use crate::error::Result;
@@ -12,18 +11,29 @@ use crate::file::File;
 use crate::open::Open;
 use crate::session::lease::Lease;
 use crate::share::Share;
+use crate::types::{AccessMask, FileAttributes, LeaseState, ShareMode};
 
-/// How a file is opened; like `std::fs::OpenOptions`.
+/// Options of opening a file, as `std::fs::OpenOptions` has them.
+///
+/// ```no_run
+/// # async fn example(share: &frevo_client::Share) -> frevo_client::Result<()> {
+/// use frevo_client::OpenOptions;
+///
+/// let log = OpenOptions::new().append(true).create(true).open(share, "log.txt").await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     read: bool,
     write: bool,
+    append: bool,
     create: bool,
     create_new: bool,
     truncate: bool,
     delete_on_close: bool,
     write_through: bool,
-    sharing: ShareAccess,
+    share_mode: ShareMode,
     access: AccessMask,
     lease: LeaseState,
     shared: Option<Arc<Lease>>,
@@ -51,21 +61,20 @@ macro_rules! setters {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet; all is shared with others.
+    /// Returns options that allow nothing yet, and share every use with other opens.
     pub const fn new() -> Self {
         Self {
             read: false,
             write: false,
+            append: false,
             create: false,
             create_new: false,
             truncate: false,
             delete_on_close: false,
             write_through: false,
-            sharing: ShareAccess(
-                ShareAccess::READ.0 | ShareAccess::WRITE.0 | ShareAccess::DELETE.0,
-            ),
+            share_mode: ShareMode::ALL,
             access: AccessMask::EMPTY,
-            lease: LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0),
+            lease: LeaseState::READ.union(LeaseState::HANDLE),
             shared: None,
             follow: true,
             attributes: FileAttributes::EMPTY,
@@ -74,85 +83,93 @@ impl OpenOptions {
     }
 
     setters! {
-        /// Data can be read.
+        /// Allows reading the file.
         read
-        /// Data can be written.
+        /// Allows writing to the file.
         write
-        /// Made if it does not exist.
+        /// Allows writing, and begins a [`Cursor`](crate::Cursor) at the end of the file.
+        /// SMB has no atomic append: two clients that append at the same time can
+        /// overwrite each other's data, unless they [lock](File::lock) the file.
+        append
+        /// Creates the file if it does not exist. Needs [`Self::write`] or [`Self::append`].
         create
-        /// Must not exist, and is made.
+        /// Creates the file, and fails if it exists. [`Self::create`] and
+        /// [`Self::truncate`] then have no effect.
         create_new
-        /// Emptied when opened.
+        /// Empties the file when it is opened. Needs [`Self::write`].
         truncate
-        /// Removed when it is closed.
+        /// Removes the file when it is closed.
         delete_on_close
-        /// What a write acknowledges is on stable storage.
+        /// Makes the server write data to stable storage before it acknowledges a write.
         write_through
     }
 
-    /// What others may do meanwhile.
+    /// Sets the uses of the file that other opens are allowed meanwhile. Default: all.
     #[must_use]
-    pub fn sharing(mut self, sharing: ShareAccess) -> Self {
-        self.sharing = sharing;
+    pub const fn share_mode(mut self, mode: ShareMode) -> Self {
+        self.share_mode = mode;
         self
     }
 
-    /// Rights beyond reading and writing.
+    /// Asks for these rights too, besides those of [`Self::read`] and [`Self::write`].
     #[must_use]
-    pub fn access(mut self, access: AccessMask) -> Self {
+    pub const fn access(mut self, access: AccessMask) -> Self {
         self.access = access;
         self
     }
 
-    /// What this client would like to cache.
+    /// Sets the lease to ask for. Default: read and handle. A lease with `WRITE` lets other
+    /// clients wait until this one has closed the file.
     #[must_use]
-    pub fn lease(mut self, lease: LeaseState) -> Self {
+    pub const fn lease(mut self, lease: LeaseState) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The Open is to be of `lease`, which other Opens of the same file have too.
+    /// Joins `lease`, which other Opens of the file share.
+    #[doc(hidden)]
     #[must_use]
     pub fn shared_lease(mut self, lease: &Arc<Lease>) -> Self {
         self.shared = Some(Arc::clone(lease));
         self
     }
 
-    /// Attributes of a file that is made.
+    /// Sets the DOS attributes of a file that is created.
     #[must_use]
-    pub fn attributes(mut self, attributes: FileAttributes) -> Self {
+    pub const fn attributes(mut self, attributes: FileAttributes) -> Self {
         self.attributes = attributes;
         self
     }
 
-    /// Permission bits of a file that is made, where the share has POSIX extensions.
+    /// Sets the permission bits of a file that is created, if the share has the POSIX
+    /// extensions. Default: 0o644.
     #[must_use]
     pub const fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Opens a symbolic link itself instead of what it leads to.
+    /// Opens a symbolic link itself instead of its target.
     #[must_use]
-    pub fn no_follow(mut self) -> Self {
+    pub const fn no_follow(mut self) -> Self {
         self.follow = false;
         self
     }
 
     fn ask(&self, durable: bool) -> Ask {
-        let mut access = self.access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE;
+        let mut access = self.access.wire() | Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE;
         if self.read {
-            access |= AccessMask::READ_DATA | AccessMask::READ_EA | AccessMask::READ_CONTROL;
+            access |= Rights::READ_DATA | Rights::READ_EA | Rights::READ_CONTROL;
         }
-        if self.write {
-            access |= AccessMask::WRITE_DATA
-                | AccessMask::APPEND_DATA
-                | AccessMask::WRITE_ATTRIBUTES
-                | AccessMask::WRITE_EA;
+        if self.write || self.append {
+            access |= Rights::WRITE_DATA
+                | Rights::APPEND_DATA
+                | Rights::WRITE_ATTRIBUTES
+                | Rights::WRITE_EA;
         }
         let mut options = CreateOptions::NON_DIRECTORY_FILE;
         if self.delete_on_close {
-            access |= AccessMask::DELETE;
+            access |= Rights::DELETE;
             options |= CreateOptions::DELETE_ON_CLOSE;
         }
         if self.write_through {
@@ -170,13 +187,13 @@ impl OpenOptions {
         };
         Ask {
             access,
-            sharing: self.sharing,
+            sharing: self.share_mode.wire(),
             disposition,
             options,
-            attributes: self.attributes,
+            attributes: self.attributes.wire(),
             keep: durable,
             // A lease outlives a lost connection with its Open only.
-            lease: if durable { self.lease } else { LeaseState::EMPTY },
+            lease: if durable { self.lease } else { LeaseState::EMPTY }.wire(),
             shared: self.shared.clone(),
             snapshot: None,
             is_of_name: false,
@@ -188,10 +205,46 @@ impl OpenOptions {
     /// Opens `path` in `share`.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the file cannot be opened in this way.
     pub async fn open(&self, share: &Share, path: &str) -> Result<File> {
         let ask = self.ask(share.session().options().durable);
         let (open, opened) = Open::new(share, path, ask, "open").await?;
-        Ok(File { open, opened })
+        Ok(File { open, opened, appends: self.append })
+    }
+}
+
+impl File {
+    /// Opens an existing file for reading.
+    ///
+    /// # Errors
+    /// Fails if `path` does not exist, is a directory, or may not be read.
+    pub async fn open(share: &Share, path: &str) -> Result<Self> {
+        OpenOptions::new().read(true).open(share, path).await
+    }
+
+    /// Creates a file for writing, or empties an existing one.
+    ///
+    /// # Errors
+    /// Fails if `path` is a directory or may not be written.
+    pub async fn create(share: &Share, path: &str) -> Result<Self> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(share, path).await
+    }
+}
+
+impl Share {
+    /// Opens an existing file for reading; [`OpenOptions`] opens it in other ways.
+    ///
+    /// # Errors
+    /// Fails as [`File::open`] does.
+    pub async fn open(&self, path: &str) -> Result<File> {
+        File::open(self, path).await
+    }
+
+    /// Creates a file for writing, or empties an existing one.
+    ///
+    /// # Errors
+    /// Fails as [`File::create`] does.
+    pub async fn create(&self, path: &str) -> Result<File> {
+        File::create(self, path).await
     }
 }

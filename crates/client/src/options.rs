@@ -1,104 +1,116 @@
-//! What a client wants of its servers.
+//! Settings of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use frevo_crypto::{Cipher, SigningAlgorithm};
-use frevo_proto::Dialect;
-
 use crate::ambient::{Ambient, Host};
 use crate::dial::ServerName;
 use crate::limits;
+use crate::types::{Cipher, Dialect, SigningAlgorithm};
 
-/// Whether requests are encrypted.
+/// The sessions that are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Encryption {
-    /// When the server asks for it, for the session or for a share.
+    /// Sessions and shares for which the server asks for encryption.
     #[default]
     AsServerAsks,
-    /// Always. A server that cannot is refused; one that does not ask for it
-    /// is spoken to sealed all the same, which the protocol lets every client do.
+    /// Every session. A server that cannot encrypt is refused.
     Required,
 }
 
-/// Whether requests that are not encrypted are signed.
+/// The messages that are signed, of those that are not encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Signing {
-    /// Always, and so must the answers be.
+    /// Every message in both directions.
     #[default]
     Always,
-    /// When the server requires it. The logon, its proof of the password and what
-    /// guards the negotiation are signed all the same; whoever sits on the way can
-    /// change the rest, files and names, unseen.
+    /// Every message if the server requires it; else only the logon and the check of the
+    /// negotiation. Someone on the network could then change files and names unnoticed.
     WhenAsked,
 }
 
-/// Where the referrals of DFS namespaces may lead. Whoever they lead to is logged on
-/// to with the same name and password: it learns the name, and what proves that the
-/// password is known (never the password).
+/// The hosts to which DFS referrals may lead. The client logs on there with the user's
+/// credentials: the host learns the user name and a proof of the password, never the
+/// password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Referrals {
-    /// To any host, if the referral is proved to be the server's.
+    /// Every host, if the server's signature proves that it sent the referral.
     #[default]
     Anywhere,
-    /// To other shares of the same host.
+    /// Other shares of the server that sent the referral.
     SameHost,
-    /// Nowhere: what is not in the share is refused.
+    /// No host: paths outside the share fail.
     Never,
 }
 
-/// Settings of a client. The default is what is best against a current server.
+/// Settings of a [`Client`](crate::Client). The defaults suit a current server.
+///
+/// ```
+/// use std::time::Duration;
+/// use frevo_client::{Encryption, Options};
+///
+/// let options = Options::new()
+///     .encryption(Encryption::Required)
+///     .recover_for(Duration::from_secs(10));
+/// assert_eq!(options.channels, 1);
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Options {
-    /// The oldest dialect accepted.
+    /// The oldest dialect that is accepted. Default: SMB 3.0.
     pub oldest: Dialect,
-    /// The newest dialect offered.
+    /// The newest dialect that is offered. Default: SMB 3.1.1.
     pub newest: Dialect,
-    /// Ciphers, the preferred one first.
+    /// The ciphers that are offered, the preferred one first. Default: all four.
     pub ciphers: Vec<Cipher>,
-    /// Signing algorithms, the preferred one first.
+    /// The signing algorithms that are offered, the preferred one first. Default: all three.
     pub signing: Vec<SigningAlgorithm>,
-    /// When to encrypt.
+    /// The sessions that are encrypted. Default: those for which the server asks.
     pub encryption: Encryption,
-    /// Whether the server is told that signing is required.
+    /// True tells the server that this client requires signing, and means
+    /// [`Signing::Always`]. Default: true.
     pub require_signing: bool,
-    /// When to sign. [`Self::require_signing`] means [`Signing::Always`].
+    /// The messages that are signed. Default: all.
     pub sign: Signing,
-    /// Whether a logon that the server turns into a guest's is accepted: it has
-    /// no keys, so nothing is signed or sealed.
+    /// True accepts a logon that the server turns into a guest's. A guest's session has no
+    /// keys: nothing is signed or encrypted. Default: false.
     pub allow_guest: bool,
-    /// Credits to hold on each connection: 64 KiB in flight for each.
+    /// Credits to hold on each connection, at least 8. Each allows 64 KiB in flight.
+    /// Default: 512.
     pub credits: u16,
-    /// Connections of one session, where the server has several channels.
+    /// Connections of one session, 1 to 16, if the server supports several. Default: 1.
     pub channels: usize,
-    /// How long an operation waits for a lost server.
+    /// Time for which an operation waits for a lost server to come back. Default: 60 s.
     pub recover_for: Duration,
-    /// How long one attempt to connect may take.
+    /// Time limit of one attempt to connect and log on. Default: 10 s.
     pub connect_timeout: Duration,
-    /// Ask for handles that survive a lost connection.
+    /// True asks the server to keep open files when the connection is lost. Default: true.
     pub durable: bool,
-    /// Offer the POSIX extensions of SMB 3.1.1; [`crate::Share::speak_posix`] makes use of
-    /// them.
+    /// True offers the POSIX extensions of SMB 3.1.1. Default: false.
     pub posix: bool,
-    /// Largest READ or WRITE, bytes.
+    /// Largest READ or WRITE request in bytes, 4 KiB to 8 MiB. Default: 1 MiB.
     pub transfer: u32,
-    /// Whether links of DFS namespaces are followed.
+    /// The hosts to which DFS referrals may lead. Default: every host.
     pub referrals: Referrals,
-    /// A controller that knows of domains, if the names of domains do not lead to
-    /// their controllers: it is asked who they are, and they for the roots of their
-    /// DFS namespaces.
+    /// A domain controller, needed if DNS does not resolve domain names to controllers. The
+    /// client asks it for the controllers of a domain, and those for the roots of the
+    /// domain's DFS namespaces. Default: none.
     pub domain_controller: Option<ServerName>,
-    /// This machine's name, as the server's logs show it.
+    /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
-    /// Where the time of day and random bytes come from.
+    /// Source of the time of day and of random bytes.
+    #[doc(hidden)]
     pub ambient: Arc<dyn Ambient>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            oldest: Dialect::SMB_3_0,
-            newest: Dialect::SMB_3_1_1,
+            oldest: Dialect::Smb300,
+            newest: Dialect::Smb311,
             ciphers: vec![
                 Cipher::Aes128Gcm,
                 Cipher::Aes256Gcm,
@@ -129,17 +141,51 @@ impl Default for Options {
     }
 }
 
+/// Declares a setter for each field.
+macro_rules! setters {
+    ($($(#[$meta:meta])* $name:ident: $kind:ty,)*) => { $(
+        #[doc = concat!("Sets [`Self::", stringify!($name), "`](#structfield.", stringify!($name), ").")]
+        $(#[$meta])*
+        #[must_use]
+        pub fn $name(mut self, $name: $kind) -> Self {
+            self.$name = $name;
+            self
+        }
+    )* };
+}
+
 impl Options {
-    /// The dialects offered, oldest first.
-    pub(crate) fn dialects(&self) -> Vec<Dialect> {
-        const ALL: [Dialect; 5] = [
-            Dialect::SMB_2_0_2,
-            Dialect::SMB_2_1,
-            Dialect::SMB_3_0,
-            Dialect::SMB_3_0_2,
-            Dialect::SMB_3_1_1,
-        ];
-        let within = |dialect: &Dialect| (self.oldest.0..=self.newest.0).contains(&dialect.0);
-        ALL.into_iter().filter(within).collect()
+    /// Returns the default settings, as [`Default`] does.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    setters! {
+        oldest: Dialect,
+        newest: Dialect,
+        ciphers: Vec<Cipher>,
+        signing: Vec<SigningAlgorithm>,
+        encryption: Encryption,
+        require_signing: bool,
+        sign: Signing,
+        allow_guest: bool,
+        credits: u16,
+        channels: usize,
+        recover_for: Duration,
+        connect_timeout: Duration,
+        durable: bool,
+        posix: bool,
+        transfer: u32,
+        referrals: Referrals,
+        domain_controller: Option<ServerName>,
+        workstation: String,
+        #[doc(hidden)]
+        ambient: Arc<dyn Ambient>,
+    }
+
+    /// The dialects that are offered, the oldest first.
+    pub(crate) fn dialects(&self) -> Vec<frevo_proto::Dialect> {
+        let within = |dialect: &Dialect| (self.oldest..=self.newest).contains(dialect);
+        Dialect::ALL.into_iter().filter(within).map(Dialect::wire).collect()
     }
 }

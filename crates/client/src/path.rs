@@ -1,39 +1,38 @@
-//! Paths as callers write them and as the wire has them.
+//! Paths: as callers write them, with `/`, and as requests have them, with `\\`.
 
 use frevo_wire::Utf16;
 
 use crate::error::Cause;
 
-/// Turns `a/b`, `/a/b` or `a\b` into what a CREATE names: `a\b`, and nothing
-/// for the share's root. `.` and `..` are refused: the server knows neither,
-/// and what they mean is for the caller to say.
+/// Converts `a/b`, `/a/b` or `a\b` to the form of a CREATE: `a\b`, and the empty path for
+/// the share's root. `.` and `..` are refused: servers do not know them.
 pub(crate) fn wire_path(path: &str) -> Result<String, Cause> {
     let parts: Vec<_> = path.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
     if parts.iter().any(|part| matches!(*part, "." | "..")) {
-        return Err(Cause::Usage("a path in a share has no . or .. in it"));
+        return Err(Cause::Usage("a path in a share cannot contain . or .."));
     }
     if path.contains('\0') {
-        return Err(Cause::Usage("a name cannot contain a zero byte"));
+        return Err(Cause::Usage("a file name cannot contain a zero byte"));
     }
     let joined = parts.join("\\");
     if joined.len() > 32_000 {
-        return Err(Cause::Usage("the path is too long"));
+        return Err(Cause::Usage("the path is longer than 32,000 bytes"));
     }
     Ok(joined)
 }
 
-/// The path in UTF-16.
+/// Converts a path to UTF-16.
 pub(crate) fn wire_name(path: &str) -> Utf16<'static> {
     Utf16::from_str(path)
 }
 
-/// Whether a name that the server sent can be a file's here: one component,
-/// and none that leads anywhere else (CVE-2019-10218).
+/// Returns true if a name that the server sent is a file name: one component that leads to
+/// no other directory (CVE-2019-10218).
 pub fn is_sound(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0'])
 }
 
-/// The directory that a path lies in, and its last component.
+/// Splits a path into its directory and its last component.
 pub fn split(path: &str) -> (&str, &str) {
     let path = path.trim_end_matches(['/', '\\']);
     path.rfind(['/', '\\']).map_or(("", path), |at| (&path[..at], &path[at + 1..]))

@@ -1,29 +1,29 @@
-//! Faults on purpose: the simulator plants one at a time and must find it. None
-//! of this is in a build without the feature `plant`.
+//! Planted faults: the simulator plants one at a time, and its judge must find it. They exist
+//! only in builds with the feature `plant`.
 
 use std::cell::Cell;
 
-/// A fault.
+/// A planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
-    /// A request that is sent again does not say so.
+    /// A repeated request does not have the REPLAY flag.
     SkippedReplayFlag,
-    /// What is written again after a reconnect is written behind it once more.
+    /// A write that is repeated after a reconnect goes behind the first one.
     DoubleAppend,
-    /// An Open that held locks is taken up without them.
+    /// An Open that held locks is reconnected without them.
     LostLock,
-    /// A lease break is acknowledged and nobody is told.
+    /// A lease break is acknowledged, and the cache is not told.
     StaleCache,
-    /// Now and then an answer goes to another request.
+    /// Some answers go to another request.
     WrongWaiter,
-    /// A listing misses a name.
+    /// A listing leaves a name out.
     MissedName,
-    /// A copy by the server goes over a sector.
+    /// A copy by the server leaves a sector out.
     SkippedSector,
 }
 
 impl Plant {
-    /// All of them.
+    /// Every fault.
     pub const ALL: [Self; 7] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
@@ -39,7 +39,7 @@ thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }
 
-/// From here on clients of this thread have this fault.
+/// Plants a fault in all clients of this thread, or removes it.
 pub fn plant(fault: Option<Plant>) {
     PLANTED.set(fault);
 }

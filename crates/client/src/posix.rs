@@ -1,131 +1,41 @@
 //! The SMB 3.1.1 POSIX extensions: modes, owners, exact names.
 //!
-//! They are not Microsoft's; Samba, the Linux kernel and ksmbd agree on them. NEGOTIATE
-//! offers them (context 0x0100), a CREATE with their context makes a POSIX Open, and
-//! level 100 of QUERY_INFO and QUERY_DIRECTORY tells what `stat` does. Owners and modes
-//! are set as SIDs that stand for numbers.
+//! They are not Microsoft's: Samba, the Linux kernel and ksmbd share them. NEGOTIATE offers
+//! them (context 0x0100). A CREATE with their context makes a POSIX Open. Level 100 of
+//! QUERY_INFO and QUERY_DIRECTORY returns the fields of `stat`. Owners and modes are set as
+//! SIDs that stand for numbers.
 
 use std::sync::atomic::Ordering;
 
-use frevo_wire::codec::{Parsed, Writer};
+use frevo_wire::codec::Writer;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_info::InfoType;
-use frevo_wire::create_context::PosixResponse;
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
 };
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::fscc::posix::PosixAttributes;
-use frevo_wire::fscc::reparse::NfsSpecial;
 
-use crate::create::Opened;
-use crate::error::{Cause, During, Result};
-use crate::file::{output, query};
-use crate::lookup::{close_call, look_at, missing};
+use crate::compound::{close_call, look_at, missing};
+use crate::error::{Cause, During, Error, Result};
+use crate::info::{output, query};
 use crate::metadata::Metadata;
+use crate::posix_metadata::{Special, read_posix};
 use crate::session::Live;
 use crate::share::{Replay, Share};
 
-/// Room for what `stat` says: the fixed part and two SIDs.
-const ROOM: u32 = 512;
-/// Where the file type stands in a mode.
-const TYPE_SHIFT: u32 = 12;
-
-/// What a file is to POSIX.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A file or a directory: its attributes tell which.
-    Plain,
-    /// A symbolic link.
-    Symlink,
-    /// A character device.
-    CharDevice,
-    /// A block device.
-    BlockDevice,
-    /// A FIFO.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-/// Mode and owners of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posix {
-    /// What it is.
-    pub kind: Kind,
-    /// Permission bits, with those above the nine.
-    pub mode: u16,
-    /// Who owns it, if the server told a number.
-    pub uid: Option<u32>,
-    /// Whose group it is.
-    pub gid: Option<u32>,
-}
-
-impl Posix {
-    pub(crate) fn of(found: &PosixAttributes) -> Self {
-        Self::new(found.mode, &found.owner, &found.group)
-    }
-
-    /// What the answer to the create context says.
-    pub(crate) fn of_answer(answer: &PosixResponse<'_>) -> std::result::Result<Self, Cause> {
-        let owner = Sid::parse(answer.owner_sid)?;
-        let group = Sid::parse(answer.group_sid)?;
-        Ok(Self::new(answer.mode, &owner, &group))
-    }
-
-    fn new(mode: u32, owner: &Sid, group: &Sid) -> Self {
-        // The extensions' own numbers; a directory's, 1, is left to the attributes.
-        let kind = match mode >> TYPE_SHIFT {
-            2 => Kind::Symlink,
-            3 => Kind::CharDevice,
-            4 => Kind::BlockDevice,
-            5 => Kind::Fifo,
-            6 => Kind::Socket,
-            _ => Kind::Plain,
-        };
-        let mode = u16::try_from(mode & 0o7777).unwrap_or(0);
-        Self { kind, mode, uid: number(owner, 1), gid: number(group, 2) }
-    }
-}
-
-/// The number in S-1-22-kind-number or S-1-5-88-kind-number.
-fn number(sid: &Sid, kind: u32) -> Option<u32> {
-    match (sid.authority(), sid.sub_authorities()) {
-        (22, [found, number]) | (5, [88, found, number]) if *found == kind => Some(*number),
-        _ => None,
-    }
-}
-
-/// Level 100.
-pub(crate) fn read_posix(bytes: &[u8]) -> Parsed<Metadata> {
-    let found = PosixAttributes::parse(bytes)?;
-    Ok(Metadata {
-        len: found.end_of_file,
-        allocation: found.allocation_size,
-        attributes: found.attributes,
-        created: found.creation_time,
-        accessed: found.last_access_time,
-        written: found.last_write_time,
-        changed: found.change_time,
-        reparse_tag: found.reparse_tag,
-        file_id: found.inode,
-        links: found.links,
-        posix: Some(Posix::of(&found)),
-        is_junction: false,
-        special: None,
-    })
-}
+/// Space for level 100, bytes: the fixed part and two SIDs.
+const STAT_MAX: u32 = 512;
 
 impl Share {
-    /// Finds out whether the share has the extensions, if [`crate::Options::posix`]
-    /// offered them. From then on all that is opened in it are POSIX Opens: case counts
-    /// in names, and nothing but separators is reserved. Not in a DFS namespace, of whose
-    /// servers some may not have them.
+    /// Asks the server for the POSIX extensions, if [`Options::posix`](crate::Options::posix)
+    /// offered them, and returns true if the share has them. From then on case counts in
+    /// names, and only separators are reserved. A share of a DFS namespace never has them:
+    /// its links may lead to servers without.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn speak_posix(&self) -> Result<bool> {
+    /// Fails if the share's root cannot be opened.
+    pub async fn use_posix(&self) -> Result<bool> {
         const OPERATION: &str = "look up";
         if self.is_dfs() {
             return Ok(false);
@@ -135,43 +45,41 @@ impl Share {
         let ask = look_at(AccessMask::EMPTY);
         let calls = || vec![close_call()];
         let answers = self.chain(OPERATION, "", Replay::Idempotent, &ask, &[], calls).await;
-        let found = answers.and_then(|answers| match &*answers.messages {
-            [opened, ..] => Opened::parse(opened).during(OPERATION, &self.url("")),
-            [] => Err(missing(OPERATION, self.url(""))),
-        });
+        let found = answers.and_then(|answers| answers.opened(OPERATION, &self.url("")));
         asking.is_posix = matches!(&found, Ok(opened) if opened.posix.is_some());
         found.map(|_| asking.is_posix)
     }
 
-    /// Whether what is opened in it are POSIX Opens.
+    /// Returns true after [`Self::use_posix`] has found the POSIX extensions.
     pub fn is_posix(&self) -> bool {
         self.inner.posix.load(Ordering::Acquire)
     }
 
-    /// The same in a session, which must have them too.
+    /// Returns true if both the share and the session have the extensions.
     pub(crate) fn is_posix_in(&self, live: &Live) -> bool {
         live.posix && self.is_posix()
     }
 
-    /// [`Self::lookup`], with modes and owners.
+    /// As [`Self::lookup`], with modes and owners.
     pub(crate) async fn lookup_posix(&self, path: &str) -> Result<Metadata> {
         const OPERATION: &str = "look up";
         let related = FileId::ALL_ONES;
         let class = FileInfoClass::POSIX.0;
-        let calls = || vec![query(InfoType::FILE, class, 0, related, &[], ROOM), close_call()];
+        let calls = || vec![query(InfoType::FILE, class, 0, related, &[], STAT_MAX), close_call()];
         let ask = look_at(AccessMask::EMPTY);
         let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &[], calls).await?;
         let url = self.url(path);
         let [_, found, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
         let read = output(found).and_then(|bytes| Ok(read_posix(bytes)?));
-        Ok(answers.of_there(read.during(OPERATION, &url)?))
+        Ok(answers.found(read.during(OPERATION, &url)?))
     }
 
-    /// Sets permission bits, owner and group of `path`, those that are given. A symbolic
-    /// link is not followed.
+    /// Sets permission bits, owner and group of `path`; `None` leaves them. A symbolic link
+    /// is not followed.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the user may not do this.
+    #[doc(hidden)]
     pub async fn set_posix(
         &self,
         path: &str,
@@ -192,20 +100,20 @@ impl Share {
         if which.is_empty() {
             return Ok(());
         }
-        self.set_security(path, &descriptor(mode, uid, gid), which).await
+        self.set_descriptor(path, &descriptor(mode, uid, gid), which).await
     }
 
-    /// Makes a FIFO, a socket or a device at `path`.
+    /// Creates a FIFO, a socket or a device at `path`, whole or not at all.
     ///
     /// # Errors
-    /// What the server says; then nothing is left behind.
-    pub async fn make_special(
-        &self,
-        path: &str,
-        special: &NfsSpecial<&str>,
-        mode: u32,
-    ) -> Result<()> {
+    /// Fails if `path` exists, or the server has no such files.
+    #[doc(hidden)]
+    pub async fn make_special(&self, path: &str, special: Special, mode: u32) -> Result<()> {
         const OPERATION: &str = "make the special file";
+        let Some(special) = special.nfs() else {
+            let cause = Cause::Usage("a symbolic link is made with symlink_file or symlink_dir");
+            return Err(Error::new(cause, OPERATION, self.url(path)));
+        };
         let mut input = Vec::new();
         let encoded = special.encode(&mut Writer::new(&mut input)).map(|()| input);
         let kind = CreateOptions::NON_DIRECTORY_FILE;
@@ -213,7 +121,7 @@ impl Share {
     }
 }
 
-/// It is being found out, or was given up, which is no yes.
+/// A question for the extensions. Dropped without an answer it counts as no.
 struct Asking<'a> {
     share: &'a Share,
     is_posix: bool,
@@ -225,8 +133,8 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Numbers as SIDs: the form that Windows' NFS server has for them, of which the mode
-/// stands in an entry that allows nothing.
+/// Numbers as SIDs, as the NFS server of Windows writes them. The mode is in an entry that
+/// allows nothing.
 fn descriptor(mode: Option<u32>, uid: Option<u32>, gid: Option<u32>) -> SecurityDescriptor {
     let nfs = |kind: u32, number: u32| Sid::new(5, &[88, kind, number]);
     let dacl = mode.and_then(|mode| {

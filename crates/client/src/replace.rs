@@ -1,22 +1,23 @@
-//! What is asked of a file before another is put in its place.
+//! Looking at a file before another takes its place.
 
-use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_info::InfoType;
-use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation};
+use frevo_wire::dtyp::{self, AccessMask as Rights, SecurityInformation};
 use frevo_wire::file_id::FileId;
 
+use crate::Status;
+use crate::compound::{close_call, missing};
 use crate::create::{Ask, Opened};
 use crate::error::{During, Result};
-use crate::file::{output, query};
-use crate::lookup::{close_call, missing};
+use crate::info::{output, query};
 use crate::metadata::Metadata;
 use crate::share::{Replay, Share};
+use crate::types::{AccessMask, SecurityDescriptor};
 
-/// Room for a descriptor.
-const ROOM: u32 = 65_536;
+/// Space for a security descriptor, bytes.
+const DESCRIPTOR_MAX: u32 = 65_536;
 
-/// Answers to who asks for an access list where there is none, or none for him.
+/// The statuses of a file whose access list does not exist or may not be read.
 const NO_LIST: [Status; 5] = [
     Status::NOT_SUPPORTED,
     Status::INVALID_DEVICE_REQUEST,
@@ -26,11 +27,14 @@ const NO_LIST: [Status; 5] = [
 ];
 
 impl Share {
-    /// What the file `path` is, and its access list where the server tells it; it is opened
-    /// with `access`, so that whoever may not have that is told so. A link is followed.
+    /// Returns the metadata of the file `path`, and its access list if the user may read it.
+    /// The file is opened with `access`: a user without these rights is refused. A symbolic
+    /// link is followed.
     ///
     /// # Errors
-    /// FILE_IS_A_DIRECTORY of what is none, and what else the server says.
+    /// Fails with FILE_IS_A_DIRECTORY if `path` is a directory, and if the user does not
+    /// have `access`.
+    #[doc(hidden)]
     pub async fn look_before_replacing(
         &self,
         path: &str,
@@ -38,15 +42,12 @@ impl Share {
     ) -> Result<(Metadata, Option<SecurityDescriptor>)> {
         const OPERATION: &str = "replace";
         let mut ask = Ask::existing(
-            access
-                | AccessMask::READ_ATTRIBUTES
-                | AccessMask::READ_CONTROL
-                | AccessMask::SYNCHRONIZE,
+            access.wire() | Rights::READ_ATTRIBUTES | Rights::READ_CONTROL | Rights::SYNCHRONIZE,
         );
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         let which = SecurityInformation::DACL.0;
         let calls = || {
-            let list = query(InfoType::SECURITY, 0, which, FileId::ALL_ONES, &[], ROOM);
+            let list = query(InfoType::SECURITY, 0, which, FileId::ALL_ONES, &[], DESCRIPTOR_MAX);
             vec![list, close_call()]
         };
         let answers =
@@ -54,12 +55,12 @@ impl Share {
         let url = self.url(path);
         let [opened, list, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
         let opened = Opened::parse(opened).during(OPERATION, &url)?;
-        let metadata = answers.of_there(Metadata::from(&opened));
-        if list.header.status != Status::SUCCESS {
+        let metadata = answers.found(Metadata::from(&opened));
+        if list.status() != Status::SUCCESS {
             return Ok((metadata, None));
         }
         let bytes = output(list).during(OPERATION, &url)?;
-        let list = SecurityDescriptor::parse(bytes).during(OPERATION, &url)?;
-        Ok((metadata, Some(list)))
+        let list = dtyp::SecurityDescriptor::parse(bytes).during(OPERATION, &url)?;
+        Ok((metadata, Some(SecurityDescriptor::of_wire(list))))
     }
 }

@@ -1,15 +1,17 @@
-//! Named pipes of IPC$ and what is asked through them: MS-RPCE over MS-SMB2.
+//! RPC through the named pipes of IPC$: MS-RPCE over MS-SMB2.
 
 use std::sync::Arc;
 
-use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl;
 use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::rpc::srvsvc::{self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo};
+use frevo_wire::rpc::srvsvc::{
+    self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo as WireShareInfo,
+};
 use frevo_wire::rpc::{Client as Association, SyntaxId};
 
+use crate::Status;
 use crate::connection::Call;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
@@ -17,34 +19,35 @@ use crate::open::Open;
 use crate::session::Session;
 use crate::share::Replay;
 
-/// The most bytes of one answer that is read at once.
+/// Most bytes of an answer to read at once.
 const FRAGMENT: u32 = 65_536;
 
 /// A share as a server lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedShare {
-    /// Its name.
+#[non_exhaustive]
+pub struct ShareInfo {
+    /// The name of the share.
     pub name: String,
-    /// What is said of it.
+    /// The server's comment on the share.
     pub comment: String,
-    /// Whether it is one of files.
+    /// True for a share of files; false for a printer or IPC$.
     pub is_disk: bool,
-    /// Whether it is for administrators (its name ends in `$`).
+    /// True for an administrative share, whose name ends in `$`.
     pub is_special: bool,
 }
 
 impl Session {
-    /// The shares that the server lists.
+    /// Returns the shares that the server lists.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn shares(&self) -> Result<Vec<ListedShare>> {
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
+    pub async fn shares(&self) -> Result<Vec<ShareInfo>> {
         let mut pipe = Pipe::open(self, "srvsvc", SyntaxId::SRVSVC).await?;
         let request = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None };
         let stub = request.encode(&format!("\\\\{}", self.server().host));
         let answer = pipe.call(srvsvc::SHARE_ENUM, &stub).await?;
         let reply = ShareEnumReply::parse(&answer, 1).during("list shares of", &pipe.open.url)?;
-        let listed = |share: ShareInfo| ListedShare {
+        let listed = |share: WireShareInfo| ShareInfo {
             is_disk: share.kind.0 & 0xFF == 0,
             is_special: share.kind.0 & 0x8000_0000 != 0 || share.name.ends_with('$'),
             name: share.name,
@@ -54,7 +57,7 @@ impl Session {
     }
 }
 
-/// An open pipe with an association.
+/// An open pipe that is bound to an interface.
 pub(crate) struct Pipe {
     open: Arc<Open>,
     association: Association,
@@ -83,7 +86,7 @@ impl Pipe {
         }
     }
 
-    /// Makes a call and gives its answer's stub.
+    /// Makes a call and returns the stub of its answer.
     pub(crate) async fn call(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>> {
         let mut fragments = self.association.call(opnum, stub);
         let last = fragments.pop().unwrap_or_default();
@@ -100,14 +103,14 @@ impl Pipe {
         }
     }
 
-    /// What a person calls it.
+    /// The URL, for messages.
     pub(crate) fn url(&self) -> &str {
         &self.open.url
     }
 
     fn refused(&self, why: &str) -> Error {
         tracing::debug!(pipe = %self.open.url, why, "RPC failed");
-        Error::new(Cause::Protocol("its RPC answer makes no sense"), "call", &*self.open.url)
+        Error::new(Cause::Protocol("its RPC answer is not valid"), "call", &*self.open.url)
     }
 
     async fn exchange(&self, input: &[u8]) -> Result<Vec<u8>> {
@@ -139,7 +142,7 @@ impl Pipe {
             .await?;
         let response = read::Response::parse(message.bytes()).during("call", &self.open.url)?;
         if response.data.is_empty() {
-            return Err(self.refused("an answer that does not go on"));
+            return Err(self.refused("the answer ends in the middle"));
         }
         Ok(response.data.to_vec())
     }

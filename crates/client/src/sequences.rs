@@ -1,10 +1,10 @@
-//! Lock sequences: MS-SMB2 3.2.1.5 Open.OperationBuckets and 3.2.4.19. A LOCK
-//! that is sent again is known by its bucket and number.
+//! Lock sequences: MS-SMB2 3.2.1.5 Open.OperationBuckets and 3.2.4.19. The server recognises
+//! a repeated LOCK by its bucket and number.
 
 use frevo_wire::command::lock::LockSequence;
 use parking_lot::Mutex;
 
-/// Buckets of an Open.
+/// Buckets of one Open.
 const BUCKETS: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,7 +13,7 @@ struct Bucket {
     busy: bool,
 }
 
-/// Open.OperationBuckets
+/// The buckets of an Open: Open.OperationBuckets.
 #[derive(Debug)]
 pub(crate) struct Sequences(Mutex<[Bucket; BUCKETS]>);
 
@@ -23,7 +23,7 @@ impl Default for Sequences {
     }
 }
 
-/// The sequence of one LOCK, its own until it is dropped.
+/// The sequence of one LOCK. Dropping it frees its bucket.
 pub(crate) struct Sequence<'a> {
     owner: &'a Sequences,
     at: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Sequence<'a> {
 }
 
 impl Sequences {
-    /// A free bucket with its next number; none while 64 locks are under way.
+    /// Takes a free bucket with its next number; `None` while 64 locks are under way.
     pub(crate) fn take(&self) -> Option<Sequence<'_>> {
         let mut buckets = self.0.lock();
         let at = buckets.iter().position(|bucket| !bucket.busy)?;

@@ -1,4 +1,4 @@
-//! Shares: tree connects that are made again when the session was.
+//! Shares: tree connects, which are made again in each new session. MS-SMB2 3.2.4.2.4.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,49 +9,39 @@ use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, Sha
 use frevo_wire::command::tree_disconnect;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use frevo_wire::{Command, Status, Utf16};
+use frevo_wire::{Command, Utf16};
 use parking_lot::Mutex;
 
+use crate::Status;
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
+use crate::metadata::Metadata;
 use crate::refusals::Refusals;
+use crate::session::bound::Bound;
 use crate::session::{Failure, Live, Session};
 use crate::small_file_times::Dates;
 
-/// Where a share is in the present session.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bound {
-    pub(crate) generation: u64,
-    pub(crate) tree_id: u32,
-    /// What goes to it is sealed.
-    pub(crate) seal: bool,
-    pub(crate) capabilities: ShareCapabilities,
-    pub(crate) kind: ShareType,
-    pub(crate) maximal_access: AccessMask,
-    /// It is in a DFS namespace.
-    pub(crate) is_dfs: bool,
-}
-
-/// What may be done about a request whose answer was lost.
+/// The reaction to a request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replay {
-    /// It is sent again: doing it twice is like doing it once.
+    /// Send it again: twice has the effect of once.
     Idempotent,
-    /// The caller is told that nobody knows.
+    /// Report [`Cause::Unknown`] to the caller.
     Never,
 }
 
-/// A share of a server.
+/// A share of a server. Cloning is cheap and gives the same share.
 #[derive(Clone)]
 pub struct Share {
     pub(crate) inner: Arc<Inner>,
-    /// How links of a DFS namespace are followed; none where there are none.
+    /// The way to follow DFS links; `None` for a share without.
     pub(crate) way: Option<Arc<Way>>,
-    /// Where else it is, when [`crate::Client::reach`] found it behind a link.
+    /// The other targets, if [`Client::resolve`](crate::Client::resolve) found the share behind a
+    /// DFS link.
     pub(crate) reached: Option<Arc<Others>>,
-    /// Mixed into the ids of its files, when it was come to by a link.
+    /// Mixed into the numbers of its files, if it was found behind a DFS link.
     pub(crate) salt: u64,
 }
 
@@ -59,23 +49,23 @@ pub(crate) struct Inner {
     pub(crate) session: Session,
     name: String,
     bound: Mutex<Option<Bound>>,
-    /// What is opened in it are POSIX Opens.
+    /// True if Opens in it are POSIX Opens.
     pub(crate) posix: AtomicBool,
     binding: tokio::sync::Mutex<()>,
-    /// When small files are given their dates.
+    /// The order of data and timestamps of small files.
     pub(crate) dates: Dates,
-    /// How files cannot be copied in it.
+    /// The ways to copy that its file system refused.
     pub(crate) refusals: Refusals,
 }
 
 impl Drop for Inner {
-    /// MS-SMB2 3.2.4.22: the server is told, without anybody waiting for it.
+    /// MS-SMB2 3.2.4.22: disconnects in the background.
     fn drop(&mut self) {
         let Some(bound) = *self.bound.lock() else { return };
         let live = self.session.inner.current();
         let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The session stays until then.
+        // Keeps the session until then.
         let session = self.session.clone();
         runtime.spawn(async move {
             let call = Call::new(Command::TREE_DISCONNECT, |w| tree_disconnect::Request.encode(w));
@@ -93,10 +83,10 @@ impl std::fmt::Debug for Share {
 }
 
 impl Share {
-    /// Connects to it, without following the links in it.
+    /// Connects to a share. Its DFS links are not followed.
     pub(crate) async fn connect(session: Session, name: &str) -> Result<Self> {
         if name.is_empty() || name.len() > 80 || name.contains(['/', '\\', '\0']) {
-            let cause = Cause::Usage("that cannot be the name of a share");
+            let cause = Cause::Usage("this is not a valid name of a share");
             return Err(Error::new(cause, "connect to", name));
         }
         let inner = Inner {
@@ -114,54 +104,62 @@ impl Share {
         Ok(share)
     }
 
-    /// The same with the links in it followed, if it is part of a DFS namespace.
+    /// Follows DFS links from now on, if the share is part of a namespace.
     pub(crate) fn following(self) -> Self {
         let way = if self.is_dfs() { Way::from(self.session()) } else { None };
         Self { way, ..self }
     }
 
-    /// `id` of a file on its volume, made one that no file has of a share which is
-    /// reached through this one's links.
+    /// Returns the number of a file, mixed so that files of other shares behind DFS links have
+    /// other numbers.
     pub(crate) fn file_id(&self, id: u64) -> u64 {
-        // MS-FSCC 2.1.9: neither is unique.
+        // MS-FSCC 2.1.9: 0 and all ones mean that there is no unique number.
         if matches!(id, 0 | u64::MAX) { id } else { id ^ self.salt }
     }
 
-    /// Its name.
+    /// Completes the metadata of a file found in this share, perhaps a DFS link, which has
+    /// no number of its own: its target may change.
+    pub(crate) fn found(&self, metadata: Metadata, is_junction: bool) -> Metadata {
+        let file_id = if is_junction { 0 } else { self.file_id(metadata.file_id) };
+        Metadata { file_id, is_junction, ..metadata }
+    }
+
+    /// Returns the name of the share.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Its session.
+    /// Returns the session that the share belongs to.
     pub fn session(&self) -> &Session {
         &self.inner.session
     }
 
-    /// What a person calls a path in it.
+    /// Returns the URL of a path in the share, for messages.
     pub fn url(&self, path: &str) -> String {
         let path = path.trim_start_matches('/');
         let slash = if path.is_empty() { "" } else { "/" };
         format!("smb://{}/{}{slash}{path}", self.inner.session.server(), self.inner.name)
     }
 
-    /// The most that the user may do in it.
-    pub fn maximal_access(&self) -> AccessMask {
-        self.inner.bound.lock().map_or(AccessMask::EMPTY, |bound| bound.maximal_access)
+    /// Returns the rights that the user has at most in the share.
+    pub fn maximal_access(&self) -> crate::AccessMask {
+        let bound = *self.inner.bound.lock();
+        bound.map_or(AccessMask::EMPTY, |bound| bound.maximal_access).into()
     }
 
-    /// Whether it is part of a DFS namespace: some of its directories may be links
-    /// to other shares and servers, which are followed.
+    /// Returns true for a share of a DFS namespace: some of its directories may be links to
+    /// other shares and servers, which are followed.
     pub fn is_dfs(&self) -> bool {
         self.inner.bound.lock().is_some_and(|bound| bound.is_dfs)
     }
 
-    /// Whether it is a share of files.
+    /// Returns true for a share of files, false for a printer or IPC$.
     pub fn is_disk(&self) -> bool {
         self.inner.bound.lock().is_some_and(|bound| bound.kind == ShareType::DISK)
     }
 
-    /// Ends its session, and those with the servers that its links led to. What was open
-    /// is closed, and kept by no server for a client that does not come back.
+    /// Ends the session, and the sessions with servers behind DFS links. Open files are closed;
+    /// no server keeps them as durable handles.
     pub async fn log_off(self) {
         let mut sessions = self.way.as_ref().map_or_else(Vec::new, |way| way.sessions());
         if !sessions.iter().any(|session| session.is_same(self.session())) {
@@ -170,8 +168,7 @@ impl Share {
         futures_util::future::join_all(sessions.into_iter().map(Session::log_off)).await;
     }
 
-    /// Attempts at an operation: each gets the session and the tree connect as
-    /// they are then.
+    /// Begins attempts at an operation. Each gets the present session and tree connect.
     pub(crate) const fn attempts<'a>(
         &'a self,
         replay: Replay,
@@ -188,8 +185,8 @@ impl Share {
         }
     }
 
-    /// `path` as a CREATE names it in `bound`, and whether it names its server and share
-    /// too: MS-SMB2 3.2.4.3 and 2.2.13.
+    /// The name in a CREATE, and true if it includes server and share for DFS:
+    /// MS-SMB2 3.2.4.3 and 2.2.13.
     pub(crate) fn named(&self, path: &str, bound: Bound) -> (String, bool) {
         if !bound.is_dfs {
             return (path.to_owned(), false);
@@ -199,7 +196,7 @@ impl Share {
         (format!("{host}\\{}{slash}{path}", self.inner.name), true)
     }
 
-    /// The tree connect in `live`, made if there is none.
+    /// Returns the tree connect in `live`, after making it if needed.
     async fn bind(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
         let present = || self.inner.bound.lock().filter(|b| b.generation == live.generation);
         if let Some(bound) = present() {
@@ -214,7 +211,7 @@ impl Share {
         Ok(bound)
     }
 
-    /// MS-SMB2 3.2.4.2.4 and 3.2.5.5.
+    /// Sends a TREE_CONNECT: MS-SMB2 3.2.4.2.4 and 3.2.5.5.
     async fn tree_connect(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
         let unc = format!("\\\\{}\\{}", self.inner.session.server().host, self.inner.name);
         let path = Utf16::from_str(&unc);
@@ -237,16 +234,15 @@ impl Share {
                     || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT)),
         };
         if bound.seal && live.security.sealing.is_none() {
-            let why =
-                "the share demands encryption, and the server knows no cipher that is offered";
+            let why = "the share requires encryption, but the server supports none of the ciphers offered";
             return Err(Cause::Security(why).into());
         }
         self.validate(live, bound).await?;
         Ok(bound)
     }
 
-    /// VALIDATE_NEGOTIATE_INFO, MS-SMB2 3.2.5.5: that nobody lowered the
-    /// dialect. 3.1.1 has the pre-authentication hash for that.
+    /// VALIDATE_NEGOTIATE_INFO, MS-SMB2 3.2.5.5: detects a dialect that someone on the network
+    /// lowered. SMB 3.1.1 has the pre-authentication hash instead.
     async fn validate(&self, live: &Arc<Live>, bound: Bound) -> std::result::Result<(), Failure> {
         let channel = live.channel().ok_or(Failure::Gone)?;
         let agreed = channel.connection.agreed();
@@ -266,13 +262,15 @@ impl Share {
         let call = Call { tree_id: bound.tree_id, ..call.signed() };
         let message = live.call(&channel, call, bound.seal).await?;
         if matches!(
-            message.header.status,
+            message.status(),
             Status::FILE_CLOSED | Status::INVALID_DEVICE_REQUEST | Status::NOT_SUPPORTED
         ) {
-            // A signed refusal: a server of before 3.0, which cannot know it.
+            // A signed refusal: a server older than 3.0 does not know the request.
             return Ok(());
         }
-        let lowered = Cause::Security("somebody lowered the protection while it was negotiated");
+        let lowered = Cause::Security(
+            "someone on the network tampered with the negotiation to lower the protection",
+        );
         let message = good(message, &[]).map_err(|_| lowered.clone())?;
         let same = ioctl::Response::parse(message.bytes())
             .and_then(|response| validate_negotiate::Response::parse(response.output))
@@ -290,26 +288,36 @@ impl Share {
     }
 }
 
+impl Session {
+    /// Connects to the share `name`.
+    ///
+    /// # Errors
+    /// Fails if the server has no such share, or the user may not use it.
+    pub async fn share(&self, name: &str) -> Result<Share> {
+        Ok(Share::connect(self.clone(), name).await?.following())
+    }
+}
+
 /// An operation that may take several attempts.
 pub(crate) struct Attempts<'a> {
     share: &'a Share,
     replay: Replay,
     operation: &'static str,
     path: &'a str,
-    /// Where else it can be done.
+    /// The other targets of a DFS link.
     others: Option<&'a Others>,
     left: u32,
-    /// Connections that ended because the server broke the protocol.
+    /// Count of connections that ended because the server broke the protocol.
     broken: u32,
 }
 
 impl<'a> Attempts<'a> {
-    /// The same, which end early when the server is lost and one of `others` is there.
+    /// Ends the attempts early when the server is lost and one of `others` can be reached.
     pub(crate) const fn or_at(self, others: Option<&'a Others>) -> Self {
         Self { others, ..self }
     }
 
-    /// Session and tree connect for the next one, recovered if need be.
+    /// Returns session and tree connect for the next attempt, recovered if needed.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
         let error = |cause| Error::new(cause, self.operation, self.path);
         loop {
@@ -333,7 +341,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The session, recovered unless another server is found first.
+    /// Returns the session, recovered unless another target is found first.
     async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
         let session = &self.share.inner.session;
         let Some(others) = self.others.filter(|_| session.inner.current().is_none()) else {
@@ -346,7 +354,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The end of the operation, or nothing when it is to be tried again.
+    /// Returns the result of the operation; `None` to try it again.
     pub(crate) fn judge<T>(
         &mut self,
         outcome: std::result::Result<T, Failure>,
@@ -361,7 +369,7 @@ impl<'a> Attempts<'a> {
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }
             }
-            // The tree connect has gone under us: the share was reloaded.
+            // The tree connect has ended: the server has reloaded the share.
             Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
                 self.share.unbind(bound);
                 None
@@ -378,9 +386,9 @@ pub(crate) fn fsctl(code: CtlCode, file: FileId, input: &[u8], max_output: u32) 
     Call::new(Command::IOCTL, |w| request.encode(w)).cost(cost)
 }
 
-/// The message, unless its status is an error.
+/// Returns the message if its status is SUCCESS or one of `also`.
 pub(crate) fn good(message: Message, also: &[Status]) -> std::result::Result<Message, Failure> {
-    let status = message.header.status;
+    let status = message.status();
     if status == Status::SUCCESS || also.contains(&status) {
         return Ok(message);
     }

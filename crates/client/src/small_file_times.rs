@@ -1,11 +1,10 @@
-//! When the date of a small file is set that is written in one round trip.
+//! The order of data and timestamps when a small file is written in one round trip.
 //!
-//! Whoever sets LastWriteTime through an Open wants nothing that is written through
-//! it afterwards to change it: Open.UserSetModificationTime, MS-FSA 2.1.5.15.2. So the
-//! date goes before the data. smbd then need not watch the time of the write, nor set it
-//! and tell everybody once more when the file is closed. Some servers know nothing of
-//! that. They are found out by what the first CLOSE says, the date is set again, and from
-//! then on it goes last.
+//! After LastWriteTime was set through an Open, later writes through that Open leave it
+//! alone: Open.UserSetModificationTime, MS-FSA 2.1.5.15.2. So the timestamp goes before the
+//! data: smbd then sets it once, and notifies watchers once. Some servers do not implement
+//! this. The first CLOSE shows it; the client sets the timestamp again, and from then on
+//! sends it after the data.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -15,30 +14,30 @@ use frevo_wire::dtyp::FileTime;
 
 use crate::metadata::system_time;
 
-/// File systems keep times to different fractions, FAT to two seconds.
+/// The coarsest timestamps of a file system: those of FAT.
 const COARSEST: Duration = Duration::from_secs(2);
 
-/// What is known of a share.
+/// The place of the timestamp in a compound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Nothing yet: the date goes first, and CLOSE is asked.
+    /// Not known yet: before the data, and CLOSE is asked for the times.
     Unknown,
-    /// What is written later leaves the date alone.
+    /// Before the data: writes leave the timestamp alone.
     First,
-    /// It does not.
+    /// After the data: writes change the timestamp.
     Last,
 }
 
-/// What one file shows.
+/// The timestamp that a file has after it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It bears its date.
+    /// The timestamp that was set.
     Dated,
-    /// It bears another one, or nobody knows.
+    /// Another timestamp, or an unknown one.
     Undated,
 }
 
-/// What was learned of one share.
+/// The order that a share needs, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Dates(AtomicU8);
 
@@ -51,21 +50,21 @@ impl Dates {
         }
     }
 
-    /// Learns from the CLOSE of a file that was dated `wanted` before it was written.
+    /// Learns from the CLOSE of a file whose timestamp was set to `wanted` before its data.
     pub(crate) fn learn(&self, wanted: FileTime, closed: &close::Response) -> Shown {
         if !closed.flags.contains(close::CloseFlags::POSTQUERY_ATTRIB) {
             return Shown::Undated;
         }
         let shown = closed.last_write_time;
         if shown == wanted {
-            // One that another file belies is not believed again.
+            // A share that another file has shown to need `Last` stays there.
             let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             return Shown::Dated;
         }
         let (a, b) = (system_time(shown), system_time(wanted));
         let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
         if apart < COARSEST {
-            // Kept less finely, or written just now: that tells nothing of the next.
+            // A coarse timestamp, or a write of this moment: it says nothing of other files.
             return Shown::Dated;
         }
         self.0.store(2, Ordering::Relaxed);

@@ -1,54 +1,25 @@
-//! What only the reparse data of a special file tells, or its attributes: which it is,
-//! and the numbers of a device.
+//! Special files: their kind and the numbers of a device, which only the reparse data or an
+//! extended attribute tell.
 
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::fscc::reparse::{
-    MAX_REPARSE_BUFFER, NfsSpecial, ReparseBuffer, ReparseData, ReparseTag,
-};
+use frevo_wire::fscc::reparse::{MAX_REPARSE_BUFFER, ReparseBuffer, ReparseData, ReparseTag};
 
 use crate::error::{Cause, During, Result};
 use crate::fsctl::control;
 use crate::metadata::{FileType, Metadata};
-use crate::posix::Kind;
+use crate::posix_metadata::{PosixFileType, Special};
 use crate::share::Share;
 
-/// The extended attribute in which the Windows Subsystem for Linux keeps the numbers of a
-/// device: the major one and the minor one, of 32 bits each.
+/// The extended attribute in which the Windows Subsystem for Linux keeps the major and the
+/// minor number of a device, 32 bits each.
 const LXDEV: &str = "$LXDEV";
 
-/// A special file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Special {
-    /// A symbolic link.
-    Symlink,
-    /// A character device and its major and minor number.
-    CharDevice(u32, u32),
-    /// A block device and its major and minor number.
-    BlockDevice(u32, u32),
-    /// A FIFO.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-impl Special {
-    fn of_nfs<N>(found: &NfsSpecial<N>) -> Self {
-        match *found {
-            NfsSpecial::Symlink(_) => Self::Symlink,
-            NfsSpecial::Character { major, minor } => Self::CharDevice(major, minor),
-            NfsSpecial::Block { major, minor } => Self::BlockDevice(major, minor),
-            NfsSpecial::Fifo => Self::Fifo,
-            NfsSpecial::Socket => Self::Socket,
-        }
-    }
-}
-
-/// What there is to be asked.
+/// The question that remains about a file.
 enum Question {
-    /// The reparse data, which says all.
+    /// The reparse data, which has the kind and the numbers.
     Reparse,
-    /// The numbers of a device that is known to be one.
+    /// The numbers of a known device.
     Attribute(fn(u32, u32) -> Special),
 }
 
@@ -61,26 +32,28 @@ impl Question {
         match (metadata.posix().map(|posix| posix.kind), tag) {
             (_, ReparseTag::LX_CHR) => Some(Self::Attribute(Special::CharDevice)),
             (_, ReparseTag::LX_BLK) => Some(Self::Attribute(Special::BlockDevice)),
-            (Some(Kind::CharDevice | Kind::BlockDevice), _)
-            | (None | Some(Kind::Plain), ReparseTag::NFS) => Some(Self::Reparse),
+            (Some(PosixFileType::CharDevice | PosixFileType::BlockDevice), _)
+            | (None | Some(PosixFileType::Plain), ReparseTag::NFS) => Some(Self::Reparse),
             _ => None,
         }
     }
 }
 
 impl Metadata {
-    /// Whether [`Share::look_into`] would find out more.
+    /// Returns true if `Share::look_into` would find out more.
+    #[doc(hidden)]
     pub fn is_worth_a_look(&self) -> bool {
         self.special.is_none() && Question::about(self).is_some()
     }
 }
 
 impl Share {
-    /// What is known of `path`, and which special file it is: one request more for those
-    /// that tell by their data alone. The same where the server does not say.
+    /// Completes the metadata of a special file with its kind: one further request for those
+    /// whose metadata does not tell. Returns `known` if the server does not tell either.
     ///
     /// # Errors
-    /// When no server answers.
+    /// Fails if the server does not answer.
+    #[doc(hidden)]
     pub async fn look_into(&self, path: &str, known: Metadata) -> Result<Metadata> {
         if known.special.is_some() {
             return Ok(known);
@@ -94,7 +67,7 @@ impl Share {
         };
         match found {
             Ok(special) => Ok(Metadata { special, ..known }),
-            // It is refused, or nothing that is understood.
+            // The server refuses, or the data is not understood.
             Err(error) if matches!(error.cause(), Cause::Status(_) | Cause::Protocol(_)) => {
                 Ok(known)
             }

@@ -1,9 +1,7 @@
-//! Whole files through the pipe: many requests under way, as many as the path
-//! to the server holds, and no more.
+//! Whole files: as many requests under way as the path to the server holds.
 //!
-//! How many that is, is measured: the smallest time an answer took and the rate
-//! at which data came give the bandwidth-delay product, and twice that is kept
-//! under way. It begins with a few and doubles until the rate grows no more.
+//! The number is measured: the shortest time of an answer times the rate at which data
+//! comes is the bandwidth-delay product; twice that is kept under way.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -19,22 +17,21 @@ use tokio::time::Instant;
 use crate::error::{Cause, Error, Result};
 use crate::file::File;
 
-/// Requests under way at first, and at least.
+/// Fewest requests under way.
 const DEPTH_MIN: usize = 4;
-/// The same of reads: what a server has ready while this end is kept from running
-/// must not be less than what the sockets of a bare stream hold, nor more than the
-/// caches between the two.
+/// Fewest reads under way: enough that a server has as much data ready as the sockets of a
+/// plain stream hold, and no more than the processors' caches hold.
 const READS_MIN: usize = 6;
-/// Reads are asked for by so many, which go to the server in one piece and wake it once.
+/// Reads that are sent together, so that they wake the server once.
 const READS_AT_ONCE: usize = 3;
-/// Requests under way at most.
+/// Most requests under way.
 const DEPTH_MAX: usize = 64;
 
-/// A file that [`File::store`] was interrupted in is whole up to this many bytes
-/// before its end: no piece is sent so far beyond one that is not acknowledged.
+/// Bytes before the end of a file that may be missing after [`File::store`] was interrupted:
+/// no piece is sent further than this beyond one that is not acknowledged.
 pub const STORE_WINDOW: u64 = 64 << 20;
 
-/// The measured bandwidth-delay product.
+/// The pacing of requests by the measured bandwidth-delay product.
 #[derive(Debug)]
 struct Pace {
     fastest: Duration,
@@ -57,12 +54,12 @@ impl Pace {
         }
     }
 
-    /// An answer of `bytes` came after `took`.
+    /// Notes an answer of `bytes` that came after `took`.
     fn note(&mut self, bytes: u64, took: Duration) {
         self.fastest = self.fastest.min(took);
         self.bytes += bytes;
         let window = self.since.elapsed();
-        // A window is at least two answers' time and holds several of them.
+        // A window lasts at least as long as two answers take, and holds several.
         if window < self.fastest * 2 || self.bytes < bytes * self.depth as u64 {
             return;
         }
@@ -77,9 +74,9 @@ impl Pace {
     }
 }
 
-/// Gives up when asked to, between two pieces.
+/// Watches a transfer, and may end it between two pieces.
 pub trait Progress: Send {
-    /// `bytes` more have arrived; false ends the transfer.
+    /// Notes that `bytes` more have arrived. Returns false to end the transfer.
     fn advance(&mut self, bytes: u64) -> bool;
 }
 
@@ -90,12 +87,12 @@ impl<F: FnMut(u64) -> bool + Send> Progress for F {
 }
 
 impl File {
-    /// Reads from `offset` to the end of the file, at most `len` bytes, and
-    /// gives the pieces in order to `sink` with their offsets. Returns how many
-    /// bytes there were.
+    /// Reads up to `len` bytes from `offset` on, and passes the pieces in order to `sink` with
+    /// their offsets. Returns the count of bytes.
     ///
     /// # Errors
-    /// What the server says, or `sink`.
+    /// Fails if the server does, or with the error of `sink`.
+    #[doc(hidden)]
     pub async fn fetch<F>(
         &self,
         offset: u64,
@@ -125,7 +122,7 @@ impl File {
                 continue;
             }
             pace.note(u64::from(want), took);
-            // Less than was asked for is the end, or a server that reads less.
+            // A short answer means the end of the file, or a server with shorter reads.
             if buf.is_empty() {
                 ended = true;
                 continue;
@@ -133,7 +130,7 @@ impl File {
             let count = buf.len() as u64;
             done += count;
             if count < u64::from(want) {
-                // What is under way begins too far; it is asked for again.
+                // The reads under way begin too far; they are sent again.
                 next = done;
                 under_way = FuturesOrdered::new();
             }
@@ -142,12 +139,12 @@ impl File {
         Ok(done - offset)
     }
 
-    /// Reads the whole file, as [`Self::fetch`] does, with what is appended to it
-    /// meanwhile. Its length is asked for, no READ goes beyond its end: ksmbd of
-    /// Linux 6.12 signs what it answers to that over the wrong bytes.
+    /// Reads the whole file as [`Self::fetch`] does, with data that is appended meanwhile. No
+    /// READ goes beyond the end of the file: ksmbd of Linux 6.12 signs the answer wrongly.
     ///
     /// # Errors
-    /// What the server says, or `sink`.
+    /// Fails as [`Self::fetch`] does.
+    #[doc(hidden)]
     pub async fn fetch_all<F>(&self, mut sink: impl FnMut(u64, Buf) -> F + Send) -> Result<u64>
     where
         F: Future<Output = io::Result<()>> + Send,
@@ -170,13 +167,14 @@ impl File {
         Ok((at, want, buf, start.elapsed()))
     }
 
-    /// Writes `len` bytes from `offset` on, each piece appended to its buffer by
-    /// `fill(offset, count, buffer)`. Pieces are filled, sealed and sent on
-    /// several cores; `progress` is told of what the server has taken.
+    /// Writes `len` bytes from `offset` on. `fill(offset, count, buffer)` appends each piece to
+    /// its buffer. Pieces are filled, encrypted and sent on several cores; `progress` is told
+    /// of each piece that the server has taken.
     ///
     /// # Errors
-    /// What the server says, or `fill`; `Interrupted` when `progress` ends it. Then nothing is
-    /// under way any more.
+    /// Fails if the server does, with the error of `fill`, or with `Interrupted` if
+    /// `progress` ends it. No request is under way any more then.
+    #[doc(hidden)]
     pub async fn store(
         &self,
         offset: u64,
@@ -184,10 +182,10 @@ impl File {
         fill: impl Fn(u64, usize, &mut Buf) -> io::Result<()> + Send + Sync + 'static,
         progress: impl Progress,
     ) -> Result<()> {
-        // What is not sent yet when nobody waits any more is not sent at all.
+        // Dropping the set when the caller gives up cancels what is not sent yet.
         let mut under_way = JoinSet::new();
         let done = self.store_in(&mut under_way, offset, len, fill, progress).await;
-        // Else it would be written behind the back of who does something else next.
+        // Else a late write could follow the caller's next request.
         while done.is_err() && under_way.join_next().await.is_some() {}
         done
     }

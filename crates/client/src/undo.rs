@@ -1,4 +1,4 @@
-//! What was made here and is not to stay.
+//! Removing a file that a failed copy has created.
 
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::create_context::OnDiskId;
@@ -11,7 +11,7 @@ use crate::file::File;
 use crate::open::Open;
 use crate::share::Share;
 
-/// A file that this client made.
+/// A file that this client created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Made {
     identity: OnDiskId,
@@ -19,28 +19,28 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// The file that a CREATE made. Nothing when the CREATE found it, or the server does not
-    /// tell which file it is.
+    /// The file that a CREATE created. `None` if the file existed, or the server did not send
+    /// its number.
     pub(crate) fn by(opened: &Opened) -> Option<Self> {
         let is_new = opened.action == CreateAction::CREATED;
         let identity = opened.identity.filter(|_| is_new)?;
         Some(Self { identity, created: opened.created })
     }
 
-    /// Whether it is what was opened.
+    /// Returns true if `opened` is this file.
     pub(crate) fn is(&self, opened: &Opened) -> bool {
         opened.identity == Some(self.identity) && opened.created == self.created
     }
 }
 
 impl Share {
-    /// Removes `path` if it is what was `made` there, nobody has it open, and nothing is in
-    /// it but a beginning of `data`. It goes by its handle: what bears its name a moment
-    /// later is another's. The times tell nothing: smbd dates what was written when it is
-    /// closed, and a disk that is full may have no room for a date.
+    /// Removes `path` if it still is the file that was `made`, no other program has it open,
+    /// and it contains only a beginning of `data`. It is removed through its handle: a file
+    /// that takes its name meanwhile stays. Timestamps are not compared: smbd sets them when
+    /// the file is closed, and a full disk may have no space for them.
     ///
     /// # Errors
-    /// What the server says.
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub(crate) async fn remove_made(&self, path: &str, made: &Made, data: &[u8]) -> Result<()> {
         const OPERATION: &str = "remove";
         let access = AccessMask::DELETE
@@ -52,7 +52,7 @@ impl Share {
         ask.options |= CreateOptions::NON_DIRECTORY_FILE | CreateOptions::OPEN_REPARSE_POINT;
         ask.identity = true;
         let (open, opened) = Open::new(self, path, ask, OPERATION).await?;
-        let file = File { open, opened };
+        let file = File { open, opened, appends: false };
         if made.is(&opened) && file.begins(data).await? {
             crate::info::set(&file.open, FileInfoClass::DISPOSITION, OPERATION, &[1]).await?;
         }
@@ -61,12 +61,12 @@ impl Share {
 }
 
 impl File {
-    /// Whether all that is in it is the beginning of `data`.
+    /// Returns true if the file contains only a beginning of `data`.
     async fn begins(&self, data: &[u8]) -> Result<bool> {
         let len = usize::try_from(self.opened.end_of_file).unwrap_or(usize::MAX);
         let Some(wanted) = data.get(..len) else { return Ok(false) };
         let mut found = vec![0; len];
-        let count = self.read_at(0, &mut found).await?;
+        let count = self.read_at(&mut found, 0).await?;
         Ok(count == len && found == wanted)
     }
 }

@@ -1,15 +1,19 @@
-//! Watching a directory: MS-SMB2 3.2.4.16.
+//! Change notification on directories: MS-SMB2 3.2.4.16.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use frevo_wire::Command;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
-use frevo_wire::{Command, Status};
-
 use futures_util::future::BoxFuture;
-use futures_util::stream::{Stream, try_unfold};
+use futures_util::stream::Stream;
 
+use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::dir::listing_access;
@@ -17,133 +21,165 @@ use crate::error::{During, Result};
 use crate::open::Open;
 use crate::share::{Replay, Share};
 
-/// Bytes that one answer may have.
-const ROOM: u32 = 65_536;
+/// Most bytes of one answer.
+const OUTPUT_MAX: u32 = 65_536;
 
-/// What happened to a name.
+/// A change in a watched directory. Paths are relative to that directory, with `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Change {
-    /// It is new, or was moved here.
+    /// A file was created or moved into the directory.
     Added(String),
-    /// It is gone, or was moved away.
+    /// A file was removed or moved out of the directory.
     Removed(String),
-    /// Its data or attributes changed.
+    /// Data or attributes of a file changed.
     Modified(String),
-    /// It was renamed.
+    /// A file was renamed inside the directory.
     Renamed {
-        /// As it was.
+        /// The path before the change.
         from: String,
-        /// As it is.
+        /// The path after the change.
         to: String,
     },
-    /// More happened than the server kept: look for yourself.
+    /// More changes happened than the server kept: list the directory.
     Missed,
 }
 
-/// A directory being watched.
+/// The directories that a watch covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RecursiveMode {
+    /// The directory and all directories below it.
+    Recursive,
+    /// The directory itself, without the directories below it.
+    NonRecursive,
+}
+
+/// A watched directory: a stream of changes, returned by [`Share::watch`].
+///
+/// The server keeps the changes that happen between two calls, from the first one on. No
+/// change is missed when a call is given up (its future dropped) and made again.
 pub struct Watch {
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
-    filter: CompletionFilter,
-    /// The question under way: what it is answered is kept by nobody else, if who asked
-    /// does not wait any more.
+    /// The request under way. It survives a caller that gives up: nobody else has its answer.
     asked: Option<BoxFuture<'static, Result<Message>>>,
+    /// Changes that the stream has not returned yet.
+    ready: VecDeque<Change>,
+    has_failed: bool,
 }
 
-impl Share {
-    /// Watches a directory, with all below it if `recursive`.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn watch(&self, path: &str, recursive: bool) -> Result<Watch> {
-        let mut ask = Ask::existing(listing_access());
-        ask.options |= CreateOptions::DIRECTORY_FILE;
-        let (open, _) = Open::new(self, path, ask, "watch").await?;
-        let flags =
-            if recursive { ChangeNotifyFlags::WATCH_TREE } else { ChangeNotifyFlags::EMPTY };
-        let filter = CompletionFilter::FILE_NAME
-            | CompletionFilter::DIR_NAME
-            | CompletionFilter::ATTRIBUTES
-            | CompletionFilter::SIZE
-            | CompletionFilter::LAST_WRITE
-            | CompletionFilter::CREATION
-            | CompletionFilter::EA
-            | CompletionFilter::SECURITY;
-        Ok(Watch { open, flags, filter, asked: None })
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Watch({})", self.open.url)
     }
 }
 
-async fn next_changes(
-    open: Arc<Open>,
-    flags: ChangeNotifyFlags,
-    completion_filter: CompletionFilter,
-) -> Result<Message> {
+impl Share {
+    /// Watches a directory for changes, until the [`Watch`] is dropped.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be opened.
+    pub async fn watch(&self, path: &str, mode: RecursiveMode) -> Result<Watch> {
+        let mut ask = Ask::existing(listing_access());
+        ask.options |= CreateOptions::DIRECTORY_FILE;
+        let (open, _) = Open::new(self, path, ask, "watch").await?;
+        let flags = match mode {
+            RecursiveMode::Recursive => ChangeNotifyFlags::WATCH_TREE,
+            RecursiveMode::NonRecursive => ChangeNotifyFlags::EMPTY,
+        };
+        Ok(Watch { open, flags, asked: None, ready: VecDeque::new(), has_failed: false })
+    }
+}
+
+async fn request(open: Arc<Open>, flags: ChangeNotifyFlags) -> Result<Message> {
+    let completion_filter = CompletionFilter::FILE_NAME
+        | CompletionFilter::DIR_NAME
+        | CompletionFilter::ATTRIBUTES
+        | CompletionFilter::SIZE
+        | CompletionFilter::LAST_WRITE
+        | CompletionFilter::CREATION
+        | CompletionFilter::EA
+        | CompletionFilter::SECURITY;
     let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP];
     open.ask(Replay::Idempotent, "watch", &also, |file_id| {
-        let output_buffer_length = ROOM;
+        let output_buffer_length = OUTPUT_MAX;
         let request =
             change_notify::Request { flags, output_buffer_length, file_id, completion_filter };
-        let call = Call::new(Command::CHANGE_NOTIFY, |w| request.encode(w)).cost(ROOM);
+        let call = Call::new(Command::CHANGE_NOTIFY, |w| request.encode(w)).cost(OUTPUT_MAX);
         Ok(Call { waits: true, ..call })
     })
     .await
 }
 
 impl Watch {
-    /// Waits for the next changes. What happens between two calls, from the first one on, is
-    /// kept by the server, and nothing is missed when a call is given up (dropped) and made again.
-    /// Names are relative to the directory, with `/`.
+    /// Waits for the next changes and returns them, at least one.
     ///
     /// # Errors
-    /// What the server says.
-    pub async fn next(&mut self) -> Result<Vec<Change>> {
-        let Self { open, flags, filter, asked } = self;
-        let pending =
-            asked.get_or_insert_with(|| Box::pin(next_changes(Arc::clone(open), *flags, *filter)));
-        let message = pending.await;
-        *asked = None;
-        let message = message?;
-        if message.header.status != Status::SUCCESS {
-            return Ok(vec![Change::Missed]);
+    /// Fails if the server does, or the connection is lost and not recovered in time.
+    pub async fn next_changes(&mut self) -> Result<Vec<Change>> {
+        if !self.ready.is_empty() {
+            return Ok(self.ready.drain(..).collect());
         }
-        let response = change_notify::Response::parse(message.bytes());
-        let output = response.during("watch", &open.url)?.output;
-        let mut changes = Vec::new();
-        let mut old = None;
-        for entry in NotifyEntries::new(output) {
-            let entry = entry.during("watch", &open.url)?;
-            let name = entry.name.to_string_lossy().replace('\\', "/");
-            match entry.action {
-                NotifyAction::ADDED => changes.push(Change::Added(name)),
-                NotifyAction::REMOVED => changes.push(Change::Removed(name)),
-                NotifyAction::RENAMED_OLD_NAME => old = Some(name),
-                NotifyAction::RENAMED_NEW_NAME => changes.push(match old.take() {
-                    Some(from) => Change::Renamed { from, to: name },
-                    None => Change::Added(name),
-                }),
-                _ => changes.push(Change::Modified(name)),
-            }
-        }
-        changes.extend(old.map(Change::Removed));
-        if changes.is_empty() {
-            changes.push(Change::Missed);
-        }
-        Ok(changes)
+        poll_fn(|cx| self.poll_changes(cx)).await
     }
 
-    /// The changes as a stream without end but an error.
-    ///
-    /// # Errors
-    /// As [`Self::next`].
-    pub fn into_stream(self) -> impl Stream<Item = Result<Change>> + Send + Unpin {
-        let begin = (self, Vec::new().into_iter());
-        Box::pin(try_unfold(begin, async |(mut watch, mut ready)| {
-            loop {
-                if let Some(change) = ready.next() {
-                    return Ok(Some((change, (watch, ready))));
-                }
-                ready = watch.next().await?.into_iter();
+    fn poll_changes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Change>>> {
+        let asked =
+            self.asked.get_or_insert_with(|| Box::pin(request(Arc::clone(&self.open), self.flags)));
+        let message = ready!(asked.as_mut().poll(cx));
+        self.asked = None;
+        Poll::Ready(message.and_then(|message| changes(&message, &self.open.url)))
+    }
+}
+
+/// The changes that an answer names.
+fn changes(message: &Message, url: &str) -> Result<Vec<Change>> {
+    if message.status() != Status::SUCCESS {
+        return Ok(vec![Change::Missed]);
+    }
+    let output = change_notify::Response::parse(message.bytes()).during("watch", url)?.output;
+    let mut changes = Vec::new();
+    let mut old = None;
+    for entry in NotifyEntries::new(output) {
+        let entry = entry.during("watch", url)?;
+        let name = entry.name.to_string_lossy().replace('\\', "/");
+        match entry.action {
+            NotifyAction::ADDED => changes.push(Change::Added(name)),
+            NotifyAction::REMOVED => changes.push(Change::Removed(name)),
+            NotifyAction::RENAMED_OLD_NAME => old = Some(name),
+            NotifyAction::RENAMED_NEW_NAME => changes.push(match old.take() {
+                Some(from) => Change::Renamed { from, to: name },
+                None => Change::Added(name),
+            }),
+            _ => changes.push(Change::Modified(name)),
+        }
+    }
+    changes.extend(old.map(Change::Removed));
+    if changes.is_empty() {
+        changes.push(Change::Missed);
+    }
+    Ok(changes)
+}
+
+impl Stream for Watch {
+    type Item = Result<Change>;
+
+    /// Waits for the next change. The stream ends only after an error.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(change)));
             }
-        }))
+            if self.has_failed {
+                return Poll::Ready(None);
+            }
+            match ready!(self.poll_changes(cx)) {
+                Ok(changes) => self.ready.extend(changes),
+                Err(error) => {
+                    self.has_failed = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use dialed::{ToEvil, on_paused_clock};
 use evil::between::Between;
 use evil::{Act, Asked, CONTENT, Manners};
+use frevo_client::internal::Dial;
 use frevo_client::limits::REFUSED_FOR;
 use frevo_client::{
-    Cause, Client, CopyMethod, Credentials, Dial, Error, File, OpenOptions, Options, ServerName,
-    Share,
+    Cause, Client, CopyMethod, Credentials, Error, File, OpenOptions, Options, ServerName, Share,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{CopyRequest, CopyResponse};
@@ -27,7 +27,7 @@ use frevo_wire::{Command, Header, Status};
 use parking_lot::Mutex;
 use world::{World, in_world};
 
-/// What was asked for: IOCTLs by their code, reads and writes, sizes.
+/// The requests: IOCTLs by their code, reads and writes, sizes.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn named(message: &[u8], command: Command) -> Option<String> {
@@ -65,8 +65,8 @@ fn counting(server: Arc<dyn Dial>, log: Log) -> Arc<Between> {
 }
 
 async fn share_of(client: &Client, name: &str) -> Share {
-    let user = Credentials::password("ann", "secret");
-    let session = client.log_on(ServerName::new("frevo"), user).await.unwrap();
+    let user = Credentials::new("ann", "secret");
+    let session = client.connect(ServerName::new("frevo"), user).await.unwrap();
     session.share(name).await.unwrap()
 }
 
@@ -83,7 +83,7 @@ fn no_byte_of_a_copy_comes_here() {
         let log = Log::default();
         let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
         let dial = counting(server, Arc::clone(&log));
-        let client = Client::over(Options::default(), dial);
+        let client = Client::with_dialer(Options::default(), dial);
         // No whole sector at its end.
         let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
         std::fs::write(world.path("from"), &data).unwrap();
@@ -101,7 +101,7 @@ fn no_byte_of_a_copy_comes_here() {
         match how {
             CopyMethod::Offloaded => panic!("not all of it: {asked:?}"),
             CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),
-            CopyMethod::OnServer => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
+            _ => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
         }
         // Another share of the same session is as good.
         source.close().await.unwrap();
@@ -144,7 +144,7 @@ fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
     Act::Body(body)
 }
 
-/// What is said of chunks that were all copied.
+/// The answer to chunks that were all copied.
 fn copied(request: &CopyRequest) -> Vec<u8> {
     let mut output = Vec::new();
     CopyResponse {
@@ -186,7 +186,7 @@ fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &
     };
     let dial = scripted(Arc::clone(&log), answer);
     on_paused_clock(async {
-        let client = Client::over(Options::default(), dial);
+        let client = Client::with_dialer(Options::default(), dial);
         let share = share_of(&client, "data").await;
         let (source, target) = pair(&share, &share).await;
         log.lock().clear();
@@ -194,7 +194,7 @@ fn with(unknown: &'static [&'static str], test: impl AsyncFnOnce(&File, &File, &
     });
 }
 
-/// What is asked for one copy, and what becomes of it.
+/// The requests of one copy, and their outcome.
 fn asked_of(
     unknown: &'static [&'static str],
     len: u64,
@@ -252,7 +252,7 @@ fn a_copy_goes_on_in_the_next_session() {
         answered(asked, &output)
     });
     on_paused_clock(async {
-        let client = Client::over(Options::default(), dial);
+        let client = Client::with_dialer(Options::default(), dial);
         let share = share_of(&client, "data").await;
         let (source, target) = pair(&share, &share).await;
         let how = source.copy_range_to(&target, 0, 0, 64 << 20).await;
@@ -276,11 +276,11 @@ fn a_copy_whose_key_is_lost_again_and_again_ends() {
         _ => Act::Refused(Status::INVALID_DEVICE_REQUEST),
     });
     on_paused_clock(async {
-        let client = Client::over(Options::default(), dial);
+        let client = Client::with_dialer(Options::default(), dial);
         let share = share_of(&client, "data").await;
         let (source, target) = pair(&share, &share).await;
         let error = source.copy_range_to(&target, 0, 0, 64 << 20).await.unwrap_err();
-        assert_eq!(error.status(), Some(Status::OBJECT_NAME_NOT_FOUND));
+        assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_NOT_FOUND));
         let keys = log.lock().iter().filter(|one| *one == "key").count();
         assert_eq!(keys, 33);
     });

@@ -6,7 +6,7 @@ mod world;
 use std::io::{ErrorKind, SeekFrom};
 use std::time::Duration;
 
-use frevo_client::{Change, File, OpenOptions};
+use frevo_client::{Change, File, OpenOptions, RecursiveMode};
 use futures_util::stream::{StreamExt, TryStreamExt};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use world::in_world;
@@ -69,7 +69,7 @@ fn seeks_and_reads_see_what_was_written() {
         assert!(whole == data);
         // What others append, and what they take away.
         let other = OpenOptions::new().write(true).open(&share, "x").await.unwrap();
-        other.write_at(data.len() as u64, b"more").await.unwrap();
+        other.write_all_at(b"more", data.len() as u64).await.unwrap();
         whole.clear();
         cursor.read_to_end(&mut whole).await.unwrap();
         assert_eq!(whole, b"more");
@@ -102,11 +102,11 @@ fn directories_and_changes_are_streams() {
         for at in 0..300 {
             std::fs::write(world.path(&format!("file-{at}")), b"").unwrap();
         }
-        let entries = share.list("").await.unwrap().into_stream();
+        let entries = share.read_dir("").await.unwrap();
         let names: Vec<_> =
-            entries.map_ok(|entry| entry.name().to_owned()).try_collect().await.unwrap();
+            entries.map_ok(|entry| entry.file_name().to_owned()).try_collect().await.unwrap();
         assert_eq!(names.iter().filter(|name| name.starts_with("file-")).count(), 300);
-        let mut changes = share.watch("", false).await.unwrap().into_stream();
+        let mut changes = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
         let (change, ()) =
             tokio::join!(tokio::time::timeout(Duration::from_secs(20), changes.next()), async {
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use dialed::{ToEvil, on_paused_clock};
 use evil::{Act, Asked, Manners};
-use frevo_client::{Client, Credentials, Options, ServerName, file_time};
+use frevo_client::internal::file_time;
+use frevo_client::{Client, Credentials, Options, ServerName};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::close;
 use frevo_wire::dtyp::FileTime;
@@ -19,7 +20,7 @@ use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 
-/// What time it is at the server, always.
+/// The server's time, which stands still.
 const NOW: FileTime = FileTime(134_000_000_000_000_000);
 
 /// One file at a time, and what was done to it.
@@ -72,9 +73,10 @@ fn three_files(sticky: bool) -> (Vec<Vec<Command>>, Vec<FileTime>) {
     let seen = Arc::clone(&disk);
     let script = move |asked: &Asked<'_>| seen.lock().on(asked);
     on_paused_clock(async {
-        let client = Client::over(Options::default(), ToEvil::new(Manners::default(), script));
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let client =
+            Client::with_dialer(Options::default(), ToEvil::new(Manners::default(), script));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         let mut said = Vec::new();
         let mut dates = Vec::new();
@@ -120,9 +122,10 @@ fn the_date_is_the_first_errors_too() {
         _ => Act::Honest,
     };
     on_paused_clock(async {
-        let client = Client::over(Options::default(), ToEvil::new(Manners::default(), script));
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let client =
+            Client::with_dialer(Options::default(), ToEvil::new(Manners::default(), script));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         let error = share.write_dated("file", b"one", Some(date())).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);

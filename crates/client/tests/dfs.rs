@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use dialed::on_paused_clock;
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
-use frevo_client::dial::Dialing;
-use frevo_client::options::Referrals;
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
 use frevo_client::{
-    Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Share,
+    Cause, Client, Credentials, Error, OpenOptions, Options, Referrals, ServerName, Share, SmbUrl,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 /// Seconds that referrals live.
 const LIVES: u32 = 300;
 
-/// What all servers were asked, in order: `host command name`.
+/// The requests to all servers, in order: `host command name`.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// A server.
@@ -50,7 +50,7 @@ struct Host {
     is_silent: AtomicBool,
     /// It goes down when it is asked to open something.
     falls: AtomicBool,
-    /// What is opened exists.
+    /// Every name exists.
     collides: AtomicBool,
     dialed: AtomicUsize,
     /// Tree connects to IPC$.
@@ -212,14 +212,14 @@ struct World {
 impl World {
     /// The share `dfs` of `root`.
     async fn share(&self) -> Share {
-        let user = Credentials::password("ann", "secret");
-        let session = self.client.log_on(ServerName::new("root"), user).await.unwrap();
+        let user = Credentials::new("ann", "secret");
+        let session = self.client.connect(ServerName::new("root"), user).await.unwrap();
         session.share("dfs").await.unwrap()
     }
 
     async fn reach(&self, server: &str, path: &str) -> Result<(String, String), Error> {
-        let user = Credentials::password("ann", "secret");
-        let (share, path) = self.client.reach(ServerName::new(server), &user, "dfs", path).await?;
+        let user = Credentials::new("ann", "secret");
+        let (share, path) = self.client.resolve(&SmbUrl::new(server, "dfs", path), &user).await?;
         Ok((format!("{}/{}", share.session().server(), share.name()), path))
     }
 
@@ -231,7 +231,7 @@ impl World {
         self.host(name).dialed.load(Ordering::SeqCst)
     }
 
-    /// What was asked since this was called last.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.hosts.log.lock())
     }
@@ -239,7 +239,7 @@ impl World {
 
 fn with(hosts: impl IntoIterator<Item = (&'static str, Host)>, test: impl AsyncFnOnce(&World)) {
     let recover_for = Duration::from_secs(5);
-    with_options(hosts, Options { recover_for, ..Options::default() }, test);
+    with_options(hosts, Options::new().recover_for(recover_for), test);
 }
 
 fn with_options(
@@ -250,7 +250,7 @@ fn with_options(
     on_paused_clock(async {
         let all = hosts.into_iter().map(|(name, host)| (name, Arc::new(host))).collect();
         let hosts = Arc::new(Hosts { all, log: Log::default() });
-        let client = Client::over(options, Arc::clone(&hosts) as Arc<dyn Dial>);
+        let client = Client::with_dialer(options, Arc::clone(&hosts) as Arc<dyn Dial>);
         let world = World { hosts, client };
         let bound = Duration::from_secs(3_600);
         tokio::time::timeout(bound, test(&world)).await.expect("it has an end");
@@ -273,7 +273,7 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
         );
         // What was learned is used, by everything that takes a path.
         assert!(share.metadata("Docs/dir").await.unwrap().is_dir());
-        assert_eq!(share.read_dir("docs").await.unwrap().len(), 0);
+        assert_eq!(share.list_dir("docs").await.unwrap().len(), 0);
         share.write("docs/new", b"1").await.unwrap();
         share.create_dir_all("docs/dir/dir").await.unwrap();
         let file = OpenOptions::new().read(true).open(&share, "docs/known").await.unwrap();
@@ -324,7 +324,7 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
 fn with_two(test: impl AsyncFnOnce(&World, &Share)) {
     let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
     let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
-    let options = Options { recover_for: Duration::from_secs(600), ..Options::default() };
+    let options = Options::new().recover_for(Duration::from_secs(600));
     with_options(hosts, options, async |world| {
         let share = world.share().await;
         share.read("docs/known").await.unwrap();
@@ -430,9 +430,10 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
     let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data\\dir"])]);
     let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
     with(hosts, async |world| {
-        let user = Credentials::password("ann", "secret");
+        let user = Credentials::new("ann", "secret");
         let root = ServerName::new("root");
-        let (share, path) = world.client.reach(root, &user, "dfs", "docs/known").await.unwrap();
+        let (share, path) =
+            world.client.resolve(&SmbUrl::new(root, "dfs", "docs/known"), &user).await.unwrap();
         assert_eq!((share.session().server().host.as_str(), &*path), ("one", "known"));
         let file = share.open(&path).await.unwrap();
         assert_eq!(share.read(&path).await.unwrap(), CONTENT);
@@ -441,7 +442,7 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
         assert_eq!(share.read(&path).await.unwrap(), CONTENT);
         assert_eq!(world.asked().last().unwrap(), "two open dir\\known");
         // Both names in one share, whatever the paths there.
-        share.rename("a", "b/c", false).await.unwrap();
+        share.rename_if_not_exists("a", "b/c").await.unwrap();
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);
         assert!(asked.iter().all(|one| one.starts_with("two ")), "{asked:?}");
@@ -469,7 +470,7 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
         // Where nothing was sent, it does.
         let error = options.open(share, "docs/newer").await.unwrap_err();
-        assert_eq!(error.status(), Some(Status::OBJECT_NAME_COLLISION));
+        assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_COLLISION));
     });
 }
 
@@ -510,13 +511,11 @@ fn what_is_done_to_names() {
     let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
     with(hosts, async |world| {
         let share = world.share().await;
-        share.rename("docs/a", "more/b", true).await.unwrap();
+        share.rename("docs/a", "more/b").await.unwrap();
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["one open a", "one set"]);
         for (from, to) in [("docs/a", "other/a"), ("a", "docs/a"), ("docs/a", "a")] {
-            for rename in
-                [share.rename(from, to, true).await, share.hard_link(from, to, true).await]
-            {
+            for rename in [share.rename(from, to).await, share.hard_link(from, to).await] {
                 let error = rename.unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::CrossesDevices, "{error}");
                 assert!(error.to_string().contains("different shares"), "{error}");
@@ -527,8 +526,8 @@ fn what_is_done_to_names() {
         for refused in [
             share.remove_dir("docs").await,
             share.remove_file("docs").await,
-            share.unlink("docs", true).await,
-            share.rename("docs", "elsewhere", true).await,
+            share.unlink_file("docs").await,
+            share.rename("docs", "elsewhere").await,
         ] {
             let error = refused.unwrap_err();
             assert!(error.to_string().contains("link of a DFS namespace"), "{error}");
@@ -549,13 +548,13 @@ fn files_of_two_volumes_have_not_the_same_id() {
     let one = Host { root: vec![("known", false)], ..Host::default() };
     with([("root", root), ("one", one)], async |world| {
         let share = world.share().await;
-        let listed = share.read_dir("").await.unwrap();
-        let link = listed.iter().find(|entry| entry.name() == "link").unwrap().metadata();
+        let listed = share.list_dir("").await.unwrap();
+        let link = listed.iter().find(|entry| entry.file_name() == "link").unwrap().metadata();
         assert!(link.is_dir() && link.is_junction());
         assert!(!listed[0].metadata().is_junction());
         assert!(share.metadata("link").await.unwrap().is_junction());
         assert!(!share.metadata("link/known").await.unwrap().is_junction());
-        assert_eq!(share.read_dir("link").await.unwrap()[0].name(), "known");
+        assert_eq!(share.list_dir("link").await.unwrap()[0].file_name(), "known");
     });
 }
 
@@ -568,7 +567,7 @@ fn a_policy_bounds_where_links_lead() {
         ]);
         [("root", root), ("one", Host::default())]
     };
-    let options = |referrals| Options { referrals, ..Options::default() };
+    let options = |referrals| Options::new().referrals(referrals);
     with_options(hosts(), options(Referrals::SameHost), async |world| {
         let share = world.share().await;
         assert!(share.read("away/known").await.is_err());
@@ -592,7 +591,7 @@ fn a_policy_bounds_where_links_lead() {
     // A guest's session proves nothing.
     let guest =
         || hosts().map(|(name, host)| (name, Host { flags: SessionFlags::IS_GUEST, ..host }));
-    let allowed = Options { allow_guest: true, ..Options::default() };
+    let allowed = Options::new().allow_guest(true);
     with_options(guest(), allowed, async |world| {
         let share = world.share().await;
         assert!(share.read("away/known").await.is_err());
@@ -631,7 +630,7 @@ fn a_domains_namespace() {
     });
     // One is asked for the others, the first of which is down.
     let dc = Some(ServerName::new("dc"));
-    let options = Options { domain_controller: dc, ..Options::default() };
+    let options = Options::new().domain_controller(dc);
     with_options(hosts(), options.clone(), async |world| {
         let found = world.reach("corp.example", "docs/x").await.unwrap();
         assert_eq!(found, ("one/data".into(), "x".into()));
@@ -642,12 +641,12 @@ fn a_domains_namespace() {
         // What is no domain is a server.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
-    let same = Options { referrals: Referrals::SameHost, ..options.clone() };
+    let same = options.clone().referrals(Referrals::SameHost);
     with_options(hosts(), same, async |world| {
         assert!(world.reach("corp.example", "docs/x").await.is_err());
         assert_eq!(world.dialed("dc2") + world.dialed("root") + world.dialed("one"), 0);
     });
-    let never = Options { referrals: Referrals::Never, ..options };
+    let never = options.referrals(Referrals::Never);
     with_options(hosts(), never, async |world| {
         assert!(world.reach("corp.example", "docs/x").await.is_err());
         assert_eq!(world.dialed("dc"), 0, "nobody is asked where it leads");

@@ -4,8 +4,6 @@
 
 #[path = "../examples/copy_file.rs"]
 mod copy_file;
-#[path = "../examples/place/mod.rs"]
-mod place;
 #[path = "../examples/walk_tree.rs"]
 mod walk_tree;
 #[path = "../examples/watch_folder.rs"]
@@ -84,26 +82,11 @@ fn a_folder_is_watched() {
         let (watched, ()) = tokio::join!(watched, async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             share.write("d/x", b"1").await.unwrap();
-            share.rename("d/x", "d/below/y", false).await.unwrap();
+            share.rename_if_not_exists("d/x", "d/below/y").await.unwrap();
             share.remove_file("d/below/y").await.unwrap();
         });
         watched.expect("told in time").unwrap();
         assert_eq!(lines.first().map(String::as_str), Some("+ \"x\""));
         assert_eq!(lines.last().map(String::as_str), Some("- \"below/y\""));
     });
-}
-
-#[test]
-fn urls_name_user_server_share_and_path() {
-    let text = |url| {
-        let (user, server, share, path) = place::parse(url)?;
-        Some(format!("{user} {server} {share} {path}"))
-    };
-    assert_eq!(text("smb://ann@box/data").unwrap(), "ann box data ");
-    assert_eq!(text("smb://ann@box:4450/data/a/b").unwrap(), "ann box:4450 data a/b");
-    assert_eq!(text("smb://ann@[2001:db8::1]/s/").unwrap(), "ann [2001:db8::1] s ");
-    assert_eq!(text("smb://ann@[2001:db8::1]:99/s").unwrap(), "ann [2001:db8::1]:99 s ");
-    for url in ["http://ann@box/s", "smb://box/s", "smb://ann@box", "smb://ann@box:port/s"] {
-        assert_eq!(text(url), None, "{url}");
-    }
 }

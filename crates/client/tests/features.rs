@@ -1,4 +1,4 @@
-//! What a client can ask of a server besides reading and writing.
+//! Requests besides reading and writing: links, watches, copies, leases.
 #![allow(missing_docs, reason = "tests")]
 
 mod world;
@@ -6,7 +6,7 @@ mod world;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use frevo_client::{Change, OpenOptions, Options};
+use frevo_client::{Change, LockKind, OpenOptions, Options, RecursiveMode};
 use world::in_world;
 
 #[test]
@@ -62,17 +62,17 @@ fn changes_are_told() {
     in_world(async |world| {
         let share = world.share().await;
         share.create_dir("d").await.unwrap();
-        let mut watch = share.watch("d", true).await.unwrap();
-        let (changes, ()) = tokio::join!(watch.next(), async {
+        let mut watch = share.watch("d", RecursiveMode::Recursive).await.unwrap();
+        let (changes, ()) = tokio::join!(watch.next_changes(), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             share.write("d/x", b"1").await.unwrap();
         });
         assert_eq!(changes.unwrap()[0], Change::Added("x".into()));
-        share.rename("d/x", "d/y", false).await.unwrap();
+        share.rename_if_not_exists("d/x", "d/y").await.unwrap();
         let renamed = Change::Renamed { from: "x".into(), to: "y".into() };
         let mut seen = Vec::new();
         while !seen.contains(&renamed) {
-            let more = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+            let more = tokio::time::timeout(Duration::from_secs(10), watch.next_changes()).await;
             seen.extend(more.expect("told in time").unwrap());
         }
     });
@@ -85,19 +85,19 @@ fn locks_exclude_and_are_waited_for() {
         let options = OpenOptions::new().read(true).write(true).create(true);
         let one = options.open(&share, "f").await.unwrap();
         let two = options.open(&share, "f").await.unwrap();
-        one.lock(0, 10, true, false).await.unwrap();
-        let refused = two.lock(5, 1, false, false).await.unwrap_err();
+        one.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
+        let refused = two.try_lock(5, 1, LockKind::Shared).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
         // Given up: the server is told, and the lock is not taken later.
-        let waiting = two.lock(5, 1, true, true);
+        let waiting = two.lock(5, 1, LockKind::Exclusive);
         assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
-        let (taken, ()) = tokio::join!(two.lock(5, 1, true, true), async {
+        let (taken, ()) = tokio::join!(two.lock(5, 1, LockKind::Exclusive), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             one.unlock(0, 10).await.unwrap();
         });
         taken.unwrap();
         two.unlock(5, 1).await.unwrap();
-        one.lock(5, 1, true, false).await.unwrap();
+        one.try_lock(5, 1, LockKind::Exclusive).await.unwrap();
     });
 }
 
@@ -131,7 +131,11 @@ fn links_are_followed_within_the_share() {
         assert_eq!((&*target.path, target.relative), ("real/deep", true));
         // One that this client makes, to a folder and to a file.
         for (name, to, to_directory) in [("made", "real/deep", true), ("real/f", "deep/f", false)] {
-            share.symlink(name, to, to_directory).await.unwrap();
+            let made = match to_directory {
+                true => share.symlink_dir(to, name).await,
+                false => share.symlink_file(to, name).await,
+            };
+            made.unwrap();
             assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some(to));
             let target = share.read_link(name).await.unwrap();
             assert_eq!((&*target.path, target.relative), (to, true));
@@ -141,7 +145,7 @@ fn links_are_followed_within_the_share() {
             assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
         }
         // What leads out of the share is kept and leads nobody on.
-        share.symlink("etc", "/etc", true).await.unwrap();
+        share.symlink_dir("/etc", "etc").await.unwrap();
         assert!(world.path("etc").symlink_metadata().unwrap().is_dir());
         assert!(share.open("etc/passwd").await.is_err());
     });
@@ -149,38 +153,36 @@ fn links_are_followed_within_the_share() {
 
 #[test]
 fn who_signs_when_asked_does_as_the_server_requires() {
-    use frevo_client::options::Signing;
+    use frevo_client::Signing;
     use frevo_server::settings::Signing as Demand;
-    let lax = || Options { require_signing: false, sign: Signing::WhenAsked, ..Options::default() };
+    let lax = || Options::new().require_signing(false).sign(Signing::WhenAsked);
     for (demand, is_signed) in [(Demand::Offered, false), (Demand::Required, true)] {
         let settings = frevo_server::Settings { signing: demand, ..world::settings() };
         world::in_world_with(settings, async |world| {
             let session = world.session(lax()).await;
-            assert_eq!(session.facts().unwrap().signed, is_signed, "{demand:?}");
+            assert_eq!(session.info().unwrap().signed, is_signed, "{demand:?}");
             let share = session.share("data").await.unwrap();
             share.write("x", b"one").await.unwrap();
             assert_eq!(share.read("x").await.unwrap(), b"one");
             // What guards the dialect of 3.0 is signed whatever the rest is.
-            let newest = frevo_proto::Dialect::SMB_3_0;
-            let session = world.session(Options { newest, ..lax() }).await;
+            let newest = frevo_client::Dialect::Smb300;
+            let session = world.session(lax().newest(newest)).await;
             assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
             // A server that requires it is told so by nobody but itself.
-            let strict = world.session(Options { sign: Signing::Always, ..lax() }).await;
-            assert!(strict.facts().unwrap().signed);
+            let strict = world.session(lax().sign(Signing::Always)).await;
+            assert!(strict.info().unwrap().signed);
         });
     }
 }
 
 #[test]
 fn a_slow_cipher_is_helped_with_and_all_arrives() {
-    use frevo_client::options::{Cipher, Encryption};
+    use frevo_client::{Cipher, Encryption};
     in_world(async |world| {
-        let options = Options {
-            ciphers: vec![Cipher::Aes256Ccm],
-            encryption: Encryption::Required,
-            transfer: 256 << 10,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .ciphers(vec![Cipher::Aes256Ccm])
+            .encryption(Encryption::Required)
+            .transfer(256 << 10);
         let session = world.session(options).await;
         let share = session.share("data").await.unwrap();
         let data: Vec<u8> = (0..1_200_001_u32).map(|at| (at / 5) as u8).collect();
@@ -195,12 +197,12 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
     });
 }
 
-/// What was kept under a lease is given up when the file had to be opened anew,
+/// The cache under a lease is given up when the file had to be opened again,
 /// though no break tells of it.
 #[test]
 fn whoever_keeps_something_is_told_when_the_session_was_lost() {
-    use frevo_client::{LeaseHolder, Yield};
-    use frevo_wire::command::oplock_break::LeaseState;
+    use frevo_client::LeaseState;
+    use frevo_client::internal::{LeaseHolder, Yield};
     use std::sync::{Arc, Mutex};
     #[derive(Default)]
     struct Told(Mutex<Vec<LeaseState>>);
@@ -240,7 +242,7 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
 /// The break may come when the lease is not known any more: the CLOSE answers it.
 #[test]
 fn nobody_waits_for_what_is_let_go_of() {
-    use frevo_wire::command::oplock_break::LeaseState;
+    use frevo_client::LeaseState;
     in_world(async |world| {
         let (share, other) = (world.share().await, world.share().await);
         let kept = [LeaseState::READ, LeaseState::READ | LeaseState::WRITE];

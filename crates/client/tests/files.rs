@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frevo_client::dial::Dialing;
-use frevo_client::options::{Cipher, Encryption};
-use frevo_client::{Cause, Client, Credentials, Dial, File, OpenOptions, Options, ServerName};
-use frevo_proto::Dialect;
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
+use frevo_client::{
+    Cause, Cipher, Client, Credentials, Dialect, Encryption, File, OpenOptions, Options, ServerName,
+};
 use world::{in_world, settings};
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -36,17 +37,12 @@ fn what_is_written_is_read() {
 
 #[test]
 fn every_protection_and_dialect() {
-    let dialects = [
-        Dialect::SMB_2_0_2,
-        Dialect::SMB_2_1,
-        Dialect::SMB_3_0,
-        Dialect::SMB_3_0_2,
-        Dialect::SMB_3_1_1,
-    ];
+    let dialects =
+        [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
     in_world(async |world| {
         let data = bytes(2_000_000);
         for dialect in dialects {
-            let options = Options { oldest: dialect, newest: dialect, ..Options::default() };
+            let options = Options::new().oldest(dialect).newest(dialect);
             let share = world.session(options).await.share("data").await.unwrap();
             share.write("x", &data).await.unwrap();
             assert!(share.read("x").await.unwrap() == data, "{dialect}");
@@ -55,9 +51,9 @@ fn every_protection_and_dialect() {
             for share in ["data", "sealed"] {
                 let encryption =
                     if share == "data" { Encryption::Required } else { Encryption::AsServerAsks };
-                let options = Options { ciphers: vec![cipher], encryption, ..Options::default() };
+                let options = Options::new().ciphers(vec![cipher]).encryption(encryption);
                 let session = world.session(options).await;
-                assert_eq!(session.facts().unwrap().cipher, Some(cipher));
+                assert_eq!(session.info().unwrap().cipher, Some(cipher));
                 let share = session.share(share).await.unwrap();
                 share.write("x", &data).await.unwrap();
                 assert!(share.read("x").await.unwrap() == data, "{cipher:?}");
@@ -69,16 +65,16 @@ fn every_protection_and_dialect() {
 #[test]
 fn many_requests_are_under_way_on_several_channels() {
     in_world(async |world| {
-        let options = Options { channels: 4, ..Options::default() };
+        let options = Options::new().channels(4);
         let session = world.session(options).await;
-        assert_eq!(session.facts().unwrap().channels, 4);
+        assert_eq!(session.info().unwrap().channels, 4);
         let share = session.share("data").await.unwrap();
         let data = bytes(9_000_000);
         share.write("large", &data).await.unwrap();
         assert!(share.read("large").await.unwrap() == data);
         let file = share.open("large").await.unwrap();
         let mut part = vec![0; 4_000_000];
-        assert_eq!(file.read_at(5_500_000, &mut part).await.unwrap(), 3_500_000);
+        assert_eq!(file.read_at(&mut part, 5_500_000).await.unwrap(), 3_500_000);
         assert!(part[..3_500_000] == data[5_500_000..]);
         let mut whole = Vec::new();
         let sink = |at: u64, piece: frevo_net::buffer::Buf| {
@@ -109,11 +105,11 @@ fn one_channel_is_enough_where_no_other_comes_about() {
     in_world(async |world| {
         let dial = Once(Arc::clone(&world.wire) as _, AtomicBool::new(false));
         let connect_timeout = Duration::from_millis(500);
-        let options = Options { channels: 4, connect_timeout, ..Options::default() };
-        let client = Client::over(options, Arc::new(dial));
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("frevo"), user).await.unwrap();
-        assert_eq!(session.facts().unwrap().channels, 1);
+        let options = Options::new().channels(4).connect_timeout(connect_timeout);
+        let client = Client::with_dialer(options, Arc::new(dial));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("frevo"), user).await.unwrap();
+        assert_eq!(session.info().unwrap().channels, 1);
         session.share("data").await.unwrap().write("small", b"1").await.unwrap();
     });
 }
@@ -128,10 +124,10 @@ fn names_are_made_found_moved_and_removed() {
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         let refused = share.remove_dir("a/b").await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::DirectoryNotEmpty);
-        share.rename("a/b/c/f", "a/g", false).await.unwrap();
-        share.hard_link("a/g", "a/h", false).await.unwrap();
+        share.rename_if_not_exists("a/b/c/f", "a/g").await.unwrap();
+        share.hard_link("a/g", "a/h").await.unwrap();
         let names: Vec<_> =
-            share.read_dir("a").await.unwrap().iter().map(|e| e.name().to_owned()).collect();
+            share.list_dir("a").await.unwrap().iter().map(|e| e.file_name().to_owned()).collect();
         assert_eq!(names.len(), 3, "{names:?}");
         let found = share.metadata("a/g").await.unwrap();
         assert!(found.is_file() && found.len() == 1);
@@ -151,9 +147,10 @@ fn a_large_directory_is_listed_whole() {
         for at in 0..7_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        let entries = share.read_dir("").await.unwrap();
+        let entries = share.list_dir("").await.unwrap();
         assert_eq!(entries.len(), 7_000);
-        let some = share.list("").await.unwrap().matching("entry-0001?").all().await.unwrap();
+        let some =
+            share.read_dir("").await.unwrap().matching("entry-0001?").collect_all().await.unwrap();
         assert_eq!(some.len(), 10);
     });
 }
@@ -163,7 +160,7 @@ fn refusals_say_what_to_do() {
     in_world(async |world| {
         let wrong = world
             .client(Options::default())
-            .log_on(ServerName::new("frevo"), Credentials::password("ann", "wrong"))
+            .connect(ServerName::new("frevo"), Credentials::new("ann", "wrong"))
             .await
             .unwrap_err();
         assert!(wrong.to_string().contains("user name or password"), "{wrong}");
@@ -176,10 +173,10 @@ fn refusals_say_what_to_do() {
         ..settings()
     };
     world::in_world_with(settings, async |world| {
-        let options = Options { encryption: Encryption::Required, ..Options::default() };
+        let options = Options::new().encryption(Encryption::Required);
         let refused = world
             .client(options)
-            .log_on(ServerName::new("frevo"), Credentials::password("ann", "secret"))
+            .connect(ServerName::new("frevo"), Credentials::new("ann", "secret"))
             .await
             .unwrap_err();
         assert!(matches!(refused.cause(), Cause::Security(_)), "{refused}");
@@ -200,9 +197,9 @@ fn a_cut_connection_is_a_pause() {
                     world.server.close_session(&session);
                 }
             }
-            file.write_at(round * 10, &[round as u8; 10]).await.unwrap();
+            file.write_all_at(&[round as u8; 10], round * 10).await.unwrap();
         }
-        file.sync().await.unwrap();
+        file.sync_all().await.unwrap();
         let content = std::fs::read(world.path("log")).unwrap();
         let expected: Vec<u8> = (0..20).flat_map(|round| [round; 10]).collect();
         assert_eq!(content, expected);
@@ -212,9 +209,9 @@ fn a_cut_connection_is_a_pause() {
 #[test]
 fn what_is_new_takes_the_place_of_nothing() {
     in_world(async |world| {
-        use frevo_client::Basic;
-        use frevo_wire::Status;
-        use frevo_wire::dtyp::{AccessMask, FileAttributes};
+        use frevo_client::SetMetadata;
+        use frevo_client::Status;
+        use frevo_client::{AccessMask, FileAttributes};
         use std::time::Duration;
         let share = world.share().await;
         let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -225,8 +222,8 @@ fn what_is_new_takes_the_place_of_nothing() {
         }
         assert_eq!(share.read("new").await.unwrap(), b"one");
         let attributes = FileAttributes::HIDDEN | FileAttributes::READONLY;
-        let basic = Basic { created: Some(time), attributes: Some(attributes), ..Basic::default() };
-        share.set_all("new", &basic).await.unwrap();
+        let basic = SetMetadata::new().created(time).attributes(attributes);
+        share.set_metadata("new", &basic).await.unwrap();
         let found = share.metadata("new").await.unwrap();
         assert_eq!((found.created(), found.modified()), (time, time));
         assert_eq!(found.attributes(), attributes);

@@ -15,7 +15,7 @@ use frevo_wire::command::{create, write};
 use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 
-/// What a server does with a CREATE, or with a WRITE.
+/// The server's reaction to a CREATE or a WRITE.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     All,
@@ -23,16 +23,16 @@ enum Does {
     Refuses(Status),
 }
 
-/// What another writer does before the first one can take back what it made.
+/// The act of another writer before the first one can remove its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Other {
     Nothing,
-    /// It was there before.
+    /// The file existed before.
     WasThere,
     HasItOpen,
-    /// He wrote to the file, and closed it.
+    /// It wrote to the file and closed it.
     Wrote,
-    /// His own has its name now.
+    /// Its file has the name now.
     Replaced,
 }
 
@@ -102,8 +102,8 @@ fn send(
     };
     let manners = Manners { tells: true, ..Manners::default() };
     let (done, _) = one_thing(manners, Options::default(), script, async |client| {
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await?;
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await?;
         let share = session.share("data").await?;
         match is_copy {
             true => share.write_dated("file", &[7; 100], None).await,
@@ -120,7 +120,7 @@ fn nothing_is_left_of_a_file_for_which_there_is_no_room() {
         let does: &'static [Does] = Box::leak(Box::new([Does::Refuses(status)]));
         let (said, done) = put(Command::WRITE, does);
         assert_eq!(said, ["make", "write", "open", "remove"]);
-        assert_eq!(done.unwrap_err().status(), Some(status));
+        assert_eq!(done.unwrap_err().status(), Some(status.into()));
     }
 }
 
@@ -129,7 +129,7 @@ fn what_is_no_copy_is_left_to_who_wrote_it() {
     let (said, done) =
         send(Command::WRITE, &[Does::Refuses(Status::DISK_FULL)], false, Other::Nothing);
     assert_eq!(said, ["make", "write"]);
-    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+    assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn what_is_another_writers_is_not_removed() {
         for other in [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Replaced] {
             let (said, done) = send(Command::WRITE, does, true, other);
             assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
-            // He is asked for none the less, unless there is nothing to be removed.
+            // The other writer is looked for, unless there is nothing to remove.
             assert_eq!(said.contains(&"open"), other != Other::WasThere, "{other:?}: {said:?}");
-            assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+            assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
         }
     }
 }
@@ -151,11 +151,11 @@ fn what_is_another_writers_is_not_removed() {
 fn what_was_not_made_is_not_removed() {
     let (said, done) = put(Command::CREATE, &[Does::Refuses(Status::DISK_FULL)]);
     assert!(!said.contains(&"remove"), "{said:?}");
-    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+    assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
     // What else goes wrong says nothing of room.
     let (said, done) = put(Command::WRITE, &[Does::Refuses(Status::ACCESS_DENIED)]);
     assert!(!said.contains(&"remove"), "{said:?}");
-    assert_eq!(done.unwrap_err().status(), Some(Status::ACCESS_DENIED));
+    assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::ACCESS_DENIED));
 }
 
 #[test]
@@ -169,5 +169,5 @@ fn less_than_all_is_not_taken_for_all() {
     let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     let (said, done) = put(Command::WRITE, does);
     assert_eq!(said, ["make", "write", "make", "write", "write", "open", "remove"]);
-    assert_eq!(done.unwrap_err().status(), Some(Status::DISK_FULL));
+    assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
 }

@@ -14,13 +14,14 @@ use std::time::Duration;
 use dialed::{ToEvil, on_paused_clock, one_thing};
 use evil::between::{Between, Line};
 use evil::{Act, Asked, CONTENT, Manners};
+use frevo_client::internal::Dial;
 use frevo_client::{
-    Change, Client, Credentials, Dial, Error, File, OpenOptions, Options, ServerName, Share,
+    Change, Client, Credentials, Error, File, LockKind, OpenOptions, Options, RecursiveMode,
+    ServerName, Share, ShareMode,
 };
 use frevo_net::buffer::Buf;
-use frevo_wire::command::create::ShareAccess;
 use frevo_wire::compound::Compound;
-use frevo_wire::{Command, Header, Status};
+use frevo_wire::{Command, Header};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -29,15 +30,15 @@ use world::{World, in_world};
 const SOON: Duration = Duration::from_secs(10);
 
 async fn share_over(dial: Arc<dyn Dial>, options: Options) -> Share {
-    let user = Credentials::password("ann", "secret");
-    let session = Client::over(options, dial).log_on(ServerName::new("frevo"), user).await;
+    let user = Credentials::new("ann", "secret");
+    let session = Client::with_dialer(options, dial).connect(ServerName::new("frevo"), user).await;
     session.unwrap().share("data").await.unwrap()
 }
 
 /// Opened so that nobody else can have it open.
 async fn alone(share: &Share) -> Result<File, Error> {
     let options = OpenOptions::new().read(true).write(true).create(true);
-    options.sharing(ShareAccess::EMPTY).open(share, "file").await
+    options.share_mode(ShareMode::EMPTY).open(share, "file").await
 }
 
 /// Starts a call and gives it up after `polls` looks at it.
@@ -108,7 +109,7 @@ fn what_is_closed_is_not_taken_up_again() {
         line.cut();
         line.mend();
         let error = file.read_bytes(0, 10).await.unwrap_err();
-        assert_eq!(error.status(), Some(Status::FILE_CLOSED));
+        assert_eq!(error.status(), Some(frevo_client::Status::FILE_CLOSED));
         alone(&world.share().await).await.unwrap();
     });
 }
@@ -123,20 +124,20 @@ fn a_lock_that_is_given_up_is_not_held() {
         let third = options.open(&share, "file").await.unwrap();
         for polls in [0, 1, 2, 3, 5, 20, 400] {
             // Before it is granted, and when it was put off or not yet.
-            holder.lock(0, 10, true, false).await.unwrap();
-            assert!(give_up(waiter.lock(0, 10, true, true), polls).await.is_none());
+            holder.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
+            assert!(give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_none());
             holder.unlock(0, 10).await.unwrap();
-            until("a lock", async || third.lock(0, 10, true, false).await).await;
+            until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
             // While it is granted.
-            if give_up(waiter.lock(0, 10, true, true), polls).await.is_some() {
+            if give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_some() {
                 waiter.unlock(0, 10).await.unwrap();
             }
-            until("a lock", async || third.lock(0, 10, true, false).await).await;
+            until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
         }
         // The waiter has lost nothing by it.
-        waiter.lock(0, 10, true, false).await.unwrap();
+        waiter.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         waiter.unlock(0, 10).await.unwrap();
     });
 }
@@ -145,9 +146,9 @@ fn a_lock_that_is_given_up_is_not_held() {
 fn what_a_share_can_is_not_taken_for_granted() {
     in_world(async |world: &World| {
         let share = world.share().await;
-        assert!(give_up(share.speak_posix(), 1).await.is_none());
+        assert!(give_up(share.use_posix(), 1).await.is_none());
         assert!(!share.is_posix());
-        assert!(!share.speak_posix().await.unwrap());
+        assert!(!share.use_posix().await.unwrap());
     });
 }
 
@@ -158,13 +159,13 @@ fn no_name_of_a_listing_is_missed() {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
         // Several replies.
-        let options = Options { credits: 8, ..Options::default() };
+        let options = Options::new().credits(8);
         let share = share_over(Arc::clone(&world.wire) as _, options).await;
-        let mut dir = share.list("").await.unwrap();
+        let mut dir = share.read_dir("").await.unwrap();
         let (mut names, mut given_up) = (std::collections::BTreeSet::new(), 0);
         for polls in (1..4).cycle() {
-            match give_up(dir.next(), polls).await {
-                Some(Ok(Some(entry))) => assert!(names.insert(entry.name().to_owned())),
+            match give_up(dir.next_entry(), polls).await {
+                Some(Ok(Some(entry))) => assert!(names.insert(entry.file_name().to_owned())),
                 Some(Ok(None)) => break,
                 Some(Err(error)) => panic!("{error}"),
                 None => given_up += 1,
@@ -180,9 +181,9 @@ fn no_name_of_a_listing_is_missed() {
 fn no_change_is_missed() {
     in_world(async |world: &World| {
         let share = world.share().await;
-        let mut watch = share.watch("", false).await.unwrap();
+        let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
         // The server keeps what happens from the first call on.
-        assert!(timeout(Duration::from_millis(100), watch.next()).await.is_err());
+        assert!(timeout(Duration::from_millis(100), watch.next_changes()).await.is_err());
         let writes = async {
             for at in 0..100 {
                 share.write(&format!("new-{at}"), b"1").await.unwrap();
@@ -191,7 +192,9 @@ fn no_change_is_missed() {
         let seen = async {
             let mut seen = std::collections::BTreeSet::new();
             for polls in (1..6).cycle() {
-                for change in give_up(watch.next(), polls).await.unwrap_or(Ok(vec![])).unwrap() {
+                for change in
+                    give_up(watch.next_changes(), polls).await.unwrap_or(Ok(vec![])).unwrap()
+                {
                     match change {
                         Change::Added(name) => drop(seen.insert(name)),
                         Change::Missed => panic!("the server had room"),
@@ -279,14 +282,14 @@ fn a_share_that_is_let_go_of_is_disconnected() {
 
 #[test]
 fn few_credits_are_enough_for_many_compounds() {
-    let options = Options { credits: 8, ..Options::default() };
+    let options = Options::new().credits(8);
     let (read, dialed) = one_thing(
         Manners::default(),
         options,
         |_| Act::Honest,
         async |client| {
-            let user = Credentials::password("ann", "secret");
-            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect(ServerName::new("evil"), user).await?;
             let share = session.share("data").await?;
             let began = tokio::time::Instant::now();
             for read in join_all((0..16).map(|_| share.read("known"))).await {
@@ -312,8 +315,8 @@ fn a_server_that_never_gives_the_credits_a_request_costs_is_given_up() {
         Options::default(),
         |_| Act::Honest,
         async |client| {
-            let user = Credentials::password("ann", "secret");
-            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect(ServerName::new("evil"), user).await?;
             session.share("data").await?.read("known").await
         },
     );
@@ -331,8 +334,8 @@ fn a_server_that_takes_all_credits_is_come_to_again() {
     };
     let (done, dialed) =
         one_thing(Manners::default(), Options::default(), script, async |client| {
-            let user = Credentials::password("ann", "secret");
-            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect(ServerName::new("evil"), user).await?;
             let share = session.share("data").await?;
             let began = tokio::time::Instant::now();
             for _ in 0..400 {

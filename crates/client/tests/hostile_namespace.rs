@@ -8,7 +8,7 @@ mod evil;
 use dialed::one_thing;
 use evil::{Act, Asked, Manners};
 use frevo_client::limits::TARGETS_TRIED;
-use frevo_client::{Cause, Client, Credentials, Error, Options, ServerName};
+use frevo_client::{Cause, Client, Credentials, Error, Options, SmbUrl};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::dfs::{Referral, ReferralHeaderFlags, ReferralResponse};
 use frevo_wire::command::ioctl::{self, CtlCode};
@@ -53,8 +53,8 @@ fn namespace(
 }
 
 async fn reach(client: &Client) -> Result<(), Error> {
-    let user = Credentials::password("ann", "secret");
-    client.reach(ServerName::new("evil"), &user, "data", "link").await.map(drop)
+    let user = Credentials::new("ann", "secret");
+    client.resolve(&SmbUrl::new("evil", "data", "link"), &user).await.map(drop)
 }
 
 #[test]
@@ -75,11 +75,7 @@ fn namespaces_that_lead_on_and_on() {
 /// A referral decides to whom the answer to a password is given.
 #[test]
 fn referrals_that_are_not_proved_lead_nowhere() {
-    let unsigned = Options {
-        require_signing: false,
-        sign: frevo_client::options::Signing::WhenAsked,
-        ..Options::default()
-    };
+    let unsigned = Options::new().require_signing(false).sign(frevo_client::Signing::WhenAsked);
     let honest = namespace(1, |_| true);
     let (found, connections) =
         one_thing(Manners::default(), unsigned.clone(), honest, async |client| reach(client).await);
@@ -98,7 +94,7 @@ fn referrals_that_are_not_proved_lead_nowhere() {
     assert!(matches!(error.cause(), Cause::Security(_)), "{error}");
     // A guest has no keys at all.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
-    let guest = Options { allow_guest: true, ..Options::default() };
+    let guest = Options::new().allow_guest(true);
     let (found, connections) =
         one_thing(manners, guest, namespace(1, |_| true), async |client| reach(client).await);
     assert!(found.is_err());

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use dialed::{ToEvil, in_time, on_paused_clock, one_thing};
 use evil::{Act, Asked, CONTENT, Manners};
-use frevo_client::options::Encryption;
+use frevo_client::internal::Dial;
 use frevo_client::{
-    Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Session, Share,
+    Cause, Client, Credentials, Encryption, Error, LockKind, OpenOptions, Options, RecursiveMode,
+    ServerName, Session, Share,
 };
 use frevo_crypto::Cipher;
 use frevo_proto::Dialect;
@@ -27,8 +28,8 @@ type Outcome = (&'static str, Result<(), Error>);
 /// All that can be asked of a server, each within its time.
 async fn everything(client: &Client) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    let user = Credentials::password("ann", "secret");
-    let session = client.log_on(ServerName::new("evil"), user);
+    let user = Credentials::new("ann", "secret");
+    let session = client.connect(ServerName::new("evil"), user);
     let session = match in_time("log on", session).await {
         Ok(session) => session,
         Err(error) => return vec![("log on", Err(error))],
@@ -42,9 +43,8 @@ async fn everything(client: &Client) -> Vec<Outcome> {
             $( outcomes.push(($name, in_time($name, $call).await.map(drop))); )*
         };
     }
-    let none = frevo_wire::dtyp::SecurityInformation::DACL;
     try_all! {
-        "list": share.read_dir("dir"),
+        "list": share.list_dir("dir"),
         "metadata": share.metadata("known"),
         "read": share.read("known"),
         "read at": read_at(&share),
@@ -55,12 +55,13 @@ async fn everything(client: &Client) -> Vec<Outcome> {
         "set attribute": share.set_extended_attribute("known", "A", b"1"),
         "security": share.security("known"),
         "set security": async {
-            let descriptor = frevo_wire::dtyp::SecurityDescriptor::default();
-            share.set_security("known", &descriptor, none).await
+            let mut descriptor = frevo_client::SecurityDescriptor::default();
+            descriptor.control = frevo_client::DaclControl::DACL_PRESENT;
+            share.set_security("known", &descriptor).await
         },
         "link": share.read_link("known"),
         "snapshots": share.snapshots("known"),
-        "rename": share.rename("known", "other", true),
+        "rename": share.rename("known", "other"),
         "remove": share.remove_file("known"),
         "make": share.create_dir("dirnew"),
         "lock": lock(&share),
@@ -85,17 +86,17 @@ async fn end(session: Session) {
 async fn read_at(share: &Share) -> Result<(), Error> {
     let file = share.open("known").await?;
     let mut into = [0; 10];
-    let count = file.read_at(3, &mut into).await?;
+    let count = file.read_at(&mut into, 3).await?;
     assert!(count <= into.len());
     file.close().await
 }
 
 async fn lock(share: &Share) -> Result<(), Error> {
     let file = OpenOptions::new().read(true).write(true).open(share, "known").await?;
-    file.lock(0, 10, true, false).await?;
+    file.try_lock(0, 10, LockKind::Exclusive).await?;
     file.unlock(0, 10).await?;
     file.set_len(5).await?;
-    file.sync().await?;
+    file.sync_all().await?;
     file.close().await
 }
 
@@ -107,8 +108,8 @@ async fn copy(share: &Share) -> Result<(), Error> {
 
 /// One round: a good server would not answer before something happens.
 async fn watch(share: &Share) -> Result<(), Error> {
-    let mut watch = share.watch("dir", true).await?;
-    match tokio::time::timeout(Duration::from_secs(30), watch.next()).await {
+    let mut watch = share.watch("dir", RecursiveMode::Recursive).await?;
+    match tokio::time::timeout(Duration::from_secs(30), watch.next_changes()).await {
         Ok(changes) => changes.map(drop),
         Err(_elapsed) => Ok(()),
     }
@@ -137,8 +138,8 @@ fn against(
 ) -> Tried {
     on_paused_clock(async {
         let dial = ToEvil::new(manners, script);
-        let options = Options { recover_for: Duration::from_secs(5), ..options };
-        let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
+        let options = options.recover_for(Duration::from_secs(5));
+        let client = Client::with_dialer(options, Arc::clone(&dial) as Arc<dyn Dial>);
         let outcomes = everything(&client).await;
         let overheard = std::mem::take(&mut *dial.overheard.lock());
         Tried { outcomes, overheard, connections: dial.dialed.load(Ordering::SeqCst) }
@@ -338,7 +339,8 @@ fn silence_and_drops_end_in_time() {
     }
 }
 
-/// What answers an ECHO is there, and yet nobody waits for ever for what waits for nobody.
+/// A server that answers only ECHOs: no call waits for ever, except those that wait for other
+/// clients.
 #[test]
 fn silence_about_one_kind_of_request_ends_in_time() {
     for (at, name) in
@@ -460,7 +462,7 @@ fn f6_answers_without_the_protection_that_was_agreed_on() {
 
 #[test]
 fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
-    let must = || Options { encryption: Encryption::Required, ..Options::default() };
+    let must = || Options::new().encryption(Encryption::Required);
     let none = Manners { cipher: None, ..Manners::default() };
     let tried = against(none, must(), |_| Act::Honest);
     assert_clear(&tried, "no cipher");
@@ -476,7 +478,7 @@ fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
     }
     // A guest is asked for, and encryption too.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
-    let options = Options { allow_guest: true, ..must() };
+    let options = must().allow_guest(true);
     let tried = against(manners, options, |_| Act::Honest);
     assert_clear(&tried, "an encrypted guest");
     assert!(tried.overheard.is_empty());
@@ -557,15 +559,16 @@ fn a_listing_ends_though_the_names_do_not() {
     let listed = |most| {
         let manners = Manners { root: root.clone(), ..Manners::default() };
         let list = async |client: &Client| {
-            let user = Credentials::password("ann", "secret");
-            let session = client.log_on(ServerName::new("evil"), user).await?;
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect(ServerName::new("evil"), user).await?;
             let share = session.share("data").await?;
-            Ok(share.list("").await?.at_most(most).all().await?.len())
+            Ok(share.read_dir("").await?.max_entries(most).collect_all().await?.len())
         };
         one_thing(manners, Options::default(), |_| Act::Honest, list).0
     };
     assert_eq!(listed(10).unwrap(), 10);
-    assert!(is_clear(&listed(9).unwrap_err()));
+    let error = listed(9).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Limit(_)), "the limit is the client's: {error}");
 }
 
 #[test]
@@ -585,7 +588,11 @@ fn links_that_lead_round_and_out() {
             _ => Act::Honest,
         });
         let error = tried.of("read at").as_ref().unwrap_err();
-        assert_eq!(error.status(), Some(Status::STOPPED_ON_SYMLINK), "{target}: {error}");
+        assert_eq!(
+            error.status(),
+            Some(frevo_client::Status::STOPPED_ON_SYMLINK),
+            "{target}: {error}"
+        );
     }
     for body in [vec![9, 0, 0, 0], vec![9, 0, 1, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0]] {
         let tried = lies(move |asked| match asked.header.command {

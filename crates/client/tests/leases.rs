@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use dialed::{ToEvil, in_time, on_paused_clock};
 use evil::{Act, Asked, Manners};
+use frevo_client::internal::{Dial, Lease, LeaseHolder, Yield};
 use frevo_client::{
-    Client, Credentials, Dial, Error, File, Lease, LeaseHolder, OpenOptions, Options, ServerName,
-    Share, Yield,
+    Client, Credentials, Error, File, LeaseState, OpenOptions, Options, ServerName, Share,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
-use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::create_context::CreateContext;
 use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
@@ -24,13 +23,13 @@ use tokio::task::JoinHandle;
 
 type Messages = Arc<Mutex<Vec<Vec<u8>>>>;
 
-const KEPT: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
+const KEPT: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
 
 /// A server that answers the CREATE of the second Open when it is told to.
 struct World {
     share: Share,
     lease: Arc<Lease>,
-    /// What is sent before the next answer to an ECHO.
+    /// The frame to send before the next answer to an ECHO.
     next: Messages,
     /// Answers that are kept back.
     kept: Messages,
@@ -72,9 +71,9 @@ impl World {
             }
         };
         let evil = ToEvil::new(Manners { leases: true, ..Manners::default() }, script);
-        let client = Client::over(Options::default(), evil as Arc<dyn Dial>);
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let client = Client::with_dialer(Options::default(), evil as Arc<dyn Dial>);
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         let lease = share.lease().unwrap();
         Self { share, lease, next, kept, notice, acknowledged }
@@ -131,7 +130,7 @@ fn broken(asked: &Asked<'_>) -> Vec<u8> {
     });
     let mut body = Vec::new();
     let mut w = Writer::new(&mut body);
-    w.u16(44).u16(2).u32(1).bytes(&key.unwrap().0).u32(KEPT.0).u32(0).bytes(&[0; 12]);
+    w.u16(44).u16(2).u32(1).bytes(&key.unwrap().0).u32(KEPT.bits()).u32(0).bytes(&[0; 12]);
     let mut message = evil::said(&asked.header, Status::SUCCESS, &body);
     message[12..14].copy_from_slice(&Command::OPLOCK_BREAK.0.to_le_bytes());
     message[24..32].copy_from_slice(&[0xFF; 8]);

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use between::Between;
-use frevo_client::options::Encryption;
-use frevo_client::{Cause, Client, Credentials, Dial, Options, Result, ServerName, Session};
+use frevo_client::internal::Dial;
+use frevo_client::{Cause, Client, Credentials, Encryption, Options, Result, ServerName, Session};
 use world::{World, in_world};
 
-/// What is done to the server's frames; the number counts those of all
+/// The change to the server's frames; the number counts the frames of all
 /// connections.
 type Tamper = dyn Fn(usize, Vec<u8>) -> Vec<Vec<u8>> + Send + Sync;
 
@@ -27,12 +27,12 @@ fn client(world: &World, options: Options, tamper: Arc<Tamper>) -> (Client, Arc<
     let count = Arc::clone(&seen);
     let back = Arc::new(move |frame| tamper(count.fetch_add(1, Ordering::SeqCst), frame));
     let between = Between { server, there: Arc::new(|frame| vec![frame]), back };
-    let options = Options { recover_for: Duration::from_millis(200), ..options };
-    (Client::over(options, Arc::new(between)), seen)
+    let options = options.recover_for(Duration::from_millis(200));
+    (Client::with_dialer(options, Arc::new(between)), seen)
 }
 
 async fn log_on(client: &Client) -> Result<Session> {
-    client.log_on(ServerName::new("frevo"), Credentials::password("ann", "secret")).await
+    client.connect(ServerName::new("frevo"), Credentials::new("ann", "secret")).await
 }
 
 /// Reads a file whose content is known, through whatever is in the way.
@@ -49,7 +49,7 @@ fn a_changed_bit_never_changes_what_is_read() {
     in_world(async |world| {
         std::fs::write(world.path("known"), KNOWN).unwrap();
         for encryption in [Encryption::AsServerAsks, Encryption::Required] {
-            let options = Options { encryption, ..Options::default() };
+            let options = Options::new().encryption(encryption);
             let honest: Arc<Tamper> = Arc::new(|_, frame| vec![frame]);
             let (one, seen) = client(world, options.clone(), honest);
             assert_eq!(read(&one).await.unwrap(), KNOWN);

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use dialed::{ToEvil, in_time, on_paused_clock};
 use evil::{Act, Asked, Manners};
-use frevo_client::dial::Dialing;
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
 use frevo_client::{
-    Cause, Client, Credentials, Dial, Error, OpenOptions, Options, ServerName, Session, Share,
+    Cause, Client, Credentials, Error, OpenOptions, Options, ServerName, Session, Share,
 };
 use frevo_wire::{Command, Status};
 use futures_util::future::join_all;
@@ -51,10 +52,10 @@ impl World {
             if lost.load(Ordering::SeqCst) { Act::Close } else { script(asked) }
         });
         let dial = Arc::new(Losable { evil, is_lost });
-        let options = Options { recover_for: PATIENCE, ..Options::default() };
-        let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let options = Options::new().recover_for(PATIENCE);
+        let client = Client::with_dialer(options, Arc::clone(&dial) as Arc<dyn Dial>);
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         share.read("known").await.unwrap();
         Self { dial, session, share }
@@ -94,7 +95,7 @@ fn a_logon_that_is_refused_is_not_tried_for_each_who_waits() {
         })
         .await;
         let is_refused = |error: Error| {
-            assert_eq!(error.status(), Some(Status::LOGON_FAILURE), "{error}");
+            assert_eq!(error.status(), Some(frevo_client::Status::LOGON_FAILURE), "{error}");
             assert!(error.to_string().contains("user name or password of ann"), "{error}");
         };
         for read in join_all((0..16).map(|_| world.share.read("known"))).await {
@@ -124,10 +125,10 @@ fn what_was_never_sent_is_done_in_the_next_session() {
             }
             Act::Honest
         });
-        let options = Options { credits: 8, ..Options::default() };
-        let client = Client::over(options, Arc::clone(&evil) as Arc<dyn Dial>);
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let options = Options::new().credits(8);
+        let client = Client::with_dialer(options, Arc::clone(&evil) as Arc<dyn Dial>);
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         let names: Vec<_> = (0..16).map(|at| format!("new{at}")).collect();
         let done = join_all(names.iter().map(|name| share.create_dir(name))).await;
@@ -151,17 +152,17 @@ fn what_is_taken_is_said_to_who_asked_in_the_next_session_alone() {
             Command::CREATE => Act::Refused(Status::OBJECT_NAME_COLLISION),
             _ => Act::Honest,
         });
-        let options = Options { credits: 8, ..Options::default() };
-        let client = Client::over(options, evil as Arc<dyn Dial>);
-        let user = Credentials::password("ann", "secret");
-        let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+        let options = Options::new().credits(8);
+        let client = Client::with_dialer(options, evil as Arc<dyn Dial>);
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await.unwrap();
         let share = session.share("data").await.unwrap();
         let new = OpenOptions::new().write(true).create_new(true);
         let errors = join_all((0..16).map(|_| new.open(&share, "new"))).await;
         let errors: Vec<_> = errors.into_iter().map(Result::unwrap_err).collect();
         let unknown = errors.iter().filter(|e| matches!(e.cause(), Cause::Unknown)).count();
         assert!((1..=8).contains(&unknown), "{unknown}");
-        let is_taken = |e: &&Error| e.status() == Some(Status::OBJECT_NAME_COLLISION);
+        let is_taken = |e: &&Error| e.status() == Some(frevo_client::Status::OBJECT_NAME_COLLISION);
         assert_eq!(errors.iter().filter(is_taken).count(), 16 - unknown);
     });
 }
@@ -185,7 +186,7 @@ fn nobody_waits_for_a_session_that_is_logged_off() {
     });
 }
 
-/// What was lost on its way is sent again while the server carries out the first still.
+/// A request that was lost is sent again while the server still carries out the first one.
 #[test]
 fn a_server_that_is_not_done_with_the_first_is_asked_again() {
     for (busy, well) in [(5, true), (usize::MAX, false)] {
@@ -202,14 +203,14 @@ fn a_server_that_is_not_done_with_the_first_is_asked_again() {
                     _ => Act::Honest,
                 }
             });
-            let client = Client::over(Options::default(), evil as Arc<dyn Dial>);
-            let user = Credentials::password("ann", "secret");
-            let session = client.log_on(ServerName::new("evil"), user).await.unwrap();
+            let client = Client::with_dialer(Options::default(), evil as Arc<dyn Dial>);
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect(ServerName::new("evil"), user).await.unwrap();
             let share = session.share("data").await.unwrap();
             let file = OpenOptions::new().write(true).open(&share, "known").await.unwrap();
-            let written = in_time("write", file.write_at(0, b"data")).await;
+            let written = in_time("write", file.write_all_at(b"data", 0)).await;
             let status = written.err().and_then(|error| error.status());
-            assert_eq!(status, (!well).then_some(Status::FILE_NOT_AVAILABLE));
+            assert_eq!(status, (!well).then_some(frevo_client::Status::FILE_NOT_AVAILABLE));
             assert_eq!(writes.load(Ordering::SeqCst), if well { 7 } else { 9 });
         });
     }

@@ -2,8 +2,7 @@
 
 use std::io::ErrorKind;
 
-use frevo_client::{Cause, Error};
-use frevo_wire::Status;
+use frevo_client::{Cause, Error, Status};
 use fuser::Errno;
 
 /// The result of an operation of the mount.
@@ -19,7 +18,8 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Cause::Logon(_) | Cause::Security(_) => Some(Errno::EACCES),
         Cause::Usage(_) => Some(Errno::EINVAL),
         Cause::Local(error) => error.raw_os_error().map(Errno::from_i32),
-        Cause::Protocol(_) | Cause::NotSmb => None,
+        Cause::Protocol(_) | Cause::NotSmb | Cause::Limit(_) => None,
+        _ => None,
     };
     found.unwrap_or_else(|| {
         tracing::warn!(%error, "input/output error");

@@ -149,7 +149,7 @@ pub async fn mount(
     check_folder(folder)?;
     check_machine()?;
     if settings.posix {
-        share.speak_posix().await.map_err(MountError::Server)?;
+        share.use_posix().await.map_err(MountError::Server)?;
     }
     let asked = std::time::Instant::now();
     let found = share.lookup(path).await.map_err(MountError::Server)?;

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::{FileType as Type, Metadata, PosixKind, Special};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::internal::Special;
+use frevo_client::{FileAttributes, FileType as Type, Metadata, PosixFileType};
 use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
 use parking_lot::Mutex;
@@ -466,12 +466,12 @@ fn holds(at: &Arc<Node>, node: &Arc<Node>) -> bool {
 /// Returns the POSIX file type.
 pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
     match metadata.posix().map(|posix| posix.kind) {
-        Some(PosixKind::Symlink) => return FileType::Symlink,
-        Some(PosixKind::CharDevice) => return FileType::CharDevice,
-        Some(PosixKind::BlockDevice) => return FileType::BlockDevice,
-        Some(PosixKind::Fifo) => return FileType::NamedPipe,
-        Some(PosixKind::Socket) => return FileType::Socket,
-        Some(PosixKind::Plain) | None => {}
+        Some(PosixFileType::Symlink) => return FileType::Symlink,
+        Some(PosixFileType::CharDevice) => return FileType::CharDevice,
+        Some(PosixFileType::BlockDevice) => return FileType::BlockDevice,
+        Some(PosixFileType::Fifo) => return FileType::NamedPipe,
+        Some(PosixFileType::Socket) => return FileType::Socket,
+        Some(_) | None => {}
     }
     match metadata.special() {
         Some(Special::Symlink) => return FileType::Symlink,
@@ -483,7 +483,6 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
     }
     match metadata.file_type() {
         Type::Directory => FileType::Directory,
-        Type::File => FileType::RegularFile,
         Type::Reparse(tag) => match ReparseTag(tag) {
             ReparseTag::SYMLINK | ReparseTag::LX_SYMLINK | ReparseTag::NFS => FileType::Symlink,
             ReparseTag::AF_UNIX => FileType::Socket,
@@ -494,6 +493,7 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
             _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
             _ => FileType::RegularFile,
         },
+        _ => FileType::RegularFile,
     }
 }
 

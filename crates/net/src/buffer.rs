@@ -486,22 +486,6 @@ impl Buf {
         }
         Ok(())
     }
-
-    /// Returns the room behind the window and its size in bytes, for system calls of other crates.
-    /// All of it is initialised, with old content.
-    pub fn spare(&mut self) -> (NonNull<u8>, usize) {
-        let memory = self.memory_mut();
-        (NonNull::from(&mut *memory).cast(), memory.len())
-    }
-
-    /// Extends the window over the first `count` bytes of [`Self::spare`].
-    ///
-    /// # Safety
-    /// The caller has written all of them since it got this buffer, so that neither uninitialised
-    /// nor old bytes can be read.
-    pub unsafe fn set_filled_by(&mut self, count: usize) {
-        self.set_filled(count);
-    }
 }
 
 impl Default for Buf {

@@ -136,11 +136,6 @@ impl FrameReader {
         self.limit = limit.min(FRAME_BYTES_MAX);
     }
 
-    /// Sets the time in which a frame must make progress ([`FRAME_PROGRESS_TIMEOUT`] by default).
-    pub fn set_progress_timeout(&mut self, timeout: Duration) {
-        self.progress_timeout = timeout;
-    }
-
     /// Returns the number of bytes received so far, prefixes included.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {

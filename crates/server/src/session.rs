@@ -320,11 +320,6 @@ impl Session {
         Ok(())
     }
 
-    /// How many tree connects there are.
-    pub fn tree_count(&self) -> usize {
-        self.trees.read().len()
-    }
-
     /// The Open that a client names: FILE_CLOSED when there is none.
     pub fn open(&self, id: frevo_wire::file_id::FileId) -> Result<Arc<Open>, Status> {
         let opens = self.opens.read();

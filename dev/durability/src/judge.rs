@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use frevo_client::OpenOptions;
-use frevo_wire::Status;
-use frevo_wire::command::create::ShareAccess;
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::{LeaseState, OpenOptions, ShareMode, Status};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::load::is_refused;
@@ -88,7 +85,7 @@ async fn locks(world: &World, peer: &Peer) {
         if let Err(what) = is_refused(prober, offset, len).await {
             world.found(format!("{offset} of client {}: {what}", peer.number));
         }
-        match prober.write_at(offset, b"!").await {
+        match prober.write_all_at(b"!", offset).await {
             Err(error) if error.status() == Some(Status::FILE_LOCK_CONFLICT) => {}
             other => world.found(format!("a write where client {} locked: {other:?}", peer.number)),
         }
@@ -123,7 +120,7 @@ async fn lease(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
     }
     let other = other.open(&world.prober.share, &name).await?;
     if takes_all {
-        other.write_at(NOBODYS, b"?").await?;
+        other.write_all_at(b"?", NOBODYS).await?;
     }
     other.close().await?;
     let taken = if takes_all { LeaseState::READ } else { LeaseState::WRITE };
@@ -160,7 +157,7 @@ async fn doomed(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
 /// is kept.
 pub(crate) async fn nothing_is_left(world: &World, port: u16) -> Result<()> {
     let (session, share) = log_on(port, false).await?;
-    let alone = OpenOptions::new().read(true).write(true).sharing(ShareAccess::EMPTY);
+    let alone = OpenOptions::new().read(true).write(true).share_mode(ShareMode::EMPTY);
     for entry in std::fs::read_dir(&world.files)? {
         let name = entry?.file_name().into_string().unwrap_or_default();
         if name.starts_with("doomed") {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frevo_client::{File, OpenOptions, Result};
+use frevo_client::{File, LockKind, OpenOptions, Result};
 use tokio::task::JoinSet;
 
 use crate::random::Random;
@@ -73,9 +73,9 @@ async fn write(world: &World, peer: &Peer, lane: usize, random: &mut Random) -> 
     let slot = lane + lanes * random.below((slots.count() / lanes) as u64) as usize;
     let (number, data) = slots.issue(slot);
     let what = |error| format!("client {}, write {number} of slot {slot}: {error}", peer.number);
-    file.write_at(slots.offset(slot), &data).await.map_err(what)?;
+    file.write_all_at(&data, slots.offset(slot)).await.map_err(what)?;
     if !peer.writes_through() {
-        file.sync().await.map_err(what)?;
+        file.sync_all().await.map_err(what)?;
     }
     slots.acknowledge(slot, number);
     world.counts.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -91,7 +91,8 @@ async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
         format!("client {}, {doing} {len} at {offset}: {error}", peer.number)
     };
     let is_exclusive = random.one_in(2);
-    peer.common.lock(offset, len, is_exclusive, false).await.map_err(|e| what("locking", &e))?;
+    let kind = if is_exclusive { LockKind::Exclusive } else { LockKind::Shared };
+    peer.common.try_lock(offset, len, kind).await.map_err(|e| what("locking", &e))?;
     is_refused(&world.prober.common, offset, len)
         .await
         .map_err(|e| what("what was locked is free,", &e))?;
@@ -100,7 +101,7 @@ async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
     if random.one_in(4) {
         let other = &world.prober.common;
         other
-            .lock(offset, len, true, false)
+            .try_lock(offset, len, LockKind::Exclusive)
             .await
             .map_err(|e| what("what was unlocked is not free,", &e))?;
         other.unlock(offset, len).await.map_err(|e| what("another one's unlocking", &e))?;
@@ -110,7 +111,7 @@ async fn lock(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
 
 /// Checks that an exclusive lock of this range is refused.
 pub(crate) async fn is_refused(file: &File, offset: u64, len: u64) -> Step {
-    match file.lock(offset, len, true, false).await {
+    match file.try_lock(offset, len, LockKind::Exclusive).await {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(()) => Err("another one got it".into()),
@@ -127,8 +128,8 @@ async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
     let steps = async {
         let options = OpenOptions::new().write(true).create(true).write_through(true);
         let file = options.delete_on_close(goes).open(&peer.share, &name).await?;
-        file.lock(0, 10, true, false).await?;
-        file.write_at(0, &number.to_le_bytes()).await?;
+        file.try_lock(0, 10, LockKind::Exclusive).await?;
+        file.write_all_at(&number.to_le_bytes(), 0).await?;
         let was_there = there.exists();
         file.close().await?;
         Result::Ok(was_there)

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use frevo_client::{Client, Credentials, File, OpenOptions, Options, ServerName, Session, Share};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::{
+    Client, Credentials, File, LeaseState, LockKind, OpenOptions, Options, ServerName, Session,
+    Share,
+};
 use parking_lot::Mutex;
 
 use crate::model::{SPACING, Slots};
@@ -77,7 +79,7 @@ pub(crate) struct Prober {
 
 /// A lease for reading, writing and the handle.
 pub(crate) const ALL: LeaseState =
-    LeaseState(LeaseState::READ.0 | LeaseState::WRITE.0 | LeaseState::HANDLE.0);
+    LeaseState::READ.union(LeaseState::WRITE).union(LeaseState::HANDLE);
 
 impl Peer {
     pub(crate) fn own_name(&self) -> String {
@@ -111,7 +113,7 @@ impl Peer {
     /// Opens the client's own file with a full lease, and locks ranges of it.
     pub(crate) async fn open_own(&self) -> Result<Own> {
         let file = self.options().lease(ALL).open(&self.share, &self.own_name()).await?;
-        file.lock(STANDING, 4096, true, false).await?;
+        file.try_lock(STANDING, 4096, LockKind::Exclusive).await?;
         Ok(Own { lease: file.lease(), file })
     }
 
@@ -119,8 +121,8 @@ impl Peer {
     pub(crate) async fn open_doomed(&self) -> Result<File> {
         let file = self.options().delete_on_close(true);
         let file = file.open(&self.share, &self.doomed_name()).await?;
-        file.lock(STANDING, 4096, true, false).await?;
-        file.write_at(0, b"for as long as it is open").await?;
+        file.try_lock(STANDING, 4096, LockKind::Exclusive).await?;
+        file.write_all_at(b"for as long as it is open", 0).await?;
         Ok(file)
     }
 }
@@ -136,7 +138,7 @@ impl World {
         let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
         let common = common.open(&share, COMMON).await?;
         // A reconnect by name alone could not restore the lock.
-        common.lock(STANDING - 1, 1, true, false).await?;
+        common.try_lock(STANDING - 1, 1, LockKind::Exclusive).await?;
         Ok(Self {
             files: server.files(),
             peers,
@@ -183,9 +185,9 @@ impl World {
 
 /// Makes a new client; returns its session and the share.
 pub(crate) async fn log_on(port: u16, durable: bool) -> Result<(Session, Share)> {
-    let client = Client::new(Options { durable, ..Options::default() });
+    let client = Client::new(Options::new().durable(durable));
     let server = ServerName::new("127.0.0.1").at_port(port);
-    let session = client.log_on(server, Credentials::password(USER, PASSWORD)).await?;
+    let session = client.connect(server, Credentials::new(USER, PASSWORD)).await?;
     let share = session.share(SHARE).await?;
     Ok((session, share))
 }
@@ -212,7 +214,7 @@ async fn peer(port: u16, number: u32) -> Result<Peer> {
     anyhow::ensure!(own.lease == ALL, "the server granted the lease {:?}", own.lease);
     *peer.own.lock() = own;
     for (offset, len) in peer.standing() {
-        peer.common.lock(offset, len, true, false).await?;
+        peer.common.try_lock(offset, len, LockKind::Exclusive).await?;
     }
     if peer.has_doomed() {
         let doomed = peer.open_doomed().await?;

@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frevo_client::{Cause, Error, File, OpenOptions, Share};
-use frevo_wire::Status;
+use frevo_client::{Cause, Error, File, OpenOptions, Share, Status};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -211,7 +210,7 @@ impl Actor {
 
     /// Flushes a file; returns the moment of the request if it succeeded.
     pub(crate) async fn flush(&self, file: &File) -> Option<Moment> {
-        let flushed = self.call(format_args!("flush {}", file.url()), &[], file.sync()).await;
+        let flushed = self.call(format_args!("flush {}", file.url()), &[], file.sync_all()).await;
         flushed.outcome.ok()?;
         self.stage.judge.lock().names_are_stable(flushed.asked);
         Some(flushed.asked)

@@ -45,7 +45,7 @@ impl frevo_server::internal::ambient::Ambient for Simulated {
     }
 }
 
-impl frevo_client::ambient::Ambient for Simulated {
+impl frevo_client::internal::Ambient for Simulated {
     fn now(&self) -> FileTime {
         Self::time(self.start)
     }

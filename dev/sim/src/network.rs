@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frevo_client::dial::Dialing;
-use frevo_client::{Dial, ServerName};
+use frevo_client::ServerName;
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
 use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
 use parking_lot::Mutex;

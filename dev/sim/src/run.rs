@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use frevo_client::dial::ServerName;
-use frevo_client::options::{Cipher, Encryption};
-use frevo_client::{Client, Credentials, Options, Session};
-use frevo_proto::Dialect;
+use frevo_client::{
+    Cipher, Client, Credentials, Dialect, Encryption, Options, ServerName, Session,
+};
 use parking_lot::Mutex;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -121,9 +120,9 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
             "c{client}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
         );
         let road = Road { network: Arc::clone(&network), client };
-        let user = Credentials::password("ann", "secret");
-        let session = match Client::over(options, Arc::new(road))
-            .log_on(ServerName::new("frevo"), user)
+        let user = Credentials::new("ann", "secret");
+        let session = match Client::with_dialer(options, Arc::new(road))
+            .connect(ServerName::new("frevo"), user)
             .await
         {
             Ok(session) => session,
@@ -166,26 +165,19 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
 
 /// Chooses the options of a client.
 fn options(dice: &mut Dice, start: Instant, seed: u64, client: usize) -> Options {
-    let newest = *dice.pick(&[
-        Dialect::SMB_3_1_1,
-        Dialect::SMB_3_1_1,
-        Dialect::SMB_3_1_1,
-        Dialect::SMB_3_0_2,
-    ]);
-    Options {
-        newest,
-        oldest: Dialect::SMB_3_0,
-        ciphers: vec![
+    let newest = *dice.pick(&[Dialect::Smb311, Dialect::Smb311, Dialect::Smb311, Dialect::Smb302]);
+    Options::new()
+        .newest(newest)
+        .oldest(Dialect::Smb300)
+        .ciphers(vec![
             *dice.pick(&[Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm]),
             Cipher::Aes128Ccm,
-        ],
-        encryption: if dice.percent(30) { Encryption::Required } else { Encryption::AsServerAsks },
-        credits: *dice.pick(&[4, 32, 512]),
-        channels: *dice.pick(&[1, 1, 2, 3]),
-        durable: dice.percent(80),
-        ambient: Arc::new(Simulated::new(start, Dice::new(seed, 10 + client as u64))),
-        ..Options::default()
-    }
+        ])
+        .encryption(if dice.percent(30) { Encryption::Required } else { Encryption::AsServerAsks })
+        .credits(*dice.pick(&[4, 32, 512]))
+        .channels(*dice.pick(&[1, 1, 2, 3]))
+        .durable(dice.percent(80))
+        .ambient(Arc::new(Simulated::new(start, Dice::new(seed, 10 + client as u64))))
 }
 
 /// Makes the files, on the medium for good.
@@ -195,13 +187,13 @@ async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
     let make = frevo_client::OpenOptions::new().read(true).write(true).create(true);
     for name in actor::FILES {
         let file = make.clone().open(share, name).await?;
-        file.write_at(0, &[0; SLOT * SLOTS]).await?;
-        file.sync().await?;
+        file.write_all_at(&[0; SLOT * SLOTS], 0).await?;
+        file.sync_all().await?;
         file.close().await?;
     }
     let source = make.clone().open(share, actor::SOURCE).await?;
-    source.write_at(0, &actor::source()).await?;
-    source.sync().await?;
+    source.write_all_at(&actor::source(), 0).await?;
+    source.sync_all().await?;
     source.close().await?;
     for actor in actors {
         share.create_dir(&actor.folder()).await?;
@@ -209,9 +201,9 @@ async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
     for name in ["log", "counter"] {
         let file = make.clone().open(share, name).await?;
         if name == "counter" {
-            file.write_at(0, &[0; 8]).await?;
+            file.write_all_at(&[0; 8], 0).await?;
         }
-        file.sync().await?;
+        file.sync_all().await?;
         file.close().await?;
     }
     let mut judge = stage.judge.lock();

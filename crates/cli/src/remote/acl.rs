@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use clap::Args;
-use frevo_client::{Session, Share};
-use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, AceType, Acl, SdControl, SecurityDescriptor, SecurityInformation,
-    Sid,
+use frevo_client::{
+    AccessMask, Account, Ace, AceFlags, AceKind, Acl, DaclControl, SecurityDescriptor, Session,
+    Share, Sid,
 };
-use frevo_wire::rpc::Account;
 use serde_json::json;
 
 use super::connection_options::Connection;
@@ -46,7 +44,7 @@ pub(crate) struct AclArguments {
 /// An entry as it is written on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    kind: AceType,
+    kind: AceKind,
     who: String,
     mask: AccessMask,
     /// None: what is usual for a file or a directory.
@@ -94,8 +92,8 @@ impl FromStr for Entry {
             _ => return Err(format!("{text}: write KIND:WHO:RIGHTS, as in allow:ann:read")),
         };
         let kind = match kind {
-            "allow" => AceType::ACCESS_ALLOWED,
-            "deny" => AceType::ACCESS_DENIED,
+            "allow" => AceKind::Allow,
+            "deny" => AceKind::Deny,
             _ => return Err(format!("{kind}: write allow or deny")),
         };
         if who.is_empty() {
@@ -109,18 +107,18 @@ impl FromStr for Entry {
 /// The mask of a word or letter in an entry of `kind`. An entry that denies has no
 /// SYNCHRONIZE, and for writing no READ_CONTROL, as Explorer writes it: every open
 /// asks for these two, so denying them would deny all access.
-fn of_kind(mask: u32, kind: AceType) -> u32 {
-    const SYNCHRONIZE: u32 = AccessMask::SYNCHRONIZE.0;
+fn of_kind(mask: u32, kind: AceKind) -> u32 {
+    const SYNCHRONIZE: u32 = AccessMask::SYNCHRONIZE.bits();
     const WRITES: u32 = 0x116;
     match kind {
-        AceType::ACCESS_DENIED if mask == FULL => mask,
-        AceType::ACCESS_DENIED if mask & 0x1FF == WRITES => mask & WRITES,
-        AceType::ACCESS_DENIED => mask & !SYNCHRONIZE,
+        AceKind::Deny if mask == FULL => mask,
+        AceKind::Deny if mask & 0x1FF == WRITES => mask & WRITES,
+        AceKind::Deny => mask & !SYNCHRONIZE,
         _ => mask,
     }
 }
 
-fn parse_rights(text: &str, kind: AceType) -> Result<AccessMask, String> {
+fn parse_rights(text: &str, kind: AceKind) -> Result<AccessMask, String> {
     let number = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let of_kind = |mask: u32| of_kind(mask, kind);
     let word = || WORDS.iter().find(|(word, _)| *word == text).map(|(_, mask)| of_kind(*mask));
@@ -131,7 +129,7 @@ fn parse_rights(text: &str, kind: AceType) -> Result<AccessMask, String> {
         });
         bits.reduce(|a, b| Some(a? | b?)).flatten()
     };
-    number.or_else(word).or_else(letters).map(AccessMask).ok_or_else(|| {
+    number.or_else(word).or_else(letters).map(AccessMask::from_bits).ok_or_else(|| {
         format!("{text}: rights are full, change, read, write, letters of RWXDPO, or a number such as 0x1f01ff")
     })
 }
@@ -146,9 +144,9 @@ fn parse_flags(text: &str) -> Result<AceFlags, String> {
     Ok(flags)
 }
 
-fn shown_rights(mask: AccessMask, kind: AceType) -> String {
-    let word = WORDS.iter().find(|(_, bits)| of_kind(*bits, kind) == mask.0);
-    word.map_or_else(|| format!("{:#010x}", mask.0), |(word, _)| (*word).to_owned())
+fn shown_rights(mask: AccessMask, kind: AceKind) -> String {
+    let word = WORDS.iter().find(|(_, bits)| of_kind(*bits, kind) == mask.bits());
+    word.map_or_else(|| format!("{:#010x}", mask.bits()), |(word, _)| (*word).to_owned())
 }
 
 fn shown_flags(flags: AceFlags) -> String {
@@ -156,10 +154,10 @@ fn shown_flags(flags: AceFlags) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-fn shown_kind(kind: AceType) -> String {
+fn shown_kind(kind: AceKind) -> String {
     match kind {
-        AceType::ACCESS_ALLOWED => String::from("allow"),
-        AceType::ACCESS_DENIED => String::from("deny"),
+        AceKind::Allow => String::from("allow"),
+        AceKind::Deny => String::from("deny"),
         other => format!("{other}"),
     }
 }
@@ -171,7 +169,7 @@ impl Names {
     async fn of(session: &Session, descriptor: &SecurityDescriptor, numeric: bool) -> Self {
         let mut sids: Vec<Sid> =
             descriptor.owner.iter().chain(&descriptor.group).copied().collect();
-        sids.extend(entries(descriptor).iter().filter_map(Ace::sid).copied());
+        sids.extend(entries(descriptor).iter().filter_map(Ace::sid));
         sids.sort_unstable_by_key(ToString::to_string);
         sids.dedup();
         let mut names = HashMap::new();
@@ -187,9 +185,9 @@ impl Names {
         Self(names)
     }
 
-    fn shown(&self, sid: Option<&Sid>) -> String {
+    fn shown(&self, sid: Option<Sid>) -> String {
         let Some(sid) = sid else { return String::new() };
-        self.0.get(sid).cloned().unwrap_or_else(|| sid.to_string())
+        self.0.get(&sid).cloned().unwrap_or_else(|| sid.to_string())
     }
 }
 
@@ -217,21 +215,21 @@ pub(crate) async fn acl(arguments: &AclArguments) -> Done {
     }
     let security = share.security(&url.path).await.map_err(failed)?;
     let names = Names::of(share.session(), &security, arguments.numeric).await;
-    let (owner, group) = (security.owner.as_ref(), security.group.as_ref());
+    let (owner, group) = (security.owner, security.group);
     if connection.json {
         for ace in entries(&security) {
             let object = json!({
-                "kind": format!("{}", ace.kind),
-                "sid": ace.sid().map(ToString::to_string),
-                "name": ace.sid().and_then(|sid| names.0.get(sid)),
-                "mask": ace.mask().map_or(0, |mask| mask.0),
-                "flags": ace.flags.0,
+                "kind": format!("{}", ace.kind()),
+                "sid": ace.sid().map(|sid| sid.to_string()),
+                "name": ace.sid().and_then(|sid| names.0.get(&sid)),
+                "mask": ace.mask().map_or(0, |mask| mask.bits()),
+                "flags": ace.flags().bits(),
             });
             if !line(object) {
                 return Ok(());
             }
         }
-        let sid = |sid: Option<&Sid>| sid.map(ToString::to_string).unwrap_or_default();
+        let sid = |sid: Option<Sid>| sid.map(|sid| sid.to_string()).unwrap_or_default();
         line(json!({
             "owner": sid(owner), "group": sid(group),
             "owner_name": names.shown(owner), "group_name": names.shown(group),
@@ -244,13 +242,13 @@ pub(crate) async fn acl(arguments: &AclArguments) -> Done {
         line("no access list: everyone has full access");
     }
     for ace in entries(&security) {
-        let (kind, who) = (shown_kind(ace.kind), names.shown(ace.sid()));
+        let (kind, who) = (shown_kind(ace.kind()), names.shown(ace.sid()));
         let rights = match ace.mask() {
-            Some(mask) if arguments.numeric => format!("{:#010x}", mask.0),
-            Some(mask) => shown_rights(mask, ace.kind),
+            Some(mask) if arguments.numeric => format!("{:#010x}", mask.bits()),
+            Some(mask) => shown_rights(mask, ace.kind()),
             None => String::from("?"),
         };
-        let flags = shown_flags(ace.flags);
+        let flags = shown_flags(ace.flags());
         let colon = if flags.is_empty() { "" } else { ":" };
         if !line(format_args!("{kind}:{who}:{rights}{colon}{flags}")) {
             break;
@@ -263,16 +261,14 @@ async fn change(arguments: &AclArguments, share: &Share, url: &Url) -> Done {
     let security = share.security(&url.path).await.map_err(failed)?;
     let is_dir = share.metadata(&url.path).await.map_err(failed)?.is_dir();
     let session = share.session();
-    let mut which = SecurityInformation::EMPTY;
     let mut new = SecurityDescriptor::default();
     if let Some(owner) = &arguments.owner {
         new.owner = Some(sid_of(session, owner).await?);
-        which |= SecurityInformation::OWNER;
     }
     let mut aces = entries(&security).to_vec();
     let before = aces.clone();
     if !arguments.set.is_empty() {
-        aces.retain(|ace| ace.flags.contains(AceFlags::INHERITED));
+        aces.retain(|ace| ace.flags().contains(AceFlags::INHERITED));
     }
     for text in &arguments.remove {
         remove(&mut aces, text, session, is_dir).await?;
@@ -285,22 +281,21 @@ async fn change(arguments: &AclArguments, share: &Share, url: &Url) -> Done {
     }
     // MS-DTYP 2.4.5: what is denied comes first, what is inherited last.
     aces.sort_by_key(|ace| {
-        let is_inherited = ace.flags.contains(AceFlags::INHERITED);
-        (is_inherited, !is_inherited && ace.kind != AceType::ACCESS_DENIED)
+        let is_inherited = ace.flags().contains(AceFlags::INHERITED);
+        (is_inherited, !is_inherited && ace.kind() != AceKind::Deny)
     });
     if aces != before || security.dacl.is_none() && !aces.is_empty() {
         new.dacl = Some(Acl::new(aces));
-        let kept = SdControl::DACL_PROTECTED | SdControl::DACL_AUTO_INHERITED;
-        new.control = SdControl::DACL_PRESENT | (security.control & kept);
-        if new.control.contains(SdControl::DACL_AUTO_INHERITED) {
-            new.control |= SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
+        let kept = DaclControl::DACL_PROTECTED | DaclControl::DACL_AUTO_INHERITED;
+        new.control = DaclControl::DACL_PRESENT | (security.control & kept);
+        if new.control.contains(DaclControl::DACL_AUTO_INHERITED) {
+            new.control |= DaclControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
         }
-        which |= SecurityInformation::DACL;
     }
-    if which.is_empty() {
+    if new == SecurityDescriptor::default() {
         return Ok(());
     }
-    share.set_security(&url.path, &new, which).await.map_err(failed)
+    share.set_security(&url.path, &new).await.map_err(failed)
 }
 
 /// Removes the entries of an account, or the one that `text` writes out. Those
@@ -312,14 +307,14 @@ async fn remove(aces: &mut Vec<Ace>, text: &str, session: &Session, is_dir: bool
         let ace = ace_of(&entry, session, is_dir).await?;
         let any_flags = entry.flags.is_none();
         aces.retain(|one| {
-            let same = one.kind == ace.kind && one.body == ace.body;
-            let own = !one.flags.contains(AceFlags::INHERITED);
-            !(same && own && (any_flags || one.flags == ace.flags))
+            let same = one.is_same_but_flags(&ace);
+            let own = !one.flags().contains(AceFlags::INHERITED);
+            !(same && own && (any_flags || one.flags() == ace.flags()))
         });
     } else {
         let sid = sid_of(session, text).await?;
         aces.retain(|one| {
-            one.flags.contains(AceFlags::INHERITED) || one.sid().is_none_or(|who| *who != sid)
+            one.flags().contains(AceFlags::INHERITED) || one.sid().is_none_or(|who| who != sid)
         });
     }
     if aces.len() == count {
@@ -338,7 +333,7 @@ async fn ace_of(entry: &Entry, session: &Session, is_dir: bool) -> Result<Ace, F
     };
     let flags = entry.flags.unwrap_or(usual);
     Ok(match entry.kind {
-        AceType::ACCESS_DENIED => Ace::deny(flags, entry.mask, sid),
+        AceKind::Deny => Ace::deny(flags, entry.mask, sid),
         _ => Ace::allow(flags, entry.mask, sid),
     })
 }
@@ -363,16 +358,16 @@ mod tests {
         let mask = |text: &str| text.parse::<Entry>().unwrap().mask;
         let open = AccessMask::SYNCHRONIZE | AccessMask::READ_CONTROL;
         for rights in ["w", "write", "W"] {
-            assert_eq!(mask(&format!("deny:ann:{rights}")), AccessMask(0x116));
+            assert_eq!(mask(&format!("deny:ann:{rights}")), AccessMask::from_bits(0x116));
         }
-        assert_eq!(mask("deny:ann:r"), AccessMask(0x02_0089));
-        assert_eq!(mask("deny:ann:rw"), AccessMask(0x02_019F));
-        assert_eq!(mask("deny:ann:full"), AccessMask(FULL));
-        assert_eq!(mask("deny:ann:0x120116"), AccessMask(0x12_0116));
+        assert_eq!(mask("deny:ann:r"), AccessMask::from_bits(0x02_0089));
+        assert_eq!(mask("deny:ann:rw"), AccessMask::from_bits(0x02_019F));
+        assert_eq!(mask("deny:ann:full"), AccessMask::from_bits(FULL));
+        assert_eq!(mask("deny:ann:0x120116"), AccessMask::from_bits(0x12_0116));
         for word in ["read", "write", "change", "full"] {
             assert!(mask(&format!("allow:ann:{word}")).contains(AccessMask::SYNCHRONIZE));
             let denied = mask(&format!("deny:ann:{word}"));
-            assert_eq!(shown_rights(denied, AceType::ACCESS_DENIED), word);
+            assert_eq!(shown_rights(denied, AceKind::Deny), word);
         }
         assert!(mask("allow:ann:w").contains(open));
     }
@@ -381,13 +376,13 @@ mod tests {
     fn entries_are_read_and_shown_alike() {
         let entry: Entry = "deny:FILES\\ann:change:oi,ci".parse().unwrap();
         assert_eq!(entry.who, "FILES\\ann");
-        assert_eq!(entry.kind, AceType::ACCESS_DENIED);
+        assert_eq!(entry.kind, AceKind::Deny);
         let shown = shown_rights(entry.mask, entry.kind);
-        assert_eq!((&*shown, entry.mask.0), ("change", 0x03_01BF));
+        assert_eq!((&*shown, entry.mask.bits()), ("change", 0x03_01BF));
         assert_eq!(shown_flags(entry.flags.unwrap()), "oi,ci");
         let letters: Entry = "allow:S-1-1-0:rx".parse().unwrap();
         assert_eq!(shown_rights(letters.mask, letters.kind), "read");
-        assert_eq!("allow:x:0x00120089".parse::<Entry>().unwrap().mask.0, 0x12_0089);
+        assert_eq!("allow:x:0x00120089".parse::<Entry>().unwrap().mask.bits(), 0x12_0089);
         for wrong in [
             "ann",
             "allow:ann",

@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use frevo_client::{Identity, Metadata, Share};
+use frevo_client::internal::{Identity, file_time};
+use frevo_client::{Metadata, Share};
 use frevo_wire::dtyp::FileTime;
 use futures_util::stream::{self, StreamExt};
 
@@ -38,8 +39,7 @@ impl Ancestry {
     /// The ancestry of a local directory.
     pub(crate) fn of_local(path: &Path) -> Self {
         let found = std::fs::metadata(path).ok();
-        let local = found
-            .and_then(|found| Some((found.ino(), frevo_client::file_time(found.modified().ok()?))));
+        let local = found.and_then(|found| Some((found.ino(), file_time(found.modified().ok()?))));
         Self { local, ..Self::default() }
     }
 

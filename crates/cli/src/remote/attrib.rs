@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::time::SystemTime;
 
 use clap::Args;
-use frevo_client::{Basic, Metadata, Share};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{FileAttributes, Metadata, SetMetadata, Share};
 
 use super::connection_options::Connection;
 use super::failures::{Failures, each};
@@ -49,13 +48,13 @@ const LETTERS: [(char, FileAttributes); 5] = [
 ];
 
 /// The attributes that can be set (MS-FSCC 2.6); the others tell the file's type.
-const SETTABLE: u32 = FileAttributes::READONLY.0
-    | FileAttributes::HIDDEN.0
-    | FileAttributes::SYSTEM.0
-    | FileAttributes::ARCHIVE.0
-    | FileAttributes::TEMPORARY.0
-    | FileAttributes::OFFLINE.0
-    | FileAttributes::NOT_CONTENT_INDEXED.0;
+const SETTABLE: u32 = FileAttributes::READONLY.bits()
+    | FileAttributes::HIDDEN.bits()
+    | FileAttributes::SYSTEM.bits()
+    | FileAttributes::ARCHIVE.bits()
+    | FileAttributes::TEMPORARY.bits()
+    | FileAttributes::OFFLINE.bits()
+    | FileAttributes::NOT_CONTENT_INDEXED.bits();
 
 /// Replaces the minus of `-r` while clap reads the command line, which would take `-r` for an
 /// option.
@@ -91,7 +90,7 @@ impl Change {
         let letters = text.get(sign.map_or(0, char::len_utf8)..).unwrap_or_default();
         let bit = |letter: char| {
             let found = LETTERS.iter().find(|(one, _)| *one == letter.to_ascii_lowercase());
-            found.map(|(_, bit)| bit.0)
+            found.map(|(_, bit)| bit.bits())
         };
         let bits: Option<Vec<u32>> = letters.chars().map(bit).collect();
         let Some(bits) = bits.filter(|bits| sign.is_some() && !bits.is_empty()) else {
@@ -110,9 +109,9 @@ impl Change {
 
     /// The new attributes of a file. None if nothing changes.
     fn of(self, found: FileAttributes) -> Option<FileAttributes> {
-        let before = found.0 & SETTABLE;
+        let before = found.bits() & SETTABLE;
         let after = (before | self.on) & !self.off;
-        (after != before).then_some(FileAttributes(after))
+        (after != before).then_some(FileAttributes::from_bits(after))
     }
 }
 
@@ -191,11 +190,11 @@ async fn set(
     arguments: &Attrib,
 ) -> frevo_client::Result<()> {
     let Attrib { created, modified, .. } = *arguments;
-    let basic = Basic { created, modified, attributes, accessed: None };
-    if basic == Basic::default() {
+    let basic = SetMetadata::new().created(created).modified(modified).attributes(attributes);
+    if basic == SetMetadata::default() {
         return Ok(());
     }
-    share.set_all(&path, &basic).await
+    share.set_metadata(&path, &basic).await
 }
 
 #[cfg(test)]
@@ -219,6 +218,6 @@ mod tests {
         let hidden = FileAttributes::HIDDEN | FileAttributes::DIRECTORY | archive;
         assert_eq!(change.of(hidden), Some(FileAttributes::READONLY | archive));
         assert_eq!(change.of(FileAttributes::READONLY | archive), None);
-        assert_eq!(of(&["-h"]).of(FileAttributes::HIDDEN), Some(FileAttributes(0)));
+        assert_eq!(of(&["-h"]).of(FileAttributes::HIDDEN), Some(FileAttributes::from_bits(0)));
     }
 }

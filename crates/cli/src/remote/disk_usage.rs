@@ -28,7 +28,7 @@ pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Do
 
 async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Done {
     let (share, url) = &connection.reach(asked).await?;
-    let room = share.room(&url.path).await.map_err(failed)?;
+    let room = share.disk_space(&url.path).await.map_err(failed)?;
     let bytes = |units: u64| units.saturating_mul(room.unit);
     let (size, free, available) = (bytes(room.total), bytes(room.free), bytes(room.available));
     let used = size.saturating_sub(free);

@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use frevo_client::{Basic, Metadata, file_time, system_time};
+use frevo_client::internal::{file_time, system_time};
+use frevo_client::{FileAttributes, Metadata, SetMetadata};
 use frevo_posix::dosattrib::{self, DosAttrib};
-use frevo_wire::dtyp::FileAttributes;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
@@ -27,11 +27,11 @@ pub(crate) enum AttributePolicy {
 }
 
 /// The attributes that are copied.
-const CARRIED: FileAttributes = FileAttributes(
-    FileAttributes::READONLY.0
-        | FileAttributes::HIDDEN.0
-        | FileAttributes::SYSTEM.0
-        | FileAttributes::ARCHIVE.0,
+const CARRIED: FileAttributes = FileAttributes::from_bits(
+    FileAttributes::READONLY.bits()
+        | FileAttributes::HIDDEN.bits()
+        | FileAttributes::SYSTEM.bits()
+        | FileAttributes::ARCHIVE.bits(),
 );
 
 /// The mode bits that let somebody write a file.
@@ -52,7 +52,7 @@ impl AttributePolicy {
         if self == Self::None {
             return CopiedAttributes::default();
         }
-        let attributes = FileAttributes(found.attributes().0 & CARRIED.0);
+        let attributes = found.attributes() & CARRIED;
         // Not every volume keeps it.
         let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
         CopiedAttributes { attributes, known: CARRIED, created }
@@ -67,13 +67,14 @@ impl AttributePolicy {
             return Ok(CopiedAttributes::default());
         }
         let read_only =
-            if mode & WRITE == 0 { FileAttributes::READONLY } else { FileAttributes(0) };
+            if mode & WRITE == 0 { FileAttributes::READONLY } else { FileAttributes::from_bits(0) };
         let kept = if self == Self::Xattr { kept(file)? } else { None };
         let Some(kept) = kept else {
             let known = FileAttributes::READONLY;
             return Ok(CopiedAttributes { attributes: read_only, known, created: None });
         };
-        let rest = FileAttributes(kept.attributes & CARRIED.0).without(FileAttributes::READONLY);
+        let rest = FileAttributes::from_bits(kept.attributes & CARRIED.bits())
+            .without(FileAttributes::READONLY);
         let created = kept.created.filter(|time| time.0 != 0).map(system_time);
         Ok(CopiedAttributes { attributes: rest | read_only, known: CARRIED, created })
     }
@@ -97,8 +98,8 @@ impl CopiedAttributes {
             return None;
         }
         let stays = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
-        let stays = FileAttributes(old.unwrap_or_default().0 & stays.0).without(self.known);
-        let mut all = FileAttributes(self.attributes.0 & self.known.0) | stays;
+        let stays = (old.unwrap_or_default() & stays).without(self.known);
+        let mut all = (self.attributes & self.known) | stays;
         if !self.known.contains(FileAttributes::ARCHIVE) {
             all |= FileAttributes::ARCHIVE;
         }
@@ -107,26 +108,26 @@ impl CopiedAttributes {
 
     /// The attributes to set before the copy gets its final name. READONLY is not among them:
     /// an interrupted copy could not be continued.
-    pub(crate) fn before(&self, old: Option<FileAttributes>, modified: SystemTime) -> Basic {
+    pub(crate) fn before(&self, old: Option<FileAttributes>, modified: SystemTime) -> SetMetadata {
         let attributes = self.attributes(old).map(|all| all.without(FileAttributes::READONLY));
         let attributes = attributes.filter(|all| *all != FileAttributes::ARCHIVE);
-        Basic { created: self.created, modified: Some(modified), attributes, accessed: None }
+        SetMetadata::new().created(self.created).modified(modified).attributes(attributes)
     }
 
     /// The attributes to set after the copy got its final name, if any are left.
-    pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<Basic> {
+    pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<SetMetadata> {
         let attributes = self.attributes(old)?;
         attributes
             .contains(FileAttributes::READONLY)
-            .then_some(Basic { attributes: Some(attributes), ..Basic::default() })
+            .then_some(SetMetadata::new().attributes(attributes))
     }
 
     /// All attributes at once, for a copy that was written in one request. None when there are
     /// none to set.
-    pub(crate) fn whole(&self) -> Option<Basic> {
+    pub(crate) fn whole(&self) -> Option<SetMetadata> {
         let attributes = self.attributes(None);
         let any = attributes.is_some() || self.created.is_some();
-        any.then_some(Basic { created: self.created, attributes, ..Basic::default() })
+        any.then_some(SetMetadata::new().created(self.created).attributes(attributes))
     }
 
     /// Sets the attributes of a local copy that replaces a file with the mode `old`.
@@ -141,7 +142,7 @@ impl CopiedAttributes {
     ) -> io::Result<()> {
         if carry == AttributePolicy::Xattr && !self.known.is_empty() {
             let created = self.created.map(file_time);
-            let value = DosAttrib { attributes: self.attributes.0, created, changed: None };
+            let value = DosAttrib { attributes: self.attributes.bits(), created, changed: None };
             let mut room = [0; dosattrib::ENCODED_LEN];
             let value = value.encode(&mut room);
             rustix::fs::fsetxattr(copy, dosattrib::NAME, value, XattrFlags::empty())?;
@@ -193,7 +194,7 @@ mod tests {
         let of = |attributes| AttributePolicy::Keep.of_remote(&found(attributes));
         assert_eq!(of(H | R).attributes(None), Some(H | R));
         assert_eq!(of(A).attributes(Some(H)), None);
-        assert_eq!(of(FileAttributes::NORMAL).attributes(None), Some(FileAttributes(0)));
+        assert_eq!(of(FileAttributes::NORMAL).attributes(None), Some(FileAttributes::from_bits(0)));
         assert_eq!(of(FileAttributes::SPARSE_FILE | H).attributes(None), Some(H));
         assert_eq!(AttributePolicy::None.of_remote(&found(H)), CopiedAttributes::default());
     }

@@ -6,9 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use frevo_client::{Basic, Cause, Error, Metadata, Share};
+use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share};
 use frevo_net::buffer::Buf;
-use frevo_wire::dtyp::FileAttributes;
 
 use frevo_mount::names::{Spelling, from_wire};
 
@@ -97,7 +96,7 @@ impl Endpoint {
                 let found = std::fs::metadata(path).map_err(walk::local_failed(path))?;
                 let modified = found.modified().map_err(walk::local_failed(path))?;
                 let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
-                let (len, attributes) = (found.len(), FileAttributes(0));
+                let (len, attributes) = (found.len(), FileAttributes::EMPTY);
                 Ok(Entry { kind, len, modified, attributes, is_kin: false })
             }
             Self::Remote(share, path) => {
@@ -177,7 +176,8 @@ impl Endpoint {
             Self::Local(root) => {
                 let pass = |file: &walk::LocalFile| {
                     let read_only = FileAttributes::READONLY;
-                    let attributes = if file.is_read_only { read_only } else { FileAttributes(0) };
+                    let attributes =
+                        if file.is_read_only { read_only } else { FileAttributes::from_bits(0) };
                     let (len, modified) = (file.len, file.modified);
                     let entry = Entry { kind: file.kind, len, modified, attributes, is_kin: false };
                     see(&file.name, entry)
@@ -271,8 +271,8 @@ impl Endpoint {
                 })
             }
             Self::Remote(share, path) => {
-                let basic = Basic { attributes: Some(attributes), ..Basic::default() };
-                share.set_all(&join(path, name), &basic).await
+                let basic = SetMetadata::new().attributes(attributes);
+                share.set_metadata(&join(path, name), &basic).await
             }
         }
     }

@@ -40,7 +40,7 @@ async fn list(ls: &Ls, asked: &Url) -> Done {
         found.iter().all(|(name, metadata)| show(ls, &asked.path, name, metadata));
         return failures.end("listed");
     }
-    let entries = match share.read_dir(&url.path).await {
+    let entries = match share.list_dir(&url.path).await {
         // A file is listed as itself.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
@@ -50,12 +50,12 @@ async fn list(ls: &Ls, asked: &Url) -> Done {
         }
         entries => sorted(entries.map_err(failed)?),
     };
-    entries.iter().all(|entry| show(ls, &asked.path, entry.name(), entry.metadata()));
+    entries.iter().all(|entry| show(ls, &asked.path, entry.file_name(), entry.metadata()));
     Ok(())
 }
 
 fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
-    entries.sort_by(|a, b| a.name().cmp(b.name()));
+    entries.sort_by(|a, b| a.file_name().cmp(b.file_name()));
     entries
 }
 
@@ -113,20 +113,20 @@ fn branch<'a>(
         if depth == 0 {
             return Ok(());
         }
-        let entries = match share.read_dir(path).await {
+        let entries = match share.list_dir(path).await {
             // What is beside it is shown.
             Err(error) if !indent.is_empty() => return drawn.failures.note(error).map_err(failed),
             entries => sorted(entries.map_err(failed)?),
         };
         let last = entries.len().saturating_sub(1);
         for (at, entry) in entries.iter().enumerate() {
-            let below = join(path, entry.name());
+            let below = join(path, entry.file_name());
             let (corner, bar) =
                 if at == last { ("└── ", "    ") } else { ("├── ", "│   ") };
             let shown = if connection.json {
                 line(object(&below, entry.metadata()))
             } else {
-                line(format_args!("{indent}{corner}{}", entry.name()))
+                line(format_args!("{indent}{corner}{}", entry.file_name()))
             };
             if !shown {
                 return Ok(());

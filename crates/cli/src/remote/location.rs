@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use frevo_client::ServerName;
+use frevo_client::{ParseUrlError, ServerName, SmbUrl};
 
 /// A server, share or file of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +29,7 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(['/', '@']) {
-            return Err(String::from("write HOST or HOST:PORT"));
-        }
-        server(text).map(Self)
+        text.parse().map(Self).map_err(|error: ParseUrlError| error.to_string())
     }
 }
 
@@ -49,84 +46,28 @@ impl FromStr for Location {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if is_url(text) { text.parse().map(Self::Remote) } else { Ok(Self::Local(text.into())) }
+        if SmbUrl::is_url(text) {
+            text.parse().map(Self::Remote)
+        } else {
+            Ok(Self::Local(text.into()))
+        }
     }
-}
-
-fn is_url(text: &str) -> bool {
-    let scheme = text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("smb://"));
-    scheme || text.starts_with("//") || text.starts_with("\\\\")
 }
 
 impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORM: &str = "write smb://USER@HOST/SHARE/PATH";
-        if !is_url(text) {
-            return Err(format!("{text} is not a server address; {FORM}"));
-        }
-        // UNC paths are taken as they are, URLs may have escapes.
-        let is_unc = !text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("smb:"));
-        let rest = if is_unc { &text[2..] } else { &text[6..] };
-        let rest = if is_unc { rest.replace('\\', "/") } else { rest.to_owned() };
-        let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
-        let (user, host) = match authority.rsplit_once('@') {
-            Some((user, _)) if user.contains(':') => {
-                return Err(String::from(
-                    "do not write the password into the URL, where other users can see it; use \
+        let found: SmbUrl = text.parse().map_err(|error| match error {
+            ParseUrlError::Password => String::from(
+                "do not write the password into the URL, where other users can see it; use \
                      --credentials or FREVO_PASSWORD, or type it when asked",
-                ));
-            }
-            Some((user, host)) => (Some(unescape(user)?), host),
-            None => (None, authority),
-        };
-        let server = server(host)?;
-        let path = if is_unc { path.to_owned() } else { unescape(path)? };
-        let (share, path) = path.split_once('/').unwrap_or((&path, ""));
-        let ends_in_slash = path.ends_with('/');
-        let path = path.trim_matches('/').to_owned();
-        Ok(Self { user, server, share: share.to_owned(), path, ends_in_slash })
+            ),
+            other => other.to_string(),
+        })?;
+        let SmbUrl { user, server, share, path, ends_in_slash, .. } = found;
+        Ok(Self { user, server, share, path, ends_in_slash })
     }
-}
-
-fn server(host: &str) -> Result<ServerName, String> {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => {
-            let (name, after) = rest.split_once(']').ok_or("the IPv6 address has no closing ]")?;
-            (name, after.strip_prefix(':'))
-        }
-        None => match host.rsplit_once(':') {
-            Some((name, port)) => (name, Some(port)),
-            None => (host, None),
-        },
-    };
-    if name.is_empty() {
-        return Err(String::from("the URL has no server name"));
-    }
-    let port = match port {
-        Some(port) => port.parse().map_err(|_| format!("{port} is not a port number"))?,
-        None => ServerName::PORT,
-    };
-    Ok(ServerName::new(name).at_port(port))
-}
-
-/// Replaces `%41` and the like.
-fn unescape(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.first_chunk::<2>().and_then(|d| std::str::from_utf8(d).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| format!("{text}: write %25 for a percent sign"))?);
-        rest = rest.get(2..).unwrap_or_default();
-    }
-    String::from_utf8(bytes).map_err(|_| format!("{text} is not valid UTF-8"))
 }
 
 impl Url {

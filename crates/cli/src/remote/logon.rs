@@ -4,8 +4,11 @@ use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-use frevo_client::options::{Cipher, Encryption, Referrals, Signing, SigningAlgorithm};
-use frevo_client::{Cause, Client, Credentials, NtHash, Options, Secret, Session, Share};
+use frevo_client::{
+    Cause, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options, Referrals, Session,
+    Share, Signing, SigningAlgorithm, SmbUrl,
+};
+use frevo_server::config::DialectName;
 
 use futures_util::future::join_all;
 
@@ -20,6 +23,10 @@ const fn cipher(name: CipherName) -> Cipher {
         CipherName::Aes256Gcm => Cipher::Aes256Gcm,
         CipherName::Aes256Ccm => Cipher::Aes256Ccm,
     }
+}
+
+fn dialect(name: DialectName) -> Dialect {
+    frevo_proto::Dialect::from(name).into()
 }
 
 const fn algorithm(name: SigningName) -> SigningAlgorithm {
@@ -100,7 +107,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
 
 /// Advice to append to an error's message.
 fn advice(error: &frevo_client::Error) -> &'static str {
-    use frevo_wire::Status;
+    use frevo_client::Status;
     use std::io::ErrorKind;
     if error.status() == Some(Status::OBJECT_NAME_INVALID) {
         if error.path().contains(['*', '?']) {
@@ -125,7 +132,7 @@ impl Connection {
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url)?;
         let session =
-            self.client(false).log_on(url.server.clone(), credentials).await.map_err(failed)?;
+            self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         Ok(session)
     }
@@ -135,25 +142,23 @@ impl Connection {
         let default = Options::default();
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
-        let options = Options {
-            newest: self.max_dialect.map_or(default.newest, Into::into),
-            oldest: self.min_dialect.map_or(default.oldest, Into::into),
-            ciphers: if ciphers.is_empty() { default.ciphers } else { ciphers },
-            signing: if signing.is_empty() { default.signing } else { signing },
-            encryption: if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks },
-            require_signing: !self.sign_when_asked,
-            sign: if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always },
-            channels: self.channels.max(1),
-            posix,
-            recover_for: Duration::from_secs(self.patience),
-            referrals: match self.dfs {
+        let options = Options::new()
+            .newest(self.max_dialect.map_or(default.newest, dialect))
+            .oldest(self.min_dialect.map_or(default.oldest, dialect))
+            .ciphers(if ciphers.is_empty() { default.ciphers } else { ciphers })
+            .signing(if signing.is_empty() { default.signing } else { signing })
+            .encryption(if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks })
+            .require_signing(!self.sign_when_asked)
+            .sign(if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always })
+            .channels(self.channels.max(1))
+            .posix(posix)
+            .recover_for(Duration::from_secs(self.patience))
+            .referrals(match self.dfs {
                 DfsLinks::Anywhere => Referrals::Anywhere,
                 DfsLinks::SameHost => Referrals::SameHost,
                 DfsLinks::Never => Referrals::Never,
-            },
-            domain_controller: self.dc.clone().map(|host| host.0),
-            ..Options::default()
-        };
+            })
+            .domain_controller(self.dc.clone().map(|host| host.0));
         Client::new(options)
     }
 
@@ -184,7 +189,8 @@ impl Connection {
         }
         let credentials = self.credentials(url)?;
         let client = self.client(posix);
-        let found = client.reach(url.server.clone(), &credentials, &url.share, &url.path).await;
+        let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
+        let found = client.resolve(&place, &credentials).await;
         let (share, path) = found.map_err(failed)?;
         keep(&share);
         if !share.is_dfs() && path == url.path {
@@ -230,12 +236,12 @@ impl Connection {
         })?;
         let password = self.password(&user, url)?;
         if !self.nt_hash {
-            return Ok(Credentials::with(&user, Secret::Password(password)));
+            return Ok(Credentials::new(&user, password.as_str()));
         }
-        let hash = NtHash::from_hex(&password).ok_or_else(|| {
+        let hash: NtHash = password.parse().map_err(|_| {
             Failure::new(Exit::Auth, "an NT hash has 32 digits from 0 to 9 and a to f")
         })?;
-        Ok(Credentials::with(&user, Secret::NtHash(hash)))
+        Ok(Credentials::with_nt_hash(&user, hash))
     }
 
     fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {

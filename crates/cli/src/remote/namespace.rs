@@ -1,7 +1,6 @@
 //! `mv`, `mkdir`.
 
-use frevo_client::Error;
-use frevo_wire::Status;
+use frevo_client::{Error, Status};
 
 use super::connection_options::Connection;
 use super::failures::Failures;
@@ -55,7 +54,12 @@ async fn mv_one(
     } else {
         to.path.clone()
     };
-    share.rename(&from.path, &target, replace).await.map_err(|error| {
+    let renamed = if replace {
+        share.rename(&from.path, &target).await
+    } else {
+        share.rename_if_not_exists(&from.path, &target).await
+    };
+    renamed.map_err(|error| {
         // What is wrong with the new name is not said of the old one.
         let of_target = [
             Status::OBJECT_NAME_INVALID,

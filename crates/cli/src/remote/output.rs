@@ -4,8 +4,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use frevo_client::Metadata;
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{FileAttributes, Metadata};
 use serde_json::{Value, json};
 
 use super::walk;
@@ -99,7 +98,7 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
         "type": kind(metadata),
         "size": metadata.len(),
         "allocated": metadata.allocation(),
-        "attributes": metadata.attributes().0,
+        "attributes": metadata.attributes().bits(),
         "created": exact_time(metadata.created()),
         "modified": exact_time(metadata.modified()),
         "changed": exact_time(metadata.changed()),

@@ -128,7 +128,7 @@ impl ParallelSessions {
         }
         while self.open.borrow().len() < wanted {
             let opened = async {
-                let session = first.share.session().beside(self.patience).await?;
+                let session = first.share.session().open_another(self.patience).await?;
                 session.share(first.share.name()).await
             };
             match opened.await {
@@ -185,7 +185,7 @@ impl ParallelSessions {
             Some(Err(error)) => {
                 tracing::debug!(%error, "tried again on the first connection");
                 // Those who wait for its recovery shall not each do so in turn.
-                if lane.share.session().facts().is_none() {
+                if lane.share.session().info().is_none() {
                     self.give_up(&lane);
                     lane.given_up.notify_waiters();
                 }

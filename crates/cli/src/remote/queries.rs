@@ -1,6 +1,6 @@
 //! `shares`, `watch`, `snapshots`.
 
-use frevo_client::Change;
+use frevo_client::{Change, RecursiveMode};
 use serde_json::json;
 
 use super::connection_options::Connection;
@@ -28,15 +28,17 @@ pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Don
 
 pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -> Done {
     let (share, url) = &connection.reach(url).await?;
-    let mut watch = share.watch(&url.path, recursive).await.map_err(failed)?;
+    let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+    let mut watch = share.watch(&url.path, mode).await.map_err(failed)?;
     loop {
-        for change in watch.next().await.map_err(failed)? {
+        for change in watch.next_changes().await.map_err(failed)? {
             let (what, from, name) = match &change {
                 Change::Added(name) => ("added", None, &**name),
                 Change::Removed(name) => ("removed", None, &**name),
                 Change::Modified(name) => ("modified", None, &**name),
                 Change::Renamed { from, to } => ("renamed", Some(from), &**to),
                 Change::Missed => ("missed", None, ""),
+                _ => continue,
             };
             let shown = match (connection.json, from) {
                 (true, _) => line(json!({ "change": what, "from": from, "path": name })),

@@ -2,9 +2,7 @@
 
 use std::io::ErrorKind;
 
-use frevo_client::{Basic, Cause, Error, Metadata, Share};
-use frevo_wire::Status;
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share, Status};
 
 use super::arguments::Rm;
 use super::failures::{Failures, each};
@@ -83,8 +81,8 @@ pub(crate) async fn remove_forced(
             let removed = remove_one(share, path, metadata).await;
             if removed.is_err() {
                 let attributes = Some(metadata.attributes());
-                let back = Basic { attributes, ..Basic::default() };
-                let _ = share.set_all(path, &back).await;
+                let back = SetMetadata::new().attributes(attributes);
+                let _ = share.set_metadata(path, &back).await;
             }
             removed
         }
@@ -100,8 +98,8 @@ fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
 
 /// Takes the read-only attribute from a file.
 async fn make_writable(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
-    let rest = FileAttributes(metadata.attributes().0 & !FileAttributes::READONLY.0);
-    share.set_all(path, &Basic { attributes: Some(rest), ..Basic::default() }).await
+    let rest = metadata.attributes().without(FileAttributes::READONLY);
+    share.set_metadata(path, &SetMetadata::new().attributes(rest)).await
 }
 
 /// Removes a directory and all in it: files first, many at once, then the
@@ -170,11 +168,11 @@ async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
 /// Removes what is listed in a directory that should be empty, directories without what
 /// may be in them. What is on its way out stays so.
 async fn remove_found(share: &Share, path: &str) -> frevo_client::Result<()> {
-    for entry in share.read_dir(path).await? {
+    for entry in share.list_dir(path).await? {
         if entry.metadata().is_junction() {
             continue;
         }
-        let path = join(path, entry.name());
+        let path = join(path, entry.file_name());
         match remove_one(share, &path, entry.metadata()).await {
             Err(error) if error.is_not_found() || is_going(&error) => {}
             done => done?,

@@ -4,8 +4,7 @@ use std::fs::File as LocalHandle;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use frevo_client::{File, Metadata};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{File, FileAttributes, Metadata};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -27,7 +26,7 @@ pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Res
     // Not every server tells of holes that its host made.
     let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
         || metadata.allocation() < metadata.len();
-    if !may_have_holes || metadata.is_empty() {
+    if !may_have_holes || metadata.len() == 0 {
         return Ok(whole);
     }
     match file.allocated(0, metadata.len()).await {

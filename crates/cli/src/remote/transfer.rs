@@ -6,6 +6,7 @@ mod download;
 mod replace;
 mod upload;
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ fn part_name(name: &str, version: &[&[u8]]) -> String {
 /// The name of a part of what `share` has at `path`. That a file was made or changed at
 /// another time tells versions apart whose length and time of writing are the same.
 fn part_of(name: &str, share: &Share, path: &str, found: &Metadata) -> String {
-    let ticks = |time: SystemTime| frevo_client::file_time(time).0.to_le_bytes();
+    let ticks = |time: SystemTime| frevo_client::internal::file_time(time).0.to_le_bytes();
     let times = [found.created(), found.modified(), found.changed()].map(ticks);
     let [created, modified, changed] = &times;
     let url = share.url(path);
@@ -152,7 +153,16 @@ fn may_go_on(error: &Error) -> bool {
 }
 
 /// The error of a copy whose source changed meanwhile.
-const UNSTEADY: &str = "it changed while it was read; the target was not changed; try again";
+#[derive(Debug)]
+struct SourceChanged;
+
+impl fmt::Display for SourceChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it changed while it was read; the target was not changed; try again")
+    }
+}
+
+impl std::error::Error for SourceChanged {}
 
 /// Checks that a source still has the length and time `before` after it was read. A source
 /// that has only grown passes: the next run copies the rest.
@@ -164,11 +174,12 @@ fn steady(
     if before == after || after.0 > before.0 {
         return Ok(());
     }
-    Err(refused(ErrorKind::InvalidData, UNSTEADY, "copy", path()))
+    let why = io::Error::new(ErrorKind::InvalidData, SourceChanged);
+    Err(Error::new(Cause::Local(Arc::new(why)), "copy", path()))
 }
 
 fn is_unsteady(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Local(why) if why.get_ref().is_some_and(|why| why.to_string() == UNSTEADY))
+    matches!(error.cause(), Cause::Local(why) if why.get_ref().is_some_and(|why| why.is::<SourceChanged>()))
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use frevo_client::{Cause, DirEntry, Error, FileType, Metadata, Share};
+use frevo_client::{Cause, DirEntry, Error, FileAttributes, FileType, Metadata, Share};
 use frevo_mount::names::{Spelling, to_wire};
-use frevo_wire::dtyp::FileAttributes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::location::join;
@@ -100,7 +99,7 @@ pub(crate) fn kind(metadata: &Metadata) -> Kind {
         FileType::Reparse(_) if metadata.attributes().contains(FileAttributes::DIRECTORY) => {
             Kind::Directory
         }
-        FileType::Reparse(_) => Kind::File,
+        _ => Kind::File,
     }
 }
 
@@ -159,7 +158,7 @@ pub(crate) async fn remote_into(
             }
         };
         for entry in entries {
-            let name = join(&below, entry.name());
+            let name = join(&below, entry.file_name());
             seen += 1;
             if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
                 let cause = Cause::Protocol("too many files, or directories too deep");
@@ -186,7 +185,7 @@ async fn list(
     };
     let before = directory.trail.clone();
     let trail = if directory.is_junction { cross(share, &place, before).await? } else { before };
-    Ok((share.read_dir(&place).await?, trail))
+    Ok((share.list_dir(&place).await?, trail))
 }
 
 /// The trail `before`, longer by the DFS link `place`.
@@ -310,12 +309,12 @@ mod tests {
         };
         // Deduplicated, moved away, compressed for the system; folders of a cloud.
         for tag in [0x8000_0013, 0xC000_0004, 0x8000_0017, 0x9000_001A] {
-            assert_eq!(of(tag, FileAttributes(0)), Kind::File);
+            assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::File);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
         }
         // Links, mount points, special files; and what nobody told.
         for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
-            assert_eq!(of(tag, FileAttributes(0)), Kind::Other);
+            assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
         }
     }

@@ -80,8 +80,8 @@ impl World {
         let server = ServerName::new(host).at_port(port.parse().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let user = Credentials::password("ann", "secret");
-            let session = Client::default().log_on(server, user).await.unwrap();
+            let user = Credentials::new("ann", "secret");
+            let session = Client::default().connect(server, user).await.unwrap();
             let share = session.share("share").await.unwrap();
             let done = work(&share).await;
             share.log_off().await;

@@ -1,4 +1,4 @@
-//! Credits, waited for in turn: MS-SMB2 3.2.4.1.2 to 3.2.4.1.5.
+//! Credits, taken in turn: MS-SMB2 3.2.4.1.2 to 3.2.4.1.5.
 
 use frevo_proto::window::{CreditPool, Taken};
 use parking_lot::Mutex;
@@ -7,15 +7,14 @@ use tokio::sync::Notify;
 /// The sequence window of one connection.
 pub(super) struct Credits {
     held: Mutex<HeldCredits>,
-    /// Those who wait do so one behind the other: a large request is not
-    /// starved by small ones.
+    /// Held by the first of the waiting requests: small requests do not starve a large one.
     turn: tokio::sync::Mutex<()>,
     changed: Notify,
 }
 
 struct HeldCredits {
     pool: CreditPool,
-    /// Credits in requests that are not answered.
+    /// Credits of requests without an answer.
     out: u64,
     closed: bool,
 }
@@ -36,13 +35,13 @@ impl HeldCredits {
     }
 }
 
-/// Why no credits can be had.
+/// The reason for which a request gets no credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoCredits {
     /// The connection has ended.
     Closed,
-    /// The server grants fewer than the request costs, and nothing is under way
-    /// whose answer could bring more.
+    /// The server grants fewer than the request costs, and no request is under way whose
+    /// answer could bring more.
     TooFew,
 }
 
@@ -52,14 +51,14 @@ impl Credits {
         Self { held: Mutex::new(held), turn: tokio::sync::Mutex::default(), changed: Notify::new() }
     }
 
-    /// Takes the numbers of a request, when it is its turn and they are there.
+    /// Waits for the credits of a request and takes them with its MessageId.
     pub(super) async fn take(&self, charge: u16) -> Result<Taken, NoCredits> {
         self.in_turn(|held| held.take(charge)).await
     }
 
-    /// Takes the numbers of several requests that are sent together: all or none. Who had
-    /// some and waited for the rest would wait for others that do the same, and leave what
-    /// is never sent if nobody waits for him any more.
+    /// Takes the MessageIds of several requests that are sent together: all or none. A holder of
+    /// some could wait for ever for others that also hold some, and would leave unsent
+    /// MessageIds behind if it gave up.
     pub(super) async fn take_all(&self, charges: &[u16]) -> Result<Vec<Taken>, NoCredits> {
         self.in_turn(|held| held.take_all(charges)).await
     }
@@ -86,7 +85,7 @@ impl Credits {
         }
     }
 
-    /// Takes them if they are there now.
+    /// Takes the credits of a request without waiting.
     pub(super) fn try_take(&self, charge: u16) -> Result<Option<Taken>, NoCredits> {
         self.at_once(|held| held.take(charge))
     }
@@ -102,7 +101,7 @@ impl Credits {
         Ok(take(&mut held))
     }
 
-    /// A response came: an interim one leaves the request under way.
+    /// Notes a response. After an interim one the request stays under way.
     pub(super) fn answered(&self, taken: &mut Taken, granted: u16, is_final: bool) {
         let mut held = self.held.lock();
         held.pool.on_response(taken, granted);
@@ -113,13 +112,13 @@ impl Credits {
         self.changed.notify_one();
     }
 
-    /// All credits there are, in hand or under way.
+    /// Returns all credits, free or in requests under way.
     pub(super) fn total(&self) -> u64 {
         let held = self.held.lock();
         held.pool.available() + held.out
     }
 
-    /// Nobody gets any more.
+    /// Ends the granting of credits.
     pub(super) fn close(&self) {
         self.held.lock().closed = true;
         self.changed.notify_one();

@@ -1,8 +1,8 @@
-//! Which messages are sealed and opened by other cores.
+//! Encryption and decryption on other cores.
 //!
-//! A processor that seals a mebibyte in less time than it takes to hand it over does so
-//! where it lies in the cache; one that is slow at it, or a slow cipher, has the others
-//! help. Which it is, is measured.
+//! A processor that encrypts a mebibyte faster than it hands it to another core does so
+//! itself, while the data is in its cache. With a slow processor or a slow cipher other
+//! cores help. The time is measured.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use crate::limits::{BESIDE_BYTES_MIN, BESIDE_FROM};
 
-/// How long a mebibyte takes here, by what was measured.
+/// The measured time for one mebibyte.
 #[derive(Debug, Default)]
 pub(super) struct Swiftness {
     nanoseconds: AtomicU64,
 }
 
 impl Swiftness {
-    /// Does `work` on `bytes` and notes how long it took.
+    /// Does `work` on `bytes` and notes the time.
     pub(super) fn measure<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         if bytes < BESIDE_BYTES_MIN {
             return work();
@@ -31,7 +31,7 @@ impl Swiftness {
         done
     }
 
-    /// Down at once, up slowly: what else the core did meanwhile is no measure.
+    /// Lowers the time at once and raises it slowly: other work on the core counts little.
     fn note(&self, bytes: usize, took: Duration) {
         let taken = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 20).min(u64::MAX >> 20);
         let now = (taken << 20) / (bytes as u64).max(1);
@@ -40,22 +40,22 @@ impl Swiftness {
         self.nanoseconds.store(after, Ordering::Relaxed);
     }
 
-    /// As if it had taken `time`.
+    /// Sets the time.
     #[cfg(test)]
     pub(super) fn is_told(&self, time: Duration) {
         let told = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.store(told, Ordering::Relaxed);
     }
 
-    /// Whether others should do it.
+    /// Returns true if another core should do it.
     pub(super) fn is_for_others(&self, bytes: usize) -> bool {
         let measured = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
         bytes >= BESIDE_BYTES_MIN && measured > BESIDE_FROM
     }
 }
 
-/// Does `work` on another core, if there is one: a worker of the runtime, or of the
-/// threads that a runtime of a single one has beside it.
+/// Does `work` on another core: on a worker of the runtime, or on a blocking thread of a
+/// runtime with a single worker.
 pub(super) fn beside(work: impl FnOnce() + Send + 'static) {
     if is_alone() {
         drop(spawn_blocking(work));
@@ -64,7 +64,7 @@ pub(super) fn beside(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Whether all tasks run on one thread.
+/// Returns true if all tasks run on one thread.
 pub(super) fn is_alone() -> bool {
     Handle::try_current()
         .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::CurrentThread)

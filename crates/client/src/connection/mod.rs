@@ -1,8 +1,8 @@
 //! One transport connection, from the client's side: MS-SMB2 3.2.1.2.
 //!
-//! Requests leave from the task that makes them, sealed or signed there, so
-//! that several tasks do so on several cores. One task reads; what it finds
-//! goes to the task that asked. Where sealing is slow, other cores help (`beside`).
+//! The task that makes a request also signs or encrypts and sends it, so that several tasks
+//! do so on several cores. One task reads, and hands each answer to the task that waits for
+//! it. Where encryption is slow, other cores help (`crypto_offload`).
 
 mod credits;
 mod crypto_offload;
@@ -33,7 +33,7 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::echo::Request as Echo;
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::header::HEADER_LEN;
-use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use frevo_wire::{Command, Header, HeaderFlags, Route};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -51,20 +51,20 @@ use waiters::Waiters;
 /// The longest header and fixed part of a request with a payload, rounded up.
 const HEAD_MAX: usize = HEADER_LEN + 64;
 
-/// Headroom that a payload needs to be sent without being copied.
+/// Headroom of a payload that is sent without a copy, bytes.
 pub(crate) const PAYLOAD_HEADROOM: usize = HEADROOM + HEAD_MAX;
 
-/// The connection has ended; an answer will not come.
+/// The connection has ended: no answer comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// What a request carries behind its fixed part.
+/// The payload of a request, behind its fixed part.
 pub(crate) enum Payload<'a> {
-    /// Nothing, or it is in the body already.
+    /// None, or it is in the body already.
     None,
-    /// Bytes to be copied.
+    /// Bytes to copy.
     Copied(&'a [u8]),
-    /// Bytes that lie behind [`PAYLOAD_HEADROOM`] already.
+    /// A buffer with [`PAYLOAD_HEADROOM`] before the bytes.
     Placed(Buf),
 }
 
@@ -74,27 +74,27 @@ pub(crate) struct Call<'a> {
     pub(crate) session_id: u64,
     pub(crate) tree_id: u32,
     pub(crate) flags: HeaderFlags,
-    /// Signed, whatever the session's messages are otherwise.
+    /// Signs the request even if the session signs no others.
     pub(crate) sign: bool,
-    /// ChannelSequence, in the place of the status.
+    /// ChannelSequence, which takes the place of the status.
     pub(crate) channel_sequence: u16,
-    /// Bytes that the request or its answer carries, for the credits.
+    /// Bytes of the request's or the answer's payload: they decide on the credits.
     pub(crate) cost: u32,
-    /// Its answer may wait for what others do, without end.
+    /// True if the answer may take any time: it waits for other clients.
     pub(crate) waits: bool,
-    /// It is cancelled when this ends, and its answer taken still.
+    /// The caller's patience: at its end the request is cancelled, and its answer awaited.
     pub(crate) patience: Option<Arc<Patience>>,
-    /// The body behind the header; the header's place is in front of it.
+    /// Space for the header, and the body.
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
 }
 
-/// How long somebody waits for an answer: until it is dropped who does.
+/// The patience of a caller: it ends when the caller gives up.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(watch::Sender<bool>);
 
 impl Patience {
-    /// Nobody waits any more.
+    /// Ends it.
     pub(crate) fn end(&self) {
         self.0.send_replace(true);
     }
@@ -103,7 +103,7 @@ impl Patience {
         *self.0.borrow()
     }
 
-    /// Returns when nobody waits any more.
+    /// Returns when it has ended.
     pub(crate) async fn ended(&self) {
         // The sender is `self`.
         let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
@@ -111,7 +111,7 @@ impl Patience {
 }
 
 impl<'a> Call<'a> {
-    /// A request whose body `encode` writes.
+    /// Makes a request whose body `encode` writes.
     pub(crate) fn new(command: Command, encode: impl FnOnce(&mut Writer<'_>)) -> Self {
         let mut message = vec![0; HEADER_LEN];
         encode(&mut Writer::from(&mut message, 0));
@@ -130,12 +130,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// MS-SMB2 3.2.5.5 and 3.3.5.7: what guards the negotiation is signed in any case.
+    /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that
+    /// protect the negotiation.
     pub(crate) fn signed(self) -> Self {
         Self { sign: true, ..self }
     }
 
-    /// Bytes behind the header and the fixed part.
+    /// Returns the length of the payload, bytes.
     pub(crate) fn payload_len(&self) -> usize {
         match &self.payload {
             Payload::None => 0,
@@ -153,37 +154,42 @@ impl<'a> Call<'a> {
     }
 }
 
-/// How a message is protected on its way.
+/// The protection of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Guard<'a> {
-    /// Not at all.
+    /// No protection.
     None,
-    /// Signed.
+    /// A signature.
     Signed(&'a SigningKey),
-    /// Sealed.
+    /// Encryption.
     Sealed(&'a SealingKey),
 }
 
-/// A message as it came.
+/// A received message.
 pub(crate) struct Message {
     buf: Buf,
     pub(crate) header: Header,
-    /// The session that it was sealed for.
+    /// The session whose key has decrypted it; `None` for a message in the clear.
     pub(crate) sealed: Option<u64>,
 }
 
 impl Message {
-    /// From its header to its end.
+    /// Returns the message from its header to its end.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buf
     }
 
-    /// Whether it bears the signature that `key` makes.
+    /// Returns the status.
+    pub(crate) fn status(&self) -> crate::Status {
+        self.header.status.into()
+    }
+
+    /// Returns true if the signature was made with `key`.
     pub(crate) fn is_signed_with(&mut self, key: &SigningKey) -> bool {
         frevo_proto::signature::verify(&mut self.buf, key, Sender::Server)
     }
 
-    /// The bytes at `range` alone, without copying them.
+    /// Returns the bytes at `range` without copying them.
     pub(crate) fn into_range(mut self, range: std::ops::Range<usize>) -> Buf {
         let end = range.end.min(self.buf.len());
         self.buf.truncate(end);
@@ -192,15 +198,15 @@ impl Message {
     }
 }
 
-/// What the server says unasked.
+/// A notification of the server.
 pub(crate) struct Unasked {
-    /// Whether it came sealed.
+    /// True if it came encrypted.
     pub(crate) is_sealed: bool,
-    /// What it says.
+    /// The notification.
     pub(crate) notification: Notification,
 }
 
-/// One connection.
+/// A transport connection: MS-SMB2 3.2.1.2.
 pub(crate) struct Connection {
     stream: Stream,
     outbox: Outbox,
@@ -219,7 +225,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection over `stream`, negotiated.
+    /// Opens a connection over `stream` and negotiates.
     pub(crate) async fn open(
         stream: Stream,
         options: &Options,
@@ -234,7 +240,7 @@ impl Connection {
         Ok(claim)
     }
 
-    /// One over `stream`, which nobody reads yet.
+    /// Makes a connection over `stream`, which no task reads yet.
     fn over(stream: Stream, credits: u16, unasked: mpsc::Sender<Unasked>) -> Self {
         Self {
             stream,
@@ -254,7 +260,7 @@ impl Connection {
         }
     }
 
-    /// Reads and writes until the end.
+    /// Reads and writes until the connection ends.
     async fn carry(self: Arc<Self>) {
         let why = tokio::select! {
             biased;
@@ -265,58 +271,58 @@ impl Connection {
         self.fail(why.unwrap_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted).into()));
     }
 
-    /// What NEGOTIATE settled.
+    /// Returns the results of NEGOTIATE.
     pub(crate) fn agreed(&self) -> &Agreed {
         static NOTHING: Agreed = Agreed::NOTHING;
         self.agreed.get().unwrap_or(&NOTHING)
     }
 
-    /// The chain that a logon on this connection begins with.
+    /// Returns the pre-authentication hash that a logon on this connection begins with.
     pub(crate) fn preauth(&self) -> ConnectionPreauth {
         *self.preauth.lock()
     }
 
-    /// From now on what is sealed for `session_id` can be opened.
+    /// Sets the key that decrypts messages of `session_id`.
     pub(crate) fn open_with(&self, session_id: u64, key: Arc<OpeningKey>) {
         *self.opening.write() = Some((session_id, key));
     }
 
-    /// Whether it has ended.
+    /// Returns true after the end.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Why it has ended.
+    /// Returns the cause of the end.
     pub(crate) fn why(&self) -> Option<&Cause> {
         self.why.get()
     }
 
-    /// Waits for the answers to all requests that the server carries out without waiting for
-    /// others. Returns at once when there are none, or when the connection is gone.
+    /// Waits for the answers to all requests that wait for no other client. Returns at once if
+    /// there are none, or the connection has ended.
     pub(crate) async fn answered(&self) {
         while !self.is_gone() && self.waiters.expects_soon() {
             sleep(ANSWERED_LOOK).await;
         }
     }
 
-    /// Requests under way.
+    /// Returns the count of requests under way.
     pub(crate) fn load(&self) -> usize {
         self.waiters.len()
     }
 
-    /// The largest payload, bytes, that its credits pay for with others beside.
+    /// Returns the largest payload, bytes, that half of the credits pay for.
     pub(crate) fn affordable(&self) -> u32 {
         let credits = u32::try_from(self.credits.total() / 2).unwrap_or(u32::MAX).max(1);
         credits.saturating_mul(BYTES_PER_CREDIT)
     }
 
-    /// Ends it, after what was said last.
+    /// Ends the connection after sending the frames that wait.
     pub(crate) fn close(&self) {
         let _ = self.outbox.drain(&self.stream);
         self.fail(io::Error::from(io::ErrorKind::ConnectionAborted).into());
     }
 
-    /// Ends it because of `why`: everybody who waits is told.
+    /// Ends the connection with a cause; every waiting request fails.
     pub(crate) fn fail(&self, why: Cause) {
         let _ = self.why.set(why);
         if !self.gone.swap(true, Ordering::AcqRel) {
@@ -327,8 +333,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request. The second value is the message as it left, for the
-    /// pre-authentication chain; it is empty when it was sealed.
+    /// Sends a request. The second value is the message as it was sent, for the
+    /// pre-authentication hash; it is empty if the message was encrypted.
     pub(crate) async fn send(
         &self,
         call: Call<'_>,
@@ -338,12 +344,12 @@ impl Connection {
         self.send_as(taken, call, guard)
     }
 
-    /// Waits for the numbers of a request. Nothing of it is sent before it has them.
+    /// Waits for the MessageId and the credits of a request, without sending anything.
     pub(crate) async fn number(&self, call: &Call<'_>) -> Result<Taken, Gone> {
         self.take(self.charge(call)).await
     }
 
-    /// [Sends](Self::send) a request that has its [numbers](Self::number).
+    /// [Sends](Self::send) a request that has its [MessageId](Self::number).
     pub(crate) fn send_as(
         &self,
         taken: Taken,
@@ -369,14 +375,14 @@ impl Connection {
         Ok((Sent { id, reply }, kept))
     }
 
-    /// Whether a message of so many bytes should be [sealed beside](Self::send_beside):
-    /// tasks of several threads do it themselves.
+    /// Returns true if a message of `bytes` should be [encrypted on another
+    /// core](Self::send_beside). Tasks of a runtime with several threads do it themselves.
     pub(crate) fn is_sealed_beside(&self, bytes: usize) -> bool {
         self.sealing_speed.is_for_others(bytes) && crypto_offload::is_alone()
     }
 
-    /// Sends a request that another core seals. That is carried through even if nobody
-    /// waits any more: its number is taken.
+    /// Sends a request that another core encrypts. This is carried through even if the caller
+    /// gives up: the MessageId is used up.
     pub(crate) fn send_beside(
         self: &Arc<Self>,
         taken: Taken,
@@ -397,8 +403,8 @@ impl Connection {
         Ok(Sent { id, reply })
     }
 
-    /// Gives related requests, which are one compound, their numbers. What was made of them
-    /// has to be [sent](Self::put) at once; their answers come one by one.
+    /// Makes one compound of related requests, with their MessageIds. The caller must
+    /// [send](Self::put) it at once. The answers come one by one.
     pub(crate) async fn begin_chain(
         &self,
         calls: Vec<Call<'_>>,
@@ -409,7 +415,7 @@ impl Connection {
         let last = calls.len().saturating_sub(1);
         let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
         let all = self.take_all(&charges).await?;
-        // From here on nothing is waited for until it has left.
+        // No await from here on until the frame was sent.
         for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
             let (mut message, reply) = self.enter(call, taken)?;
@@ -431,7 +437,7 @@ impl Connection {
         Ok((protect(chain, guard, |_| {})?, sent))
     }
 
-    /// Sends a frame. When that fails it may have left all the same.
+    /// Sends a frame. It may have been sent even if this fails.
     pub(crate) fn put(&self, frame: Buf) -> Result<(), Gone> {
         self.outbox.push(frame, &self.stream).map_err(|error| {
             self.fail(error.into());
@@ -463,14 +469,14 @@ impl Connection {
         Err(self.starved())
     }
 
-    /// Whatever is sent asks for more.
+    /// Sends an ECHO, which asks for further credits.
     async fn ask_for_credits(&self, why: NoCredits) -> Result<(), Gone> {
         match (why, self.credits.total()) {
             (NoCredits::Closed, _) => Err(Gone),
-            // Nothing can be sent any more.
+            // Not even an ECHO can be sent.
             (NoCredits::TooFew, 0) => Err(self.starved()),
             (NoCredits::TooFew, _) => match self.echo().await {
-                // Others took the last ones: their answers bring more.
+                // Other requests took the last credits: their answers bring more.
                 Err(Gone) if !self.is_gone() => Ok(()),
                 asked => asked,
             },
@@ -478,11 +484,11 @@ impl Connection {
     }
 
     fn starved(&self) -> Gone {
-        self.fail(Cause::Protocol("fewer credits than a request costs"));
+        self.fail(Cause::Protocol("it grants fewer credits than a request costs"));
         Gone
     }
 
-    /// ECHO, MS-SMB2 3.2.4.17: whether the server is there.
+    /// Sends an ECHO, MS-SMB2 3.2.4.17, and waits for the answer.
     pub(crate) async fn echo(&self) -> Result<(), Gone> {
         let Ok(Some(taken)) = self.credits.try_take(1) else { return Err(Gone) };
         let call = Call::new(Command::ECHO, |w| Echo.encode(w));
@@ -492,7 +498,7 @@ impl Connection {
         Sent { id, reply }.await.map(|_| ())
     }
 
-    /// Gives a request its number and its header, and enters who waits for it.
+    /// Gives a request its MessageId and its header, and registers the waiting caller.
     fn enter(
         &self,
         call: Call<'_>,
@@ -500,7 +506,7 @@ impl Connection {
     ) -> Result<(Buf, oneshot::Receiver<Message>), Gone> {
         let header = Header {
             credit_charge: if self.agreed().terms.is_multi_credit { taken.charge } else { 0 },
-            status: Status(u32::from(call.channel_sequence)),
+            status: frevo_wire::Status(u32::from(call.channel_sequence)),
             command: call.command,
             credits: taken.credit_request,
             flags: call.flags,
@@ -534,13 +540,14 @@ impl Connection {
         Ok((message, reply))
     }
 
-    /// Tells when the request `id` is put off that was not yet, or answered.
+    /// Returns a receiver that is told of the first interim response to request `id`, or of its
+    /// answer. `None` if the interim response came already.
     pub(crate) fn put_off(&self, id: u64) -> Option<oneshot::Receiver<()>> {
         self.waiters.put_off(id)
     }
 
-    /// CANCEL of the request `id`, if it is under way: MS-SMB2 3.2.4.24. One that was not
-    /// put off is answered soon enough, unless it `waits`.
+    /// Sends a CANCEL of the request `id`, if it is under way: MS-SMB2 3.2.4.24. A request
+    /// without an interim response is answered soon, unless it `waits`.
     pub(crate) fn cancel(&self, id: u64, waits: bool, session_id: u64, guard: Guard<'_>) {
         let (flags, route) = match self.waiters.async_id(id) {
             None => return,
@@ -550,7 +557,7 @@ impl Connection {
         };
         let header = Header {
             credit_charge: 0,
-            status: Status::SUCCESS,
+            status: frevo_wire::Status::SUCCESS,
             command: Command::CANCEL,
             credits: 0,
             flags,
@@ -569,7 +576,7 @@ impl Connection {
     }
 }
 
-/// Signs or seals a message and puts its prefix before it.
+/// Signs or encrypts a message and prepends its frame prefix.
 fn protect(mut message: Buf, guard: Guard<'_>, see: impl FnOnce(&[u8])) -> Result<Buf, Gone> {
     match guard {
         Guard::Sealed(key) => {
@@ -590,15 +597,15 @@ fn protect(mut message: Buf, guard: Guard<'_>, see: impl FnOnce(&[u8])) -> Resul
     Ok(message)
 }
 
-/// A connection that no channel has yet. Dropping it ends the connection: an
-/// attempt that fails, or that nobody waits for any more, leaves nothing behind.
+/// A new connection without a channel. Dropping it ends the connection: an attempt that fails
+/// or is given up leaves nothing behind.
 pub(crate) struct Claim {
     connection: Arc<Connection>,
     is_kept: bool,
 }
 
 impl Claim {
-    /// The connection, which its new owner ends.
+    /// Returns the connection, which the new owner ends.
     pub(crate) fn keep(mut self) -> Arc<Connection> {
         self.is_kept = true;
         Arc::clone(&self.connection)
@@ -621,9 +628,9 @@ impl Drop for Claim {
     }
 }
 
-/// A request that has left. Dropping it leaves the request to the server.
+/// A request that was sent. Dropping it does not cancel the request.
 pub(crate) struct Sent {
-    /// MessageId
+    /// MessageId of the request.
     pub(crate) id: u64,
     reply: oneshot::Receiver<Message>,
 }
@@ -639,9 +646,8 @@ impl Future for Sent {
     }
 }
 
-/// Ends a connection whose server says nothing although answers are due. One
-/// that has put off all there is to answer is asked now and then whether it is
-/// still there.
+/// Ends a connection whose server is silent although answers are due. A server that has
+/// answered every request with an interim response gets an ECHO from time to time.
 async fn keep_watch(connection: Weak<Connection>) {
     let mut echoed = false;
     let mut asked = Instant::now();
@@ -653,11 +659,13 @@ async fn keep_watch(connection: Weak<Connection>) {
             return;
         }
         if asleep.elapsed() >= HELD_UP {
-            // What has come meanwhile was not read.
+            // This program was suspended: answers may wait in the socket.
             *connection.heard.lock() = Instant::now();
         }
         if connection.waiters.overdue(Instant::now()) {
-            connection.fail(Cause::Protocol("a request that is put off without end"));
+            connection.fail(Cause::Protocol(
+                "it sent an interim response and then no answer for 10 minutes",
+            ));
             return;
         }
         let silent = connection.heard.lock().elapsed();

@@ -3,36 +3,36 @@
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::Command;
-use frevo_wire::Status;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
 
 use super::{Call, Connection, Guard};
+use crate::Status;
 use crate::ambient::random;
 use crate::error::Cause;
 use crate::options::{Encryption, Options};
 
-/// What NEGOTIATE settled.
+/// The results of NEGOTIATE.
 #[derive(Debug, Clone)]
 pub(crate) struct Agreed {
-    /// Dialect, algorithms, sizes.
+    /// The dialect, the algorithms and the largest sizes.
     pub(crate) terms: Negotiated,
-    /// What the server can do.
+    /// The server's capabilities.
     pub(crate) capabilities: GlobalCapabilities,
-    /// The server's id.
+    /// The server's ServerGuid.
     pub(crate) server_guid: Guid,
     /// The server's SecurityMode.
     pub(crate) security_mode: SecurityMode,
-    /// What was offered, for VALIDATE_NEGOTIATE_INFO.
+    /// The dialects that were offered, for VALIDATE_NEGOTIATE_INFO.
     pub(crate) offered: Vec<Dialect>,
-    /// The POSIX extensions were offered and are there.
+    /// True if both sides have the POSIX extensions.
     pub(crate) posix: bool,
-    /// The logon's hint.
+    /// The server's first SPNEGO token.
     pub(crate) hint: Vec<u8>,
 }
 
-/// What this client can do.
+/// The capabilities of this client.
 pub(crate) const CAPABILITIES: GlobalCapabilities = GlobalCapabilities(
     GlobalCapabilities::DFS.0
         | GlobalCapabilities::LEASING.0
@@ -44,7 +44,7 @@ pub(crate) const CAPABILITIES: GlobalCapabilities = GlobalCapabilities(
 );
 
 impl Agreed {
-    /// Before anything is settled.
+    /// The state before NEGOTIATE.
     pub(super) const NOTHING: Self = Self {
         terms: Negotiated {
             dialect: Dialect::SMB_2_0_2,
@@ -64,7 +64,7 @@ impl Agreed {
     };
 }
 
-/// The SecurityMode that a client of these options says.
+/// The SecurityMode of a client with these options.
 pub(crate) const fn security_mode(options: &Options) -> SecurityMode {
     if options.require_signing {
         SecurityMode(SecurityMode::SIGNING_ENABLED.0 | SecurityMode::SIGNING_REQUIRED.0)
@@ -77,7 +77,7 @@ impl Connection {
     pub(super) async fn negotiate(&self, options: &Options, guid: Guid) -> Result<(), Cause> {
         let dialects = options.dialects();
         if dialects.is_empty() {
-            return Err(Cause::Usage("no dialect lies between the oldest and the newest"));
+            return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
         }
         let salt: [u8; 32] = random(&*options.ambient)?;
         let request = negotiate::Request {
@@ -90,8 +90,8 @@ impl Connection {
         let call = Call::new(Command::NEGOTIATE, |w| request.encode(w));
         let (sent, request) = self.send(call, Guard::None).await.map_err(|_| self.reason())?;
         let reply = sent.await.map_err(|_| self.reason())?;
-        if reply.header.status != Status::SUCCESS {
-            return Err(reply.header.status.into());
+        if reply.status() != Status::SUCCESS {
+            return Err(reply.status().into());
         }
         let response = negotiate::Response::parse(reply.bytes())?;
         let agreed = judge(options, dialects, &response)?;
@@ -104,7 +104,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Why it ended, for who waited.
+    /// The cause of the end, for a caller that waited.
     pub(crate) fn reason(&self) -> Cause {
         let lost = || std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
         self.why().cloned().unwrap_or_else(lost)
@@ -119,8 +119,8 @@ fn contexts<'a>(
     if !dialects.contains(&Dialect::SMB_3_1_1) {
         return Vec::new();
     }
-    let ciphers = options.ciphers.iter().map(|cipher| context::Cipher(cipher.id()));
-    let signing = options.signing.iter().map(|one| context::SigningAlgorithm(one.id()));
+    let ciphers = options.ciphers.iter().map(|cipher| context::Cipher(cipher.wire().id()));
+    let signing = options.signing.iter().map(|one| context::SigningAlgorithm(one.wire().id()));
     let mut contexts = vec![NegotiateContext::PreauthIntegrity {
         hash_algorithms: vec![HashAlgorithm::SHA_512],
         salt,
@@ -137,7 +137,7 @@ fn contexts<'a>(
     contexts
 }
 
-/// MS-SMB2 3.2.5.2: what was answered must be among what was offered.
+/// MS-SMB2 3.2.5.2: the server must choose among the offers.
 fn judge(
     options: &Options,
     offered: Vec<Dialect>,
@@ -145,26 +145,28 @@ fn judge(
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
     if !offered.contains(&dialect) {
-        return Err(Cause::Security("the server chose a dialect that was not offered"));
+        return Err(Cause::Security(
+            "the server chose a dialect that was not offered; someone may tamper with the connection",
+        ));
     }
     let common = response.capabilities & CAPABILITIES;
     let (cipher, signing_algorithm) = if dialect == Dialect::SMB_3_1_1 {
         algorithms(options, &response.negotiate_contexts)?
     } else {
-        // MS-SMB2 3.2.5.2: with 3.0 and 3.0.2 it is this one or none.
+        // MS-SMB2 3.2.5.2: SMB 3.0 and 3.0.2 have this cipher only.
         let can = common.contains(GlobalCapabilities::ENCRYPTION)
-            && options.ciphers.contains(&Cipher::Aes128Ccm);
+            && options.ciphers.iter().any(|one| one.wire() == Cipher::Aes128Ccm);
         (can.then_some(Cipher::Aes128Ccm), Negotiated::default_signing_algorithm(dialect))
     };
     if options.encryption == Encryption::Required && cipher.is_none() {
         return Err(Cause::Security(
-            "encryption is required and the server cannot do it with any cipher that is offered",
+            "encryption is required, but the server supports none of the ciphers offered",
         ));
     }
     let is_multi_credit =
         dialect != Dialect::SMB_2_0_2 && common.contains(GlobalCapabilities::LARGE_MTU);
     let size = |size: u32| match (size, is_multi_credit) {
-        (0..65_536, _) => Err(Cause::Protocol("a maximum below 64 KiB")),
+        (0..65_536, _) => Err(Cause::Protocol("its largest request is below 64 KiB")),
         (size, true) => Ok(size),
         (_, false) => Ok(65_536),
     };
@@ -189,8 +191,8 @@ fn judge(
     })
 }
 
-/// The contexts of a 3.1.1 response: one hash, at most one cipher and one
-/// signing algorithm, each of those offered.
+/// Reads the contexts of a 3.1.1 response: one hash, at most one cipher and one signing
+/// algorithm, each among the offers.
 fn algorithms(
     options: &Options,
     contexts: &[NegotiateContext<'_>],
@@ -203,7 +205,7 @@ fn algorithms(
         // MS-SMB2 3.2.5.2: at most one of each kind.
         if !matches!(context, NegotiateContext::Unknown { .. }) {
             if kinds.contains(&context.kind()) {
-                return Err(Cause::Protocol("a negotiate context that comes twice"));
+                return Err(Cause::Protocol("it sent a negotiate context twice"));
             }
             kinds.push(context.kind());
         }
@@ -211,30 +213,37 @@ fn algorithms(
             NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {
                 hashes += 1;
                 if **hash_algorithms != [HashAlgorithm::SHA_512] {
-                    return Err(Cause::Protocol("a pre-authentication hash that was not offered"));
+                    return Err(Cause::Protocol(
+                        "it chose a pre-authentication hash that was not offered",
+                    ));
                 }
             }
             NegotiateContext::Encryption(ids) => {
-                let [id] = **ids else { return Err(Cause::Protocol("more than one cipher")) };
-                let found = Cipher::from_id(id.0).filter(|one| options.ciphers.contains(one));
+                let [id] = **ids else {
+                    return Err(Cause::Protocol("it chose more than one cipher"));
+                };
+                let found = Cipher::from_id(id.0)
+                    .filter(|found| options.ciphers.iter().any(|one| one.wire() == *found));
                 if found.is_none() && id.0 != 0 {
-                    return Err(Cause::Security("a cipher that was not offered"));
+                    return Err(Cause::Security("the server chose a cipher that was not offered"));
                 }
                 cipher = found;
             }
             NegotiateContext::Signing(ids) => {
                 let [id] = **ids else {
-                    return Err(Cause::Protocol("more than one signing algorithm"));
+                    return Err(Cause::Protocol("it chose more than one signing algorithm"));
                 };
                 signing = SigningAlgorithm::from_id(id.0)
-                    .filter(|one| options.signing.contains(one))
-                    .ok_or(Cause::Security("a signing algorithm that was not offered"))?;
+                    .filter(|found| options.signing.iter().any(|one| one.wire() == *found))
+                    .ok_or(Cause::Security(
+                        "the server chose a signing algorithm that was not offered",
+                    ))?;
             }
             _ => {}
         }
     }
     if hashes != 1 {
-        return Err(Cause::Protocol("no pre-authentication hash, or several"));
+        return Err(Cause::Protocol("it sent no pre-authentication hash, or several"));
     }
     Ok((cipher, signing))
 }

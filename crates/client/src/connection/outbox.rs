@@ -1,11 +1,11 @@
-//! Frames on their way out, from any task.
+//! Frames to be sent, from any task.
 //!
-//! Where tasks run on several threads, whoever has something to send sends it himself, and
-//! what others queued meanwhile with it: no task has to be woken for that. Only when the
-//! socket takes no more does the connection's writer go on.
+//! With several threads a task sends its frames itself, together with frames that other tasks
+//! queued meanwhile: no task has to be woken. When the socket is full, the connection's
+//! writer goes on.
 //!
-//! On one thread the writer sends what is small, after all tasks that could run have run:
-//! what they had to say leaves in one piece, which wakes the server once.
+//! With one thread the writer sends small frames, after all tasks that could run have run:
+//! their frames leave in one piece, which wakes the server once.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -16,35 +16,35 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-/// Segments handed to one system call.
+/// Most segments of one system call.
 const BATCH: usize = 32;
 
-/// Frames this long are sent at once, while they are in the cache.
+/// Shortest frame, bytes, that is sent at once, while it is in the processor's cache.
 const AT_ONCE_FROM: usize = 16 << 10;
 
-/// See the module's text.
+/// The queue of frames.
 #[derive(Default)]
 pub(super) struct Outbox {
     waiting: Mutex<VecDeque<Buf>>,
-    /// Held by the one who is writing.
+    /// Held by the task that writes.
     writing: Mutex<()>,
-    /// There is something for the writer.
+    /// Wakes the writer.
     left: Notify,
     gathers: bool,
 }
 
 impl Outbox {
-    /// One whose small frames wait for each other, if all tasks are on this thread.
+    /// Makes an empty queue. Small frames are gathered if all tasks run on this thread.
     pub(super) fn new() -> Self {
         let gathers = Handle::try_current()
             .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::CurrentThread);
         Self { gathers, ..Self::default() }
     }
 
-    /// Sends `frame`, prefix and all, after those before it.
+    /// Sends `frame` with its prefix, after the frames before it.
     ///
     /// # Errors
-    /// When the connection has ended.
+    /// Fails if the connection has ended.
     pub(super) fn push(&self, frame: Buf, stream: &Stream) -> io::Result<()> {
         let waits = self.gathers && frame.len() < AT_ONCE_FROM;
         self.waiting.lock().push_back(frame);
@@ -55,12 +55,12 @@ impl Outbox {
         self.drain(stream)
     }
 
-    /// Sends all that the socket takes.
+    /// Sends as much as the socket takes.
     ///
     /// # Errors
-    /// When the connection has ended.
+    /// Fails if the connection has ended.
     pub(super) fn drain(&self, stream: &Stream) -> io::Result<()> {
-        // Whoever writes looks again after letting go: nothing is left behind.
+        // The writing task looks again after it releases the lock: no frame is left behind.
         while !self.waiting.lock().is_empty() {
             let Some(_writing) = self.writing.try_lock() else { return Ok(()) };
             match self.write(stream) {
@@ -75,7 +75,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes until nothing is left or the socket is full.
+    /// Writes until the queue is empty or the socket is full.
     fn write(&self, stream: &Stream) -> io::Result<()> {
         loop {
             let mut batch: Vec<Buf> = {
@@ -106,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// Goes on whenever the socket was full. Ends with the connection.
+    /// Goes on after the socket was full, until the connection ends.
     pub(super) async fn run(&self, stream: &Stream) -> io::Result<()> {
         loop {
             self.left.notified().await;

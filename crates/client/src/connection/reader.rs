@@ -1,4 +1,4 @@
-//! What comes in: MS-SMB2 3.2.5.1.
+//! Receiving: MS-SMB2 3.2.5.1.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use frevo_proto::frame::Stage;
 use frevo_proto::transform::{is_sealed, unseal_frame};
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::compound::Compound;
-use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use frevo_wire::{Command, Header, HeaderFlags, Route};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use super::crypto_offload::beside;
 use super::{Connection, Message, Unasked};
+use crate::Status;
 use crate::error::Cause;
 use crate::limits::{HAND_OVER_BYTES, INTERIMS};
 
-/// Where a frame is opened.
+/// The place where a frame is decrypted.
 pub(super) enum Begun {
-    /// It was, by who read it.
+    /// The reading task.
     Here,
-    /// On another core.
+    /// Another core.
     Elsewhere,
 }
 
 impl Connection {
-    /// Reads until the end; the reason, if it is not an orderly one.
+    /// Reads until the end. Returns the cause if the peer did not end in order.
     pub(super) async fn read(self: &Arc<Self>) -> Option<Cause> {
         let mut reader = FrameReader::new(0);
         loop {
@@ -37,7 +38,7 @@ impl Connection {
                 Ok(None) => return None,
                 Err(ReceiveError::NotAFrame { .. }) => return Some(self.is_not_smb()),
                 Err(ReceiveError::TooLong { .. }) => {
-                    return Some(Cause::Protocol("a frame longer than any answer can be"));
+                    return Some(Cause::Protocol("it sent a frame longer than any answer"));
                 }
                 Err(error) => return Some(std::io::Error::from(error).into()),
             };
@@ -51,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Opens a frame and deals it out, or has another core do so.
+    /// Decrypts a frame and hands its messages out, or has another core do so.
     pub(super) fn begin(self: &Arc<Self>, frame: Buf) -> Result<Begun, Cause> {
         if !is_sealed(&frame) || !self.opening_speed.is_for_others(frame.len()) {
             return self.on_frame(frame).map(|()| Begun::Here);
@@ -76,11 +77,11 @@ impl Connection {
     fn is_not_smb(&self) -> Cause {
         match self.agreed.get() {
             None => Cause::NotSmb,
-            Some(_) => Cause::Protocol("what comes is not SMB"),
+            Some(_) => Cause::Protocol("it sent data that is not SMB"),
         }
     }
 
-    /// One frame: opened, split, dealt out.
+    /// Decrypts a frame, splits it, and hands its messages out.
     fn on_frame(&self, mut frame: Buf) -> Result<(), Cause> {
         let mut sealed = None;
         if is_sealed(&frame) {
@@ -89,7 +90,7 @@ impl Connection {
             let unsealed = self
                 .opening_speed
                 .measure(frame.len(), || unseal_frame(&mut frame, Sender::Server, false, key))
-                .map_err(|_| Cause::Security("a reply does not open with the session's key"))?;
+                .map_err(|_| Cause::Security("the server sent an answer that the session's key does not decrypt; it may be forged"))?;
             frame.truncate(unsealed.message.end);
             frame.advance(unsealed.message.start);
             sealed = Some(unsealed.session_id);
@@ -112,45 +113,46 @@ impl Connection {
 
     fn on_message(&self, buf: Buf, header: Header, sealed: Option<u64>) -> Result<(), Cause> {
         if !header.is_response() {
-            return Err(Cause::Protocol("a request where a response belongs"));
+            return Err(Cause::Protocol("it sent a request"));
         }
         if header.message_id == u64::MAX {
             return self.on_unasked(&buf, &header, sealed.is_some());
         }
         let id = header.message_id;
-        let is_interim =
-            header.status == Status::PENDING && header.flags.contains(HeaderFlags::ASYNC_COMMAND);
+        let is_interim = Status::from(header.status) == Status::PENDING
+            && header.flags.contains(HeaderFlags::ASYNC_COMMAND);
         if is_interim {
             let Route::Async { async_id } = header.route else { return Ok(()) };
-            // It may have been overtaken by the final response, which was
-            // opened on another core.
+            // The final response may have overtaken it on another core.
             let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);
             });
             return if count > INTERIMS {
-                Err(Cause::Protocol("a request that is put off again and again"))
+                Err(Cause::Protocol("it sent more than 16 interim responses to one request"))
             } else {
                 Ok(())
             };
         }
         let Some(mut waiter) = self.waiters.take(id) else {
-            return Err(Cause::Protocol("an answer to what was not asked"));
+            return Err(Cause::Protocol("it sent an answer without a request"));
         };
         self.credits.answered(&mut waiter.taken, header.credits, true);
-        // Whoever asked may have given up.
+        // The caller may have given up.
         let _ = waiter.reply.send(Message { buf, header, sealed });
         Ok(())
     }
 
     fn on_unasked(&self, message: &[u8], header: &Header, is_sealed: bool) -> Result<(), Cause> {
         if header.command != Command::OPLOCK_BREAK {
-            // Notifications of kinds that nobody asked for are ignored.
+            // Unknown notifications are ignored.
             return Ok(());
         }
         let notification = Notification::parse(message)?;
         match self.unasked.try_send(Unasked { is_sealed, notification }) {
-            Err(TrySendError::Full(_)) => Err(Cause::Protocol("breaks without end")),
-            // A session that is gone has nothing to give up.
+            Err(TrySendError::Full(_)) => {
+                Err(Cause::Protocol("it sent more than 1,024 lease breaks at once"))
+            }
+            // The session has ended: it has no cache to give up.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! Sealed answers, opened by who reads them or by other cores, and how fast that is when
-//! the peer costs nothing: the answers are there before the first is opened.
+//! Encrypted answers, decrypted by the reading task or by other cores, and the speed of that
+//! without a peer: all answers are there before the first is decrypted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use frevo_net::buffer::Buf;
 use frevo_net::memory;
 use frevo_proto::transform::{HEADROOM, seal_frame};
 use frevo_proto::window::Taken;
-use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
+use frevo_wire::{Command, Header, HeaderFlags, Route};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use super::*;
 const SESSION: u64 = 7;
 const KEY: [u8; 32] = [7; 32];
 
-/// A connection that nobody is at the other end of.
+/// A connection without a peer.
 fn connection(cipher: Cipher) -> Arc<Connection> {
     let (unasked, _) = mpsc::channel(1);
     let (nobody, _) = memory::pair(1, ["127.0.0.1:445".parse().unwrap(); 2]);
@@ -28,13 +28,13 @@ fn connection(cipher: Cipher) -> Arc<Connection> {
     Arc::new(connection)
 }
 
-/// Answers to READs of these numbers, sealed; each is filled with its number.
+/// Encrypted answers to READs; each is filled with its MessageId.
 fn answers(cipher: Cipher, count: u64, len: usize) -> Vec<Buf> {
     let key = SealingKey::new(cipher, &KEY);
     let sealed = |message_id: u64| {
         let header = Header {
             credit_charge: 1,
-            status: Status::SUCCESS,
+            status: frevo_wire::Status::SUCCESS,
             command: Command::READ,
             credits: 1,
             flags: HeaderFlags::SERVER_TO_REDIR,
@@ -53,8 +53,7 @@ fn answers(cipher: Cipher, count: u64, len: usize) -> Vec<Buf> {
     (0..count).map(sealed).collect()
 }
 
-/// Takes `answers` in as if they had been read one after the other, and waits until all
-/// have reached who asked.
+/// Receives `answers` one after the other, and waits until all have reached their callers.
 async fn take_in(connection: Arc<Connection>, answers: Vec<Buf>) -> Duration {
     let asked: Vec<oneshot::Receiver<Message>> = (0..answers.len() as u64)
         .map(|message_id| {
@@ -65,7 +64,7 @@ async fn take_in(connection: Arc<Connection>, answers: Vec<Buf>) -> Duration {
     let start = Instant::now();
     let reading = tokio::spawn(async move {
         for frame in answers {
-            // As the reader does: what another is to open waits for nobody here.
+            // As the reader does.
             if let Begun::Here = connection.begin(frame).unwrap() {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! Who waits for which answer: Connection.OutstandingRequests.
+//! Requests under way and their callers: Connection.OutstandingRequests.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,17 @@ use crate::limits::PUT_OFF_FOR;
 pub(super) struct Waiter {
     pub(super) taken: Taken,
     pub(super) reply: oneshot::Sender<Message>,
-    /// Of its interim response; 0 before there was one.
+    /// AsyncId of its interim response; 0 before that came.
     pub(super) async_id: u64,
-    /// How many interim responses came.
+    /// Count of interim responses.
     interims: u32,
-    /// Who is told when the first comes.
+    /// Told of the first interim response.
     put_off: Option<oneshot::Sender<()>>,
-    /// When it has to be answered at the latest; none for one that waits for
-    /// what others do.
+    /// Deadline of the answer; `None` if it waits for other clients.
     until: Option<Instant>,
 }
 
-/// See the module's text. `None` once the connection has ended.
+/// The requests by MessageId; `None` after the connection has ended.
 pub(super) struct Waiters(Mutex<Option<HashMap<u64, Waiter>>>);
 
 impl Default for Waiters {
@@ -35,8 +34,8 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Enters a request, one that may wait for what others do if it `waits`; none after
-    /// the end.
+    /// Registers a request, without a deadline if it `waits`. `None` after the connection has
+    /// ended.
     pub(super) fn enter(&self, taken: Taken, waits: bool) -> Option<oneshot::Receiver<Message>> {
         let (reply, receiver) = oneshot::channel();
         let id = taken.message_id;
@@ -46,7 +45,7 @@ impl Waiters {
         Some(receiver)
     }
 
-    /// Takes out the request that an answer is for.
+    /// Removes the request that an answer belongs to.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
         let mut waiters = self.0.lock();
         let waiters = waiters.as_mut()?;
@@ -63,8 +62,8 @@ impl Waiters {
         waiters.remove(&id)
     }
 
-    /// Notes an interim response; returns how many the request has had, 0 when
-    /// nobody waits for it.
+    /// Notes an interim response. Returns the count that the request has had; 0 if it is not
+    /// under way.
     pub(super) fn interim(&self, id: u64, async_id: u64, account: impl FnOnce(&mut Taken)) -> u32 {
         let mut waiters = self.0.lock();
         let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return 0 };
@@ -77,7 +76,7 @@ impl Waiters {
         waiter.interims
     }
 
-    /// Tells when a request is put off that was not yet, or answered.
+    /// Returns a receiver that is told of the first interim response or the answer.
     pub(super) fn put_off(&self, id: u64) -> Option<oneshot::Receiver<()>> {
         let mut waiters = self.0.lock();
         let waiter = waiters.as_mut()?.get_mut(&id).filter(|waiter| waiter.async_id == 0)?;
@@ -86,40 +85,39 @@ impl Waiters {
         Some(told)
     }
 
-    /// The AsyncId of a request under way, 0 if it has none.
+    /// Returns the AsyncId of a request under way; 0 if it has none.
     pub(super) fn async_id(&self, id: u64) -> Option<u64> {
         self.0.lock().as_ref()?.get(&id).map(|waiter| waiter.async_id)
     }
 
-    /// How many there are.
+    /// Returns the count of requests under way.
     pub(super) fn len(&self) -> usize {
         self.0.lock().as_ref().map_or(0, HashMap::len)
     }
 
-    /// Whether an answer is due: one that was not put off by an interim response.
+    /// Returns true if a request without an interim response is under way.
     pub(super) fn due(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
     }
 
-    /// True while the answer to a request is expected soon: one that does not wait for what
-    /// others do, and that the server has not put off.
+    /// Returns true while a request is under way that waits for no other client and has no interim
+    /// response: its answer comes soon.
     pub(super) fn expects_soon(&self) -> bool {
         let is_soon = |waiter: &Waiter| waiter.async_id == 0 && waiter.until.is_some();
         self.0.lock().as_ref().is_some_and(|all| all.values().any(is_soon))
     }
 
-    /// Whether the time of a request that was put off is over.
+    /// Returns true if a request is past its deadline.
     pub(super) fn overdue(&self, now: Instant) -> bool {
         let is_over = |waiter: &Waiter| waiter.until.is_some_and(|until| now > until);
         self.0.lock().as_ref().is_some_and(|all| all.values().any(is_over))
     }
 
-    /// Tells all that no answer comes.
+    /// Fails all requests.
     pub(super) fn close(&self) {
         let Some(all) = self.0.lock().take() else { return };
         let mut all: Vec<_> = all.into_iter().collect();
-        // In the order in which they were sent: what follows shall not depend
-        // on how a map lies in memory.
+        // In the order of sending: the simulator needs the same order in every run.
         all.sort_unstable_by_key(|(id, _)| *id);
         drop(all);
     }

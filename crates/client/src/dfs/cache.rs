@@ -1,4 +1,4 @@
-//! What was learned of DFS namespaces: the ReferralCache of MS-DFSC 3.1.1.
+//! The cache of DFS referrals: ReferralCache of MS-DFSC 3.1.1.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::dfs_path::{DfsPath, behind};
 use crate::dial::ServerName;
 use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT, TARGETS_TRIED};
 
-/// Part of a namespace.
+/// A referral: a part of a namespace and its targets.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     /// `\server\share\path` in lower case.
     pub(super) prefix: String,
-    /// Where that server listens.
+    /// TCP port of that server.
     port: u16,
-    /// In the server's order, which is that of priority and distance.
+    /// The targets in the server's order, by priority and distance.
     pub(super) targets: Vec<Target>,
-    /// TargetHint: the one that worked.
+    /// TargetHint: the index of the target that worked.
     hint: usize,
-    /// TargetFailback: a better set of targets is gone back to.
+    /// TargetFailback: return to a better set of targets.
     falls_back: bool,
     until: Instant,
 }
 
-/// One target, and whether it is the first of a target set.
+/// A target; the first of its target set, or a further one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) place: DfsPath,
@@ -34,9 +34,9 @@ pub(super) struct Target {
 }
 
 impl Known {
-    /// What a referral for `place` means, and what of it comes behind the targets.
-    /// Nothing when it consumes what was not asked for, or no target of it can be
-    /// or `is_allowed`.
+    /// Reads a referral for `place`. Returns it with the rest of the path, which goes behind the
+    /// targets. `None` if it consumes more than was asked for, or none of its targets is valid
+    /// and allowed.
     pub(super) fn understood(
         response: &ReferralResponse,
         place: &DfsPath,
@@ -62,7 +62,7 @@ impl Known {
                 targets.push(Target { place, begins_set });
                 begins_set = false;
             }
-            // No more would be tried, and each takes room for as long as it is known.
+            // Further targets would not be tried, and would take memory.
             if targets.len() == TARGETS_TRIED {
                 break;
             }
@@ -83,15 +83,15 @@ impl Known {
         Some((known, rest.trim_start_matches('\\').to_owned()))
     }
 
-    /// The targets in the order in which they are tried, with their numbers: the one
-    /// that worked, then as the server has them (MS-DFSC 3.1.5.2).
+    /// Returns the targets in the order of trying, with their indexes: the one that worked, then
+    /// the others in the server's order (MS-DFSC 3.1.5.2).
     pub(super) fn tried(&self) -> impl Iterator<Item = (usize, &DfsPath)> {
         let first = self.targets.get(self.hint).map(|target| (self.hint, &target.place));
         let others = self.targets.iter().map(|target| &target.place).enumerate();
         first.into_iter().chain(others.filter(|(at, _)| *at != self.hint))
     }
 
-    /// The part itself.
+    /// Returns the root or link that it is about.
     pub(super) fn place(&self) -> Option<DfsPath> {
         let mut parts = self.prefix.split('\\').filter(|part| !part.is_empty());
         let server = ServerName::new(parts.next()?).at_port(self.port);
@@ -99,7 +99,7 @@ impl Known {
         Some(DfsPath { server, share, path: parts.collect::<Vec<_>>().join("\\") })
     }
 
-    /// Whether it is about a root, `\server\share`, and not about a link.
+    /// Returns true for a root, `\server\share`; false for a link.
     pub(super) fn is_of_root(&self) -> bool {
         self.prefix.split('\\').filter(|part| !part.is_empty()).count() == 2
     }
@@ -108,13 +108,13 @@ impl Known {
         (&self.prefix, self.port) == (&other.prefix, other.port)
     }
 
-    /// Of the first target set, or without sets the first.
+    /// Returns true for a target of the first set; without sets for the first target.
     fn is_best(&self, at: usize) -> bool {
         self.targets.iter().take(at + 1).skip(1).all(|target| !target.begins_set)
             && (at == 0 || self.targets.iter().any(|target| target.begins_set))
     }
 
-    /// Goes on with the target that `old` used: MS-DFSC 3.1.5.4.3.
+    /// Stays with the target that `old` used: MS-DFSC 3.1.5.4.3.
     fn refresh(&mut self, old: &Self) {
         let used = old.targets.get(old.hint).map(|target| &target.place);
         let at = self.targets.iter().position(|target| Some(&target.place) == used);
@@ -126,13 +126,13 @@ impl Known {
     }
 }
 
-/// The referral cache of a client. What is out of date stays, that a target which
-/// was found good is tried first when the server was asked again.
+/// The referral cache of a client. Expired referrals stay: after a new one came, the target
+/// that worked is tried first.
 #[derive(Debug, Default)]
 pub(crate) struct Referrals(Mutex<Vec<Known>>);
 
 impl Referrals {
-    /// The longest part that covers `place`, and what of its path lies behind.
+    /// Returns the referral with the longest prefix of `place`, and the rest of the path.
     pub(super) fn find(&self, place: &DfsPath) -> Option<(Known, String)> {
         let now = Instant::now();
         let known = self.0.lock();
@@ -161,7 +161,7 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // It may have been asked for again meanwhile.
+        // A new referral may have come meanwhile.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;

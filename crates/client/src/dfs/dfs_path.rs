@@ -7,13 +7,13 @@ use crate::dial::ServerName;
 pub(super) struct DfsPath {
     pub(super) server: ServerName,
     pub(super) share: String,
-    /// With `\`.
+    /// The path in the share, with `\`.
     pub(super) path: String,
 }
 
 impl DfsPath {
-    /// The target of a referral: `\server\share\path`. A server that is known by
-    /// another port than the usual one keeps it.
+    /// Reads the target of a referral: `\server\share\path`. A server with an unusual port keeps
+    /// it. `None` if the target is not valid.
     pub(super) fn of_target(target: &str, from: &ServerName) -> Option<Self> {
         let mut parts = target.split('\\').filter(|part| !part.is_empty());
         let (host, share) = (parts.next()?, parts.next()?);
@@ -31,7 +31,7 @@ impl DfsPath {
         Some(Self { server, share: share.into(), path: path.join("\\") })
     }
 
-    /// With one backslash before it, as MS-DFSC 2.2.1 has it.
+    /// Returns the UNC path with one backslash before it, as in MS-DFSC 2.2.1.
     pub(super) fn unc(&self) -> String {
         let slash = if self.path.is_empty() { "" } else { "\\" };
         format!("\\{}\\{}{slash}{}", self.server.host, self.share, self.path)
@@ -48,8 +48,8 @@ impl DfsPath {
     }
 }
 
-/// What of `path` lies behind `prefix`, which is in lower case, when that covers
-/// whole components of it.
+/// Returns the part of `path` behind `prefix`, which is in lower case. `None` if `prefix` is
+/// not a prefix of whole components.
 pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let mut parts = path.split('\\').filter(|part| !part.is_empty());
     for wanted in prefix.split('\\').filter(|part| !part.is_empty()) {
@@ -57,7 +57,7 @@ pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
             return None;
         }
     }
-    // Where the next component begins.
+    // From the next component on.
     Some(parts.next().map_or("", |next| {
         let at = next.as_ptr() as usize - path.as_ptr() as usize;
         path.get(at..).unwrap_or_default()

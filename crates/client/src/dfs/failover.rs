@@ -1,8 +1,8 @@
-//! Another target of a link, for an operation under way: MS-DFSC 3.1.5.2.
+//! Failover of an operation under way to another target of a DFS link: MS-DFSC 3.1.5.2.
 //!
-//! When the server that it is at is lost and was tried in vain once more, the link's
-//! other targets are tried beside the further attempts at it, and the operation goes on
-//! at whoever answers first.
+//! When a server is lost and one attempt to reach it has failed, the link's other targets are
+//! tried at the same time as further attempts. The operation goes on at the target that
+//! answers first.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::error::{Error, Result};
 use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, TARGET_SESSIONS};
 use crate::session::Session;
 
-/// The other targets of a link that was crossed.
+/// The other targets of a link that was followed.
 #[derive(Clone)]
 pub(crate) struct Others {
     way: Arc<Way>,
     known: Known,
-    /// The target in use.
+    /// Index of the target in use.
     at: usize,
 }
 
-/// The future of another target.
+/// The future of a search for another target.
 type TargetSearch<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Servers that were tried in vain, when the last attempt ended, and how.
+/// Servers that could not be reached: the end of the last attempt and its error.
 #[derive(Default)]
 pub(super) struct Vain(Vec<(ServerName, Instant, Error)>);
 
@@ -50,15 +50,15 @@ impl Vain {
 }
 
 impl Others {
-    /// Those beside target `at`, if there are any.
+    /// Returns the targets other than `at`, if there are any.
     pub(super) fn of(way: &Arc<Way>, known: &Known, at: usize) -> Option<Self> {
         (known.targets.len() > 1).then(|| Self { way: Arc::clone(way), known: known.clone(), at })
     }
 
-    /// Returns when `session`, which is that of the target in use, was tried in vain and
-    /// another target can be used: that is then the one which is tried first.
+    /// Returns when `session`, that of the target in use, cannot be reached and another target
+    /// can: that one is tried first from then on.
     ///
-    /// In a box, since what it tries are attempts too, which may wait for this.
+    /// Boxed, since its attempts may wait for this future again.
     pub(crate) fn found<'a>(&'a self, session: &'a Session) -> TargetSearch<'a> {
         Box::pin(async {
             session.inner.found_unreachable().await;
@@ -70,8 +70,8 @@ impl Others {
         })
     }
 
-    /// One attempt at each, unless another operation made one during most of the `pause`
-    /// or while this waited for its turn: all that is under way wants to know the same.
+    /// Makes one attempt at each target, except those that another operation tried during most
+    /// of the `pause`.
     async fn try_all(&self, pause: Duration) -> Option<()> {
         let now = Instant::now();
         let since = now.checked_sub(pause * 3 / 4).unwrap_or(now);
@@ -93,7 +93,7 @@ impl Others {
         None
     }
 
-    /// Where in the namespace `path` of the target in use is; nothing above the link.
+    /// Returns the place in the namespace of `path` in the target in use; `None` above the link.
     pub(super) fn start(&self, path: &str) -> Option<Start> {
         let there = &self.known.targets.get(self.at)?.place;
         let rest = behind(path, &there.path.to_lowercase())?;
@@ -101,7 +101,7 @@ impl Others {
         Some(Start { way: Arc::clone(&self.way), place, share: None })
     }
 
-    /// Whether another target is the one in use by now.
+    /// Returns true if another target is in use by now.
     pub(super) fn is_left(&self) -> bool {
         let now = self.known.place().and_then(|place| self.way.client.referrals.find(&place));
         let used = now.as_ref().and_then(|(known, _)| known.tried().next());

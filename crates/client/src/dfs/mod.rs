@@ -1,33 +1,33 @@
-//! DFS: where a path really is, MS-DFSC 3.1.
+//! DFS: finding the server of a path. MS-DFSC 3.1.
 //!
-//! A share that says it is of a DFS namespace is asked with whole paths
-//! (MS-SMB2 3.2.4.3). What it says it does not cover its server is asked a referral
-//! for. The targets are tried in the server's order, the one that worked last first;
-//! what was learned is kept for as long as the server says, within bounds. So every
-//! operation on a [`Share`] crosses the links on its way, [`Client::reach`] those of
-//! a path that is about to be used.
+//! Requests to a share of a DFS namespace have whole paths (MS-SMB2 3.2.4.3). When the server
+//! does not cover a path, it is asked for a referral. The targets are tried in the server's
+//! order, the one that worked last first. Referrals are cached for the time that the server
+//! names, within bounds. Every operation on a [`Share`] follows the links of its path;
+//! [`Client::resolve`] follows them once for a path that is about to be used.
 //!
-//! The root of a domain's namespace is asked of whoever has the domain's name, which
-//! in a domain's DNS are its controllers, or of [`Options::domain_controller`].
+//! The root of a domain's namespace is asked of the hosts with the domain's name, which the
+//! domain's DNS resolves to its controllers, or of [`Options::domain_controller`].
 //!
 //! [`Options::domain_controller`]: crate::Options::domain_controller
 
-mod cache;
+pub(crate) mod cache;
 mod dfs_path;
 mod failover;
 mod referral;
 
 use std::sync::{Arc, Weak};
 
-use frevo_wire::Status;
+use frevo_wire::command::oplock_break::LeaseState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use cache::Known;
-pub(crate) use cache::Referrals;
 use dfs_path::DfsPath;
 pub(crate) use failover::Others;
 
+use crate::Status;
+use crate::create::Ask;
 use crate::credentials::Credentials;
 use crate::dial::ServerName;
 use crate::error::{Cause, During, Error, Result};
@@ -35,36 +35,36 @@ use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
 use crate::options::Referrals as Policy;
 use crate::session::{Client, Session};
 use crate::share::Share;
+use crate::url::SmbUrl;
 
 const CONNECT: &str = "connect to";
 
-/// A user's sessions with the servers of his namespaces, so that none is logged on
-/// to twice.
+/// The sessions of a user with the servers of DFS namespaces: one for each server.
 pub(crate) struct Way {
     client: Client,
     credentials: Credentials,
     sessions: Mutex<Vec<Session>>,
-    /// None of them has a way of its own: they would keep each other for ever.
+    /// Shares without a way of their own, which would keep this one alive for ever.
     shares: Mutex<Vec<Share>>,
-    /// Who makes connections, one at a time to each server.
+    /// Turns at connecting: one attempt at a time for each server.
     turns: Mutex<Vec<(ServerName, Weak<Turn>)>>,
-    /// What was tried of no use.
+    /// Servers that could not be reached.
     vain: Mutex<failover::Vain>,
 }
 
 type Turn = tokio::sync::Mutex<()>;
 
-/// Where a path is as far as is known.
+/// The place of a path, as far as it is known.
 pub(crate) struct Located {
     pub(crate) share: Share,
-    /// In that share, as the wire has it.
+    /// The path in that share, with `\`.
     pub(crate) path: String,
-    /// It is a link itself, and not what lies behind one.
+    /// True if the path is a link itself.
     pub(crate) is_link: bool,
-    /// Where else it is.
+    /// The other targets of the last link.
     pub(crate) others: Option<Others>,
     went: Went,
-    /// From where links were crossed to it.
+    /// The place from which links were followed to it.
     start: Option<Start>,
 }
 
@@ -73,61 +73,61 @@ pub(crate) struct Located {
 struct Start {
     way: Arc<Way>,
     place: DfsPath,
-    /// The share that it is in; none where its server is asked only when what is known of
-    /// it does not do.
+    /// The share that it is in; `None` if the server is asked only when the cache does not
+    /// suffice.
     share: Option<Share>,
 }
 
-/// What a search has cost.
+/// The cost of a search.
 #[derive(Debug, Clone, Copy, Default)]
 struct Went {
-    /// Links that were crossed.
+    /// Count of links that were followed.
     hops: usize,
-    /// Targets that were tried.
+    /// Count of targets that were tried.
     tries: usize,
 }
 
-/// When a server is asked.
+/// The occasions on which a server is asked for a referral.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
-    /// At each share that is of a namespace.
+    /// At each share of a namespace.
     Always,
-    /// When it has said that it does not cover the path.
+    /// Once, after the server refused a path that it does not cover.
     First,
-    /// What is known has to do.
+    /// Never: only the cache is used.
     Never,
 }
 
-/// What a server said of a place.
+/// The answer of a server about a place.
 enum Asked {
-    /// It is where it seems to be.
+    /// The place is on this share.
     Here(Share),
-    /// It is elsewhere: targets, and what comes behind them.
+    /// The place is elsewhere: the targets, and the rest of the path.
     There(Known, String),
 }
 
 impl Client {
-    /// The share and the path in it where `path` of `share` really is, links of
-    /// DFS namespaces followed, on other servers too, which are logged on to with
-    /// the same credentials ([`crate::Options::referrals`] says how far).
+    /// Connects to the server of `url`, and returns the share and the path in it. Links of DFS
+    /// namespaces are followed, also to other servers, where the client logs on with the same
+    /// credentials ([`Options::referrals`](crate::Options::referrals) limits this). The user
+    /// of the URL is ignored.
     ///
-    /// When its server is lost and a link on the way has other targets, what is done by path
-    /// in the share goes on at one of those; what is open does not.
+    /// When the server is lost and a link has other targets, operations by path go on at one
+    /// of these; open files do not.
     ///
     /// # Errors
-    /// As [`Self::log_on`] and [`Session::share`], of the last target that was
-    /// tried; a namespace that leads in a circle.
-    pub async fn reach(
+    /// Fails as [`Self::connect`] and [`Session::share`] do for the last target that was
+    /// tried, and if the namespace leads in a circle.
+    pub async fn resolve(
         &self,
-        server: ServerName,
+        url: &SmbUrl,
         credentials: &Credentials,
-        share: &str,
-        path: &str,
     ) -> Result<(Share, String)> {
+        let SmbUrl { server, share, path, .. } = url.clone();
         let url = format!("smb://{server}/{share}");
-        let path = crate::path::wire_path(path).during(CONNECT, &url)?;
+        let path = crate::path::wire_path(&path).during(CONNECT, &url)?;
         let way = Arc::new(Way::new(self.clone(), credentials.clone()));
-        let place = DfsPath { server, share: share.into(), path };
+        let place = DfsPath { server, share, path };
         let found = way.resolve(place, None, Asks::Always, Went::default()).await?;
         let share = Share { reached: found.others.map(Arc::new), ..found.share };
         Ok((share, found.path.replace('\\', "/")))
@@ -135,8 +135,8 @@ impl Client {
 }
 
 impl Share {
-    /// Where `path` is as far as is known: here, or where links lead that were
-    /// crossed before.
+    /// Returns the place of `path` without asking a server: in this share, or behind links in the
+    /// cache.
     pub(crate) async fn located(&self, path: String) -> Result<Located> {
         if let Some(way) = &self.way {
             let place = self.place(path.clone());
@@ -164,10 +164,11 @@ impl Share {
         })
     }
 
-    /// The URL of `path` behind the links that were crossed to it.
+    /// Returns the URL of `path` behind the DFS links that were followed to it.
     ///
     /// # Errors
-    /// A path that cannot be; a target that cannot be reached any more.
+    /// Fails if the path is not valid, or a target cannot be reached any more.
+    #[doc(hidden)]
     pub async fn real_url(&self, path: &str) -> Result<String> {
         let path = crate::path::wire_path(path).during("resolve", &self.url(path))?;
         let found = self.located(path).await?;
@@ -180,10 +181,28 @@ impl Share {
 }
 
 impl Located {
-    /// Goes on after `refusal` of the server: MS-SMB2 3.2.5.5, MS-DFSC 3.1.5.1.
+    /// Refuses a request that would change a DFS link itself.
+    pub(crate) fn check(&self, ask: &Ask, operation: &'static str, url: &str) -> Result<()> {
+        if ask.is_of_name && self.is_link {
+            let cause = Cause::Usage(
+                "this is a link of a DFS namespace, which only the server's administrator can change",
+            );
+            return Err(Error::new(cause, operation, url));
+        }
+        Ok(())
+    }
+
+    /// Adapts a request to the session there: a lease belongs to one session.
+    pub(crate) fn adapt(&self, ask: &Ask) -> Ask {
+        let is_ours = ask.shared.as_ref().is_none_or(|lease| lease.is_of(self.share.session()));
+        let lease = if is_ours { ask.lease } else { LeaseState::EMPTY };
+        Ask { shared: ask.shared.clone().filter(|_| is_ours), lease, ..ask.clone() }
+    }
+
+    /// Returns the next place after a server's `refusal`: MS-SMB2 3.2.5.5, MS-DFSC 3.1.5.1.
     ///
     /// # Errors
-    /// The refusal, if there is nothing to go on to; what went wrong on the way.
+    /// Fails with the refusal if there is no further place, or with the error of the search.
     pub(crate) async fn beyond(self, refusal: Error) -> Result<Self> {
         let uncovered = refusal.status() == Some(Status::PATH_NOT_COVERED);
         match (refusal.cause(), self.share.way.clone(), &self.start) {
@@ -201,7 +220,7 @@ impl Located {
                 });
                 Ok(Self { is_link, ..found }.from(start))
             }
-            // MS-DFSC 3.1.5.2: the next target, when this one is not there any more.
+            // MS-DFSC 3.1.5.2: the next target, when this one is lost.
             (Cause::Transport(_), _, Some(start)) => {
                 let found = start.resolve(self.went).await?;
                 if found.share.session().is_same(self.share.session()) {
@@ -213,13 +232,14 @@ impl Located {
         }
     }
 
-    /// Links were crossed to it from there.
+    /// Sets the place from which links were followed.
     fn from(mut self, start: Start) -> Self {
         self.start = Some(start);
         self.salted()
     }
 
-    /// Behind a link: the ids of files there are another volume's.
+    /// Mixes the share's name into the numbers of files: behind a link they are another
+    /// volume's.
     fn salted(mut self) -> Self {
         let place = self.share.place(String::new());
         // FNV-1a: any mixing will do.
@@ -232,7 +252,7 @@ impl Located {
 }
 
 impl Start {
-    /// Where links lead from here now.
+    /// Follows the links from here again.
     async fn resolve(&self, went: Went) -> Result<Located> {
         let asks = if self.share.is_some() { Asks::Never } else { Asks::First };
         let found = self.way.resolve(self.place.clone(), self.share.clone(), asks, went).await?;
@@ -252,7 +272,7 @@ impl Way {
         }
     }
 
-    /// From a share of `session`, if links may be followed.
+    /// Begins at a share of `session`, if links may be followed.
     pub(crate) fn from(session: &Session) -> Option<Arc<Self>> {
         let way = Self::new(session.client().clone(), session.credentials().clone());
         if way.policy() == Policy::Never {
@@ -262,7 +282,7 @@ impl Way {
         Some(Arc::new(way))
     }
 
-    /// Those that there are.
+    /// Returns the sessions.
     pub(crate) fn sessions(&self) -> Vec<Session> {
         self.sessions.lock().clone()
     }
@@ -300,7 +320,7 @@ impl Way {
             };
             went.hops += 1;
             if went.hops > REDIRECTS {
-                let cause = Cause::Protocol("a DFS namespace that leads in a circle");
+                let cause = Cause::Protocol("its DFS namespace leads in a circle");
                 return Err(Error::new(cause, CONNECT, url));
             }
             is_link |= rest.is_empty() && !known.is_of_root();
@@ -308,7 +328,7 @@ impl Way {
             (place, share, at) = self.choose(&known, &rest, &mut went.tries).await?;
             others = Others::of(self, &known, at);
             asks = match (asks, &share) {
-                // The next operation tells.
+                // The next operation asks again if needed.
                 (Asks::First, Some(_)) => Asks::Never,
                 (asks, _) => asks,
             };
@@ -321,13 +341,13 @@ impl Way {
         }
     }
 
-    /// The share, from which this way goes on.
+    /// Returns the share, whose links are followed with these sessions.
     fn on(self: &Arc<Self>, share: &Share) -> Share {
         let way = (share.is_dfs() && self.policy() != Policy::Never).then(|| Arc::clone(self));
         Share { way, ..share.clone() }
     }
 
-    /// Asks the server of `place` for a referral, if it is in a namespace.
+    /// Asks the server of `place` for a referral, if the place is in a namespace.
     async fn ask(&self, place: &DfsPath, hops: usize) -> Result<Asked> {
         if self.policy() == Policy::Never {
             let session = self.session(&place.server).await?;
@@ -343,7 +363,7 @@ impl Way {
                 return Ok(Asked::Here(share.clone()));
             }
             Ok(_) => (place.clone(), None),
-            // A namespace whose root is elsewhere: that is what is asked for.
+            // The root of the namespace is elsewhere: ask for the root.
             Err(error) => match error.status() {
                 Some(Status::BAD_NETWORK_NAME | Status::PATH_NOT_COVERED) => {
                     (DfsPath { path: String::new(), ..place.clone() }, Some(error.clone()))
@@ -351,9 +371,9 @@ impl Way {
                 _ => return share.map(Asked::Here),
             },
         };
-        let response = match referral::targets(&self.ipc(&session).await?, &asked.unc()).await {
+        let response = match self.ipc(&session).await?.dfs_targets(&asked.unc()).await {
             Ok(response) if !response.referrals.is_empty() => response,
-            // MS-DFSC 3.1.5.4.3: it is no link; an error is told when it is used.
+            // MS-DFSC 3.1.5.4.3: not a link; its use reports the error.
             Ok(_) => return refused.map_or_else(|| share.map(Asked::Here), Err),
             Err(error) if error.status().is_some() => {
                 return refused.map_or_else(|| share.map(Asked::Here), Err);
@@ -362,10 +382,10 @@ impl Way {
         };
         let allowed = |target: &DfsPath| self.may_go(&session, &place.server, target);
         let Some((known, rest)) = Known::understood(&response, &asked, allowed) else {
-            let cause = Cause::Protocol("a DFS referral that names no target which may be used");
+            let cause = Cause::Protocol("its DFS referral names no target that may be used");
             return Err(Error::new(cause, "resolve", place.url()));
         };
-        // Whoever has the root's share is a target of it, whatever it is called there.
+        // A server with the root's share is a target of it, under any name.
         if let Ok(share) = &share
             && known.is_of_root()
         {
@@ -375,16 +395,16 @@ impl Way {
         Ok(Asked::There(self.client.referrals.keep(known), rest))
     }
 
-    /// Whether a referral of `session` may lead from `from` to `target`. One that is
-    /// not proved to be the server's could be anybody's, and leads to no other host.
+    /// Returns true if a referral of `session` may lead from `from` to `target`. A referral
+    /// without a signature may be forged, and leads to no other host.
     fn may_go(&self, session: &Session, from: &ServerName, target: &DfsPath) -> bool {
         let is_same = target.server.host.eq_ignore_ascii_case(&from.host);
         is_same || (session.is_proved() && self.policy() == Policy::Anywhere)
     }
 
-    /// The root of a domain's namespace, by the controllers that
-    /// [`crate::Options::domain_controller`] knows: MS-DFSC 3.1.4.1, steps 5 and 6.
-    /// Nothing when there is none or `place` is of no domain that it knows.
+    /// Asks the controllers that `Options::domain_controller` knows for the root of a domain's
+    /// namespace: MS-DFSC 3.1.4.1, steps 5 and 6. `None` without such a controller, and for a
+    /// domain that it does not know.
     async fn ask_controllers(&self, place: &DfsPath, hops: usize) -> Result<Option<Asked>> {
         let Some(first) = self.client.options().domain_controller.clone() else { return Ok(None) };
         if hops > 0 || first.host.eq_ignore_ascii_case(&place.server.host) {
@@ -392,7 +412,7 @@ impl Way {
         }
         let session = self.session(&first).await?;
         let domain = &*place.server.host;
-        let found = match referral::controllers(&self.ipc(&session).await?, domain).await {
+        let found = match self.ipc(&session).await?.dfs_controllers(domain).await {
             Err(error) if error.status().is_some() => return Ok(None),
             found => found?,
         };
@@ -408,8 +428,7 @@ impl Way {
             }
             let asked = async {
                 let controller = self.session(&there.server).await?;
-                let response =
-                    referral::targets(&self.ipc(&controller).await?, &root.unc()).await?;
+                let response = self.ipc(&controller).await?.dfs_targets(&root.unc()).await?;
                 let allowed = |target: &DfsPath| self.may_go(&controller, &there.server, target);
                 Ok(Known::understood(&response, &root, allowed))
             };
@@ -425,8 +444,8 @@ impl Way {
         Err(last)
     }
 
-    /// The first target that can be used, and its number: MS-DFSC 3.1.5.2. Without its
-    /// share when its server has to be asked first.
+    /// Returns the first target that can be used, with its index: MS-DFSC 3.1.5.2. The share is
+    /// `None` if its server has to be asked for a referral first.
     async fn choose(
         &self,
         known: &Known,
@@ -451,7 +470,7 @@ impl Way {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a DFS target is passed over");
-                    // It may be the root of a further namespace.
+                    // The target may be the root of a further namespace.
                     if error.status() == Some(Status::PATH_NOT_COVERED) {
                         return Ok((target, None, at));
                     }
@@ -463,8 +482,8 @@ impl Way {
         Err(last.unwrap_or_else(none))
     }
 
-    /// A session with `server`, one attempt at it if there is none that lives: there
-    /// may be other targets.
+    /// Returns a session with `server`. Without a live one it makes a single attempt: there may be
+    /// other targets.
     async fn session(&self, server: &ServerName) -> Result<Session> {
         let present = || {
             let sessions = self.sessions.lock();
@@ -479,7 +498,7 @@ impl Way {
         if let Some(session) = present() {
             return Ok(session);
         }
-        // Who waited for another's attempt wanted to know the same.
+        // The result of an attempt that was waited for counts for this one too.
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);
         }
@@ -497,7 +516,7 @@ impl Way {
         Ok(session)
     }
 
-    /// Whose turn it is to connect to `server`. Nobody waits for another one.
+    /// Returns the turn at connecting to `server`. Other servers have other turns.
     fn turn(&self, server: &ServerName) -> Arc<Turn> {
         let mut turns = self.turns.lock();
         turns.retain(|(_, turn)| turn.strong_count() > 0);
@@ -510,12 +529,12 @@ impl Way {
         turn
     }
 
-    /// Where `session`'s server is asked for referrals.
+    /// Returns the share through which a server is asked for referrals.
     async fn ipc(&self, session: &Session) -> Result<Share> {
         self.share(session, "IPC$").await
     }
 
-    /// The share `name` of `session`, without a way of its own.
+    /// Returns the share `name` of `session`, without following its links.
     async fn share(&self, session: &Session, name: &str) -> Result<Share> {
         let is_it = |share: &&Share| {
             share.session().is_same(session) && share.name().eq_ignore_ascii_case(name)

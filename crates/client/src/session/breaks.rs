@@ -1,35 +1,36 @@
 //! Oplock and lease breaks: MS-SMB2 3.2.5.19.
 //!
-//! What is kept under a lease is the business of those who asked for one: they
-//! are told first, and the acknowledgment is sent when they have given it up.
+//! The holder of a lease is told of a break first. The acknowledgment is sent when it has given
+//! its cache up.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
+use frevo_wire::Command;
 use frevo_wire::command::oplock_break::{
-    self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState, Notification,
+    self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState as WireState, Notification,
 };
-use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::bound::Bound;
 use super::lease::Lease;
 use super::{Failure, Inner};
+use crate::Status;
 use crate::connection::{Call, Unasked};
 use crate::limits::{BREAKS_AT_ONCE, BREAKS_WAITING};
-use crate::share::Bound;
+use crate::types::LeaseState;
 
-/// What is done before a break is acknowledged.
+/// The work before a break is acknowledged.
 pub type Yield = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One who caches what a lease allows.
+/// A cache under a lease.
 pub trait LeaseHolder: Send + Sync {
-    /// The lease falls to `to`. The future gives up what it allowed (writes what
-    /// was kept back, forgets what was read); the server is told afterwards, if it
-    /// asked. A lease that was lost with the session, or had to be granted anew,
-    /// falls too.
+    /// Reduces the cache to `to`. The future sends unsent writes and drops cached reads; the
+    /// break is acknowledged afterwards, if the server asked for that. Also called for a lease
+    /// that was lost with the session or granted again.
     fn broken(&self, to: LeaseState) -> Yield;
 }
 
@@ -38,12 +39,12 @@ pub trait LeaseHolder: Send + Sync {
 pub(crate) struct Leases(Mutex<HashMap<LeaseKey, Weak<Lease>>>);
 
 impl Leases {
-    /// From now on `lease` is told of its breaks.
+    /// Registers `lease` for breaks.
     pub(crate) fn enter(&self, lease: &Arc<Lease>) {
         self.0.lock().insert(lease.key, Arc::downgrade(lease));
     }
 
-    /// Nobody holds it any more.
+    /// Removes a lease that was dropped.
     pub(crate) fn leave(&self, key: LeaseKey) {
         self.0.lock().remove(&key);
     }
@@ -53,7 +54,7 @@ impl Leases {
     }
 }
 
-/// Answers what the server says unasked, until the session is gone.
+/// Answers notifications of the server until the session ends.
 pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unasked>) {
     let waiting = Arc::new(Semaphore::new(BREAKS_WAITING));
     let places = Arc::new(Semaphore::new(BREAKS_AT_ONCE));
@@ -62,18 +63,18 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
         let Some(session) = session.upgrade() else { return };
         let must_seal = session.current().is_some_and(|live| live.security.seal);
         if must_seal && !unasked.is_sealed {
-            // MS-SMB2 3.2.5.1.1: whoever says it is not the server.
+            // MS-SMB2 3.2.5.1.1: the message may be forged.
             tracing::warn!("a break of an encrypted session came unencrypted and is ignored");
             continue;
         }
         match unasked.notification {
             Notification::Lease(lease) => {
-                // MS-SMB2 3.2.5.19.2: what nobody has needs nothing. The last of its Opens
-                // has gone, and its CLOSE, which is sent by then or about to be, answers.
+                // MS-SMB2 3.2.5.19.2: an unknown lease needs no answer. Its last Open is
+                // closed, and the CLOSE answers the break.
                 let Some(holder) = session.leases.find(lease.lease_key) else { continue };
-                // At once: what it allowed is not used any more from here on.
+                // At once: the lease counts as reduced from here on.
                 let (yields, bound) = holder.broken(&lease);
-                // The rest on its own: giving up one cache may take long.
+                // In the background: giving a cache up may take long.
                 let places = Arc::clone(&places);
                 tokio::spawn(async move {
                     let _waits = waits;
@@ -92,21 +93,20 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                     drop(holder);
                 });
             }
-            // This client asks for leases only; a server without them gets no
-            // oplock requests either.
+            // This client asks for leases only, never for oplocks.
             Notification::Oplock(_) => {}
         }
     }
 }
 
-/// MS-SMB2 3.2.4.22 and 2.2.24.2. A break of a session that is gone needs none; of one that
-/// lost a channel it goes by another. Whether the server knows: one that hears nothing takes
-/// all of the lease and says no more of it (MS-SMB2 3.3.6.5).
+/// Acknowledges a break, MS-SMB2 3.2.4.22 and 2.2.24.2, on another channel if one is lost. A
+/// session that is gone needs no acknowledgment. Returns false if the server did not accept
+/// it: the server then takes the whole lease without notice (MS-SMB2 3.3.6.5).
 async fn acknowledge(
     session: &Inner,
     bound: Bound,
     lease_key: LeaseKey,
-    lease_state: LeaseState,
+    lease_state: WireState,
 ) -> bool {
     let mut again = false;
     loop {
@@ -121,8 +121,8 @@ async fn acknowledge(
         match live.call(&channel, call, bound.seal).await {
             Err(Failure::Unsent) => {}
             Err(Failure::Gone) => again = true,
-            // The second one is told that there is no break.
-            Ok(message) => return again || message.header.status == Status::SUCCESS,
+            // A repetition is answered that there is no break.
+            Ok(message) => return again || message.status() == Status::SUCCESS,
             Err(Failure::Final(_)) => return false,
         }
     }

@@ -7,28 +7,29 @@ use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Negotiated;
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
-use frevo_wire::{Command, HeaderFlags, Status};
+use frevo_wire::{Command, HeaderFlags};
 use parking_lot::RwLock;
 use tokio::time::timeout;
 
+use crate::Status;
 use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
 
-/// Keys and policy of a session, the same on all its channels.
+/// Keys and policy of a session, on all its channels.
 pub(crate) struct Security {
     pub(crate) sealing: Option<Arc<SealingKey>>,
     pub(crate) opening: Option<Arc<OpeningKey>>,
-    /// Everything is sealed.
+    /// True if every message is encrypted.
     pub(crate) seal: bool,
-    /// What is not sealed is signed.
+    /// True if every message that is not encrypted is signed.
     pub(crate) sign: bool,
 }
 
 /// One connection with its own signing key. Dropping it ends the connection.
 pub(crate) struct Channel {
     pub(crate) connection: Arc<Connection>,
-    /// None of a guest.
+    /// `None` for a guest.
     pub(crate) signing: Option<SigningKey>,
 }
 
@@ -38,31 +39,31 @@ impl Drop for Channel {
     }
 }
 
-/// A session as it is between two losses of all its channels.
+/// A session from its logon to the loss of its last channel.
 pub(crate) struct Live {
-    /// Counts logons: what was bound in another one is bound anew.
+    /// Number of the logon. Tree connects and Opens of another number are made again.
     pub(crate) generation: u64,
     pub(crate) session_id: u64,
     pub(crate) security: Security,
     pub(crate) terms: Negotiated,
     pub(crate) capabilities: GlobalCapabilities,
-    /// The POSIX extensions were negotiated.
+    /// True if the POSIX extensions were negotiated.
     pub(crate) posix: bool,
     pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
-    /// Session.ChannelSequence
+    /// Session.ChannelSequence, which counts lost channels.
     pub(crate) sequence: AtomicU16,
-    /// How the server broke the protocol, if that ended a channel.
+    /// The way in which the server broke the protocol, if that ended a channel.
     pub(crate) broken: OnceLock<Cause>,
 }
 
-/// Why a request has no answer that means anything.
+/// The failure of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// The channel, or the session on the server, is gone.
+    /// The channel or the session was lost after the request was sent.
     Gone,
-    /// The same, before anything of the request was sent.
+    /// The channel was lost before the request was sent.
     Unsent,
-    /// It will not get better.
+    /// A further attempt would fail too.
     Final(Cause),
 }
 
@@ -79,21 +80,21 @@ impl From<Cause> for Failure {
 }
 
 impl Live {
-    /// The channel with the least under way.
+    /// Returns the channel with the fewest requests under way.
     pub(crate) fn channel(&self) -> Option<Arc<Channel>> {
         let channels = self.channels.read();
         let live = channels.iter().filter(|channel| !channel.connection.is_gone());
         live.min_by_key(|channel| channel.connection.load()).cloned()
     }
 
-    /// Whether requests can be sent.
+    /// Returns true if requests can be sent.
     pub(crate) fn is_alive(&self) -> bool {
         self.channels.read().iter().any(|channel| !channel.connection.is_gone())
     }
 
-    /// Takes dead channels out. What is sent again on the others bears a new
-    /// sequence (MS-SMB2 3.2.4.1.5, 3.3.5.2.10), so that what the dead one
-    /// still carries is known to be stale.
+    /// Removes dead channels. Requests that are repeated on the others have a new
+    /// ChannelSequence (MS-SMB2 3.2.4.1.5, 3.3.5.2.10): the server then knows that late
+    /// requests of the dead channel are stale.
     pub(crate) fn prune(&self) {
         if self.channels.read().iter().all(|channel| !channel.connection.is_gone()) {
             return;
@@ -113,12 +114,12 @@ impl Live {
         }
     }
 
-    /// Ends all channels: the server has forgotten the session.
+    /// Ends all channels after the server has ended the session.
     pub(crate) fn abandon(&self) {
         self.channels.write().clear();
     }
 
-    /// The largest payload of one request, bytes.
+    /// Returns the largest payload of one request that the credits allow, bytes.
     pub(crate) fn affordable(&self) -> u32 {
         let channels = self.channels.read();
         channels.iter().map(|c| c.connection.affordable()).min().unwrap_or(65_536)
@@ -133,7 +134,7 @@ impl Live {
         if seal || self.security.seal {
             let key = self.security.sealing.as_deref();
             return key.map(Guard::Sealed).ok_or(Cause::Security(
-                "the share demands encryption, which this session has no keys for",
+                "the share requires encryption, but this session has no keys for it",
             ));
         }
         Ok(match &channel.signing {
@@ -160,7 +161,7 @@ impl Live {
         Ok(channel.connection.send_as(taken, call, guard)?.0)
     }
 
-    /// Sends related requests on `channel` and gives their answers in order.
+    /// Sends related requests on `channel` and returns their answers in order.
     pub(crate) async fn chain(
         &self,
         channel: &Channel,
@@ -172,7 +173,7 @@ impl Live {
         for (at, call) in calls.iter_mut().enumerate() {
             self.stamp(call);
             if at > 0 {
-                // MS-SMB2 3.2.4.1.4: made as it would be alone, then related.
+                // MS-SMB2 3.2.4.1.4: a related request has the tree of the first.
                 call.flags |= HeaderFlags::RELATED_OPERATIONS;
                 call.tree_id = tree_id;
             }
@@ -194,8 +195,8 @@ impl Live {
         }
     }
 
-    /// Sends a request and gives its answer, verified. Whoever gives up waiting
-    /// cancels it.
+    /// Sends a request and returns its verified answer. Dropping the future cancels the
+    /// request.
     pub(crate) async fn call(
         self: &Arc<Self>,
         channel: &Arc<Channel>,
@@ -225,7 +226,7 @@ impl Live {
         }
     }
 
-    /// Cancels what was sent, and gives its answer: it may have been carried out before.
+    /// Cancels a request and returns its answer: it may have been carried out before.
     async fn cancelled(
         &self,
         channel: &Channel,
@@ -242,19 +243,19 @@ impl Live {
                     message = &mut sent => return message,
                     _ = put_off => {}
                 }
-                // A server may look for it by its AsyncId alone from then on.
+                // A server may find it only by its AsyncId from then on.
                 self.cancel(channel, id, true, seal);
             }
             sent.await
         };
         timeout(CANCEL_WITHIN, answer).await.unwrap_or_else(|_elapsed| {
-            channel.connection.fail(Cause::Protocol("a request that cannot be cancelled"));
+            channel.connection.fail(Cause::Protocol("it does not answer a cancelled request"));
             Err(Gone)
         })
     }
 
-    /// Sends a request on any channel; an answer of a status other than SUCCESS
-    /// and `also` is a failure.
+    /// Sends a request on any channel. A status other than SUCCESS and those of `also` is a
+    /// failure.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         call: Call<'_>,
@@ -263,15 +264,15 @@ impl Live {
     ) -> Result<Message, Failure> {
         let channel = self.channel().ok_or(Failure::Unsent)?;
         let message = self.call(&channel, call, seal).await?;
-        let status = message.header.status;
+        let status = message.status();
         if status == Status::SUCCESS || also.contains(&status) {
             return Ok(message);
         }
         Err(Failure::Final(status.into()))
     }
 
-    /// MS-SMB2 3.2.5.1.1 and 3.2.5.1.3: what was sent sealed is answered
-    /// sealed, what was sent signed is answered signed.
+    /// Checks the protection of an answer, MS-SMB2 3.2.5.1.1 and 3.2.5.1.3: an encrypted request
+    /// is answered encrypted, a signed one signed.
     pub(crate) fn checked(
         &self,
         channel: &Channel,
@@ -279,13 +280,13 @@ impl Live {
         seal: bool,
         sign: bool,
     ) -> Result<Message, Failure> {
-        let status = message.header.status;
+        let status = message.status();
         let sealed = message.sealed == Some(self.session_id);
         let must_seal = seal || self.security.seal;
         let is_good = match (&channel.signing, sealed) {
             (_, true) => true,
             (_, false) if must_seal => false,
-            // MS-SMB2 3.2.5.1.3: what says that it is signed must be, asked for or not.
+            // MS-SMB2 3.2.5.1.3: a message with the SIGNED flag must have a valid signature.
             (Some(key), false)
                 if self.security.sign
                     || sign
@@ -296,16 +297,20 @@ impl Live {
             _ => true,
         };
         if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
-            // The server has no key left to sign it with. Who forges it can as
-            // well cut the connection.
+            // The server has no key left to sign this answer. Forging it does no more harm than
+            // cutting the connection.
             channel.connection.close();
             return Err(Failure::Gone);
         }
         if !is_good {
             let why = if must_seal {
-                Cause::Security("an answer that should be encrypted is not")
+                Cause::Security(
+                    "the server sent an answer that should be encrypted and is not; it may be forged",
+                )
             } else {
-                Cause::Security("an answer is not signed as it should be: it may be forged")
+                Cause::Security(
+                    "the server sent an answer without a valid signature; it may be forged",
+                )
             };
             channel.connection.fail(why.clone());
             return Err(why.into());
@@ -313,17 +318,17 @@ impl Live {
         Ok(message)
     }
 
-    /// Whether a failed request may go again with the REPLAY flag.
+    /// Returns true if a repeated request may have the REPLAY flag.
     pub(crate) const fn knows_replay(&self) -> bool {
         self.terms.is_smb3()
     }
 }
 
-/// A request that was sent. It is cancelled when its caller does not wait any more.
+/// A request that was sent. Dropping it cancels the request.
 struct Waiting<'a> {
     live: &'a Arc<Live>,
     channel: &'a Arc<Channel>,
-    /// None once it is answered.
+    /// `None` after the answer.
     sent: Option<Sent>,
     waits: bool,
     seal: bool,
@@ -345,14 +350,14 @@ impl Drop for Waiting<'_> {
         if !waits {
             return self.live.cancel(self.channel, sent.id, waits, seal);
         }
-        // It may be that the server puts it off only now.
+        // The server may send the interim response only now.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (live, channel) = (Arc::clone(self.live), Arc::clone(self.channel));
         runtime.spawn(async move { live.cancelled(&channel, sent, seal).await.map(drop) });
     }
 }
 
-/// LOGOFF, best effort: whoever closes does not wait long.
+/// Sends a LOGOFF; errors are ignored.
 pub(crate) async fn log_off(live: &Arc<Live>) {
     // LOGOFF ends compounds between two of their requests: a file would be made and not written.
     let channels = live.channels.read().clone();

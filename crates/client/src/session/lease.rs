@@ -1,53 +1,72 @@
-//! A lease as the client has it: MS-SMB2 3.2.1.5, one for each file that is
-//! cached, whatever number of Opens it has.
+//! Leases: MS-SMB2 3.2.1.5. One for each cached file, for any number of Opens.
 
 use std::sync::{Arc, Weak};
 
-use frevo_wire::command::oplock_break::{LeaseBreakNotification, LeaseKey, LeaseState};
+use frevo_wire::command::oplock_break::{
+    LeaseBreakNotification, LeaseKey, LeaseState as WireState,
+};
+use frevo_wire::create_context::{Lease as WireLease, LeaseFlags};
 use parking_lot::Mutex;
 
+use super::bound::Bound;
 use super::breaks::{LeaseHolder, Yield};
 use super::{Inner, Session};
 use crate::ambient::random;
-use crate::create::Granted;
-use crate::error::{Cause, During, Result};
-use crate::share::{Bound, Share};
+use crate::error::Cause;
+use crate::types::LeaseState;
 
-/// What may be kept of a file now, and since when.
+/// The data of a file that may be cached now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// What the server allows. Nothing while the session is lost: then only asking
-    /// tells.
+    /// The caching that the server allows; nothing while the session is lost.
     pub state: LeaseState,
-    /// Counts the times at which the right to keep what was read was lost: what
-    /// was read under another number is not to be used.
+    /// Counts how often the right to cache reads was lost. Data that was read under another
+    /// number must not be used.
     pub version: u64,
 }
 
-/// A lease. The Opens that are made with it share it: what one of them does breaks
-/// nothing of what the others keep.
+/// A lease as an answer to CREATE grants it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Granted {
+    pub(crate) state: WireState,
+    pub(crate) epoch: Option<u16>,
+    pub(crate) breaking: bool,
+}
+
+impl Granted {
+    /// The answer of a server that granted no lease.
+    pub(crate) const NOTHING: Self = Self { state: WireState::EMPTY, epoch: None, breaking: false };
+
+    pub(crate) const fn of(lease: &WireLease, epoch: Option<u16>) -> Self {
+        let breaking = lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS);
+        Self { state: lease.lease_state, epoch, breaking }
+    }
+}
+
+/// A lease, shared by several Opens of one file: requests through one of them do not break the
+/// cache of the others.
 pub struct Lease {
     pub(crate) key: LeaseKey,
     session: Weak<Inner>,
     now: Mutex<Now>,
-    /// Who is told when it breaks.
+    /// The cache that is told of breaks.
     watcher: Mutex<Option<Weak<dyn LeaseHolder>>>,
-    /// The key of the directory's lease, which changes by this client leave alone.
+    /// The key of the directory's lease, which this client's changes do not break.
     parent: Mutex<Option<LeaseKey>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Now {
-    state: LeaseState,
-    /// The number of the state, of version 2; none before the server told one.
+    state: WireState,
+    /// The epoch of the state; `None` for version 1 and before the first answer.
     epoch: Option<u16>,
     version: u64,
-    /// Where it was granted last; before that, where it was asked for first.
+    /// The tree connect in which it was granted last, or asked for first.
     bound: Option<Bound>,
-    /// Where it was asked for last: its breaks are answered there. A server may break it
-    /// before the answer to who asked is read, and while the last Open before is closed.
+    /// The tree connect in which it was asked for last: breaks are acknowledged there. A break
+    /// may come before the answer to the CREATE, and while the last Open is being closed.
     asked: Option<Bound>,
-    /// Opens that are of it: with the last one it goes.
+    /// Count of its Opens. The lease ends with the last one.
     opens: usize,
 }
 
@@ -57,40 +76,14 @@ impl std::fmt::Debug for Lease {
     }
 }
 
-impl Share {
-    /// A lease for Opens of one file in this share. The server is asked for it with
-    /// the first of them.
-    ///
-    /// # Errors
-    /// When the system has no random numbers.
-    pub fn lease(&self) -> Result<Arc<Lease>> {
-        Lease::new(self).during("open", self.name())
-    }
-
-    /// A lease for Opens of the file `path`, which may lie behind links of a DFS
-    /// namespace: behind those that were crossed before. An Open behind one that is
-    /// new has no lease.
-    ///
-    /// # Errors
-    /// When the system has no random numbers; a target that cannot be reached.
-    pub async fn lease_of(&self, path: &str) -> Result<Arc<Lease>> {
-        if self.way.is_none() {
-            return self.lease();
-        }
-        let path = crate::path::wire_path(path).during("open", &self.url(path))?;
-        self.located(path).await?.share.lease()
-    }
-}
-
 impl Lease {
-    pub(crate) fn new(share: &Share) -> std::result::Result<Arc<Self>, Cause> {
-        let inner = &share.inner.session.inner;
-        let key = LeaseKey(random(&*share.session().options().ambient)?);
+    pub(crate) fn new(inner: &Arc<Inner>) -> Result<Arc<Self>, Cause> {
+        let key = LeaseKey(random(&*inner.client.options().ambient)?);
         let lease = Arc::new(Self {
             key,
             session: Arc::downgrade(inner),
             now: Mutex::new(Now {
-                state: LeaseState::EMPTY,
+                state: WireState::EMPTY,
                 epoch: None,
                 version: 0,
                 bound: None,
@@ -100,17 +93,17 @@ impl Lease {
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         });
-        // Before it is asked for: the break may be faster than the answer.
+        // Before the CREATE: a break may come before the answer.
         inner.leases.enter(&lease);
         Ok(lease)
     }
 
-    /// Whether it is of `session`.
+    /// Returns true if it belongs to `session`.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
         std::ptr::eq(self.session.as_ptr(), Arc::as_ptr(&session.inner))
     }
 
-    /// The lease is on something in the directory that `parent` is on.
+    /// Sets the lease of the directory that the file is in.
     pub fn set_parent(&self, parent: Option<&Self>) {
         *self.parent.lock() = parent.map(|parent| parent.key);
     }
@@ -119,47 +112,51 @@ impl Lease {
         *self.parent.lock()
     }
 
-    /// What may be kept, as far as is known in the session that there is now.
+    /// Returns the caching that is allowed in the present session.
     pub fn grant(&self) -> Grant {
         let now = *self.now.lock();
         let session = self.session.upgrade().and_then(|session| session.current());
         let is_current =
             session.is_some_and(|live| now.bound.is_some_and(|b| b.generation == live.generation));
         Grant {
-            state: if is_current { now.state } else { LeaseState::EMPTY },
+            state: if is_current { now.state } else { WireState::EMPTY }.into(),
             version: now.version,
         }
     }
 
-    /// What the server said last.
+    /// Returns the state that the server sent last.
     pub fn state(&self) -> LeaseState {
+        self.wire_state().into()
+    }
+
+    pub(crate) fn wire_state(&self) -> WireState {
         self.now.lock().state
     }
 
-    /// `watcher` is told when it breaks, before the server is answered.
+    /// Tells `watcher` of breaks, before they are acknowledged.
     pub fn watch(&self, watcher: Weak<dyn LeaseHolder>) {
         *self.watcher.lock() = Some(watcher);
     }
 
-    /// An Open is of it.
+    /// Counts a further Open.
     pub(crate) fn joined(&self) {
         self.now.lock().opens += 1;
     }
 
-    /// An Open of it is about to be closed. With the last one nothing may be kept any more.
+    /// Counts an Open less, which is about to be closed. After the last one nothing may be cached.
     pub(crate) fn left(&self) {
         let mut now = self.now.lock();
         now.opens = now.opens.saturating_sub(1);
         if now.opens > 0 {
             return;
         }
-        now.set(LeaseState::EMPTY);
+        now.set(WireState::EMPTY);
         now.version += 1;
         now.epoch = None;
         now.bound = None;
     }
 
-    /// It is asked for in `bound`.
+    /// Notes that a CREATE in `bound` asks for it.
     pub(crate) fn asked(&self, bound: Bound) {
         let mut now = self.now.lock();
         now.asked = Some(bound);
@@ -168,9 +165,8 @@ impl Lease {
         }
     }
 
-    /// A CREATE that made an Open answered `state`. In another session than before it begins
-    /// anew: whether its Opens were lost is not known, and what was kept may not be so any
-    /// more.
+    /// Records the lease that a CREATE of a new Open returned. In another session than before
+    /// the lease is a new one: cached data may be outdated.
     pub(crate) fn granted(&self, bound: Bound, granted: Granted) {
         let mut now = self.now.lock();
         if now.is_in(bound) || now.opens == 0 {
@@ -182,17 +178,16 @@ impl Lease {
         now.epoch = granted.epoch;
         now.bound = Some(bound);
         drop(now);
-        // What was kept and gathered was so under the old one.
-        self.lost(granted.state & LeaseState::HANDLE);
+        // Reads and writes were cached under the old lease.
+        self.lost(granted.state & WireState::HANDLE);
     }
 
-    /// A CREATE that took an Open up again, or one of the same session as others, answered
-    /// `state`. An answer that a break has overtaken is not believed (MS-SMB2 3.2.5.7.5: the
-    /// epoch tells).
+    /// Records the lease that a reconnecting CREATE returned, or one in the same session. An
+    /// answer that a break has overtaken is ignored: its epoch is older (MS-SMB2 3.2.5.7.5).
     pub(crate) fn kept(&self, bound: Bound, Granted { state, epoch, breaking }: Granted) {
         let mut now = self.now.lock();
         if now.opens == 0 {
-            // Of one that is closed.
+            // The last Open was closed meanwhile.
             return;
         }
         let before = now.state;
@@ -208,62 +203,62 @@ impl Lease {
         }
         let left = now.state;
         drop(now);
-        // A break that nobody heard, as the session was lost.
+        // A break was missed while the session was lost.
         if !same_session && !left.contains(before) {
             self.lost(left);
         }
     }
 
-    /// Some of it is gone without a break to be answered.
-    fn lost(&self, left: LeaseState) {
+    /// Tells the cache of a loss that needs no acknowledgment.
+    fn lost(&self, left: WireState) {
         if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
-            // Beside this: it may ask something of the Open that is being taken up.
-            drop(tokio::spawn(watcher.broken(left)));
+            // In the background: it may need the Open that is being reconnected.
+            drop(tokio::spawn(watcher.broken(left.into())));
         }
     }
 
-    /// Nobody knows what the server makes of it.
+    /// Gives the whole lease up: the server did not accept an acknowledgment.
     pub(crate) fn forfeited(&self) {
-        self.now.lock().set(LeaseState::EMPTY);
-        self.lost(LeaseState::EMPTY);
+        self.now.lock().set(WireState::EMPTY);
+        self.lost(WireState::EMPTY);
     }
 
-    /// The server takes some of it. What is to be done first, and where the
-    /// server is told then.
+    /// Applies a break. Returns the work of the cache, and the tree connect for the
+    /// acknowledgment.
     pub(crate) fn broken(&self, told: &LeaseBreakNotification) -> (Option<Yield>, Option<Bound>) {
         let (to, bound) = {
             let mut now = self.now.lock();
             if planted!(StaleCache) {
                 return (None, now.asked);
             }
-            // Before it was granted in this session: what it was in the one before is over.
+            // Not granted in this session yet: the state of the session before is over.
             if let Some(asked) = now.asked.filter(|asked| !now.is_in(*asked)) {
-                now.set(LeaseState::EMPTY);
+                now.set(WireState::EMPTY);
                 now.version += 1;
                 now.bound = Some(asked);
             }
-            // A break gives nothing: it bears no signature, and could be anybody's.
+            // A break only takes away: it has no signature and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // Zero: version 1, or a server that counts nothing.
+            // Zero: version 1, or a server without epochs.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }
             (to, now.asked)
         };
         let watcher = self.watcher.lock().as_ref().and_then(Weak::upgrade);
-        (watcher.map(|watcher| watcher.broken(to)), bound)
+        (watcher.map(|watcher| watcher.broken(to.into())), bound)
     }
 }
 
 impl Now {
-    /// Whether it was granted or asked for in the session of `bound`.
+    /// Returns true if it was granted or asked for in the session of `bound`.
     fn is_in(&self, bound: Bound) -> bool {
         self.bound.is_some_and(|known| known.generation == bound.generation)
     }
 
-    fn set(&mut self, state: LeaseState) {
-        if self.state.contains(LeaseState::READ) && !state.contains(LeaseState::READ) {
+    fn set(&mut self, state: WireState) {
+        if self.state.contains(WireState::READ) && !state.contains(WireState::READ) {
             self.version += 1;
         }
         self.state = state;
@@ -278,7 +273,7 @@ impl Drop for Lease {
     }
 }
 
-/// Whether `told` is `known` or a number after it; they wrap.
+/// Returns true if `told` is `known` or a later number; epochs wrap.
 const fn is_after(told: u16, known: u16) -> bool {
     told.wrapping_sub(known) < 0x8000
 }
@@ -288,10 +283,10 @@ mod tests {
     use super::*;
     use frevo_wire::command::oplock_break::LeaseBreakFlags;
 
-    /// A notification bears no signature: whoever is on the way can send one.
+    /// A notification has no signature: anyone on the network can send one.
     #[test]
     fn a_break_gives_nothing() {
-        let state = LeaseState::READ | LeaseState::HANDLE;
+        let state = WireState::READ | WireState::HANDLE;
         let lease = Lease {
             key: LeaseKey([1; 16]),
             session: Weak::new(),
@@ -313,14 +308,14 @@ mod tests {
             current_lease_state: state,
             new_lease_state,
         };
-        drop(lease.broken(&told(state | LeaseState::WRITE)));
-        assert_eq!(lease.state(), state);
-        drop(lease.broken(&told(LeaseState::READ)));
+        drop(lease.broken(&told(state | WireState::WRITE)));
+        assert_eq!(lease.wire_state(), state);
+        drop(lease.broken(&told(WireState::READ)));
         drop(lease.broken(&told(state)));
-        assert_eq!(lease.state(), LeaseState::READ);
+        assert_eq!(lease.wire_state(), WireState::READ);
         assert_eq!(lease.grant().version, 0, "what was read is so still");
         lease.forfeited();
-        assert_eq!((lease.state(), lease.grant().version), (LeaseState::EMPTY, 1));
+        assert_eq!((lease.wire_state(), lease.grant().version), (WireState::EMPTY, 1));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use frevo_auth::{Entropy, Initiator, Target};
 use frevo_crypto::{Sender, SessionKeys, SigningKey};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
-use frevo_wire::{Command, HeaderFlags, Status};
+use frevo_wire::{Command, HeaderFlags};
 use zeroize::Zeroizing;
 
 use super::channel::{Channel, Security};
+use crate::Status;
 use crate::ambient::random;
 use crate::connection::{Call, Claim, Connection, Guard, Message};
 use crate::credentials::Credentials;
@@ -18,11 +19,11 @@ use crate::error::Cause;
 use crate::limits::LOGON_ROUNDS;
 use crate::options::{Encryption, Options, Signing};
 
-/// Who logs on where, and how.
+/// The parameters of a logon.
 pub(super) struct Logon<'a> {
     pub(super) options: &'a Options,
     pub(super) credentials: &'a Credentials,
-    /// The name that the user gave the server.
+    /// The server's name, as the user wrote it.
     pub(super) host: &'a str,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct LoggedOn {
     pub(super) channel: Channel,
 }
 
-/// The last round.
+/// The result of the last round.
 struct Final {
     session_id: u64,
     flags: SessionFlags,
@@ -42,15 +43,14 @@ struct Final {
 }
 
 impl Logon<'_> {
-    /// A new session on `connection`, in the place of `previous`, which the
-    /// server then ends.
+    /// Makes a new session on `connection` in place of `previous`, which the server then ends.
     pub(super) async fn begin(&self, connection: Claim, previous: u64) -> Result<LoggedOn, Cause> {
         let mut end = self.rounds(&connection, 0, previous, None).await?;
         let terms = connection.agreed().terms;
         let is_guest = end.flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL);
         if is_guest && !self.options.allow_guest {
             return Err(Cause::Security(
-                "the server let the user in as a guest only, with whom nothing is protected",
+                "the server logged the user on only as a guest, without any protection; check the user name",
             ));
         }
         let (security, signing) = match (&end.keys, is_guest) {
@@ -61,7 +61,9 @@ impl Logon<'_> {
                 let required = self.options.encryption == Encryption::Required;
                 let asked = end.flags.contains(SessionFlags::ENCRYPT_DATA);
                 if (required || asked) && sealing.is_none() {
-                    return Err(Cause::Security("encryption is required and cannot be had"));
+                    return Err(Cause::Security(
+                        "encryption is required, but the server supports none of the ciphers offered",
+                    ));
                 }
                 let must_sign = self.options.require_signing
                     || self.options.sign == Signing::Always
@@ -74,9 +76,15 @@ impl Logon<'_> {
                 };
                 (security, Some(signing))
             }
-            (None, false) => return Err(Cause::Security("the logon ended without a proof")),
+            (None, false) => {
+                return Err(Cause::Security(
+                    "the server ended the logon without a proof that it knows the password",
+                ));
+            }
             _ if self.options.encryption == Encryption::Required => {
-                return Err(Cause::Security("a guest's session cannot be encrypted"));
+                return Err(Cause::Security(
+                    "encryption is required, but a guest's session cannot be encrypted",
+                ));
             }
             _ => (Security { sealing: None, opening: None, seal: false, sign: false }, None),
         };
@@ -87,7 +95,7 @@ impl Logon<'_> {
         Ok(LoggedOn { session_id: end.session_id, security, channel })
     }
 
-    /// Binds session `session_id` to a further connection, MS-SMB2 3.2.4.2.3
+    /// Binds the session to a further connection, MS-SMB2 3.2.4.2.3
     /// with SMB2_SESSION_FLAG_BINDING. `main` is the session's own signing key.
     pub(super) async fn bind(
         &self,
@@ -97,7 +105,8 @@ impl Logon<'_> {
         security: &Security,
     ) -> Result<Channel, Cause> {
         let mut end = self.rounds(&connection, session_id, 0, Some(main)).await?;
-        let keys = end.keys.as_ref().ok_or(Cause::Protocol("a binding without keys"))?;
+        let keys =
+            end.keys.as_ref().ok_or(Cause::Protocol("it bound a connection without keys"))?;
         let signing = connection.agreed().terms.signing_key(keys);
         prove(&mut end.reply, &signing)?;
         if let Some(opening) = &security.opening {
@@ -122,8 +131,8 @@ impl Logon<'_> {
             let (request, reply) =
                 self.round(connection, &token, session_id, previous, binding).await?;
             preauth.on_request(&[&request]);
-            let status = reply.header.status;
-            preauth.on_response(status, &[reply.bytes()]);
+            let status = reply.status();
+            preauth.on_response(reply.header.status, &[reply.bytes()]);
             if !matches!(status, Status::SUCCESS | Status::MORE_PROCESSING_REQUIRED) {
                 return Err(status.into());
             }
@@ -142,14 +151,14 @@ impl Logon<'_> {
                     Some(key) => Some(
                         terms
                             .session_keys(&**key, preauth.hash())
-                            .map_err(|_| Cause::Security("the logon gave no session key"))?,
+                            .map_err(|_| Cause::Security("the logon produced no session key"))?,
                     ),
                     None => None,
                 };
                 return Ok(Final { session_id, flags, keys, reply });
             }
         }
-        Err(Cause::Protocol("a logon without end"))
+        Err(Cause::Protocol("its logon takes too many rounds"))
     }
 
     async fn round(
@@ -183,11 +192,7 @@ impl Logon<'_> {
     fn initiator(&self) -> Result<Initiator, Cause> {
         let client_challenge = random(&*self.options.ambient)?;
         let session_key = Zeroizing::new(random(&*self.options.ambient)?);
-        let credentials = frevo_auth::Credentials {
-            user: self.credentials.user.clone(),
-            domain: self.credentials.domain.clone(),
-            secret: self.credentials.secret.clone(),
-        };
+        let credentials = self.credentials.to_auth();
         let target = Target {
             spn: format!("cifs/{}", self.host),
             channel_bindings: None,
@@ -203,5 +208,7 @@ fn prove(reply: &mut Message, key: &SigningKey) -> Result<(), Cause> {
     if reply.sealed.is_some() || reply.is_signed_with(key) {
         return Ok(());
     }
-    Err(Cause::Security("the server does not prove that it knows the password"))
+    Err(Cause::Security(
+        "the server does not prove that it knows the password; it may be an impostor",
+    ))
 }

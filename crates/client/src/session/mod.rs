@@ -1,6 +1,7 @@
-//! Sessions: a user on a server, for as long as the program wants it. The
-//! connections beneath come and go (MS-SMB2 3.2.1.3, 3.2.4.1.7, 3.2.7.1).
+//! Sessions: a logged-on user on a server, over connections that may be lost and replaced.
+//! MS-SMB2 3.2.1.3, 3.2.4.1.7, 3.2.7.1.
 
+pub(crate) mod bound;
 pub(crate) mod breaks;
 mod channel;
 pub(crate) mod lease;
@@ -28,18 +29,20 @@ use crate::limits::{
     BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, CHANNELS_MAX, LOG_OFF_FOR, LOGON_AGAIN_AFTER,
 };
 use crate::options::Options;
-use crate::share::Share;
+use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
 use logon::Logon;
 
-/// A client: who asks (its ClientGuid) and how. All of its sessions share both.
+/// An SMB client: its settings and its ClientGuid, which all of its sessions share.
+///
+/// Cloning is cheap: a clone is the same client.
 #[derive(Clone, Debug)]
 pub struct Client {
     options: Arc<Options>,
     dial: Arc<dyn Dial>,
     guid: Guid,
-    /// What was learned of DFS namespaces.
-    pub(crate) referrals: Arc<crate::dfs::Referrals>,
+    /// The cache of DFS referrals.
+    pub(crate) referrals: Arc<crate::dfs::cache::Referrals>,
 }
 
 impl Default for Client {
@@ -49,42 +52,48 @@ impl Default for Client {
 }
 
 impl Client {
-    /// A client that speaks TCP.
+    /// Returns a client with these settings.
     ///
     /// # Panics
-    /// When the system has no random numbers.
+    /// Panics if the system has no random numbers.
     pub fn new(options: Options) -> Self {
-        Self::over(options, Arc::new(Tcp))
+        Self::with_dialer(options, Arc::new(Tcp))
     }
 
-    /// A client that reaches servers through `dial`.
+    /// Returns a client that makes its connections with `dial`.
     ///
     /// # Panics
-    /// When the system has no random numbers.
+    /// Panics if the system has no random numbers.
+    #[doc(hidden)]
     #[allow(clippy::expect_used, reason = "without randomness there is no security at all")]
-    pub fn over(options: Options, dial: Arc<dyn Dial>) -> Self {
+    pub fn with_dialer(options: Options, dial: Arc<dyn Dial>) -> Self {
         let guid = random(&*options.ambient).expect("the system has random numbers");
         Self { options: Arc::new(options), dial, guid: Guid(guid), referrals: Arc::default() }
     }
 
-    /// The same client with a ClientGuid of the caller's: a program that takes
-    /// up what another run of it left open needs its own again.
-    #[must_use]
-    pub fn with_guid(self, guid: Guid) -> Self {
-        Self { guid, ..self }
-    }
-
-    /// Its settings.
+    /// Returns the settings of the client.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Logs on to `server`.
+    /// Connects to `server` and logs on.
     ///
     /// # Errors
-    /// When the server cannot be reached, does not accept the credentials, or
-    /// offers less protection than the options demand.
-    pub async fn log_on(&self, server: ServerName, credentials: Credentials) -> Result<Session> {
+    /// Fails if the server cannot be reached, does not accept the credentials, or offers
+    /// less protection than the options demand.
+    pub async fn connect(
+        &self,
+        server: impl Into<ServerName>,
+        credentials: Credentials,
+    ) -> Result<Session> {
+        self.log_on(server.into(), credentials).await
+    }
+
+    pub(crate) async fn log_on(
+        &self,
+        server: ServerName,
+        credentials: Credentials,
+    ) -> Result<Session> {
         let path = format!("smb://{server}");
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
         let inner = Arc::new(Inner {
@@ -101,106 +110,99 @@ impl Client {
             unreachable: watch::Sender::new(false),
         });
         let live = inner.establish(0).await.during("connect to", &path);
-        let live = live.map_err(|error| error.of_user(&inner.credentials.user))?;
+        let live = live.map_err(|error| error.of_user(inner.credentials.user()))?;
         *inner.live.write() = Some(live);
         tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
         Ok(Session { inner })
     }
 }
 
-/// A user on a server. Cloning it is cheap and gives the same session; it ends
-/// when the last clone, share and file of it is dropped, or by [`Self::log_off`].
+/// A logged-on user on a server.
+///
+/// Cloning is cheap and gives the same session. It ends when the last clone, share and file of
+/// it is dropped, or by [`Self::log_off`].
 #[derive(Clone)]
 pub struct Session {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What the clones share.
+/// The state that all clones of a session share.
 pub(crate) struct Inner {
     pub(crate) client: Client,
     server: ServerName,
     credentials: Credentials,
     live: RwLock<Option<Arc<Live>>>,
     recovering: tokio::sync::Mutex<()>,
-    /// How the last recovery that failed ended, and when.
+    /// The end of the last failed recovery: time and cause.
     vain: Mutex<Option<(Instant, Cause)>>,
     generations: AtomicU64,
     closed: AtomicBool,
     unasked: mpsc::Sender<Unasked>,
     pub(crate) leases: Leases,
-    /// It was lost, and tried in vain since.
+    /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
 }
 
-/// Facts about a session's protection and limits, for people.
+/// The protection and the limits of a session.
 #[derive(Debug, Clone)]
-pub struct SessionFacts {
-    /// The dialect.
-    pub dialect: frevo_proto::Dialect,
-    /// The cipher that was agreed on.
-    pub cipher: Option<frevo_crypto::Cipher>,
-    /// The signing algorithm.
-    pub signing: frevo_crypto::SigningAlgorithm,
-    /// Whether all is sealed.
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// The dialect that was negotiated.
+    pub dialect: Dialect,
+    /// The cipher that was negotiated; `None` if the session cannot encrypt.
+    pub cipher: Option<Cipher>,
+    /// The algorithm that signs messages.
+    pub signing: SigningAlgorithm,
+    /// True if every message is encrypted.
     pub encrypted: bool,
-    /// Whether what is not sealed is signed.
+    /// True if every message that is not encrypted is signed.
     pub signed: bool,
-    /// Connections in use.
+    /// Count of connections in use, at least 1.
     pub channels: usize,
-    /// Largest READ, bytes.
+    /// Largest READ that the server accepts, bytes.
     pub max_read: u32,
-    /// Largest WRITE, bytes.
+    /// Largest WRITE that the server accepts, bytes.
     pub max_write: u32,
 }
 
 impl Session {
-    /// The share `name`.
-    ///
-    /// # Errors
-    /// When there is none, or the user may not use it.
-    pub async fn share(&self, name: &str) -> Result<Share> {
-        Ok(Share::connect(self.clone(), name).await?.following())
-    }
-
-    /// Whether both are the same session: then the server can copy between
-    /// their shares.
+    /// Returns true if both are one session: then the server can copy between their shares.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// The same user on the same server as another client: under a ClientGuid of its
-    /// own, over one connection of its own, which waits for a lost server no longer than
-    /// `recover_for`. A server that serves a client in one process (smbd) or on one core
-    /// (Frevo) then works for both at once. Leases are the client's: what one holds
-    /// breaks when the other opens it.
+    /// Logs the same user on to the same server as another client: with a ClientGuid and a
+    /// connection of its own, which waits for a lost server for at most `recover_for`. A server
+    /// that serves each client in one process (smbd) or on one core (Frevo) then works for both
+    /// at once. Leases belong to a client: a lease of one breaks when the other opens the file.
     ///
     /// # Errors
-    /// As [`Client::log_on`].
+    /// Fails as [`Client::connect`] does.
     ///
     /// # Panics
-    /// As [`Client::over`].
-    pub async fn beside(&self, recover_for: Duration) -> Result<Self> {
+    /// Panics if the system has no random numbers.
+    #[doc(hidden)]
+    pub async fn open_another(&self, recover_for: Duration) -> Result<Self> {
         let Inner { client, server, credentials, .. } = &*self.inner;
         let options = Options { channels: 1, recover_for, ..(*client.options).clone() };
-        let other = Client::over(options, Arc::clone(&client.dial));
+        let other = Client::with_dialer(options, Arc::clone(&client.dial));
         other.log_on(server.clone(), credentials.clone()).await
     }
 
-    /// The server that was named.
+    /// Returns the server, as the caller named it.
     pub fn server(&self) -> &ServerName {
         &self.inner.server
     }
 
-    /// Who is logged on.
+    /// Returns the name of the user.
     pub fn user(&self) -> &str {
-        &self.inner.credentials.user
+        self.inner.credentials.user()
     }
 
-    /// Asks the server whether it is there: the time until this returns is the
-    /// path's latency.
+    /// Sends an ECHO and waits for the answer: the time that it takes is the round-trip time.
     ///
     /// # Errors
-    /// When it cannot be reached any more.
+    /// Fails if the server cannot be reached any more.
     pub async fn echo(&self) -> Result<()> {
         let path = format!("smb://{}", self.inner.server);
         let live = self.inner.live().await.during("reach", &path)?;
@@ -209,14 +211,15 @@ impl Session {
         channel.connection.echo().await.map_err(gone).during("reach", &path)
     }
 
-    /// How it is protected now; nothing while it is being recovered.
-    pub fn facts(&self) -> Option<SessionFacts> {
+    /// Returns the session's protection and limits; `None` while the session is lost and
+    /// being recovered.
+    pub fn info(&self) -> Option<SessionInfo> {
         let live = self.inner.current()?;
         let channels = live.channels.read().len();
-        Some(SessionFacts {
-            dialect: live.terms.dialect,
-            cipher: live.terms.cipher,
-            signing: live.terms.signing_algorithm,
+        Some(SessionInfo {
+            dialect: live.terms.dialect.into(),
+            cipher: live.terms.cipher.map(Cipher::of_wire),
+            signing: SigningAlgorithm::of_wire(live.terms.signing_algorithm),
             encrypted: live.security.seal,
             signed: live.security.sign,
             channels,
@@ -225,7 +228,7 @@ impl Session {
         })
     }
 
-    /// Whether it can be used right now.
+    /// Returns true if requests can be sent now.
     pub(crate) fn is_alive(&self) -> bool {
         self.inner.current().is_some()
     }
@@ -238,13 +241,13 @@ impl Session {
         &self.inner.credentials
     }
 
-    /// Whether what comes in it is proved to be the server's: a guest's has no keys.
+    /// Returns true if the server's messages are authenticated: a guest's session has no keys.
     pub(crate) fn is_proved(&self) -> bool {
         let live = self.inner.current();
         live.and_then(|live| live.channel()).is_some_and(|channel| channel.signing.is_some())
     }
 
-    /// Ends the session on the server. What was open is closed.
+    /// Logs off. Open files are closed. Takes at most 2 seconds.
     pub async fn log_off(self) {
         self.inner.closed.store(true, Ordering::Release);
         let live = self.inner.live.write().take();
@@ -266,22 +269,22 @@ impl std::fmt::Debug for Session {
 }
 
 impl Inner {
-    /// The session if it can be used right now.
+    /// Returns the session if requests can be sent now.
     pub(crate) fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.read().clone()?;
         live.prune();
         live.is_alive().then_some(live)
     }
 
-    /// How the server broke the protocol in the session `generation`, if that is
-    /// what ended it.
+    /// The way in which the server broke the protocol, if that ended the session
+    /// `generation`.
     pub(crate) fn broken(&self, generation: u64) -> Option<Cause> {
         let live = self.live.read().clone().filter(|live| live.generation == generation)?;
         live.prune();
         live.broken.get().cloned()
     }
 
-    /// The session, recovered if need be: the caller waits meanwhile.
+    /// Returns the session, after recovering it if needed.
     pub(crate) async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
         if let Some(live) = self.current() {
             return Ok(live);
@@ -310,19 +313,19 @@ impl Inner {
         Ok(live)
     }
 
-    /// Whether it was logged off.
+    /// Returns true after a logoff.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     fn check_open(&self) -> std::result::Result<(), Cause> {
-        if self.is_closed() { Err(Cause::Usage("the session was logged off")) } else { Ok(()) }
+        if self.is_closed() { Err(Cause::Usage("the session is logged off")) } else { Ok(()) }
     }
 
-    /// Makes `live` the session, unless that was logged off meanwhile.
+    /// Makes `live` the session. Returns false if the session was logged off meanwhile.
     fn is_kept(&self, live: &Arc<Live>) -> bool {
         let mut now = self.live.write();
-        // Whoever logs off says so before he looks for what there is.
+        // A logoff sets the flag before it takes the session.
         let is_kept = !self.is_closed();
         if is_kept {
             *now = Some(Arc::clone(live));
@@ -330,10 +333,9 @@ impl Inner {
         is_kept
     }
 
-    /// What others found, for whom the server was tried while the caller, who waits since
-    /// then, waited for his turn: what is final is so for him too, and nobody waits twice
-    /// the time. A logon that was refused is not tried again at once: that would get an
-    /// account locked whose password was changed.
+    /// The result of an attempt that another caller made since `since`, if it counts for this
+    /// one too: a final error, or an error after the caller's patience has ended. A refused
+    /// logon is not tried again soon: after a change of password that would lock the account.
     fn known_since(&self, since: Instant) -> Option<Cause> {
         let (at, why) = self.vain.lock().clone()?;
         let is_over =
@@ -347,13 +349,13 @@ impl Inner {
         self.client.options.recover_for
     }
 
-    /// Returns when the server was lost, and an attempt to reach it again was in vain.
+    /// Returns when the server was lost and an attempt to reach it again has failed.
     pub(crate) async fn found_unreachable(&self) {
         // The sender is `self`.
         let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
     }
 
-    /// Tries until it works, it is clear that it never will, or patience ends.
+    /// Tries until an attempt succeeds or fails for good, or patience ends.
     async fn recover(
         &self,
         previous: u64,
@@ -377,7 +379,7 @@ impl Inner {
         }
     }
 
-    /// One attempt, with its time limit.
+    /// Makes one attempt, with a time limit.
     async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let limit = self.client.options.connect_timeout;
         let live = match timeout(limit, self.establish_once(previous)).await {
@@ -387,7 +389,7 @@ impl Inner {
         let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
         let is_wide = live.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL);
         if more > 0 && is_wide && live.terms.is_smb3() {
-            // One connection is enough, where no other comes about.
+            // The session works with one connection too.
             let _ = timeout(limit, self.widen(&live, more)).await;
         }
         Ok(live)
@@ -410,8 +412,7 @@ impl Inner {
         }))
     }
 
-    /// Binds up to `more` further channels. One that cannot be had is done
-    /// without.
+    /// Binds up to `more` further channels; failures are ignored.
     async fn widen(&self, live: &Live, more: usize) {
         let Some(main) = live.channel() else { return };
         let Some(signing) = &main.signing else { return };
@@ -419,7 +420,9 @@ impl Inner {
             let bound = async {
                 let connection = self.connect().await?;
                 if connection.agreed().terms != live.terms {
-                    return Err(Cause::Protocol("a channel with other terms"));
+                    return Err(Cause::Protocol(
+                        "it negotiated other terms on a further connection",
+                    ));
                 }
                 let logon = self.logon();
                 logon.bind(connection, live.session_id, signing, &live.security).await
@@ -447,13 +450,13 @@ impl Inner {
         }
     }
 
-    /// The ClientGuid.
+    /// Returns the ClientGuid.
     pub(crate) const fn guid(&self) -> Guid {
         self.client.guid
     }
 }
 
-/// Whether trying again is no use.
+/// Returns true if a further attempt would fail too.
 const fn is_final(why: &Cause) -> bool {
     match why {
         Cause::Transport(_) | Cause::Unknown => false,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use frevo_client::dial::Dialing;
-use frevo_client::{Client, Dial, Error, Options, ServerName};
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
+use frevo_client::{Client, Error, Options, ServerName};
 use frevo_net::transport::Stream;
 
 use crate::evil::between::wire;
@@ -90,8 +91,8 @@ pub fn one_thing<T>(
 ) -> (Result<T, Error>, usize) {
     on_paused_clock(async {
         let dial = ToEvil::new(manners, script);
-        let options = Options { recover_for: Duration::from_secs(5), ..options };
-        let client = Client::over(options, Arc::clone(&dial) as Arc<dyn Dial>);
+        let options = options.recover_for(Duration::from_secs(5));
+        let client = Client::with_dialer(options, Arc::clone(&dial) as Arc<dyn Dial>);
         let outcome = in_time("one thing", thing(&client)).await;
         (outcome, dial.dialed.load(Ordering::SeqCst))
     })

@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use frevo_client::dial::Dialing;
-use frevo_client::{Dial, ServerName};
+use frevo_client::ServerName;
+use frevo_client::internal::Dial;
+use frevo_client::internal::Dialing;
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::frames::{framed, put};
 
-/// What becomes of a frame.
+/// The fate of a frame.
 pub type Tamper = dyn Fn(Vec<u8>) -> Vec<Vec<u8>> + Send + Sync;
 
 /// Carries what is dialled to `server`, and the frames of each direction as one likes.

@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 
 pub use frames::{framed, put};
 
-/// What every file holds.
+/// The data of every file.
 pub const CONTENT: &[u8] = b"what an evil server says a file holds";
 pub const SESSION: u64 = 0x51;
 
@@ -55,12 +55,12 @@ pub struct Asked<'a> {
     pub connection: usize,
 }
 
-/// What is done to a message.
+/// The server's reaction to a message.
 pub type Change = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 
-/// What is answered.
+/// The answer to a message.
 pub enum Act {
-    /// What a good server would.
+    /// The answer of a good server.
     Honest,
     /// The same, changed before it is protected; header and all.
     Changed(Change),
@@ -99,15 +99,15 @@ pub struct Manners {
     pub contexts: Option<Vec<NegotiateContext<'static>>>,
     pub dialect: Dialect,
     pub flags: SessionFlags,
-    /// What is opened is kept when the connection is lost.
+    /// Opens are kept when the connection is lost.
     pub keeps: bool,
     /// Leases are granted as they are asked for, each with epoch 1.
     pub leases: bool,
-    /// What is written anew is new, empty, and told by its number on the disk.
+    /// A file that is created is new, empty, and has a number on the disk.
     pub tells: bool,
     /// Most credits that one answer grants.
     pub credits: u16,
-    /// What the root holds: names, and whether they are directories.
+    /// The entries of the root: names, and true for directories.
     pub root: Vec<(String, bool)>,
 }
 
@@ -141,7 +141,7 @@ impl Accounts for Users {
     }
 }
 
-/// What was heard in the clear after the logon.
+/// Messages in the clear after the logon.
 pub type Overheard = Arc<Mutex<Vec<u8>>>;
 
 /// One connection's server.
@@ -286,7 +286,7 @@ impl Peer {
         message
     }
 
-    /// What goes onto the wire for `message`.
+    /// Returns the frame that is sent for `message`.
     fn protected(&mut self, message: Vec<u8>) -> Vec<u8> {
         let header = Header::parse(&message).ok();
         let command = header.map(|header| header.command);

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use frevo_client::dial::Dialing;
-use frevo_client::{Client, Credentials, Dial, Options, ServerName, Session, Share};
+use frevo_client::internal::{Dial, Dialing};
+use frevo_client::{Client, Credentials, Options, ServerName, Session, Share};
 use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -87,12 +87,12 @@ impl World {
     }
 
     pub fn client(&self, options: Options) -> Client {
-        Client::over(options, Arc::clone(&self.wire) as _)
+        Client::with_dialer(options, Arc::clone(&self.wire) as _)
     }
 
     pub async fn session(&self, options: Options) -> Session {
-        let credentials = Credentials::password("ann", "secret");
-        self.client(options).log_on(ServerName::new("frevo"), credentials).await.unwrap()
+        let credentials = Credentials::new("ann", "secret");
+        self.client(options).connect(ServerName::new("frevo"), credentials).await.unwrap()
     }
 
     pub async fn share(&self) -> Share {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use frevo_client::{File, Grant, Lease, LeaseHolder};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::internal::{Grant, Lease, LeaseHolder};
+use frevo_client::{File, LeaseState};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -192,7 +192,7 @@ impl FileCache {
     ) -> Outcome<Bytes> {
         self.send_unasked().await;
         let mut data = vec![0; len];
-        let count = file.read_at(offset, &mut data).await.map_err(|error| errno(&error))?;
+        let count = file.read_at(&mut data, offset).await.map_err(|error| errno(&error))?;
         data.truncate(count);
         Ok(data.into())
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::{DirEntry, Grant, KeptDir, Lease, LeaseHolder};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::internal::{Grant, KeptDir, Lease, LeaseHolder};
+use frevo_client::{DirEntry, LeaseState};
 use parking_lot::Mutex;
 
 use crate::limits::LOOKUPS_PER_LISTING;
 
 /// The lease state that allows caching of names.
-pub(crate) const KEEPING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
+pub(crate) const KEEPING: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
 
 /// The cache of one directory.
 #[derive(Default)]

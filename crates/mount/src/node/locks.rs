@@ -1,6 +1,6 @@
 //! The byte-range locks that a mount has on a file.
 
-use frevo_client::File;
+use frevo_client::{File, LockKind};
 
 use crate::errno::{Outcome, errno};
 
@@ -20,6 +20,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// Returns the kind of lock to ask the server for.
+    pub(crate) const fn lock_kind(&self) -> LockKind {
+        if self.exclusive { LockKind::Exclusive } else { LockKind::Shared }
+    }
+
     /// Makes a range from the lock type and the two ends of fcntl(2).
     pub(crate) const fn of(owner: u64, pid: u32, (start, last): (u64, u64), kind: i32) -> Self {
         Self { owner, pid, start, last, exclusive: kind == libc::F_WRLCK }
@@ -109,7 +114,7 @@ impl Locks {
     pub(crate) async fn take_again(&mut self, locks: Vec<HeldLock>) {
         for held in locks {
             let range = held.range;
-            match held.file.lock(range.start, range.len(), range.exclusive, false).await {
+            match held.file.try_lock(range.start, range.len(), range.lock_kind()).await {
                 Ok(()) => self.held.push(held),
                 Err(error) => tracing::warn!(%error, "another client took a lock of this mount"),
             }

@@ -4,9 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use frevo_client::{Basic, Cause, Error, Metadata, Room};
-use frevo_wire::Status;
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{Cause, DiskSpace, Error, FileAttributes, Metadata, SetMetadata, Status};
 use fuser::Errno;
 
 use super::names::MODE_BITS;
@@ -131,13 +129,14 @@ impl Volume {
             // Data sent later would change the modification time.
             let _ = self.send(&node).await;
             let (modified, accessed) = (changes.modified, changes.accessed);
-            let basic = Basic { modified, accessed, attributes, ..Basic::default() };
+            let basic =
+                SetMetadata::new().modified(modified).accessed(accessed).attributes(attributes);
             let by_writer = {
                 // The kernel does not wait for a close. The close of a written file updates its
                 // time, unless the time was set through the same Open.
                 let _turn = node.opening.lock().await;
                 match self.writer(&node) {
-                    Some(file) => Some(file.set_all(&basic).await),
+                    Some(file) => Some(file.set_metadata(&basic).await),
                     None => None,
                 }
             };
@@ -145,7 +144,7 @@ impl Volume {
                 Some(set) => set,
                 None => {
                     let path = node.path()?;
-                    self.share.set_all(&path, &basic).await
+                    self.share.set_metadata(&path, &basic).await
                 }
             };
             set.map_err(|error| errno(&error))?;
@@ -173,9 +172,9 @@ impl Volume {
         Ok(Some(wanted))
     }
 
-    pub(crate) async fn statfs(&self) -> Outcome<Room> {
+    pub(crate) async fn statfs(&self) -> Outcome<DiskSpace> {
         let path = self.nodes.root().path()?;
-        self.share.room(&path).await.map_err(|error| errno(&error))
+        self.share.disk_space(&path).await.map_err(|error| errno(&error))
     }
 
     /// Returns the extended attributes of a node, without the prefix `user.`.

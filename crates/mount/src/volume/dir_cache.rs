@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use frevo_client::internal::{Grant, LeaseHolder, Yield};
 use frevo_client::limits::ENTRIES_MAX;
-use frevo_client::{Cause, DirEntry, Error, Grant, LeaseHolder, Yield};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::{Cause, DirEntry, Error, LeaseState};
 use fuser::INodeNo;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -92,19 +92,19 @@ impl Volume {
                 Err(error)
                     if matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error) =>
                 {
-                    self.read_dir(&node.path()?, most).await
+                    self.list_dir(&node.path()?, most).await
                 }
                 listed => listed,
             },
-            None => self.read_dir(&node.path()?, most).await,
+            None => self.list_dir(&node.path()?, most).await,
         };
         if most < ENTRIES_MAX && listed.as_ref().is_err_and(is_too_long) {
             node.directory.state.lock().is_long = true;
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
-        entries.retain(|entry| !super::names::is_hidden(entry.name()));
+        entries.retain(|entry| !super::names::is_hidden(entry.file_name()));
         self.look_into_listed(node, &mut entries).await?;
-        let index = |(at, entry): (usize, &DirEntry)| (entry.name().to_owned(), at);
+        let index = |(at, entry): (usize, &DirEntry)| (entry.file_name().to_owned(), at);
         let is_kept = self.holds_dirs() && entries.len() <= LISTING_ENTRIES_MAX;
         let by_name =
             if is_kept { entries.iter().enumerate().map(index).collect() } else { HashMap::new() };
@@ -129,7 +129,7 @@ impl Volume {
         let worth: Vec<(usize, &DirEntry)> = entries.iter().enumerate().filter(worth).collect();
         let mut asked = Vec::new();
         for (at, entry) in worth.into_iter().take(SPECIALS_MAX) {
-            asked.push((at, node.below(entry.name())?, *entry.metadata()));
+            asked.push((at, node.below(entry.file_name())?, *entry.metadata()));
         }
         let mut asked = asked.into_iter();
         loop {
@@ -170,11 +170,11 @@ impl Volume {
         }
     }
 
-    async fn read_dir(&self, path: &str, most: usize) -> Result<Vec<DirEntry>, Error> {
+    async fn list_dir(&self, path: &str, most: usize) -> Result<Vec<DirEntry>, Error> {
         if most < ENTRIES_MAX {
-            return self.share.list(path).await?.at_most(most).all().await;
+            return self.share.read_dir(path).await?.max_entries(most).collect_all().await;
         }
-        self.share.read_dir(path).await
+        self.share.list_dir(path).await
     }
 
     /// Opens the directory under a lease; None if the server does not grant one. The caller holds
@@ -410,7 +410,7 @@ fn may_be_same(one: &str, other: &str) -> bool {
 
 /// Returns true if a listing stopped because the directory is too long.
 fn is_too_long(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Protocol(_))
+    matches!(error.cause(), Cause::Limit(_))
 }
 
 #[cfg(test)]

@@ -244,7 +244,7 @@ impl Volume {
         let node = &handle.node;
         let _ = self.send(node).await;
         let synced = match self.syncer(node).await {
-            Some(file) => file.sync().await.map_err(|error| errno(&error)),
+            Some(file) => file.sync_all().await.map_err(|error| errno(&error)),
             // No handle can have written.
             None => Ok(()),
         };

@@ -34,7 +34,7 @@ impl Entry<'_> {
     pub(crate) fn name(&self, spelling: Spelling) -> String {
         match self {
             Self::Itself(_, name) => (*name).to_owned(),
-            Self::Named(entry) => from_wire(entry.name(), spelling),
+            Self::Named(entry) => from_wire(entry.file_name(), spelling),
         }
     }
 
@@ -105,7 +105,8 @@ impl Volume {
 
     /// Returns the reply for an entry, and counts it as a lookup.
     pub(crate) fn reply_listed(&self, listed: &DirectoryPage, entry: &DirEntry) -> EntryReply {
-        let node = self.nodes.listed(&listed.node, entry.name(), *entry.metadata(), listed.asked);
+        let node =
+            self.nodes.listed(&listed.node, entry.file_name(), *entry.metadata(), listed.asked);
         match node.known() {
             Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
                 self.reply_known(&node, &known)

@@ -47,7 +47,7 @@ impl Volume {
             return Ok(None);
         }
         let file = self.locker(&node)?;
-        match file.lock(wanted.start, wanted.len(), wanted.exclusive, false).await {
+        match file.try_lock(wanted.start, wanted.len(), wanted.lock_kind()).await {
             Ok(()) => {
                 file.unlock(wanted.start, wanted.len()).await.map_err(|error| errno(&error))?;
                 Ok(None)
@@ -116,7 +116,7 @@ impl Volume {
             taken = taken.and(held.unlock().await);
         }
         if taken.is_ok() {
-            let lock = file.lock(wanted.start, wanted.len(), wanted.exclusive, false);
+            let lock = file.try_lock(wanted.start, wanted.len(), wanted.lock_kind());
             taken = lock.await.map_err(|error| errno(&error));
         }
         let left: Vec<HeldLock> = if taken.is_ok() {

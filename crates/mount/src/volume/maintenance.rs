@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use frevo_client::{LeaseHolder, Yield};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::LeaseState;
+use frevo_client::internal::{LeaseHolder, Yield};
 use fuser::INodeNo;
 use futures_util::StreamExt;
 

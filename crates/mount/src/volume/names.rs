@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use frevo_client::Error;
-use frevo_wire::Status;
-use frevo_wire::fscc::reparse::NfsSpecial;
+use frevo_client::internal::Special;
+use frevo_client::{Error, Status};
 use fuser::Errno;
 
 use super::{EntryReply, Volume, once};
@@ -89,8 +88,8 @@ impl Volume {
 
     /// Returns true if a directory contains only removed files.
     async fn holds_hidden_only(&self, path: &str) -> bool {
-        let entries = self.share.read_dir(path).await;
-        entries.is_ok_and(|entries| entries.iter().all(|entry| is_hidden(entry.name())))
+        let entries = self.share.list_dir(path).await;
+        entries.is_ok_and(|entries| entries.iter().all(|entry| is_hidden(entry.file_name())))
     }
 
     /// Records that `name` in `parent` was removed.
@@ -149,7 +148,7 @@ impl Volume {
         self.let_go_at(parent, name, &path).await;
         let is_gone = |found| found == Errno::ENOENT;
         if !self.plain.load(Ordering::Relaxed) {
-            match once(|| self.share.unlink(&path, false), is_gone).await {
+            match once(|| self.share.unlink_file(&path), is_gone).await {
                 Err(error) if is_unknown_to_server(&error) => {
                     self.plain.store(true, Ordering::Relaxed);
                 }
@@ -166,7 +165,7 @@ impl Volume {
     async fn hide(&self, parent: &Arc<Node>, name: &str, node: &Arc<Node>) -> Outcome<()> {
         let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
-        let rename = || self.share.rename(&from, &to, true);
+        let rename = || self.share.rename(&from, &to);
         let is_gone = |found| found == Errno::ENOENT;
         // Not under `opening`: the server may break the lease first.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
@@ -224,7 +223,11 @@ impl Volume {
             self.hide(new_parent, new, &node).await?;
             self.removed(new_parent, new);
         }
-        match once(|| self.share.rename(source, target, replace), is_gone).await {
+        let rename = async || match replace {
+            true => self.share.rename(source, target).await,
+            false => self.share.rename_if_not_exists(source, target).await,
+        };
+        match once(rename, is_gone).await {
             Err(error) if replace && is_directory_in_the_way(&error) => {
                 self.replace_directory(source, target, &error).await
             }
@@ -244,7 +247,7 @@ impl Volume {
         }
         self.share.remove_dir(target).await.map_err(|error| errno(&error))?;
         let is_gone = |found| found == Errno::ENOENT;
-        let rename = || self.share.rename(source, target, false);
+        let rename = || self.share.rename_if_not_exists(source, target);
         once(rename, is_gone).await.map_err(|error| errno(&error))
     }
 
@@ -259,7 +262,7 @@ impl Volume {
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
         let name = self.wire(name)?;
         let (from, to) = (node.path()?, parent.below(&name)?);
-        let link = || self.share.hard_link(&from, &to, false);
+        let link = || self.share.hard_link(&from, &to);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
@@ -280,8 +283,12 @@ impl Volume {
         let target = target.to_str().ok_or(Errno::EINVAL)?;
         // Windows stores whether the target is a directory.
         let to_directory = self.leads_to_directory(&parent, target).await;
-        let make = self.share.symlink(&path, target, to_directory).await;
-        make.map_err(|error| errno(&error))?;
+        let made = if to_directory {
+            self.share.symlink_dir(target, &path).await
+        } else {
+            self.share.symlink_file(target, &path).await
+        };
+        made.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
         let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
@@ -319,17 +326,17 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let (major, minor) = (libc::major(device.into()), libc::minor(device.into()));
         let special = match mode & libc::S_IFMT {
-            libc::S_IFIFO => NfsSpecial::Fifo,
-            libc::S_IFSOCK => NfsSpecial::Socket,
-            libc::S_IFCHR => NfsSpecial::Character { major, minor },
-            libc::S_IFBLK => NfsSpecial::Block { major, minor },
+            libc::S_IFIFO => Special::Fifo,
+            libc::S_IFSOCK => Special::Socket,
+            libc::S_IFCHR => Special::CharDevice(major, minor),
+            libc::S_IFBLK => Special::BlockDevice(major, minor),
             _ => return Err(Errno::EINVAL),
         };
         if !self.share.is_posix() {
             return Err(Errno::EPERM);
         }
         let path = parent.below(&name)?;
-        let made = self.share.make_special(&path, &special, mode & MODE_BITS).await;
+        let made = self.share.make_special(&path, special, mode & MODE_BITS).await;
         made.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();

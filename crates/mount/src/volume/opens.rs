@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use frevo_client::{Cause, File, Lease, OpenOptions};
-use frevo_wire::Status;
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::internal::Lease;
+use frevo_client::{Cause, File, LeaseState, OpenOptions, Status};
 use fuser::Errno;
 use tokio::time::Instant;
 
@@ -16,8 +15,8 @@ use crate::limits::IDLE_FILES_MAX;
 use crate::node::{Node, Opened};
 
 /// Lease states requested for reading, and for writing.
-const READING: LeaseState = LeaseState(LeaseState::READ.0 | LeaseState::HANDLE.0);
-pub(super) const WRITING: LeaseState = LeaseState(READING.0 | LeaseState::WRITE.0);
+const READING: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
+pub(super) const WRITING: LeaseState = READING.union(LeaseState::WRITE);
 
 impl Volume {
     /// Returns any Open of the node.

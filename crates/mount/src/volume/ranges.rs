@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_client::{Error, File, Metadata};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::{Error, File, FileAttributes, Metadata};
 use fuser::Errno;
 
 use super::Volume;

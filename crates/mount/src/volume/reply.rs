@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use frevo_client::{Metadata, Special};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::internal::Special;
+use frevo_client::{FileAttributes, Metadata};
 use fuser::{FileAttr, FileType, INodeNo};
 
 use crate::node::Node;

@@ -449,7 +449,7 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
             let super::Entry::Named(entry) = entry else { continue };
             let found = one.reply_listed(&listed, entry);
             let size = one.getattr(found.attr.ino.0).await.unwrap().attr.size;
-            assert!(found.attr.size == size || found.ttl.is_zero(), "{}", entry.name());
+            assert!(found.attr.size == size || found.ttl.is_zero(), "{}", entry.file_name());
         }
         one.close(handle).await;
     });

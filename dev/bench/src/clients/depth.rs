@@ -27,8 +27,8 @@ pub(super) async fn reads_a_second(
         Relay::start(target.addr.clone(), latency)?.port
     };
     let server = ServerName::new("127.0.0.1").at_port(port);
-    let user = Credentials::password(&target.user, &target.password);
-    let session = Client::default().log_on(server, user).await?;
+    let user = Credentials::new(&target.user, &target.password);
+    let session = Client::default().connect(server, user).await?;
     let share = session.share("share").await?;
     let file = share.open(name).await?;
     let blocks = file.metadata_at_open().len() / u64::from(READ_LEN);

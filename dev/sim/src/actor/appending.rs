@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_client::OpenOptions;
+use frevo_client::{LockKind, OpenOptions};
 
 use super::Actor;
 use crate::judge::{End, record};
@@ -15,8 +15,9 @@ impl Actor {
         let options = OpenOptions::new().read(true).write(true);
         let Some(file) = self.open(options, "log").await else { return };
         for _ in 0..=self.dice.below(3) {
-            let locked =
-                self.call(format_args!("lock log"), &[], file.lock(LOCK_AT, 1, true, true)).await;
+            let locked = self
+                .call(format_args!("lock log"), &[], file.lock(LOCK_AT, 1, LockKind::Exclusive))
+                .await;
             if locked.outcome.is_err() {
                 break;
             }
@@ -30,7 +31,7 @@ impl Actor {
                 .call(
                     format_args!("append {value:#x} at {offset}"),
                     &[],
-                    file.write_at(offset, &data),
+                    file.write_all_at(&data, offset),
                 )
                 .await;
             let end = match written.end() {

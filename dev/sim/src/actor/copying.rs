@@ -40,7 +40,7 @@ impl Actor {
         let Ok(Some(_)) = copied.outcome else { return };
         let read = async {
             let mut found = vec![0; usize::try_from(len).unwrap_or(0)];
-            let count = to.read_at(place, &mut found).await?;
+            let count = to.read_at(&mut found, place).await?;
             found.truncate(count);
             Ok(found)
         };

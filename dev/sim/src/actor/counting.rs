@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use frevo_client::{File, OpenOptions};
-use frevo_wire::Status;
+use frevo_client::{File, LockKind, OpenOptions, Status};
 use tokio::time::sleep;
 
 use super::Actor;
@@ -19,7 +18,12 @@ impl Actor {
         for _ in 0..=self.dice.below(4) {
             let losses = self.stage.network.losses(self.client);
             let may = [Status::LOCK_NOT_GRANTED];
-            let lock = file.lock(LOCK_AT, 1, true, waits);
+            let lock = async {
+                match waits {
+                    true => file.lock(LOCK_AT, 1, LockKind::Exclusive).await,
+                    false => file.try_lock(LOCK_AT, 1, LockKind::Exclusive).await,
+                }
+            };
             if self.call(format_args!("lock counter"), &may, lock).await.outcome.is_err() {
                 break;
             }
@@ -51,7 +55,7 @@ impl Actor {
         let next = found + 1;
         stage.judge.lock().lock.write(next);
         let data = next.to_le_bytes();
-        let write = file.write_at(0, &data);
+        let write = file.write_all_at(&data, 0);
         let written = self.call(format_args!("count to {next}"), &[], write).await;
         stage.judge.lock().lock.wrote(next, written.end());
         if written.outcome.is_err() {

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use frevo_client::{File, OpenOptions};
-use frevo_wire::Status;
-use frevo_wire::command::create::ShareAccess;
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::{File, LeaseState, LockKind, OpenOptions, ShareMode, Status};
 use tokio::time::sleep;
 
 use super::appending::LOCK_AT;
@@ -31,7 +28,7 @@ impl Actor {
             .write(true)
             .create_new(true)
             .delete_on_close(true)
-            .sharing(ShareAccess::EMPTY)
+            .share_mode(ShareMode::EMPTY)
             .lease(lease);
         let Some(file) = self.open(options, &name).await else { return };
         let stage = Arc::clone(&self.stage);
@@ -46,7 +43,7 @@ impl Actor {
     /// Works with the handle; returns true while it is valid.
     async fn keep(&mut self, file: &File, name: &str) -> bool {
         let fell = self.has_fallen(name);
-        let lock = file.lock(LOCK_AT, 1, true, false);
+        let lock = file.try_lock(LOCK_AT, 1, LockKind::Exclusive);
         let locked = self.call(format_args!("lock {name}"), &[], lock).await;
         if !self.is_as_promised(file, name, fell, &locked, false) {
             return false;
@@ -58,7 +55,7 @@ impl Actor {
             if self.dice.percent(60) {
                 let value = self.value();
                 let data = value.to_le_bytes();
-                let write = file.write_at(0, &data);
+                let write = file.write_all_at(&data, 0);
                 let wrote = self.call(format_args!("write {name} {value:#x}"), &[], write).await;
                 if !self.is_as_promised(file, name, fell, &wrote, file.is_persistent()) {
                     return false;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_wire::Status;
+use frevo_client::Status;
 
 use super::{Actor, Ended, Failed};
 use crate::judge::{Did, Step, number};
@@ -73,12 +73,18 @@ impl Actor {
             Step::Rename(from, to, replace) => {
                 let (from, to) = (at(from), at(to));
                 let may = [Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_NAME_COLLISION];
-                did(&self.call(what, &may, share.rename(&from, &to, *replace)).await)
+                let rename = async {
+                    match replace {
+                        true => share.rename(&from, &to).await,
+                        false => share.rename_if_not_exists(&from, &to).await,
+                    }
+                };
+                did(&self.call(what, &may, rename).await)
             }
             Step::List => {
-                let listed = self.call(what, &[], share.read_dir(folder)).await;
+                let listed = self.call(what, &[], share.list_dir(folder)).await;
                 match listed.outcome {
-                    Ok(entries) => Did::Done(Step::mask(entries.iter().map(|one| one.name()))),
+                    Ok(entries) => Did::Done(Step::mask(entries.iter().map(|one| one.file_name()))),
                     Err(_) => Did::Not,
                 }
             }

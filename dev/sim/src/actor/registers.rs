@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use frevo_client::{File, LeaseHolder, OpenOptions, Yield};
-use frevo_wire::Status;
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::internal::{LeaseHolder, Yield};
+use frevo_client::{File, LeaseState, OpenOptions, Status};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -125,7 +124,7 @@ impl Actor {
             .call(
                 format_args!("write {name} slot {slot} {value:#x} through {through}"),
                 &[],
-                file.write_at((slot * SLOT) as u64, &data),
+                file.write_all_at(&data, (slot * SLOT) as u64),
             )
             .await;
         cache.0.lock().slots.remove(&slot);

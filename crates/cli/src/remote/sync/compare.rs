@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use frevo_wire::dtyp::FileAttributes;
+use frevo_client::FileAttributes;
 use frevo_wire::fscc::upcase_name;
 
 use super::super::arguments::Sync;
@@ -267,9 +267,9 @@ fn changed_attributes(
     if ends.from.is_remote() && ends.to.is_remote() {
         known |= FileAttributes::HIDDEN | FileAttributes::SYSTEM;
     }
-    let is_other = (entry.attributes.0 ^ old.attributes.0) & known.0 != 0;
-    let wanted = old.attributes.without(known).0 | (entry.attributes.0 & known.0);
-    is_other.then_some(FileAttributes(wanted))
+    let is_other = (entry.attributes.bits() ^ old.attributes.bits()) & known.bits() != 0;
+    let wanted = old.attributes.without(known).bits() | (entry.attributes.bits() & known.bits());
+    is_other.then_some(FileAttributes::from_bits(wanted))
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frevo_client::{File, Metadata, OpenOptions, STORE_WINDOW, Share};
+use frevo_client::internal::STORE_WINDOW;
+use frevo_client::{File, Metadata, OpenOptions, Share};
 use frevo_net::buffer::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -36,9 +37,9 @@ pub(crate) async fn across(
         let now = source.metadata().await?;
         let (before, now) = ((metadata.len(), metadata.modified()), (now.len(), now.modified()));
         steady(before, now, || from.url(path))?;
-        file.sync().await?;
+        file.sync_all().await?;
         let old = old.as_ref().map(Replaced::attributes);
-        file.set_all(&dress.before(old, metadata.modified())).await
+        file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
     // Not left to a CLOSE that nobody waits for: a handle that outlives this program is in
@@ -124,7 +125,7 @@ async fn stream(
             }
             under_way().spawn(async move {
                 let _place = place;
-                file.write_at(at, &piece).await?;
+                file.write_all_at(&piece, at).await?;
                 Ok(piece.len() as u64)
             });
             Ok(())

@@ -45,7 +45,7 @@ async fn whole(
         // Nothing is not read: see `File::fetch_all`. But NTFS lists what is just being written
         // as it was.
         let found = share.metadata(path).await?;
-        if found.is_empty() {
+        if found.len() == 0 {
             return Ok(Some((Vec::new(), found)));
         }
     }

@@ -2,10 +2,9 @@
 
 use std::io::ErrorKind;
 
-use frevo_client::{Basic, Cause, Metadata, OpenOptions, Share};
-use frevo_wire::Status;
-use frevo_wire::dtyp::{
-    AccessMask, AceFlags, FileAttributes, SdControl, SecurityDescriptor, SecurityInformation,
+use frevo_client::{
+    AccessMask, AceFlags, Cause, DaclControl, FileAttributes, Metadata, OpenOptions,
+    SecurityDescriptor, SetMetadata, Share, Status,
 };
 
 use super::super::dos_attributes::CopiedAttributes;
@@ -66,15 +65,19 @@ impl Replaced {
     fn own_list(&self) -> Option<SecurityDescriptor> {
         let list = self.list.as_ref()?;
         let entries = &list.dacl.as_ref()?.aces;
-        let is_own = entries.iter().any(|entry| !entry.flags.contains(AceFlags::INHERITED))
-            || list.control.contains(SdControl::DACL_PROTECTED);
-        let kept = SdControl::DACL_PROTECTED | SdControl::DACL_AUTO_INHERITED;
-        let mut control = SdControl::DACL_PRESENT | (list.control & kept);
-        if control.contains(SdControl::DACL_AUTO_INHERITED) {
-            control |= SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
+        let is_own = entries.iter().any(|entry| !entry.flags().contains(AceFlags::INHERITED))
+            || list.control.contains(DaclControl::DACL_PROTECTED);
+        let kept = DaclControl::DACL_PROTECTED | DaclControl::DACL_AUTO_INHERITED;
+        let mut control = DaclControl::DACL_PRESENT | (list.control & kept);
+        if control.contains(DaclControl::DACL_AUTO_INHERITED) {
+            control |= DaclControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
         }
         let dacl = list.dacl.clone();
-        is_own.then(|| SecurityDescriptor { control, dacl, ..SecurityDescriptor::default() })
+        is_own.then(|| {
+            let mut own = SecurityDescriptor::default();
+            (own.control, own.dacl) = (control, dacl);
+            own
+        })
     }
 
     /// Gives `part` its access list, where that is its own.
@@ -84,7 +87,7 @@ impl Replaced {
         if made.is_some_and(|made| made.dacl == list.dacl) {
             return Ok(());
         }
-        match share.set_security(part, &list, SecurityInformation::DACL).await {
+        match share.set_security(part, &list).await {
             // Who may write but not say who else may has to be content with what is inherited.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
@@ -116,18 +119,18 @@ pub(crate) async fn put_in_place(
     if let Some(old) = was_read_only {
         // MS-FSA 2.1.5.15.11: nothing takes the place of what is read-only.
         let rest = old.attributes.without(FileAttributes::READONLY);
-        share.set_all(path, &Basic { attributes: Some(rest), ..Basic::default() }).await?;
+        share.set_metadata(path, &SetMetadata::new().attributes(rest)).await?;
     }
     let done = renamed(share, part, path).await;
     if done.is_err()
         && let Some(old) = was_read_only
     {
-        let back = Basic { attributes: Some(old.attributes), ..Basic::default() };
-        let _ = share.set_all(path, &back).await;
+        let back = SetMetadata::new().attributes(old.attributes);
+        let _ = share.set_metadata(path, &back).await;
     }
     done.map_err(super::begun_as(share, path))?;
     if let Some(rest) = dress.after(old.map(Replaced::attributes)) {
-        share.set_all(path, &rest).await?;
+        share.set_metadata(path, &rest).await?;
     }
     Ok(())
 }
@@ -135,7 +138,7 @@ pub(crate) async fn put_in_place(
 async fn renamed(share: &Share, part: &str, path: &str) -> frevo_client::Result<()> {
     let mut was_lost = false;
     loop {
-        match share.rename(part, path, true).await {
+        match share.rename(part, path).await {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
                 // Whatever is there has the part's content.

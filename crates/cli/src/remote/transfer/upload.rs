@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use frevo_client::{Cause, Error, File, OpenOptions, STORE_WINDOW, Share};
+use frevo_client::internal::STORE_WINDOW;
+use frevo_client::{Cause, Error, File, OpenOptions, Share, Status};
 use frevo_net::buffer::Buf;
-use frevo_wire::Status;
 use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
 use super::super::dos_attributes::CopiedAttributes;
@@ -108,7 +108,7 @@ async fn up_small(
                 done => {
                     done?;
                     if let Some(basic) = source.dress.whole() {
-                        share.set_all(path, &basic).await?;
+                        share.set_metadata(path, &basic).await?;
                     }
                 }
             }
@@ -154,7 +154,7 @@ async fn replace_small(
     let put = async {
         let dressed = source.dress.before(old.map(Replaced::attributes), source.modified);
         if dressed.created.is_some() || dressed.attributes.is_some() {
-            share.set_all(&part, &dressed).await?;
+            share.set_metadata(&part, &dressed).await?;
         }
         put_in_place(share, &part, path, old, &source.dress).await
     };
@@ -208,9 +208,9 @@ async fn up_large(
         }
         source.is_steady()?;
         file.set_len(len).await?;
-        file.sync().await?;
+        file.sync_all().await?;
         let old = old.as_ref().map(Replaced::attributes);
-        file.set_all(&source.dress.before(old, source.modified)).await
+        file.set_metadata(&source.dress.before(old, source.modified)).await
     };
     if let Err(error) = stored.await {
         let _ = file.close().await;
@@ -286,7 +286,7 @@ pub(crate) async fn up_from_input(
             let (begin, len) = (at, piece.len() as u64);
             at += len;
             how.take(len).await;
-            writes.push(async move { file.write_at(begin, &piece).await.map(|()| len) });
+            writes.push(async move { file.write_all_at(&piece, begin).await.map(|()| len) });
             if writes.len() >= WRITES_AT_ONCE {
                 how.progress.advance(writes.try_next().await?.unwrap_or(0));
             }
@@ -294,7 +294,7 @@ pub(crate) async fn up_from_input(
         while let Some(written) = writes.try_next().await? {
             how.progress.advance(written);
         }
-        file.sync().await
+        file.sync_all().await
     };
     let stored = stored.await;
     let closed = file.close().await;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use frevo_client::{File, Grant};
+use frevo_client::File;
+use frevo_client::internal::Grant;
 
 use super::super::pages::{Missing, Pages};
 use super::{FileCache, PAGE};
@@ -57,7 +58,7 @@ impl FileCache {
         // these pages.
         let Some(changes) = self.pages.lock().before_fetch(first, count) else { return Ok(()) };
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
-        let read = file.read_at(first * PAGE, &mut bytes).await.map_err(|error| errno(&error))?;
+        let read = file.read_at(&mut bytes, first * PAGE).await.map_err(|error| errno(&error))?;
         let there = bytes.get(..read).unwrap_or_default();
         if self.is_still(grant) {
             let fetched =

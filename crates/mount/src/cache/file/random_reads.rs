@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use frevo_client::{File, Grant};
+use frevo_client::File;
+use frevo_client::internal::Grant;
 
 use super::super::pages::Missing;
 use super::{FileCache, PAGE};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use frevo_client::{File, Grant};
-use frevo_wire::command::oplock_break::LeaseState;
+use frevo_client::internal::Grant;
+use frevo_client::{File, LeaseState};
 use fuser::Errno;
 use futures_util::stream::StreamExt;
 use tokio::time::Instant;
@@ -54,7 +54,7 @@ impl FileCache {
             None => file.metadata().await.map_err(|error| errno(&error))?.len().min(LEN_MAX),
         };
         self.pages.lock().pass(offset, len);
-        let sent = file.write_at(offset, data).await;
+        let sent = file.write_all_at(data, offset).await;
         self.with(|pages| pages.passed(offset, data, sent.is_ok()));
         sent.map_err(|error| errno(&error))
     }
@@ -175,7 +175,8 @@ async fn send_all(writer: Option<&File>, extents: Vec<Extent>) -> (Outcome<()>, 
         async move {
             let Some(writer) = writer else { return (Err(Errno::EIO), len) };
             let written =
-                tokio::spawn(async move { writer.write_at(offset, data.as_slice()).await }).await;
+                tokio::spawn(async move { writer.write_all_at(data.as_slice(), offset).await })
+                    .await;
             let written = written.map_err(|_| Errno::EIO);
             (written.and_then(|written| written.map_err(|error| errno(&error))), len)
         }

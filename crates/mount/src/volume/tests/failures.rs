@@ -93,7 +93,7 @@ fn what_of_a_file_got_there_is_not_counted_as_lost() {
         // A lock by the same client, which keeps its lease.
         let options = one.options(WRITING).read(true).write(true).shared_lease(&lease);
         let other = options.open(&one.share, "f").await.unwrap();
-        other.lock(100, 10, true, false).await.unwrap();
+        other.try_lock(100, 10, frevo_client::LockKind::Exclusive).await.unwrap();
         one.write(handle, 0, b"stored").await.unwrap();
         one.write(handle, 100, b"lost").await.unwrap();
         assert_eq!(one.unsent_and_lost(), (10, 0));

@@ -13,9 +13,9 @@ async fn posix(world: &World) -> Arc<Volume> {
 }
 
 async fn posix_as(world: &World, settings: Settings) -> Arc<Volume> {
-    let options = Options { posix: true, ..Options::default() };
+    let options = Options::new().posix(true);
     let share = world.session(options).await.share("data").await.unwrap();
-    assert!(share.speak_posix().await.unwrap());
+    assert!(share.use_posix().await.unwrap());
     Volume::new(share, "", settings)
 }
 
@@ -56,9 +56,9 @@ fn modes_and_owners_are_the_servers() {
         for (_, entry) in listed.entries() {
             let super::super::Entry::Named(named) = entry else { continue };
             let found = two.reply_listed(&listed, named);
-            let is_dir = named.name() == "d";
+            let is_dir = named.file_name() == "d";
             let wanted = if is_dir { 0o750 } else { 0o604 };
-            assert_eq!(found.attr.perm, wanted, "{}", named.name());
+            assert_eq!(found.attr.perm, wanted, "{}", named.file_name());
             assert!(is_dir || found.attr.nlink == 2);
         }
         // Without the extensions the settings decide.
@@ -166,7 +166,8 @@ fn devices_have_the_numbers_that_the_server_tells() {
             let mut found = Vec::new();
             for (_, entry) in listed.entries() {
                 let super::super::Entry::Named(named) = entry else { continue };
-                found.push((named.name().to_owned(), volume.reply_listed(&listed, named).attr));
+                found
+                    .push((named.file_name().to_owned(), volume.reply_listed(&listed, named).attr));
             }
             found.sort_by_key(|(name, _)| name.clone());
             let [(_, large), (_, null)] = &*found else { panic!("{found:?}") };

@@ -1,0 +1,129 @@
+//! Compounds: CREATE and the requests about what it opened, in one round trip.
+//! MS-SMB2 3.2.4.1.4.
+
+use frevo_wire::Command;
+use frevo_wire::command::close::{self, CloseFlags};
+use frevo_wire::command::create::{CreateOptions, OplockLevel};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+
+use crate::Status;
+use crate::connection::{Call, Message};
+use crate::create::{Ask, Opened};
+use crate::dfs::Located;
+use crate::error::{Cause, During, Error, Result};
+use crate::metadata::Metadata;
+use crate::path::wire_path;
+use crate::session::Failure;
+use crate::share::{Attempts, Replay, Share, good};
+
+/// The FileId of the CREATE that the compound begins with.
+pub(crate) const RELATED: FileId = FileId::ALL_ONES;
+
+/// The answers to a compound.
+pub(crate) struct Answers {
+    pub(crate) messages: Vec<Message>,
+    /// The share that answered.
+    pub(crate) share: Share,
+    /// The path in that share, with `\`.
+    pub(crate) path: String,
+    is_link: bool,
+}
+
+impl Answers {
+    /// Completes `metadata` that was found there.
+    pub(crate) fn found(&self, metadata: Metadata) -> Metadata {
+        self.share.found(metadata, self.is_link)
+    }
+
+    /// The answer to the CREATE.
+    pub(crate) fn opened(&self, operation: &'static str, url: &str) -> Result<Opened> {
+        let first = self.messages.first().ok_or_else(|| missing(operation, url.into()))?;
+        Opened::parse(first).during(operation, url)
+    }
+}
+
+/// A CLOSE of what the compound opened.
+pub(crate) fn close_call() -> Call<'static> {
+    close_with(CloseFlags::EMPTY)
+}
+
+/// A CLOSE with flags.
+pub(crate) fn close_with(flags: CloseFlags) -> Call<'static> {
+    let request = close::Request { flags, file_id: RELATED };
+    Call::new(Command::CLOSE, |w| request.encode(w))
+}
+
+/// Opens a name itself, not the target of a link, with `access` and the right to read
+/// attributes.
+pub(crate) fn look_at(access: AccessMask) -> Ask {
+    let mut ask = Ask::existing(access | AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
+    ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+    ask
+}
+
+/// A compound that was answered with fewer responses than requests.
+pub(crate) fn missing(operation: &'static str, url: String) -> Error {
+    Error::new(Cause::Protocol("it did not answer every request"), operation, url)
+}
+
+impl Share {
+    /// Sends a CREATE and the requests after it as one compound, on whatever server the
+    /// path lies. The first error is the operation's; `also` are statuses of the requests
+    /// after the CREATE that are no errors.
+    pub(crate) async fn chain<'p>(
+        &self,
+        operation: &'static str,
+        path: &str,
+        replay: Replay,
+        ask: &Ask,
+        also: &[Status],
+        calls: impl Fn() -> Vec<Call<'p>>,
+    ) -> Result<Answers> {
+        let url = self.url(path);
+        let path = wire_path(path).during(operation, &url)?;
+        let mut at = self.located(path).await?;
+        loop {
+            at.check(ask, operation, &url)?;
+            let attempts = at.share.attempts(replay, operation, &url).or_at(at.others.as_ref());
+            match at.share.chain_here(attempts, &at.path, ask, also, &calls).await {
+                Ok(messages) => {
+                    let Located { share, path, is_link, .. } = at;
+                    return Ok(Answers { messages, share, path, is_link });
+                }
+                Err(refusal) => at = at.beyond(refusal).await?,
+            }
+        }
+    }
+
+    async fn chain_here<'p>(
+        &self,
+        mut attempts: Attempts<'_>,
+        path: &str,
+        ask: &Ask,
+        also: &[Status],
+        calls: &impl Fn() -> Vec<Call<'p>>,
+    ) -> Result<Vec<Message>> {
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let (name, posix) = (self.named(path, bound), self.is_posix_in(&live));
+            let mut all = vec![ask.call(&name, OplockLevel::NONE, &[], posix)];
+            all.extend(calls());
+            if let Some(first) = all.first_mut() {
+                first.tree_id = bound.tree_id;
+            }
+            let outcome = match live.channel() {
+                Some(channel) => live.chain(&channel, all, bound.seal).await,
+                None => Err(Failure::Unsent),
+            };
+            let outcome = outcome.and_then(|answers| {
+                let also = |at| if at == 0 { &[] } else { also };
+                let answers = answers.into_iter().enumerate();
+                answers.map(|(at, answer)| good(answer, also(at))).collect()
+            });
+            if let Some(end) = attempts.judge(outcome, bound) {
+                return end;
+            }
+        }
+    }
+}

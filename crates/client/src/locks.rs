@@ -1,0 +1,145 @@
+//! Byte-range locks: MS-SMB2 3.2.4.19.
+
+use std::sync::Arc;
+
+use frevo_wire::Command;
+use frevo_wire::command::lock::{self, LockElement, LockFlags};
+use frevo_wire::file_id::FileId;
+
+use crate::connection::{Call, Patience};
+use crate::error::{Cause, Result};
+use crate::file::File;
+use crate::open::{Open, carried_through};
+use crate::share::Replay;
+
+/// The kind of a byte-range lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockKind {
+    /// Other opens may lock the bytes for sharing, and may not write them.
+    Shared,
+    /// Other opens may neither lock, read nor write the bytes.
+    Exclusive,
+}
+
+impl LockKind {
+    const fn flag(self) -> LockFlags {
+        match self {
+            Self::Shared => LockFlags::SHARED_LOCK,
+            Self::Exclusive => LockFlags::EXCLUSIVE_LOCK,
+        }
+    }
+}
+
+impl File {
+    /// Locks `len` bytes from `offset` on, and waits while another open has locked any of
+    /// them. A call that is given up (its future dropped) locks nothing: what the server
+    /// granted meanwhile is unlocked.
+    ///
+    /// # Errors
+    /// Fails if the server does, or the connection is lost and not recovered in time.
+    pub async fn lock(&self, offset: u64, len: u64, kind: LockKind) -> Result<()> {
+        self.lock_with(offset, len, kind.flag()).await
+    }
+
+    /// Locks `len` bytes from `offset` on, if no other open has locked any of them.
+    ///
+    /// # Errors
+    /// Fails with [`Status::LOCK_NOT_GRANTED`](crate::Status::LOCK_NOT_GRANTED)
+    /// (`WouldBlock`) if another open has, and as [`Self::lock`] does.
+    pub async fn try_lock(&self, offset: u64, len: u64, kind: LockKind) -> Result<()> {
+        self.lock_with(offset, len, kind.flag() | LockFlags::FAIL_IMMEDIATELY).await
+    }
+
+    async fn lock_with(&self, offset: u64, len: u64, flags: LockFlags) -> Result<()> {
+        let patience = Arc::new(Patience::default());
+        let work = locked(Arc::clone(&self.open), (offset, len), flags, Arc::clone(&patience));
+        let _waits = Waits(patience);
+        carried_through("lock", &self.open.url, work).await?.keep();
+        Ok(())
+    }
+
+    /// Unlocks the range that [`Self::lock`] or [`Self::try_lock`] locked, with the same
+    /// offset and length.
+    ///
+    /// # Errors
+    /// Fails with [`Status::RANGE_NOT_LOCKED`](crate::Status::RANGE_NOT_LOCKED) if this file
+    /// has not locked exactly this range.
+    pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
+        let work = unlocked(Arc::clone(&self.open), (offset, len));
+        carried_through("unlock", &self.open.url, work).await
+    }
+}
+
+/// A caller that waits for a lock. Dropping it cancels the lock.
+struct Waits(Arc<Patience>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A lock that the caller has not heard of yet. Dropping it unlocks.
+struct PendingLock {
+    open: Option<Arc<Open>>,
+    range: (u64, u64),
+}
+
+impl PendingLock {
+    fn keep(mut self) {
+        self.open = None;
+    }
+}
+
+impl Drop for PendingLock {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(unlocked(open, self.range));
+    }
+}
+
+async fn locked(
+    open: Arc<Open>,
+    range: (u64, u64),
+    flags: LockFlags,
+    patience: Arc<Patience>,
+) -> Result<PendingLock> {
+    lock_call(&open, range, flags, "lock", Some(patience)).await?;
+    open.lock_taken();
+    Ok(PendingLock { open: Some(open), range })
+}
+
+async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {
+    lock_call(&open, range, LockFlags::UNLOCK, "unlock", None).await?;
+    open.lock_released();
+    Ok(())
+}
+
+/// Sends a LOCK. One whose answer is lost is sent again with the same sequence, by which a
+/// server that keeps the Open recognises it (MS-SMB2 3.3.5.14).
+async fn lock_call(
+    open: &Open,
+    (offset, length): (u64, u64),
+    flags: LockFlags,
+    operation: &'static str,
+    patience: Option<Arc<Patience>>,
+) -> Result<()> {
+    let sequence = open.sequences.take();
+    let lock_sequence = sequence.as_ref().map(|s| s.sequence).unwrap_or_default();
+    let waits = !flags.intersects(LockFlags::FAIL_IMMEDIATELY | LockFlags::UNLOCK);
+    let mut was_sent = false;
+    let call = |file_id: FileId| {
+        if !was_sent && patience.as_ref().is_some_and(|patience| patience.has_ended()) {
+            return Err(Cause::Usage("the call was given up"));
+        }
+        was_sent = true;
+        let locks = vec![LockElement { offset, length, flags }];
+        let request = lock::Request { lock_sequence, file_id, locks };
+        let call = Call::new(Command::LOCK, |w| request.encode(w));
+        Ok(Call { waits, patience: patience.clone().filter(|_| waits), ..call })
+    };
+    let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
+    open.ask(replay, operation, &[], call).await?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Closing an Open: MS-SMB2 3.2.4.5.
+
+use std::sync::Arc;
+
+use frevo_wire::Command;
+use frevo_wire::command::close::{self, CloseFlags};
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+
+use super::{Open, Phase, State};
+use crate::Status;
+use crate::connection::Call;
+use crate::create::Durability;
+use crate::error::{Cause, Result};
+use crate::sequences::Sequences;
+use crate::share::Replay;
+
+impl Open {
+    /// Closes it, even if the caller gives up waiting. Later requests fail with FILE_CLOSED.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
+        if !self.begin_closing() {
+            return Ok(());
+        }
+        let mut closing = Closing { open: self, is_done: false };
+        let done = self.finish_closing().await;
+        closing.is_done = true;
+        done
+    }
+
+    /// Moves on to [`Phase::Closing`]. Returns false if another caller closes it.
+    fn begin_closing(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_first = state.phase == Phase::InUse;
+        if is_first {
+            state.phase = Phase::Closing;
+        }
+        is_first
+    }
+
+    /// Moves on to [`Phase::Closed`]. It may be begun again after it was given up.
+    async fn finish_closing(&self) -> Result<()> {
+        // Before the CLOSE: a lease that is granted after it is another one.
+        self.leave_lease();
+        let done = self.send_close().await;
+        self.state.lock().phase = Phase::Closed;
+        done
+    }
+
+    /// Takes it out of its lease, however closing ends.
+    fn leave_lease(&self) {
+        if std::mem::take(&mut self.state.lock().is_in_lease) {
+            self.lease.left();
+        }
+    }
+
+    async fn send_close(&self) -> Result<()> {
+        let binding = self.state.lock().binding;
+        let live = self.share.inner.session.inner.current();
+        let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
+        // A session that is gone has closed it, unless the server kept it: then it is
+        // reconnected to be closed.
+        if !is_here && binding.durability == Durability::None {
+            return Ok(());
+        }
+        let mut was_sent = false;
+        let closed = self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| {
+            was_sent = true;
+            Ok(close_call(id))
+        });
+        match closed.await {
+            // The answer was lost, and the handle with it: it is closed.
+            Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// A copy of the Open, which closes it after all others have let go.
+    fn taken_over(&mut self) -> Self {
+        let old = self.state.get_mut();
+        let state = State {
+            // Dropping the copy does nothing more.
+            phase: Phase::Closing,
+            binding: old.binding,
+            is_lost: false,
+            is_leased: old.is_leased,
+            is_in_lease: std::mem::take(&mut old.is_in_lease),
+            locks: old.locks,
+            reconnect_sent_in: old.reconnect_sent_in,
+        };
+        Self {
+            share: self.share.clone(),
+            url: std::mem::take(&mut self.url),
+            path: std::mem::take(&mut self.path),
+            ask: self.ask.clone(),
+            create_guid: self.create_guid,
+            lease: Arc::clone(&self.lease),
+            identity: self.identity,
+            is_posix: self.is_posix,
+            state: Mutex::new(state),
+            reconnecting: tokio::sync::Mutex::new(()),
+            sequences: Sequences::default(),
+        }
+    }
+}
+
+impl Drop for Open {
+    /// Closes it in the background.
+    fn drop(&mut self) {
+        let (phase, is_lost, binding) = {
+            let state = self.state.get_mut();
+            (state.phase, state.is_lost, state.binding)
+        };
+        if phase != Phase::InUse {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return self.leave_lease();
+        };
+        let is_closed = self.share.inner.session.inner.is_closed();
+        if binding.durability != Durability::None && !is_lost && !is_closed {
+            // The server would keep it, in the way of other clients.
+            let left = self.taken_over();
+            runtime.spawn(async move { left.finish_closing().await });
+            return;
+        }
+        self.leave_lease();
+        let live = self.share.inner.session.inner.current();
+        let Some(live) = live.filter(|live| live.generation == binding.bound.generation) else {
+            return;
+        };
+        // Keeps the session until then.
+        let share = self.share.clone();
+        runtime.spawn(async move {
+            let call = Call { tree_id: binding.bound.tree_id, ..close_call(binding.file_id) };
+            let _ = live.ask(call, binding.bound.seal, &[]).await;
+            drop(share);
+        });
+    }
+}
+
+/// An Open that is being closed. Dropping it unfinished finishes in the background.
+struct Closing<'a> {
+    open: &'a Arc<Open>,
+    is_done: bool,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let open = Arc::clone(self.open);
+        runtime.spawn(async move { open.finish_closing().await });
+    }
+}
+
+/// A CLOSE request.
+pub(super) fn close_call(file_id: FileId) -> Call<'static> {
+    let request = close::Request { flags: CloseFlags::EMPTY, file_id };
+    Call::new(Command::CLOSE, |w| request.encode(w))
+}

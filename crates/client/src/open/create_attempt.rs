@@ -1,0 +1,182 @@
+//! A CREATE, sent until the server answers: MS-SMB2 3.2.4.3 and 3.2.5.7.
+
+use std::sync::Arc;
+
+use frevo_wire::HeaderFlags;
+use frevo_wire::command::create::CreateDisposition;
+use frevo_wire::dtyp::Guid;
+use tokio::time::sleep;
+
+use super::contexts::{contexts_of, has_persistent, oplock_of};
+use crate::Status;
+use crate::ambient::random;
+use crate::connection::{Call, Message};
+use crate::create::{Ask, Opened};
+use crate::error::Cause;
+use crate::limits::{BACK_OFF_FIRST, REDIRECTS, REPEATS};
+use crate::redirect::led;
+use crate::session::bound::Bound;
+use crate::session::lease::Lease;
+use crate::session::{Failure, Live};
+use crate::share::Share;
+
+/// The outcome of a CREATE.
+type Outcome = Result<Opened, Failure>;
+
+/// A CREATE that is being sent.
+pub(super) struct CreateAttempt<'a> {
+    share: &'a Share,
+    ask: &'a Ask,
+    path: String,
+    create_guid: Guid,
+    lease: Arc<Lease>,
+    /// The session in which it was sent last; `None` before, and after a fresh start.
+    sent_in: Option<u64>,
+    /// It was sent in a session that is over.
+    outlived_session: bool,
+    /// An earlier request may have created the file, and the server will not recognise this
+    /// one as its repetition.
+    in_doubt: bool,
+    /// Repetitions of a request that the server still carries out.
+    repeats: u32,
+    /// Symbolic links that were followed.
+    redirects: usize,
+}
+
+impl<'a> CreateAttempt<'a> {
+    /// A CREATE that was not sent yet. `in_doubt`: another server may have carried it out.
+    pub(super) fn new(
+        share: &'a Share,
+        ask: &'a Ask,
+        path: &str,
+        in_doubt: bool,
+    ) -> Result<Self, Cause> {
+        let lease = match &ask.shared {
+            Some(lease) => Arc::clone(lease),
+            None => Lease::new(&share.session().inner)?,
+        };
+        Ok(Self {
+            share,
+            ask,
+            path: path.into(),
+            create_guid: Guid(random(&*share.session().options().ambient)?),
+            lease,
+            sent_in: None,
+            outlived_session: false,
+            in_doubt,
+            repeats: 0,
+            redirects: 0,
+        })
+    }
+
+    /// The path behind the links that were followed, the CreateGuid, and the lease.
+    pub(super) fn end(self) -> (String, Guid, Arc<Lease>) {
+        (self.path, self.create_guid, self.lease)
+    }
+
+    /// Sends it. Returns `None` when it is to be sent again at once.
+    pub(super) async fn send(
+        &mut self,
+        live: &Arc<Live>,
+        bound: Bound,
+    ) -> Result<Option<Outcome>, Cause> {
+        let is_repetition = self.enter(live, bound)?;
+        let call = self.call(live, bound, is_repetition);
+        let earlier = self.sent_in.replace(live.generation);
+        match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
+            Ok(message) if message.status() == Status::STOPPED_ON_SYMLINK => {
+                Ok(self.follow(&message))
+            }
+            Ok(message) => Ok(Some(Opened::parse(&message).map_err(Failure::from))),
+            Err(Failure::Unsent) => {
+                self.sent_in = earlier;
+                Ok(Some(Err(Failure::Unsent)))
+            }
+            Err(failure) => self.refused(failure, is_repetition).await,
+        }
+    }
+
+    /// Goes on in this session. Returns true if the request repeats one that the server may
+    /// recognise.
+    fn enter(&mut self, live: &Live, bound: Bound) -> Result<bool, Cause> {
+        let was_sent = self.sent_in.is_some();
+        let is_elsewhere = self.sent_in.is_some_and(|generation| generation != live.generation);
+        self.outlived_session |= is_elsewhere;
+        self.in_doubt |= is_elsewhere || (was_sent && !(self.ask.keep && live.knows_replay()));
+        // A server keeps a persistent Open that its client never heard of, and recognises a
+        // replay in any session (MS-SMB2 3.3.5.9.10). Another Open cannot be had in this way:
+        // it would be in the way by its CreateGuid, and with another lease it gives way.
+        let is_kept = self.ask.keep && has_persistent(live, bound);
+        if is_elsewhere && !is_kept {
+            self.renew()?;
+        }
+        Ok(was_sent && (is_kept || !is_elsewhere))
+    }
+
+    /// Becomes another CREATE: a new CreateGuid, and a new lease unless it is shared.
+    fn renew(&mut self) -> Result<(), Cause> {
+        self.create_guid = Guid(random(&*self.share.session().options().ambient)?);
+        if self.ask.shared.is_none() {
+            self.lease = Lease::new(&self.share.session().inner)?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, live: &Live, bound: Bound, is_repetition: bool) -> Call<'static> {
+        self.lease.asked(bound);
+        let contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
+        let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
+        let mut call = self.ask.call(&name, oplock_of(&contexts), &contexts, posix);
+        call.tree_id = bound.tree_id;
+        if is_repetition && live.knows_replay() && !planted!(SkippedReplayFlag) {
+            call.flags |= HeaderFlags::REPLAY_OPERATION;
+        }
+        call
+    }
+
+    /// Follows the symbolic link that stopped the request: MS-SMB2 3.2.5.7.
+    fn follow(&mut self, message: &Message) -> Option<Outcome> {
+        self.redirects += 1;
+        let Some(path) = led(message, &self.path).filter(|_| self.redirects <= REDIRECTS) else {
+            return Some(Err(Cause::from(Status::STOPPED_ON_SYMLINK).into()));
+        };
+        self.path = path;
+        self.sent_in = None;
+        None
+    }
+
+    /// Decides on an error of the server.
+    async fn refused(
+        &mut self,
+        failure: Failure,
+        is_repetition: bool,
+    ) -> Result<Option<Outcome>, Cause> {
+        let Failure::Final(Cause::Status(status)) = failure else { return Ok(Some(Err(failure))) };
+        match status {
+            // The server still carries the request out, or has the Open in a session that it
+            // does not know to be over.
+            Status::FILE_NOT_AVAILABLE | Status::DUPLICATE_OBJECTID
+                if is_repetition && self.ask.keep && self.repeats < REPEATS =>
+            {
+                sleep(BACK_OFF_FIRST * (1 << self.repeats)).await;
+                self.repeats += 1;
+                Ok(None)
+            }
+            // The server has an Open that it could not keep over its own end and that cannot
+            // be had any more: this one becomes another.
+            Status::DUPLICATE_OBJECTID if is_repetition && self.outlived_session => {
+                self.outlived_session = false;
+                self.renew()?;
+                self.sent_in = None;
+                Ok(None)
+            }
+            // Perhaps an earlier request of this CREATE made the file.
+            Status::OBJECT_NAME_COLLISION
+                if self.in_doubt && self.ask.disposition == CreateDisposition::CREATE =>
+            {
+                Ok(Some(Err(Cause::Unknown.into())))
+            }
+            _ => Ok(Some(Err(failure))),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Opens: MS-SMB2 3.2.1.6.
+//!
+//! An Open outlives its session: it is reconnected in the next one, as a durable handle if
+//! the server kept it, else by its name if it is still the same file and nothing is lost
+//! that only the handle had.
+
+mod closing;
+mod contexts;
+mod create_attempt;
+mod reconnect;
+
+use std::sync::Arc;
+
+use frevo_wire::HeaderFlags;
+use frevo_wire::create_context::OnDiskId;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::Status;
+use crate::connection::{Call, Message};
+use crate::create::{Ask, Durability, Opened};
+use crate::dfs::Located;
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::{BACK_OFF_FIRST, REPEATS};
+use crate::path::wire_path;
+use crate::sequences::Sequences;
+use crate::session::Failure;
+use crate::session::bound::Bound;
+use crate::session::lease::{Granted, Lease};
+use crate::share::{Replay, Share};
+use create_attempt::CreateAttempt;
+
+/// The server's handle in one session.
+#[derive(Debug, Clone, Copy)]
+struct Binding {
+    bound: Bound,
+    file_id: FileId,
+    durability: Durability,
+}
+
+/// The life of an Open. It only moves on, from one phase to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// In use.
+    InUse,
+    /// A caller closes it; requests about it still work.
+    Closing,
+    /// Its CLOSE is done: requests about it fail with FILE_CLOSED.
+    Closed,
+}
+
+/// The state of an Open, under one mutex.
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    binding: Binding,
+    /// It could not be reconnected, and is not tried again.
+    is_lost: bool,
+    /// The server counts it in a lease, which may allow nothing any more.
+    is_leased: bool,
+    /// [`Lease`] counts it: closing takes it out.
+    is_in_lease: bool,
+    /// Byte-range locks held. They go with the handle.
+    locks: usize,
+    /// The session in which a reconnect was sent last.
+    reconnect_sent_in: Option<u64>,
+}
+
+/// One Open.
+pub(crate) struct Open {
+    pub(crate) share: Share,
+    /// The URL, for messages.
+    pub(crate) url: String,
+    path: String,
+    ask: Ask,
+    create_guid: Guid,
+    lease: Arc<Lease>,
+    identity: Option<OnDiskId>,
+    is_posix: bool,
+    state: Mutex<State>,
+    /// Held while the Open is reconnected.
+    reconnecting: tokio::sync::Mutex<()>,
+    pub(crate) sequences: Sequences,
+}
+
+/// Carries `work` through, even if the caller gives up waiting.
+pub(crate) async fn carried_through<T: Send + 'static>(
+    operation: &'static str,
+    url: &str,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    match tokio::spawn(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::new(Cause::Usage("the program is ending"), operation, url)),
+    }
+}
+
+impl Open {
+    /// Opens `path`. It goes on when the caller gives up waiting, so that no handle is left
+    /// behind on the server.
+    pub(crate) async fn new(
+        share: &Share,
+        path: &str,
+        ask: Ask,
+        operation: &'static str,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let share = share.clone();
+        let url = share.url(path);
+        let path = wire_path(path).during(operation, &url)?;
+        let named = url.clone();
+        carried_through(operation, &named, Self::reach(share, url, path, ask, operation)).await
+    }
+
+    /// Opens a path, on whatever server DFS links lead to.
+    async fn reach(
+        share: Share,
+        url: String,
+        path: String,
+        ask: Ask,
+        operation: &'static str,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let mut at = share.located(path).await?;
+        // An earlier server may have carried the CREATE out before it was lost.
+        let mut in_doubt = false;
+        loop {
+            at.check(&ask, operation, &url)?;
+            match Self::create(&at, url.clone(), at.adapt(&ask), operation, &mut in_doubt).await {
+                Err(refusal) => at = at.beyond(refusal).await?,
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Opens a path on the server where it was found. On return `in_doubt` says that this
+    /// server may have carried the CREATE out without an answer.
+    async fn create(
+        at: &Located,
+        url: String,
+        ask: Ask,
+        operation: &'static str,
+        in_doubt: &mut bool,
+    ) -> Result<(Arc<Self>, Opened)> {
+        let share = at.share.clone();
+        let attempt = CreateAttempt::new(&share, &ask, &at.path, *in_doubt);
+        let mut attempt = attempt.during(operation, &url)?;
+        let attempts = share.attempts(Replay::Idempotent, operation, &url);
+        let mut attempts = attempts.or_at(at.others.as_ref());
+        let (bound, opened) = loop {
+            let (live, bound) = attempts.next().await?;
+            let sent = attempt.send(&live, bound).await.during(operation, &url)?;
+            let Some(outcome) = sent else { continue };
+            *in_doubt = matches!(outcome, Err(Failure::Gone));
+            if let Some(end) = attempts.judge(outcome, bound) {
+                break (bound, end?);
+            }
+        };
+        let (path, create_guid, lease) = attempt.end();
+        let state = State {
+            phase: Phase::InUse,
+            binding: Binding { bound, file_id: opened.file_id, durability: opened.durability },
+            is_lost: false,
+            is_leased: opened.lease.is_some(),
+            is_in_lease: true,
+            locks: 0,
+            reconnect_sent_in: None,
+        };
+        let open = Arc::new(Self {
+            share,
+            url,
+            path,
+            ask,
+            create_guid,
+            lease,
+            identity: opened.identity,
+            is_posix: opened.posix.is_some(),
+            state: Mutex::new(state),
+            reconnecting: tokio::sync::Mutex::new(()),
+            sequences: Sequences::default(),
+        });
+        open.lease.joined();
+        if let Some(granted) = open.granted(&opened) {
+            open.lease.granted(bound, granted);
+        }
+        Ok((open, opened))
+    }
+
+    /// The FileId in the session in which it was opened or reconnected last.
+    pub(crate) fn file_id(&self) -> FileId {
+        self.state.lock().binding.file_id
+    }
+
+    /// The session in which it was opened or reconnected last.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.lock().binding.bound.generation
+    }
+
+    /// Returns true if the server keeps it over its own restart.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.state.lock().binding.durability == Durability::V2 { persistent: true }
+    }
+
+    /// Returns true if the server made it a POSIX Open.
+    pub(crate) const fn is_posix(&self) -> bool {
+        self.is_posix
+    }
+
+    /// Counts a byte-range lock that was granted.
+    pub(crate) fn lock_taken(&self) {
+        self.state.lock().locks += 1;
+    }
+
+    /// Counts a byte-range lock that was released.
+    pub(crate) fn lock_released(&self) {
+        let mut state = self.state.lock();
+        state.locks = state.locks.saturating_sub(1);
+    }
+
+    /// Returns its lease.
+    pub(crate) const fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// The lease in an answer to CREATE. A shared lease stays when the answer has none.
+    fn granted(&self, opened: &Opened) -> Option<Granted> {
+        opened.lease.or_else(|| self.ask.shared.is_none().then_some(Granted::NOTHING))
+    }
+
+    /// Reconnects the Open if the session is another one than before: its lease is then
+    /// known again.
+    pub(crate) async fn confirm(&self, operation: &'static str) -> Result<()> {
+        let mut attempts = self.share.attempts(Replay::Idempotent, operation, &self.url);
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let placed = self.place(&live, bound).await.map(drop);
+            if let Some(end) = attempts.judge(placed, bound) {
+                return end;
+            }
+        }
+    }
+
+    /// Sends a request about this Open and returns its answer, whose status is SUCCESS or
+    /// one of `also`. `make` may be called several times.
+    pub(crate) async fn ask<'p>(
+        &self,
+        replay: Replay,
+        operation: &'static str,
+        also: &[Status],
+        mut make: impl FnMut(FileId) -> std::result::Result<Call<'p>, Cause> + Send,
+    ) -> Result<Message> {
+        let mut attempts = self.share.attempts(replay, operation, &self.url);
+        let mut sent_in = None;
+        let mut repeats = 0;
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let again = sent_in == Some(live.generation) && live.knows_replay();
+            let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
+                Ok(mut call) => {
+                    call.tree_id = bound.tree_id;
+                    if again && !planted!(SkippedReplayFlag) {
+                        call.flags |= HeaderFlags::REPLAY_OPERATION;
+                    }
+                    sent_in = Some(live.generation);
+                    live.ask(call, bound.seal, also).await
+                }
+                Err(failure) => Err(failure),
+            };
+            // MS-SMB2 3.3.5.2.10: the server still carries out the request that it got over
+            // the lost channel.
+            if again
+                && repeats < REPEATS
+                && let Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE))) = &outcome
+            {
+                sleep(BACK_OFF_FIRST * (1 << repeats)).await;
+                repeats += 1;
+                continue;
+            }
+            if let Some(end) = attempts.judge(outcome, bound) {
+                return end;
+            }
+        }
+    }
+}
+
+/// Returns true if the tree connect is gone, which says nothing of the Open.
+const fn is_of_tree(failure: &Failure) -> bool {
+    matches!(failure, Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED)))
+}

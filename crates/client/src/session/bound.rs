@@ -1,0 +1,20 @@
+//! A tree connect: MS-SMB2 3.2.1.4.
+
+use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
+use frevo_wire::dtyp::AccessMask;
+
+/// A share in one session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    /// The session's number: see [`Live::generation`](super::Live).
+    pub(crate) generation: u64,
+    /// The number of the tree connect in the session.
+    pub(crate) tree_id: u32,
+    /// Requests for it are encrypted.
+    pub(crate) seal: bool,
+    pub(crate) capabilities: ShareCapabilities,
+    pub(crate) kind: ShareType,
+    pub(crate) maximal_access: AccessMask,
+    /// It is part of a DFS namespace.
+    pub(crate) is_dfs: bool,
+}

@@ -1,0 +1,17 @@
+//! Value types of the protocol, as this crate's callers see them.
+//!
+//! They stand for types of the crates beneath, which may change with every release:
+//! none of those appears in a public signature.
+
+pub(crate) mod flags;
+mod negotiated;
+mod security;
+mod status;
+
+pub use flags::{AccessMask, FileAttributes, LeaseState, ShareMode};
+pub use negotiated::{Cipher, Dialect, SigningAlgorithm};
+pub use security::{
+    Account, AccountKind, Ace, AceFlags, AceKind, Acl, DaclControl, ParseSidError,
+    SecurityDescriptor, Sid,
+};
+pub use status::Status;
