@@ -34,7 +34,7 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let start = || {
             let world = World::at(settings(), folder.path());
             record::restore(&world.server, Arc::clone(&store) as _).unwrap();
-            frevo_server::internal::durable::scavenger::start(&world.server);
+            world.server.start_scavenger();
             world
         };
         test(&start, &store).await;

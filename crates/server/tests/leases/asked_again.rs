@@ -27,7 +27,7 @@ fn what_is_promised_while_another_gives_back_is_broken_too() {
 
         one.on(&mine, lease_ack(key(1), R)).await.ok();
         let again = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
-        assert_eq!(lease(&again).lease.lease_state, rh(), "he is free to have it again");
+        assert_eq!(lease(&again).lease.lease_state, rh(), "the client may have it again");
         three.expect_silence(Duration::from_secs(1)).await;
         two.on(&theirs, lease_ack(key(2), R)).await.ok();
 

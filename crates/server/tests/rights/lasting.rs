@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::internal::durable::{record, scavenger};
+use frevo_server::internal::durable::record;
 use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::CreateOptions;
@@ -31,7 +31,7 @@ fn start(root: &Path, store: &Arc<MemoryState>) -> World {
     let shares = [lasting];
     let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     record::restore(server.state(), Arc::clone(store) as _).unwrap();
-    scavenger::start(server.state());
+    server.state().start_scavenger();
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");
     World::of(server, tempfile::tempdir().unwrap())
 }

@@ -218,7 +218,7 @@ fn names_that_stand_for_accounts() {
         let mut peer = world.connect();
         peer.negotiate(&Offer::default()).await;
         let refused = peer.try_log_on(Setup::of("bob")).await.err().map(|reply| reply.status());
-        assert_eq!(refused, Some(Status::LOGON_FAILURE), "not any more with his own");
+        assert_eq!(refused, Some(Status::LOGON_FAILURE), "not with bob's own password any more");
     });
 }
 
