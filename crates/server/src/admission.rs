@@ -10,20 +10,19 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::connection::Notice;
+use crate::connection::{ConnectionHandle, Notice};
 use crate::limits::{
     UNAUTHENTICATED, UNAUTHENTICATED_PER_24, UNAUTHENTICATED_PER_48, UNAUTHENTICATED_PER_56,
     UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use crate::prefix::Prefix;
-use crate::session::ConnectionHandle;
 
 /// The reason in the log for the end of an evicted connection.
 pub const EVICTED: &str = "had not logged on when newcomers needed its place";
@@ -79,14 +78,6 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.all.lock().remove(self.number);
-    }
-}
-
-/// The network that one host may have all addresses of.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

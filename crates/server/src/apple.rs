@@ -11,7 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use frevo_store::vfs::{OpenHow, StreamStat};
-use frevo_store::{Fault, Name, Node, OpenId, Stat, Vfs};
+use frevo_store::{Fault, Name, Node, Stat, Vfs};
 use frevo_wire::Status;
 use frevo_wire::fscc::eq_ignore_case;
 
@@ -94,32 +94,35 @@ fn as_info(file: &FileOpen) -> Option<&AfpInfoNode> {
     node.downcast_ref()
 }
 
-/// An empty stream that is not there goes when the last that has it open closes.
-pub fn leaving(file: &FileOpen, id: OpenId) {
-    if file.base.is_none() {
-        return;
-    }
-    let is_empty = match as_info(file) {
-        Some(info) => info.is_empty(),
-        None => {
-            Kind::of_name(&file.name()).is_some_and(|kind| kind.vanishes(file.apple))
-                && file.stat().is_ok_and(|stat| stat.end_of_file == 0)
+impl FileOpen {
+    /// Deletes an empty stream that does not exist while it is empty, when its last Open
+    /// closes.
+    pub(crate) fn leave_vanishing(&self) {
+        if self.base.is_none() {
+            return;
         }
-    };
-    if is_empty {
-        let mut shared = file.cell.lock();
-        if shared.open_count() == 1 {
-            shared.set_delete_pending(id, true);
+        let is_empty = match as_info(self) {
+            Some(info) => info.is_empty(),
+            None => {
+                Kind::of_name(&self.name()).is_some_and(|kind| kind.vanishes(self.apple))
+                    && self.stat().is_ok_and(|stat| stat.end_of_file == 0)
+            }
+        };
+        if is_empty {
+            let mut shared = self.cell.lock();
+            if shared.open_count() == 1 {
+                shared.set_delete_pending(self.id, true);
+            }
         }
     }
-}
 
-/// Whether `name` stays when it is deleted: a resource fork goes by being made
-/// empty, as macOS does it, or with its file. Deletion alone, which Finder asks
-/// for as well, would lose it.
-pub fn outlives_deletion(file: &FileOpen, name: &Name) -> bool {
-    Kind::of_name(name) == Some(Kind::Resource)
-        && file.stat().is_ok_and(|stat| stat.end_of_file != 0)
+    /// True when `name` stays although it is deleted: a resource fork goes by being made
+    /// empty, as macOS does it, or with its file. Deletion alone, which Finder asks for as
+    /// well, would lose it.
+    pub(crate) fn outlives_deletion(&self, name: &Name) -> bool {
+        Kind::of_name(name) == Some(Kind::Resource)
+            && self.stat().is_ok_and(|stat| stat.end_of_file != 0)
+    }
 }
 
 /// True for a stream of `file` that listings show.

@@ -14,9 +14,6 @@ use crate::host;
 use crate::impersonation;
 use crate::open::FileOpen;
 
-/// The largest offset a file can have.
-pub const MAX_OFFSET: u64 = i64::MAX as u64;
-
 /// Reads up to `length` bytes into a buffer that has room for the headers in
 /// front; fewer bytes mean the end of the file.
 pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Status> {

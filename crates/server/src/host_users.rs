@@ -153,7 +153,7 @@ impl HostUsers {
             Ok(Some(Ok(found))) => OnHost::Known(self.learn(key, found)),
             _ => {
                 tracing::warn!(target: "frevo::session", user = %key,
-                    "the host's name service does not say who a user is; what it said before counts");
+                    "the host's name service does not answer for a user; its earlier answer is used");
                 self.stale(&key)
             }
         }
@@ -205,7 +205,7 @@ impl HostUsers {
                 }
                 Err(errno) => {
                     tracing::warn!(target: "frevo::session", user = name, %errno,
-                        "the host's name service does not say who a user is");
+                        "the host's name service does not answer for a user");
                     return None;
                 }
             }

@@ -70,7 +70,7 @@ impl As {
             Self::Server => Ok(host::as_server()),
             Self::User(actor) => actor.0.load().assume().map_err(|errno| {
                 tracing::error!(target: "frevo::server", %errno,
-                    "cannot act as a user of the host; a request of his fails");
+                    "cannot act as a user of the host; the request fails");
                 Fault::AccessDenied
             }),
         }

@@ -2,42 +2,26 @@
 //! 3.3.4.7, 3.3.6.1 and 3.3.6.5. What is broken and when decides
 //! `frevo_store::lease`.
 
+pub mod client;
+pub mod delivery;
 pub mod host;
-mod parcel;
+pub mod parcel;
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use frevo_crypto::sha256;
 use frevo_store::lease::{Actor, Break, Cause, Granted, Owner};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Status;
-use frevo_wire::dtyp::Guid;
 use tokio::time::{Instant, sleep_until};
 
-use crate::durable;
+pub use self::client::client_id;
+use self::parcel::Parcel;
 use crate::limits::BREAK_TIMEOUT;
 use crate::open::FileOpen;
 use crate::request::Request;
 use crate::server::ServerState;
-use crate::watchdog::Watchdog;
-
-pub use parcel::Parcel;
-
-/// The client that a lease belongs to: a ClientGuid of an account.
-///
-/// Deviation: MS-SMB2 3.3.1.11 keeps leases by ClientGuid alone. It is no secret and
-/// anybody may send it, so that another account with the LeaseKey of a lease would be
-/// taken for its holder: what it writes would break nothing, and with the key on another
-/// file it would shut the holder out.
-pub fn client_id(client_guid: Guid, user: &str) -> Guid {
-    let mut bytes = client_guid.0.to_vec();
-    bytes.extend_from_slice(user.to_lowercase().as_bytes());
-    let mut id = [0; 16];
-    id.copy_from_slice(&sha256(&bytes)[..16]);
-    Guid(id)
-}
 
 impl FileOpen {
     /// The caching that its client may do now: Open.OplockLevel, Open.OplockState, Open.Lease.
@@ -67,7 +51,7 @@ pub async fn contend_for(
             }
             (state.actor(id), state.contend(id, cause))
         };
-        announce(rq.server(), cell, contention.breaks);
+        rq.server().announce_breaks(cell, contention.breaks);
         if !contention.waits {
             return Ok(());
         }
@@ -85,15 +69,17 @@ pub async fn settled(rq: &Request<'_>, cell: &FileCell, actor: Actor) -> Result<
     }
 }
 
-/// Tells clients of breaks. Their time begins now.
-pub fn announce(server: &Arc<ServerState>, cell: &Arc<FileCell>, breaks: Vec<Break>) {
-    for broken in breaks {
-        if let Some(number) = broken.number {
-            let deadline = Instant::now() + BREAK_TIMEOUT;
-            let expiring = expire(Arc::clone(cell), broken.owner, number, deadline);
-            tokio::spawn(Watchdog::task(Arc::clone(server), "break timer", expiring));
+impl ServerState {
+    /// Notifies clients of breaks. The time that they have to acknowledge begins now.
+    pub fn announce_breaks(self: &Arc<Self>, cell: &Arc<FileCell>, breaks: Vec<Break>) {
+        for broken in breaks {
+            if let Some(number) = broken.number {
+                let deadline = Instant::now() + BREAK_TIMEOUT;
+                let expiring = expire(Arc::clone(cell), broken.owner, number, deadline);
+                tokio::spawn(Arc::clone(&self.watchdog).task("break timer", expiring));
+            }
+            delivery::deliver(self, Parcel::new(cell, broken));
         }
-        Parcel::new(server, cell, broken).send();
     }
 }
 
@@ -108,17 +94,6 @@ async fn expire(cell: Arc<FileCell>, owner: Owner, number: u64, deadline: Instan
             tracing::info!(target: "frevo::lease", ?owner, "a client did not acknowledge a break in time");
             cell.lock().oplocks.expire(owner, number);
         }
-    }
-}
-
-/// A break that nobody can be told of: the client has no connection left. What
-/// it cached is nothing any more, unless it is kept for its client.
-pub fn break_without_owner(server: Option<&Arc<ServerState>>, cell: &FileCell, broken: &Break) {
-    if server.is_some_and(|server| durable::on_break(server, broken)) {
-        return;
-    }
-    if let Some(number) = broken.number {
-        cell.lock().oplocks.expire(broken.owner, number);
     }
 }
 

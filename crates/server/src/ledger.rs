@@ -23,72 +23,13 @@ use frevo_net::buffer::budget::{self, Fullness};
 use frevo_wire::Status;
 use parking_lot::Mutex;
 
-use crate::connection::Notice;
+use crate::connection::{ConnectionHandle, Notice};
 use crate::limits::{LIMITS, RELIEF_PATIENCE, RELIEF_PAUSE, TAB_STEP_BYTES};
-use crate::session::ConnectionHandle;
+use crate::prefix::network;
 
-/// The reason in the audit log for requests that are refused while they wait.
-pub const GAVE_UP_WAITING: &str = "had requests waiting when no memory was left";
+mod kind;
 
-/// The kinds of things that are charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum Kind {
-    /// A transport connection.
-    Connection,
-    /// A session.
-    Session,
-    /// A tree connect.
-    TreeConnect,
-    /// An Open of a file, directory or pipe.
-    Open,
-    /// A directory's change watch.
-    Watch,
-    /// A request that waits for others.
-    Waiting,
-    /// A byte-range lock.
-    Lock,
-    /// A lease or an oplock.
-    Lease,
-    /// The names of a directory enumeration under way.
-    Listing,
-    /// A pipe with the transaction it holds.
-    Pipe,
-    /// A token of an offloaded copy.
-    Offload,
-    /// Request frames that are being received or served.
-    Frame,
-    /// Replies that the client has not taken.
-    Reply,
-}
-
-/// The number of kinds.
-pub const KINDS: usize = 13;
-
-impl Kind {
-    /// All kinds, in the order of [`LIMITS`].
-    pub const ALL: [Self; KINDS] = [
-        Self::Connection,
-        Self::Session,
-        Self::TreeConnect,
-        Self::Open,
-        Self::Watch,
-        Self::Waiting,
-        Self::Lock,
-        Self::Lease,
-        Self::Listing,
-        Self::Pipe,
-        Self::Offload,
-        Self::Frame,
-        Self::Reply,
-    ];
-
-    /// True for buffers that go as soon as the peer does its part. They are slowed
-    /// down, never refused.
-    pub const fn is_passing(self) -> bool {
-        matches!(self, Self::Frame | Self::Reply)
-    }
-}
+pub use kind::{KINDS, Kind};
 
 const _: () = {
     let mut at = 0;
@@ -98,6 +39,9 @@ const _: () = {
         at += 1;
     }
 };
+
+/// The reason in the audit log for requests that are refused while they wait.
+pub const GAVE_UP_WAITING: &str = "had requests waiting when no memory was left";
 
 /// The identity of a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,7 +145,7 @@ impl Ledger {
 
     /// The holder of the network that `address` belongs to.
     pub fn network(&self, address: IpAddr) -> Arc<Holder> {
-        self.holder(Name::Network(crate::admission::network(address)))
+        self.holder(Name::Network(network(address)))
     }
 
     fn holder(&self, name: Name) -> Arc<Holder> {
@@ -321,7 +265,7 @@ impl Ledger {
         let (name, bytes) = (&biggest.name, biggest.bytes());
         if !is_told && biggest.count(Kind::Waiting) > 0 {
             tracing::warn!(target: "frevo::memory", holder = %name, bytes,
-                "memory is full; the waiting requests of its biggest holder are refused");
+                "memory is full; refused the waiting requests of the client that uses most");
             for member in &*members {
                 let _ = member.handle.send(Notice::GiveUpWaiting);
             }
@@ -330,8 +274,8 @@ impl Ledger {
         let size = |member: &&Member| (member.bytes.load(Ordering::Relaxed), member.id);
         if let Some(member) = members.iter().max_by_key(size) {
             tracing::warn!(target: "frevo::memory", holder = %name, bytes,
-                "memory is full; a connection of its biggest holder is closed");
-            let why = "held memory when none was left; raise limits.memory if this is wanted";
+                "memory is full; closed a connection of the client that uses most");
+            let why = "its client used the most memory when none was left; raise limits.memory to allow it";
             let _ = member.handle.send(Notice::Disconnect(why));
             // The next one is another, should this one take long to go.
             member.bytes.store(0, Ordering::Relaxed);

@@ -19,12 +19,9 @@ use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::apple;
-use crate::audit::told;
-use crate::command::lock::host;
-use crate::command::query_directory::Enumeration;
-use crate::durable::Survival;
-use crate::ipc::Pipe;
+use crate::durable::{Durables, Survival};
+use crate::enumeration::Enumeration;
+use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
 use crate::panics::{self, Steps};
 use crate::slots::Slot;
@@ -53,15 +50,21 @@ pub struct Open {
     /// The file or pipe.
     pub target: OpenTarget,
     /// The state of an Open that can outlive its connection; most Opens have none.
-    survival: OnceLock<Box<Survival>>,
+    survival: OnceLock<Box<Kept>>,
     closed: AtomicBool,
     closing: Notify,
     /// It lasts as long as anybody has the file: a request, or a token of a copy.
     charge: OnceLock<Charge>,
-    /// Of its oplock or its place in a lease, until it closes.
+    /// The charge of its oplock or its place in a lease, until it closes.
     promise: Mutex<Option<Charge>>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
+}
+
+/// The survival of an Open, with the table of Opens that survive.
+struct Kept {
+    survival: Survival,
+    table: Arc<Durables>,
 }
 
 /// The object of an Open.
@@ -184,12 +187,14 @@ impl Open {
 
     /// The state by which it outlives its connection, if it can.
     pub fn survival(&self) -> Option<&Survival> {
-        self.survival.get().map(|survival| &**survival)
+        self.survival.get().map(|kept| &kept.survival)
     }
 
-    /// The same, made by `make` when there is nothing yet.
-    pub fn survival_or(&self, make: impl FnOnce() -> Survival) -> &Survival {
-        self.survival.get_or_init(|| Box::new(make()))
+    /// Like [`Self::survival`]. An Open without survival gets what `make` returns, and is in
+    /// `table`, or about to be.
+    pub fn survival_or(&self, table: &Arc<Durables>, make: impl FnOnce() -> Survival) -> &Survival {
+        let kept = || Box::new(Kept { survival: make(), table: Arc::clone(table) });
+        &self.survival.get_or_init(kept).survival
     }
 
     /// The file part; INVALID_DEVICE_REQUEST for a pipe.
@@ -231,8 +236,8 @@ impl Open {
         *self.lock_places.lock() = Vec::new();
         self.set_promise(None);
         steps.take(|| {
-            if let Some(survival) = self.survival() {
-                survival.closed(self);
+            if let Some(kept) = self.survival.get() {
+                kept.table.forget(self);
             }
         });
         steps.end();
@@ -243,10 +248,10 @@ impl Open {
         files.watches.forget(self.id());
         let mut actor = None;
         steps.take(|| {
-            host::hide(file);
-            apple::leaving(file, self.id());
+            file.hide_locks();
+            file.leave_vanishing();
             if file.written.load(Ordering::Acquire) || file.altered.load(Ordering::Relaxed) {
-                told::written(self, file);
+                self.record_written(file);
             }
             actor = files.leases.has_directories().then(|| file.in_directory());
             // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
@@ -262,7 +267,7 @@ impl Open {
 
     fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable, by: Option<Actor>) {
         let gone = |link: &Link| {
-            told::removed(self, &link.name, file.is_directory);
+            self.record_removed(&link.name, file.is_directory);
             if let Some(actor) = by {
                 let vfs = cell.lock().remover(link);
                 files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
@@ -326,10 +331,20 @@ impl Open {
         self.removal_failure.get().copied().map_or(Ok(()), Err)
     }
 
+    /// Has the file system write back what a closed file has, as each close(2) does: the last
+    /// owner of the descriptor, on any thread, then has nothing left to wait for.
+    pub(crate) fn start_writeback(&self) {
+        if let OpenTarget::File(file) = &self.target
+            && let Some(fd) = &file.fd
+        {
+            drop(fd.try_clone());
+        }
+    }
+
     /// It has lost its session. True when it is kept for its client, otherwise
     /// it has to be closed.
     pub fn disconnect(self: &Arc<Self>) -> bool {
-        self.survival().is_some_and(|survival| survival.disconnected(self))
+        self.survival.get().is_some_and(|kept| kept.table.disconnect(self))
     }
 
     /// Waits until it is closed: for requests that wait by nature.
@@ -362,7 +377,7 @@ impl FileOpen {
         link: &Link,
     ) -> frevo_store::vfs::VfsResult<()> {
         let Link { folder_id, name } = link;
-        if apple::outlives_deletion(self, name) {
+        if self.outlives_deletion(name) {
             return Err(Fault::Busy);
         }
         let _name = files.names.hold(*folder_id, name);

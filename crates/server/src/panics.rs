@@ -41,7 +41,7 @@ pub fn watch(keeps_hook: bool) {
                 tracing::error!(target: "frevo::panic", place, count,
                     thread = thread.name().unwrap_or_default(),
                     message = ?said(info.payload()),
-                    "a bug in frevo; the request is given up, others go on; please report this line");
+                    "a bug in Frevo; the request was given up, others go on; please report this line");
             }
             if keeps_hook {
                 before(info);

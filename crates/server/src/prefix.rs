@@ -80,6 +80,14 @@ fn is_v4(address: IpAddr) -> bool {
     address.to_canonical().is_ipv4()
 }
 
+/// The network that one host may have all addresses of.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

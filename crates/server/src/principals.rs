@@ -7,15 +7,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
-use frevo_auth::Membership;
+use frevo_auth::{Accounts, Membership};
 use frevo_crypto::sha256;
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
 
 use crate::host::HostNames;
 use crate::limits::ACCOUNTS_LISTED;
-use crate::server::SharedAccounts;
+
+/// Accounts that can be swapped for newer ones while the server runs.
+pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
 
 /// DOMAIN_USERS' relative identifier; of a machine it is called None.
 const USERS_RID: u32 = 513;

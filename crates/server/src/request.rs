@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -11,7 +10,7 @@ use frevo_proto::credit::check_credit_charge;
 use frevo_wire::Header;
 use frevo_wire::Status;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ConnectionInfo};
 use crate::open::Open;
 use crate::server::ServerState;
 use crate::session::Session;
@@ -20,8 +19,10 @@ use crate::tree_connect::TreeConnect;
 /// A request whose session, tree connect and Open have been found, as far as
 /// its row in the command table demands them.
 pub struct Request<'a> {
-    /// Where it came in.
-    pub connection: &'a Rc<Connection>,
+    /// The facts of the connection that it came in on.
+    pub connection: &'a Arc<ConnectionInfo>,
+    /// The connection itself; none on another thread than its core's.
+    pub owner: Option<&'a Connection>,
     /// Its header.
     pub header: Header,
     /// The whole message from the header to its end; body parsers take this.
@@ -94,6 +95,12 @@ impl Request<'_> {
     /// Connection.Dialect
     pub fn dialect(&self) -> Dialect {
         self.connection.dialect()
+    }
+
+    /// The connection, for the handlers that `command::row` keeps on its core.
+    pub fn owner(&self) -> Result<&Connection, Status> {
+        debug_assert!(self.owner.is_some(), "{} left its core", self.header.command);
+        self.owner.ok_or(Status::INTERNAL_ERROR)
     }
 
     /// The session; its row says that there is one.

@@ -57,7 +57,7 @@ pub async fn serve(
     if let Ok(reach) = listeners.iter().map(Listener::reach).collect() {
         let _ = server.listening.set(reach);
     }
-    crate::durable::scavenger::start(&server);
+    server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
     for listener in listeners {
@@ -70,7 +70,7 @@ pub async fn serve(
     // Joins threads, so not here.
     let stopped = tokio::task::spawn_blocking(move || cores.stop(drain)).await;
     if stopped.is_err() {
-        tracing::error!(target: "frevo::connection", "the cores did not stop in order");
+        tracing::error!(target: "frevo::connection", "a core thread ended by a panic");
     }
     tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
         "polls by the time that each held its core");
@@ -82,14 +82,14 @@ pub async fn serve(
     let deadline = Instant::now() + drain;
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
-            "a request that is long work did not end in time; it was cut off");
+            "a long request did not end in time; it was cut off");
     }
     for share in server.shares().sorted() {
         if let Some(blocking_pool) = &share.blocking_pool
             && !blocking_pool.settled(deadline).await
         {
             tracing::error!(target: "frevo::blocking_pool", share = %share.name,
-                "the file system does not answer; what was to be closed there was not");
+                "the file system does not answer; its open files were not closed");
         }
     }
 }
@@ -159,7 +159,7 @@ impl Door {
             self.refusals.note(|count| {
                 if is_full {
                     tracing::warn!(target: "frevo::connection", %peer, count,
-                        "refused: memory is full; raise limits.memory or find out who takes it");
+                        "refused: memory is full; raise limits.memory or find the clients that use most of it");
                     return;
                 }
                 tracing::warn!(target: "frevo::connection", %peer, count,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use frevo_auth::Accounts;
 use frevo_net::socket::Reach;
 use frevo_store::FileTable;
 use frevo_store::order::{Ordered, rank};
@@ -19,25 +18,23 @@ use frevo_wire::file_id::FileId;
 use crate::admission::Ticket;
 use crate::ambient::Ambient;
 use crate::audit::{self, Event, Kind};
-use crate::blocking_requests;
+use crate::blocking_pool::{self, BlockingPool};
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
-use crate::durable::{self, Durables, Survival};
+use crate::durable::{Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
 use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::Open;
 use crate::panics::{self, Steps};
+pub use crate::principals::SharedAccounts;
 use crate::principals::{self, Principals};
 use crate::session::{Identity, Session};
 use crate::settings::Settings;
 use crate::share::Shares;
 use crate::throttle::LogonThrottle;
 use crate::watchdog::Watchdog;
-
-/// Accounts that can be swapped for newer ones while the server runs.
-pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
 
 /// The state that all connections of one server share. A process may have several.
 pub struct ServerState {
@@ -67,9 +64,9 @@ pub struct ServerState {
     /// Unauthenticated connections.
     pub admission: crate::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
-    pub blocking_pool: blocking_requests::BlockingPool,
+    pub blocking_pool: BlockingPool,
     /// Polls that held a core for long.
-    pub watchdog: Watchdog,
+    pub watchdog: Arc<Watchdog>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
@@ -103,8 +100,8 @@ impl ServerState {
             descriptors: Descriptors::default(),
             audit: audit::Slot::default(),
             admission: crate::admission::Admission::default(),
-            blocking_pool: blocking_requests::BlockingPool::default(),
-            watchdog: Watchdog::default(),
+            blocking_pool: BlockingPool::default(),
+            watchdog: Arc::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),
@@ -117,7 +114,7 @@ impl ServerState {
         let weak = Arc::downgrade(&server);
         server.files.leases.teller.set(move |cell, breaks| {
             if let Some(server) = weak.upgrade() {
-                crate::lease::announce(&server, cell, breaks);
+                server.announce_breaks(cell, breaks);
             }
         });
         server
@@ -279,7 +276,7 @@ impl ServerState {
                 self.audit.emit(|| Event::new(Kind::Logoff).session(session.id).by(Some(identity)));
             }
         });
-        durable::scavenger::start(self);
+        self.start_scavenger();
         steps.end();
     }
 
@@ -287,7 +284,9 @@ impl ServerState {
     /// the core.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
         let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
-        if is_small || !self.blocking_pool.end_session(self, session) {
+        let (server, ended) = (Arc::clone(self), Arc::clone(session));
+        let end = move || server.close_session(&ended);
+        if is_small || self.blocking_pool.run_for_core(end).is_err() {
             self.close_session(session);
         }
     }
@@ -295,9 +294,15 @@ impl ServerState {
     /// Closes an Open whose client is gone. Nobody waits for a file system that
     /// may never answer.
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
-        match open.tree().share.blocking_pool.as_ref().filter(|_| !blocking_requests::is_here()) {
-            Some(blocking_pool) => blocking_pool.close(self, open),
-            None => open.close(&self.files),
+        let tree = open.tree();
+        let pool = tree.share.blocking_pool.as_ref().filter(|_| !blocking_pool::is_here());
+        let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let close = move || {
+            closed.close(&server.files);
+            closed.start_writeback();
+        };
+        if pool.is_none_or(|pool| pool.run_for_core(close).is_err()) {
+            open.close(&self.files);
         }
     }
 

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
 use frevo_store::order::{Ordered, OrderedRw, rank};
-use frevo_store::security::Token;
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -17,8 +15,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::client::ClientTable;
-use crate::host_users::OnHost;
-use crate::lease::client_id;
+use crate::connection::{ConnectionHandle, Notice};
+pub use crate::identity::{Identity, SharedIdentity};
+use crate::lease::client::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{
     CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
@@ -44,41 +43,6 @@ pub enum State {
     Closed,
 }
 
-/// Who is logged on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Account name as stored.
-    pub user: String,
-    /// Domain that the client named.
-    pub domain: String,
-    /// Workstation that the client named.
-    pub workstation: String,
-    /// What access checks go by.
-    pub token: Arc<Token>,
-    /// Groups that shares' rules may name, in lower case.
-    pub groups: Arc<[String]>,
-    /// Who he is on the host, where some share asks for that.
-    pub host: OnHost,
-    /// The account was this server's: when it goes, so do its sessions.
-    pub is_local: bool,
-}
-
-/// The identity of a session, as it is now: authentication anew changes it for
-/// everything that is open.
-pub type SharedIdentity = Arc<ArcSwapOption<Identity>>;
-
-impl Identity {
-    /// Whether both are the same account.
-    pub fn is_same_user(&self, other: &Self) -> bool {
-        self.user.eq_ignore_ascii_case(&other.user)
-    }
-
-    /// Session.IsAnonymous
-    pub fn is_nobody(&self) -> bool {
-        self.user.is_empty()
-    }
-}
-
 /// Keys and policy, fixed when authentication first succeeds.
 #[derive(Debug)]
 pub struct Security {
@@ -93,10 +57,6 @@ pub struct Security {
     /// Session.EncryptData
     pub encrypt_data: bool,
 }
-
-/// A way to reach the core that owns a connection, for messages that no
-/// request of that connection causes.
-pub type ConnectionHandle = tokio::sync::mpsc::UnboundedSender<crate::connection::Notice>;
 
 /// One session.
 #[derive(Debug)]
@@ -114,7 +74,7 @@ pub struct Session {
     identity: SharedIdentity,
     /// The name of the account that logged on first. No other account may log on later.
     owner: OnceLock<String>,
-    /// Whose its leases are.
+    /// The client that its leases belong to.
     lease_client: OnceLock<Guid>,
     /// Charged until an account has logged on.
     network: Arc<Holder>,
@@ -411,7 +371,7 @@ impl Session {
         channels.iter().find(|(id, _)| !tried.contains(id)).cloned()
     }
 
-    /// True when this connection is a channel of it.
+    /// True when this connection is a channel of the session.
     pub fn has_channel(&self, connection: u64) -> bool {
         self.channels.lock().iter().any(|(id, _)| *id == connection)
     }
@@ -454,7 +414,7 @@ impl Session {
         }
         self.under_way.give_up();
         for (_, channel) in self.channels.lock().drain(..) {
-            let _ = channel.send(crate::connection::Notice::SessionClosed(self.id));
+            let _ = channel.send(Notice::SessionClosed(self.id));
         }
         let offloads = std::mem::take(&mut *self.offloads.lock());
         steps.take(|| drop(offloads));

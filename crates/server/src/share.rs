@@ -8,12 +8,14 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::access_rules::Rules;
 use crate::audit::ShareAudit;
-use crate::blocking_requests::BlockingPool;
-use crate::data::MAX_OFFSET;
+use crate::blocking_pool::BlockingPool;
 use crate::host::Credentials;
 use crate::host_users::{HostUser, HostUsers};
 use crate::impersonation;
 use crate::time_machine::Limit;
+
+/// The largest offset a file can have.
+pub const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// The files or pipes of a share.
 #[derive(Debug, Clone)]

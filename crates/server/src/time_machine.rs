@@ -60,7 +60,7 @@ impl Limit {
             drop(turn);
         });
         if let Err(error) = counted.await {
-            tracing::warn!(target: "frevo::server", %error, "what backups take was not counted");
+            tracing::warn!(target: "frevo::server", %error, "cannot count the size of the backups");
         }
     }
 

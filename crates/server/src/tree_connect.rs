@@ -7,8 +7,8 @@ use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::audit::Source;
+use crate::identity::{Identity, SharedIdentity};
 use crate::ledger::Charge;
-use crate::session::{Identity, SharedIdentity};
 use crate::share::Share;
 use crate::under_way::UnderWay;
 

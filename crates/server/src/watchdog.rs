@@ -17,13 +17,12 @@ use std::time::Duration;
 
 use frevo_net::watchdog::{self, Histogram, PollTime, Polls};
 use frevo_wire::Command;
-use frevo_wire::command::create;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::limits::{CULPRIT_FROM, REFUSAL_LOG_INTERVAL, SLOW_POLL};
-use crate::request::Request;
-use crate::server::ServerState;
+
+pub(crate) mod handled;
 
 /// Long polls of all cores.
 #[derive(Debug, Default)]
@@ -93,9 +92,9 @@ impl Watchdog {
     }
 
     /// Runs one of the server's own tasks, measured.
-    pub(crate) async fn task<F: Future>(server: Arc<ServerState>, name: &'static str, task: F) {
+    pub(crate) async fn task<F: Future>(self: Arc<Self>, name: &'static str, task: F) {
         let mut task = pin!(task);
-        poll_fn(|cx| server.watchdog.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
+        poll_fn(|cx| self.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
     }
 
     fn report(&self, whose: Whose, held: PollTime, is_held: bool, culprit: Option<&Culprit>) {
@@ -151,51 +150,6 @@ impl fmt::Display for Whose {
             Self::Task(name) => f.write_str(name),
         }
     }
-}
-
-/// Runs the handler of a request. Polls of it that take long are noted with what
-/// the request is about.
-pub(crate) async fn handled<F: Future>(rq: &Request<'_>, handler: F) -> F::Output {
-    let mut handler = pin!(handler);
-    poll_fn(|cx| {
-        let polled = handler.as_mut().poll(cx);
-        let took = watchdog::lap();
-        if took >= CULPRIT_FROM {
-            CULPRIT.with_borrow_mut(|known| {
-                if known.as_ref().is_none_or(|known| known.took < took) {
-                    *known = Some(Culprit::new(rq, took));
-                }
-            });
-        }
-        polled
-    })
-    .await
-}
-
-impl Culprit {
-    fn new(rq: &Request<'_>, took: Duration) -> Self {
-        let identity = rq.session.as_ref().and_then(|session| session.identity());
-        Self {
-            took,
-            command: rq.header.command,
-            share: rq.tree.as_ref().map_or_else(String::new, |tree| tree.share.name.clone()),
-            user: identity.map_or_else(String::new, |identity| identity.user.clone()),
-            session: rq.header.session_id,
-            file: file(rq),
-        }
-    }
-}
-
-/// The name of the file that a request is about, as far as it has one.
-fn file(rq: &Request<'_>) -> String {
-    if let Some(open) = &rq.open {
-        return open.file().map_or_else(|_| String::new(), |file| file.name().path().to_owned());
-    }
-    if rq.header.command != Command::CREATE {
-        return String::new();
-    }
-    let name = create::Request::parse(rq.message).ok();
-    name.and_then(|request| request.name.to_string().ok()).unwrap_or_default()
 }
 
 impl fmt::Display for Culprit {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frevo_wire::Status;
 
-use crate::session::Identity;
+use crate::identity::Identity;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {

@@ -194,20 +194,22 @@ pub fn opened(tree: &TreeConnect, open: &Open, action: CreateAction) {
     });
 }
 
-/// A file that data was changed of, when its handle closes.
-pub fn written(open: &Open, file: &FileOpen) {
-    open.tree().record(Operations::WRITE, || {
-        Event::new(Kind::Write).with("path", path_of(&file.name().to_string()))
-    });
-}
+impl Open {
+    /// Records the close of a handle through which the file's data was changed.
+    pub(crate) fn record_written(&self, file: &FileOpen) {
+        self.tree().record(Operations::WRITE, || {
+            Event::new(Kind::Write).with("path", path_of(&file.name().to_string()))
+        });
+    }
 
-/// A name that went when a handle closed.
-pub fn removed(open: &Open, name: &Name, is_directory: bool) {
-    open.tree().record(Operations::DELETE, || {
-        Event::new(Kind::Delete)
-            .with("path", path_of(&name.to_string()))
-            .with("directory", is_directory)
-    });
+    /// Records the removal of a name when a handle closed.
+    pub(crate) fn record_removed(&self, name: &Name, is_directory: bool) {
+        self.tree().record(Operations::DELETE, || {
+            Event::new(Kind::Delete)
+                .with("path", path_of(&name.to_string()))
+                .with("directory", is_directory)
+        });
+    }
 }
 
 /// A rename, or an attempt.

@@ -154,7 +154,7 @@ fn observe(file: &FileOpen, watch: &Arc<Watch>) {
         Err(Fault::NotSupported) => {}
         Err(fault) => {
             tracing::warn!(target: "frevo::notify", name = %file.name(), %fault,
-                "changes that other programs make in a folder will not be told of");
+                "cannot watch a folder; clients will not be notified of changes by other programs");
         }
     }
 }

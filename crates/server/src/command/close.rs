@@ -4,7 +4,7 @@ use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 
-use crate::durable::{record, scavenger};
+use crate::durable::record;
 use crate::lease;
 use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -42,7 +42,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     // It is closed whether or not the record could be removed, which is tried again.
     if record::gone(rq.server(), open).await.is_err() {
-        scavenger::start(rq.server());
+        rq.server().start_scavenger();
     }
     // Deviation: MS-FSA 2.1.5.5 has no error for a removal that fails. The Open is closed, but
     // a client that deleted the file must learn that it is still there; smbd reports it too.

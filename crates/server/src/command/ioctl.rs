@@ -1,6 +1,7 @@
 //! IOCTL: MS-SMB2 3.3.5.15. What a control code demands stands in its row of
 //! the [`table`]; only when that holds does its handler run.
 
+mod call;
 mod compression;
 mod copychunk;
 mod copyfile;
@@ -16,18 +17,16 @@ pub mod table;
 mod test_hooks;
 mod validate_negotiate;
 
-use std::sync::Arc;
-
 use frevo_wire::Status;
-use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
 use crate::ipc;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::refusal::{Outcome, Refusal};
+use crate::open::OpenTarget;
+use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 
 /// Bytes of the response before its output: header, fixed part.
@@ -37,36 +36,6 @@ const OUTPUT_AT: usize = 112;
 const FIXED: usize = OUTPUT_AT - 64;
 /// Where the request says where its input begins.
 const INPUT_OFFSET_AT: usize = 88;
-
-/// What a handler answers: output, and SUCCESS or another status that has one.
-type Answer = Result<(Vec<u8>, Status), Refusal>;
-
-/// An answer without output.
-const NO_OUTPUT: Answer = Ok((Vec::new(), Status::SUCCESS));
-
-/// A request whose row holds, with a file in it if the row demands one.
-struct Call<'a> {
-    rq: &'a Request<'a>,
-    input: &'a [u8],
-    /// Bytes that the output may have.
-    max_output: u32,
-}
-
-impl Call<'_> {
-    fn open(&self) -> Result<&Arc<Open>, Status> {
-        self.rq.open()
-    }
-
-    fn file(&self) -> Result<&FileOpen, Status> {
-        self.open()?.file()
-    }
-
-    /// The file; INVALID_PARAMETER for a directory.
-    fn data_file(&self) -> Result<&FileOpen, Status> {
-        let file = self.file()?;
-        if file.is_directory { Err(Status::INVALID_PARAMETER) } else { Ok(file) }
-    }
-}
 
 /// Does what the control code says.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -99,19 +68,6 @@ pub fn is_about_an_open(message: &[u8]) -> bool {
     let request = ioctl::Request::parse(message).ok();
     let row = request.and_then(|request| table::row(request.ctl_code));
     row.is_some_and(|row| row.on != On::Nothing)
-}
-
-fn respond(
-    rq: &Request<'_>,
-    request: &ioctl::Request<'_>,
-    output: &[u8],
-    status: Status,
-    out: &mut Response,
-) -> Outcome {
-    let file_id = rq.open.as_ref().map_or(FileId::ALL_ONES, |open| open.file_id);
-    let response = ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output };
-    response.encode(&mut out.writer());
-    Ok(status)
 }
 
 /// Runs the handler.
@@ -215,11 +171,4 @@ fn pipe_wait(call: &Call<'_>) -> Answer {
     let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     ipc::wait(&name)?;
     NO_OUTPUT
-}
-
-/// What `write` appends.
-fn output(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    write(&mut Writer::new(&mut bytes));
-    bytes
 }

@@ -1,6 +1,6 @@
 //! LOCK: MS-SMB2 3.3.5.14.
 
-pub mod host;
+mod host;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -16,6 +16,7 @@ use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::durable::{Survival, record};
+use crate::host_locks;
 use crate::lease;
 use crate::ledger::{Charge, Kind};
 use crate::limits::{LOCK_BYTES, LOCKS_PER_SESSION};
@@ -98,7 +99,7 @@ impl Locking<'_> {
     fn take_back(&self, shared: &mut File) -> Option<()> {
         let (range, mode) = self.ranges.borrow_mut().pop()?;
         shared.ranges.take_back(self.open.id(), range, mode);
-        host::show_unlocked(self.file, &shared.ranges, range);
+        host_locks::show_unlocked(self.file, &shared.ranges, range);
         if let Some(survival) = self.open.survival() {
             survival.is_done_with((range, mode));
         }
@@ -149,7 +150,7 @@ impl Drop for Taken<'_> {
         let mut shared = self.file.cell.lock();
         for (range, mode) in &self.ranges {
             shared.ranges.take_back(self.open.id(), *range, *mode);
-            host::show_unlocked(self.file, &shared.ranges, *range);
+            host_locks::show_unlocked(self.file, &shared.ranges, *range);
         }
         if let Some(sequence) = self.sequence {
             self.open.lock_sequences.lock().undone(sequence);
@@ -202,7 +203,7 @@ fn unlock(
     };
     drop(places);
     for element in elements.iter().take(count) {
-        host::show_unlocked(file, &shared.ranges, range(element));
+        host_locks::show_unlocked(file, &shared.ranges, range(element));
     }
     outcome?;
     if count < elements.len() {

@@ -1,7 +1,5 @@
 //! NEGOTIATE: MS-SMB2 3.3.5.3, 3.3.5.4.
 
-use std::rc::Rc;
-
 use frevo_auth::Acceptor;
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::buffer::Buf;
@@ -12,7 +10,7 @@ use frevo_wire::dtyp::FileTime;
 use frevo_wire::negotiate_context::{self as context, NegotiateContext, NegotiateContextType};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
-use crate::connection::{Connection, Negotiated, Negotiation};
+use crate::connection::{Connection, Negotiated};
 use crate::limits::MAX_IO_SINGLE_CREDIT;
 use crate::posix;
 use crate::refusal::{Doom, Outcome};
@@ -24,9 +22,8 @@ use crate::settings::{Encryption, Settings, Signing};
 const SALT: usize = 32;
 
 /// Settles dialect, algorithms and sizes.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    let connection = rq.connection;
-    let settings = &connection.settings;
+pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
+    let settings = &rq.connection.settings;
     let request = negotiate::Request::parse(rq.message)?;
     if request.dialects.is_empty() {
         return Err(Status::INVALID_PARAMETER.into());
@@ -36,7 +33,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         rq.tell(|left_out| {
             let newest = best.map_or_else(|| String::from("unknown dialects"), spelled);
             let least = spelled(settings.min_dialect);
-            tracing::warn!(target: "frevo::connection", peer = %connection.peer, left_out,
+            tracing::warn!(target: "frevo::connection", peer = %rq.connection.peer, left_out,
                 "refused: the client speaks only {newest}, min_dialect is {least}; update the \
                  client or lower min_dialect");
         });
@@ -52,9 +49,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if dialect == Dialect::SMB_3_1_1 {
         connection.preauth.borrow_mut().on_negotiate(&[rq.message]);
     }
-    connection.negotiation.set(Negotiation::Done);
-    // Cannot be set already: a second NEGOTIATE never reaches a handler.
-    let _ = connection.negotiated.set(negotiated);
+    rq.connection.settle(negotiated);
     Ok(Status::SUCCESS)
 }
 
@@ -261,31 +256,30 @@ fn respond(
 
 /// SMB1's NEGOTIATE, MS-SMB2 3.3.5.3: a client that may speak SMB1 too asks
 /// whether SMB2 is here. Nothing else of SMB1 is.
-pub fn multi_protocol(connection: &Rc<Connection>, frame: &Buf) -> Result<(), Doom> {
+pub fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(), Doom> {
     /// SMB_COM_NEGOTIATE, MS-CIFS 2.2.4.52.
     const SMB_COM_NEGOTIATE: u8 = 0x72;
-    if connection.negotiation.get() != Negotiation::Nothing {
+    if connection.info.is_negotiated() || connection.is_multi_protocol.get() {
         return Err(Doom::Rule("SMB1 after NEGOTIATE"));
     }
     if frame.get(4) != Some(&SMB_COM_NEGOTIATE) {
         return Err(Doom::Rule("SMB1"));
     }
     let dialects = smb1_dialects(frame).ok_or(Doom::Rule("malformed SMB1 NEGOTIATE"))?;
-    let settings = &connection.settings;
+    let settings = &connection.info.settings;
     let wildcard = dialects.clone().any(|d| d == b"SMB 2.???");
     let old =
         dialects.clone().any(|d| d == b"SMB 2.002") && settings.min_dialect == Dialect::SMB_2_0_2;
     if wildcard && settings.max_dialect > Dialect::SMB_2_0_2 {
-        connection.negotiation.set(Negotiation::MultiProtocol);
+        connection.is_multi_protocol.set(true);
         answer_multi_protocol(connection, Dialect::WILDCARD);
         Ok(())
     } else if old {
-        connection.negotiation.set(Negotiation::Done);
         answer_multi_protocol(connection, Dialect::SMB_2_0_2);
         Ok(())
     } else {
-        connection.tell(|left_out| {
-            tracing::warn!(target: "frevo::connection", peer = %connection.peer, left_out,
+        connection.info.tell(|left_out| {
+            tracing::warn!(target: "frevo::connection", peer = %connection.info.peer, left_out,
                 "refused: the client speaks SMB1 only, which this server does not have; update \
                  the client");
         });
@@ -304,8 +298,8 @@ fn smb1_dialects(frame: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
 }
 
 /// Answers with an SMB2 response whose header has nothing but the command.
-fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
-    let settings = &connection.settings;
+fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
+    let settings = &connection.info.settings;
     let header = Header {
         credit_charge: 0,
         status: Status::SUCCESS,
@@ -328,7 +322,8 @@ fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
     let chosen = Chosen { encryption: None, signing: None, posix: false };
     let negotiated = settle(settings, dialect, &request, &chosen, false);
     let rq = Request {
-        connection,
+        connection: &connection.info,
+        owner: Some(connection),
         header,
         message: &[],
         session: None,
@@ -342,7 +337,7 @@ fn answer_multi_protocol(connection: &Rc<Connection>, dialect: Dialect) {
     let mut out = Response::reusing(Vec::new());
     respond(&rq, &negotiated, Vec::new(), &mut out.writer());
     if dialect == Dialect::SMB_2_0_2 {
-        let _ = connection.negotiated.set(negotiated);
+        connection.info.settle(negotiated);
     }
     connection.send_alone(&header, out);
 }

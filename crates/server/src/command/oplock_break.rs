@@ -9,7 +9,6 @@ use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLev
 use frevo_wire::dtyp::Guid;
 
 use crate::durable::record;
-use crate::lease;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
@@ -55,7 +54,7 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
         other => other?,
     };
     drop(state);
-    lease::announce(rq.server(), &file.cell, acknowledged.next.into_iter().collect());
+    rq.server().announce_breaks(&file.cell, acknowledged.next.into_iter().collect());
     if let Some(status) = refused {
         return Err(status);
     }
@@ -101,7 +100,7 @@ fn find(rq: &Request<'_>, key: LeaseKey) -> Result<(Arc<FileCell>, LeaseOwner), 
 async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
     let (cell, owner) = find(rq, request.lease_key)?;
     let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;
-    lease::announce(rq.server(), &cell, acknowledged.next.into_iter().collect());
+    rq.server().announce_breaks(&cell, acknowledged.next.into_iter().collect());
     record::keep_file(rq.server(), &cell).await?;
     Ok(LeaseBreak { lease_key: request.lease_key, lease_state: acknowledged.state })
 }

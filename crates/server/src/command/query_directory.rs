@@ -18,9 +18,9 @@ use frevo_wire::fscc::wildcard::has_wildcard;
 use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
 use self::enumeration::Filled;
-pub use self::enumeration::{Enumeration, Scan};
 use super::query_info::Output;
 use crate::apple::entries::Filling;
+use crate::enumeration::Scan;
 use crate::ledger::{Holder, Kind};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
@@ -70,8 +70,8 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
     }
 }
 
-/// Fills `output` with entries that `viewer` can read; all, without one. What is kept
-/// for the next request is charged to `holder`.
+/// Fills `output` with entries that `viewer` can read; all, without one. The state for the
+/// next request is charged to `holder`.
 async fn list(
     file: &FileOpen,
     holder: &Arc<Holder>,

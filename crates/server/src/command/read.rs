@@ -1,6 +1,7 @@
 //! READ: MS-SMB2 3.3.5.12.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frevo_net::file_io::Medium;
 use frevo_store::byte_range::Range;
@@ -8,13 +9,14 @@ use frevo_wire::Status;
 use frevo_wire::command::read::{self, Channel, ReadFlags, ReadResponseFlags};
 use frevo_wire::dtyp::AccessMask;
 
-use crate::data::{self, MAX_OFFSET};
+use crate::data;
 use crate::host;
 use crate::ipc;
 use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::{Payload, Response};
+use crate::share::MAX_OFFSET;
 
 /// From this many bytes on, data that needs neither signature nor seal goes
 /// from the file to the socket without entering this process.
@@ -66,7 +68,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::END_OF_FILE.into());
     }
     let mut head = read::response_head(count, 0, ReadResponseFlags::EMPTY);
-    if rq.connection.pads_reads.get() {
+    if rq.connection.test_hooks.pads_reads.load(Ordering::Relaxed) {
         let [_, _, offset, ..] = &mut head;
         *offset = offset.saturating_add(8);
         out.bytes_mut().extend(head);

@@ -1,21 +1,22 @@
 //! SESSION_SETUP: MS-SMB2 3.3.5.5. New sessions, bindings of further channels,
 //! and authentication anew.
 
+mod binding;
+
 use std::sync::Arc;
 
 use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
-use frevo_crypto::{Sender, SigningAlgorithm};
+use frevo_crypto::Sender;
 use frevo_proto::Dialect;
-use frevo_proto::preauth::SessionPreauth;
 use frevo_store::security::Token;
+use frevo_wire::Status;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::dtyp::Guid;
-use frevo_wire::{HeaderFlags, Status};
 use tokio::time::Instant;
 
 use crate::audit::told;
-use crate::connection::Channel;
+use crate::connection::{Authentication, Channel, Connection, Purpose};
 use crate::host_users::OnHost;
 use crate::ledger::{Holder, Kind, Name};
 use crate::limits::{
@@ -25,44 +26,15 @@ use crate::limits::{
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
-use crate::session::{Identity, Security, Session, State};
+use crate::session::{Identity, Security, Session};
 use crate::settings::{Encryption, Signing};
 use crate::throttle::{Attempt, shortened};
 
-/// What an exchange of tokens is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// 3.3.5.5.1
-    New,
-    /// 3.3.5.5.2: the keys stay, the pre-authentication hash is not touched.
-    Renew,
-    /// One more channel of an existing session.
-    Bind,
-}
-
-/// An exchange of tokens under way on one connection.
-#[derive(Debug)]
-pub struct Authentication {
-    acceptor: Acceptor,
-    preauth: SessionPreauth,
-    purpose: Purpose,
-    session: Arc<Session>,
-}
-
-impl Authentication {
-    /// Takes in our response, which another round will follow.
-    pub fn on_response(&mut self, status: Status, message: &[u8]) {
-        if self.purpose != Purpose::Renew {
-            self.preauth.on_response(status, &[message]);
-        }
-    }
-}
-
 /// Takes one token of an authentication.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
     let request = session_setup::Request::parse(rq.message)?;
     check_encryption(rq)?;
-    let mut authentication = find(rq, &request, out)?;
+    let mut authentication = find(rq, connection, &request, out)?;
     let session = Arc::clone(&authentication.session);
     out.set_session_id(session.id);
     if authentication.purpose != Purpose::Renew && rq.dialect() == Dialect::SMB_3_1_1 {
@@ -74,29 +46,30 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match step {
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
-            rq.connection.authentications.borrow_mut().insert(session.id, authentication);
+            connection.authentications.borrow_mut().insert(session.id, authentication);
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
-        Ok(Step::Done(done)) => match admit(rq, &done.identity.user).await {
+        Ok(Step::Done(done)) => match admit(rq, connection, &done.identity.user).await {
             // The connection ended meanwhile and has given back what it held:
             // nothing must come to be on it any more.
-            _ if rq.connection.is_doomed() => {
+            _ if connection.is_doomed() => {
                 // Other channels of an older session go on as they are.
                 if authentication.purpose == Purpose::New {
-                    abandon(rq, &session, Purpose::New);
+                    abandon(rq, connection, &session, Purpose::New);
                 }
                 Err(Status::USER_SESSION_DELETED.into())
             }
             Some(host) => {
-                let finished = finish(rq, &request, &authentication, (&done, host), out)
-                    .inspect_err(|_| abandon(rq, &session, Purpose::New))?;
+                let finished =
+                    finish(rq, connection, &request, &authentication, (&done, host), out)
+                        .inspect_err(|_| abandon(rq, connection, &session, Purpose::New))?;
                 if finished == Status::SUCCESS && authentication.purpose == Purpose::New {
-                    take_over(rq, request.previous_session_id, &session).await;
+                    take_over(rq, connection, request.previous_session_id, &session).await;
                 }
                 Ok(finished)
             }
             None => {
-                abandon(rq, &session, authentication.purpose);
+                abandon(rq, connection, &session, authentication.purpose);
                 Err(Status::LOGON_FAILURE.into())
             }
         },
@@ -110,9 +83,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             // MS-NLMP has no name before AUTHENTICATE_MESSAGE. From then on every
             // refusal counts, whatever it is for.
             if !refusal.account.is_empty() {
-                heed(rq, &refusal.account, false).await;
+                heed(rq, connection, &refusal.account, false).await;
             }
-            abandon(rq, &session, authentication.purpose);
+            abandon(rq, connection, &session, authentication.purpose);
             Err(refusal.status().into())
         }
     }
@@ -120,16 +93,19 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 
 /// Looks up the host's user of an account that has logged on. None when the throttle refuses
 /// the logon.
-async fn admit(rq: &Request<'_>, user: &str) -> Option<OnHost> {
-    if heed(rq, user, true).await { Some(rq.server().host_user(user).await) } else { None }
+async fn admit(rq: &Request<'_>, connection: &Connection, user: &str) -> Option<OnHost> {
+    if heed(rq, connection, user, true).await {
+        Some(rq.server().host_user(user).await)
+    } else {
+        None
+    }
 }
 
 /// Waits as long as the throttle says; false when the outcome does not count. The wait
 /// ends with the connection.
-async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
-    let connection = rq.connection;
-    let client = connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
-    let attempt = Attempt { address: connection.peer.ip(), client, account, success };
+async fn heed(rq: &Request<'_>, connection: &Connection, account: &str, success: bool) -> bool {
+    let client = rq.connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
+    let attempt = Attempt { address: rq.connection.peer.ip(), client, account, success };
     let asked = Instant::now();
     tokio::select! {
         biased;
@@ -146,10 +122,10 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
 
 /// A failed exchange takes its session with it, but a failed binding leaves the
 /// session that others use untouched.
-fn abandon(rq: &Request<'_>, session: &Session, purpose: Purpose) {
-    rq.connection.authentications.borrow_mut().remove(&session.id);
+fn abandon(rq: &Request<'_>, connection: &Connection, session: &Session, purpose: Purpose) {
+    connection.authentications.borrow_mut().remove(&session.id);
     if purpose != Purpose::Bind {
-        rq.connection.remove_channel(session.id);
+        connection.remove_channel(session.id);
         rq.server().close_session(session);
     }
 }
@@ -176,18 +152,20 @@ fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
 /// The exchange that a request begins or goes on with.
 fn find(
     rq: &Request<'_>,
+    connection: &Connection,
     request: &session_setup::Request<'_>,
     out: &mut Response,
 ) -> Result<Authentication, Refusal> {
     let binding = request.flags.contains(SessionSetupFlags::BINDING);
     if rq.header.session_id == 0 {
-        return Ok(begin(rq, Purpose::New, new_session(rq)?));
+        return Ok(begin(rq, connection, Purpose::New, new_session(rq, connection)?));
     }
     if binding {
-        return find_binding(rq, out);
+        let session = binding::check(rq, connection, out)?;
+        return Ok(take_under_way(rq, connection)
+            .unwrap_or_else(|| begin(rq, connection, Purpose::Bind, session)));
     }
-    let channel =
-        rq.connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    let channel = connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
     // MS-SMB2 3.3.5.2.9: a session that encrypts takes nothing in the clear, but the
     // binding of a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
@@ -196,22 +174,21 @@ fn find(
     {
         return Err(Status::ACCESS_DENIED.into());
     }
-    if let Some(under_way) = take_under_way(rq) {
+    if let Some(under_way) = take_under_way(rq, connection) {
         return Ok(under_way);
     }
     if channel.session.security().is_none() {
         // Its exchange is being answered right now: one token at a time.
         return Err(Status::INVALID_PARAMETER.into());
     }
-    Ok(begin(rq, Purpose::Renew, Arc::clone(&channel.session)))
+    Ok(begin(rq, connection, Purpose::Renew, Arc::clone(&channel.session)))
 }
 
-fn take_under_way(rq: &Request<'_>) -> Option<Authentication> {
-    rq.connection.authentications.borrow_mut().remove(&rq.header.session_id)
+fn take_under_way(rq: &Request<'_>, connection: &Connection) -> Option<Authentication> {
+    connection.authentications.borrow_mut().remove(&rq.header.session_id)
 }
 
-fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
-    let connection = rq.connection;
+fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>, Status> {
     let most = if connection.is_authenticated() {
         SESSIONS_PER_CONNECTION
     } else {
@@ -220,10 +197,10 @@ fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
     if connection.channel_count() >= most {
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
-    let negotiated = connection.negotiated()?;
+    let negotiated = rq.connection.negotiated()?;
     let session = rq.server().add_session(|id| {
         let terms = &negotiated.terms;
-        let network = rq.server().ledger.network(connection.peer.ip());
+        let network = rq.server().ledger.network(rq.connection.peer.ip());
         Session::new(id, negotiated.client_guid, terms.dialect, terms.cipher, network)
     })?;
     match session.holder().charge(Kind::Session, SESSION_BYTES) {
@@ -233,12 +210,17 @@ fn new_session(rq: &Request<'_>) -> Result<Arc<Session>, Status> {
             return Err(status);
         }
     }
-    session.add_channel(connection.id, connection.handle.clone())?;
+    session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
     connection.add_channel(Channel { session: Arc::clone(&session), signing_key: None });
     Ok(session)
 }
 
-fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentication {
+fn begin(
+    rq: &Request<'_>,
+    connection: &Connection,
+    purpose: Purpose,
+    session: Arc<Session>,
+) -> Authentication {
     let settings = &rq.connection.settings;
     let mut config = AcceptorConfig::standalone(&settings.server_name);
     config.require_mic = settings.require_mic;
@@ -253,81 +235,16 @@ fn begin(rq: &Request<'_>, purpose: Purpose, session: Arc<Session>) -> Authentic
     rq.server().ambient.random(&mut challenge);
     Authentication {
         acceptor: Acceptor::new(Arc::new(config), challenge),
-        preauth: rq.connection.preauth.borrow().session_setup(),
+        preauth: connection.preauth.borrow().session_setup(),
         purpose,
         session,
     }
 }
 
-/// MS-SMB2 3.3.5.5: all checks come before any change, so that a failed attempt to bind to a
-/// session leaves no trace on it.
-fn find_binding(rq: &Request<'_>, out: &mut Response) -> Result<Authentication, Refusal> {
-    let connection = rq.connection;
-    let negotiated = connection.negotiated()?;
-    let found = rq.server().session(rq.header.session_id);
-    let is_proven = match found.as_ref().and_then(|session| Some((session, session.security()?))) {
-        Some((session, security)) => {
-            may_mix(security.signing_key.algorithm(), negotiated.terms.signing_algorithm)?;
-            let mut message = rq.message.to_vec();
-            let is_proven = rq.header.flags.contains(HeaderFlags::SIGNED)
-                && frevo_proto::signature::verify(
-                    &mut message,
-                    &security.signing_key,
-                    Sender::Client,
-                );
-            if is_proven {
-                out.set_binding(Arc::clone(session));
-            }
-            is_proven
-        }
-        None => false,
-    };
-    if !connection.is_smb3() {
-        return Err(Status::REQUEST_NOT_ACCEPTED.into());
-    }
-    let session = found.ok_or(Status::USER_SESSION_DELETED)?;
-    if session.dialect != negotiated.terms.dialect || !rq.header.flags.contains(HeaderFlags::SIGNED)
-    {
-        return Err(Status::INVALID_PARAMETER.into());
-    }
-    match session.state() {
-        State::Valid => {}
-        State::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED.into()),
-        State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
-        State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
-    }
-    if connection.channel(session.id).is_some() {
-        return Err(Status::REQUEST_NOT_ACCEPTED.into());
-    }
-    if session.cipher != negotiated.terms.cipher {
-        return Err(Status::INVALID_PARAMETER.into());
-    }
-    if session.client_guid != negotiated.client_guid {
-        return Err(Status::USER_SESSION_DELETED.into());
-    }
-    if !is_proven {
-        return Err(Status::ACCESS_DENIED.into());
-    }
-    Ok(take_under_way(rq).unwrap_or_else(|| begin(rq, Purpose::Bind, session)))
-}
-
-/// Fails when a connection with one signing algorithm must not be bound to a session whose key
-/// is for another.
-///
-/// Windows: where AES-GMAC is one of them they must be the same; before the
-/// dialects are compared.
-fn may_mix(session: SigningAlgorithm, connection: SigningAlgorithm) -> Result<(), Status> {
-    match (session, connection) {
-        _ if session == connection => Ok(()),
-        (SigningAlgorithm::AesGmac, _) => Err(Status::REQUEST_OUT_OF_SEQUENCE),
-        (_, SigningAlgorithm::AesGmac) => Err(Status::NOT_SUPPORTED),
-        _ => Ok(()),
-    }
-}
-
-/// The client is who it says.
+/// Finishes an exchange that has authenticated the client.
 fn finish(
     rq: &Request<'_>,
+    connection: &Connection,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
     (done, host): (&Done, OnHost),
@@ -354,7 +271,7 @@ fn finish(
     };
     let session = &authentication.session;
     match authentication.purpose {
-        Purpose::New => establish(rq, request, authentication, done, identity)?,
+        Purpose::New => establish(rq, connection, request, authentication, done, identity)?,
         Purpose::Renew => {
             // A session that has lost its account may authenticate as its owner again, and as
             // no other account.
@@ -364,13 +281,13 @@ fn finish(
             session.reestablish(identity);
         }
         Purpose::Bind => {
-            if let Err(status) = bind(rq, authentication, done, &identity) {
-                rq.connection.authentications.borrow_mut().remove(&session.id);
-                return Ok(refuse_binding(out, status));
+            if let Err(status) = binding::bind(rq, connection, authentication, done, &identity) {
+                connection.authentications.borrow_mut().remove(&session.id);
+                return Ok(binding::refuse(out, status));
             }
         }
     }
-    rq.connection.ticket.borrow_mut().take();
+    connection.ticket.borrow_mut().take();
     let encrypt = session.security().is_some_and(|s| s.encrypt_data);
     let flags = if encrypt { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
     respond(out, flags, &done.token);
@@ -381,6 +298,7 @@ fn finish(
 /// First success: keys and policy, MS-SMB2 3.3.5.5.3.
 fn establish(
     rq: &Request<'_>,
+    connection: &Connection,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
     done: &Done,
@@ -413,8 +331,8 @@ fn establish(
     if !identity.is_nobody() {
         session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
     }
-    charge_connection(rq, &holder)?;
-    rq.connection.tabs.move_to(&holder);
+    charge_connection(rq, connection, &holder)?;
+    connection.tabs.move_to(&holder);
     session.establish(
         identity,
         Security {
@@ -429,41 +347,13 @@ fn establish(
     Ok(())
 }
 
-fn bind(
-    rq: &Request<'_>,
-    authentication: &Authentication,
-    done: &Done,
-    identity: &Identity,
-) -> Result<(), Status> {
-    let session = &authentication.session;
-    let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.5: nor to a session of nobody.
-    if !owner.is_same_user(identity) || owner.is_nobody() {
-        return Err(Status::NOT_SUPPORTED);
-    }
-    if session.state() != State::Valid {
-        // It ended or expired since this exchange began.
-        return Err(Status::USER_SESSION_DELETED);
-    }
-    if rq.connection.channel(session.id).is_some() {
-        // Another exchange for the same channel was faster.
-        return Err(Status::REQUEST_NOT_ACCEPTED);
-    }
-    let terms = &rq.connection.negotiated()?.terms;
-    let keys = terms
-        .session_keys(&*done.session_key, authentication.preauth.hash())
-        .map_err(|_| Status::LOGON_FAILURE)?;
-    charge_connection(rq, session.holder())?;
-    session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
-    rq.connection.tabs.move_to(session.holder());
-    let signing_key = Some(terms.signing_key(&keys));
-    rq.connection.add_channel(Channel { session: Arc::clone(session), signing_key });
-    Ok(())
-}
-
 /// The account of the first logon on a connection has it from then on.
-fn charge_connection(rq: &Request<'_>, holder: &Arc<Holder>) -> Result<(), Status> {
-    let mut charges = rq.connection.charges.borrow_mut();
+fn charge_connection(
+    rq: &Request<'_>,
+    connection: &Connection,
+    holder: &Arc<Holder>,
+) -> Result<(), Status> {
+    let mut charges = connection.charges.borrow_mut();
     let is_account = matches!(holder.name(), Name::Account(_));
     if is_account
         && !charges.iter().any(|charge| matches!(charge.holder().name(), Name::Account(_)))
@@ -483,18 +373,10 @@ fn too_many(rq: &Request<'_>) -> Status {
     Status::REQUEST_NOT_ACCEPTED
 }
 
-/// A binding fails without harm to its session: the error is reported here, for
-/// a handler's error would abandon the session.
-fn refuse_binding(out: &mut Response, status: Status) -> Status {
-    out.clear_body();
-    out.writer().u16(9).u16(0).u32(0).u8(0);
-    status
-}
-
 /// Ends an earlier session of the user, MS-SMB2 3.3.5.5.3. Waits for its operations, so that
 /// no old write comes after the next request of the client; not for ever, so that a request
 /// that hangs does not keep the user out.
-async fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
+async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, session: &Session) {
     if previous == 0 || previous == session.id {
         return;
     }
@@ -504,7 +386,7 @@ async fn take_over(rq: &Request<'_>, previous: u64, session: &Session) {
         _ => false,
     };
     if same {
-        rq.connection.remove_channel(previous);
+        connection.remove_channel(previous);
         rq.server().close_session(&old);
         let _ = tokio::time::timeout(TAKE_OVER_PATIENCE, old.under_way.drained()).await;
     }

@@ -12,6 +12,7 @@ mod sizes;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod writable;
 
 use frevo_store::FileTable;
 use frevo_wire::Status;
@@ -21,6 +22,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
+use self::writable::writable;
 use super::query_info::security;
 use crate::audit::told;
 use crate::durable::record;
@@ -73,18 +75,6 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
             Ok(())
         }
         _ => Err(Status::INVALID_PARAMETER),
-    }
-}
-
-/// Whatever rights a handle has, nothing is changed through a share that is
-/// not to be written.
-fn writable(open: &Open) -> Result<(), Status> {
-    if open.tree().share.read_only {
-        return Err(Status::ACCESS_DENIED);
-    }
-    match open.file() {
-        Ok(file) if file.vfs.volume().read_only => Err(Status::MEDIA_WRITE_PROTECTED),
-        _ => Ok(()),
     }
 }
 

@@ -110,8 +110,7 @@ fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>
     };
     let users = &rq.server().host_users;
     share.acting_for(&identity.user, identity.host.user(), users).ok_or(
-        "the share has run_as = \"user\", and this host has no user of that name \
-         (root is not allowed)",
+        "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
     )
 }
 

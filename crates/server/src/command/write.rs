@@ -7,13 +7,14 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::write::{self, Channel, WriteFlags};
 use frevo_wire::dtyp::AccessMask;
 
-use crate::data::{self, MAX_OFFSET};
+use crate::data;
 use crate::ipc;
 use crate::lease;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::share::MAX_OFFSET;
 
 /// MS-SMB2 3.3.5.13: no header is longer.
 const MAX_DATA_OFFSET: u16 = 0x100;

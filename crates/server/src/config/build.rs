@@ -11,9 +11,9 @@ use super::schema::{Config, ShareSection};
 use super::values::{AccountListingChoice, AuditedOperation, EncryptionChoice, SigningChoice};
 use crate::access_rules::{Names, Rules};
 use crate::audit::Operations;
-use crate::data::MAX_OFFSET;
 use crate::limits;
 use crate::settings::{AccountListing, Encryption, Settings, Signing};
+use crate::share::MAX_OFFSET;
 use crate::share::{RunAs, Share, Target};
 use crate::time_machine;
 

@@ -16,13 +16,23 @@ use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
-use super::serve::Answer;
 use super::{Channel, Connection};
+use crate::command::{self, Row};
 use crate::limits::REPLY_OVERHEAD;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
 use crate::response::{Payload, Response};
 use crate::session::Session;
+
+/// The result of one message.
+pub(super) struct Answer {
+    /// The result of the handler.
+    pub(super) outcome: Outcome,
+    /// The AsyncId of the interim response, if there was one.
+    pub(super) async_id: Option<u64>,
+    /// The channel that signs or seals.
+    pub(super) channel: Option<Rc<Channel>>,
+}
 
 /// Whose key signs.
 enum Signer {
@@ -76,7 +86,7 @@ impl Assembly {
     /// Bytes that the next response's body may have: MS-SMB2 3.3.4.1.3 bounds
     /// the whole, here by the largest payload and what stands around it.
     pub(super) fn room(&self, connection: &Connection) -> usize {
-        let max = connection.negotiated.get().map_or(65_536, |n| n.terms.max_payload() as usize);
+        let max = connection.info.negotiated().map_or(65_536, |n| n.terms.max_payload() as usize);
         let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
         max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
     }
@@ -97,7 +107,7 @@ impl Assembly {
         &mut self,
         connection: &Connection,
         request: &Header,
-        charge: u16,
+        (charge, row): (u16, Row),
         related: bool,
         answer: Answer,
         mut out: Response,
@@ -116,14 +126,14 @@ impl Assembly {
         }
         // SESSION_SETUP makes its channel while it is handled.
         let channel = channel.or_else(|| connection.channel(header.session_id));
-        let seal = self.seal_for(connection, &header, channel.as_ref());
+        let seal = self.seal_for(connection, row, channel.as_ref());
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
             // A client opens nothing in which sessions differ.
             self.flush(connection);
         }
         self.seal = seal;
-        let signer = self.signer(request, &header, channel);
+        let signer = self.signer(request, status, row, channel);
         // MS-SMB2 3.3.4.1.1: the rounds of a binding, whatever comes of them,
         // are signed with the session's key.
         let signer = signer.or_else(|| out.binding().map(|s| Signer::Session(Arc::clone(s))));
@@ -134,7 +144,7 @@ impl Assembly {
         if signer.is_some() || (keyless && request.flags.contains(HeaderFlags::SIGNED)) {
             header.flags |= HeaderFlags::SIGNED;
         }
-        if matches!(request.command, Command::NEGOTIATE | Command::SESSION_SETUP) {
+        if row.is_hashed {
             self.hashed = Some((request.command, header.session_id, status));
         }
         let (mut body, payload) = out.into_parts();
@@ -148,15 +158,15 @@ impl Assembly {
     fn seal_for(
         &self,
         connection: &Connection,
-        header: &Header,
+        row: Row,
         channel: Option<&Rc<Channel>>,
     ) -> Option<Rc<Channel>> {
         if self.request_seal.is_some() {
             return self.request_seal.clone();
         }
         let channel = channel.filter(|channel| {
-            header.command != Command::SESSION_SETUP
-                && connection.is_smb3()
+            !row.is_hashed
+                && connection.info.is_smb3()
                 && channel.session.security().is_some_and(|s| s.encrypt_data)
         });
         channel.cloned()
@@ -166,15 +176,15 @@ impl Assembly {
     fn signer(
         &self,
         request: &Header,
-        header: &Header,
+        status: Status,
+        row: Row,
         channel: Option<Rc<Channel>>,
     ) -> Option<Signer> {
         let channel = channel?;
         if self.seal.is_some() {
             return None;
         }
-        let setup = header.command == Command::SESSION_SETUP;
-        let granted = setup && header.status == Status::SUCCESS;
+        let granted = row.is_hashed && status == Status::SUCCESS;
         let signed = request.flags.contains(HeaderFlags::SIGNED);
         ((signed || granted) && channel.signing_key().is_some()).then_some(Signer::Channel(channel))
     }
@@ -238,11 +248,11 @@ impl Assembly {
         connection.give_bytes(bytes);
         let length = frame.len() + tail.as_ref().map_or(0, Payload::len);
         if length > FRAME_MAX - TRANSFORM_HEADER_LEN {
-            connection.disconnect(Doom::Rule("the reply is longer than a frame"));
+            connection.disconnect(Doom::Rule("the response is longer than a frame"));
             return;
         }
         if let Some(channel) = seal {
-            if let Err(why) = seal_frame(&mut frame, &channel) {
+            if let Err(why) = channel.seal_frame(&mut frame) {
                 connection.disconnect(why);
                 return;
             }
@@ -285,22 +295,6 @@ fn sign_parts(frame: &mut Buf, parts: &[Part]) {
     }
 }
 
-/// MS-SMB2 3.1.4.3. Fails when the key has sealed all it may: the client must
-/// log on anew.
-pub(super) fn seal_frame(frame: &mut Buf, channel: &Channel) -> Result<(), Doom> {
-    let key = channel
-        .session
-        .security()
-        .and_then(|s| s.sealing_key.as_ref())
-        .ok_or(Doom::Rule("no key to seal with"))?;
-    frame.grow_front(frevo_proto::transform::HEADROOM);
-    frevo_proto::transform::seal_frame(frame, key, channel.session.id)
-        .map_err(|_| Doom::Rule("the session's sealing key has reached its limit of messages"))?;
-    // The queue writes the prefix.
-    frame.advance(frevo_proto::frame::PREFIX_LEN);
-    Ok(())
-}
-
 fn hash_response(
     connection: &Connection,
     command: Command,
@@ -308,7 +302,7 @@ fn hash_response(
     status: Status,
     frame: &[u8],
 ) {
-    if connection.dialect() != Dialect::SMB_3_1_1 {
+    if connection.info.dialect() != Dialect::SMB_3_1_1 {
         return;
     }
     if command == Command::NEGOTIATE {
@@ -344,7 +338,7 @@ fn response_header(
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        let wanted = affordable(request.credits, charge, connection.server.ledger.fullness());
+        let wanted = affordable(request.credits, charge, connection.info.server.ledger.fullness());
         header.credits = connection.window.borrow_mut().grant(wanted, charge);
     }
     header
@@ -370,7 +364,7 @@ fn finish_body(connection: &Connection, outcome: Outcome, out: &mut Response) ->
         Err(Refusal::Disconnect(_)) => (Status::INTERNAL_ERROR, Vec::new()),
     };
     out.clear_body();
-    error_body(&mut out.writer(), &data, connection.dialect());
+    error_body(&mut out.writer(), &data, connection.info.dialect());
     status
 }
 
@@ -402,11 +396,11 @@ pub(super) fn send_interim(
     header.flags |= HeaderFlags::ASYNC_COMMAND;
     header.route = Route::Async { async_id };
     let mut bytes = header.to_bytes().to_vec();
-    error_body(&mut Writer::from(&mut bytes, 0), &[], connection.dialect());
+    error_body(&mut Writer::from(&mut bytes, 0), &[], connection.info.dialect());
     let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
     frame.extend_from_slice(&bytes);
     if let Some(channel) = seal
-        && let Err(why) = seal_frame(&mut frame, channel)
+        && let Err(why) = channel.seal_frame(&mut frame)
     {
         connection.disconnect(why);
         return;
@@ -418,7 +412,7 @@ pub(super) fn send_interim(
 
 impl Connection {
     /// Answers SMB1's NEGOTIATE, which took the first sequence number.
-    pub(crate) fn send_alone(self: &Rc<Self>, request: &Header, out: Response) {
+    pub(crate) fn send_alone(&self, request: &Header, out: Response) {
         let taken = self.window.borrow_mut().take(request.message_id, 1);
         if let Err(why) = taken {
             self.disconnect(why.into());
@@ -426,7 +420,7 @@ impl Connection {
         }
         let mut assembly = Assembly::new(None);
         let answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
-        assembly.push(self, request, 1, false, answer, out);
+        assembly.push(self, request, (1, command::NEGOTIATE), false, answer, out);
         assembly.send(self);
     }
 }

@@ -2,6 +2,8 @@
 //! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
 //! to another channel.
 
+use std::sync::atomic::Ordering;
+
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
@@ -9,14 +11,15 @@ use frevo_wire::codec::Writer;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
 
-use super::{Connection, assemble};
-use crate::lease::Parcel;
+use super::Connection;
+use crate::lease::delivery::could_go_elsewhere;
+use crate::lease::parcel::{Attempt, Parcel};
 use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS};
 use crate::refusal::Doom;
 
 /// A notification that the peer's transport has not acknowledged yet.
 pub(super) struct Sent {
-    parcel: Parcel,
+    pub(super) parcel: Parcel,
     /// Where it ends in the stream.
     end: u64,
     begun: Instant,
@@ -25,12 +28,13 @@ pub(super) struct Sent {
 }
 
 impl Connection {
-    /// Queues a break notification, which is not signed, and sealed where what
-    /// it tells of is. A connection that cannot send it drops it, and so it goes
-    /// to the next.
-    pub(super) fn send_break(&self, parcel: Parcel, stream: &Stream) {
-        let Some((session, sealed)) = parcel.session() else { return };
-        let Some(channel) = self.channel(session.id).filter(|_| !self.is_doomed()) else { return };
+    /// Queues a break notification. It is not signed; it is sealed where the session or
+    /// the share of its Open demands that.
+    pub(super) fn send_break(&self, parcel: Parcel, stream: &Stream) -> Attempt {
+        let via = parcel.via().filter(|_| !self.is_doomed());
+        let channel = via.and_then(|via| Some((via, self.channel(via.session)?)));
+        let Some((via, channel)) = channel else { return Attempt::Failed(Box::new(parcel)) };
+        let encrypts = channel.session.security().is_some_and(|s| s.encrypt_data);
         let header = Header {
             credit_charge: 0,
             status: Status::SUCCESS,
@@ -47,12 +51,12 @@ impl Connection {
         parcel.notification().encode(&mut Writer::from(&mut bytes, 0));
         let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
         frame.extend_from_slice(&bytes);
-        if sealed
-            && self.is_smb3()
-            && let Err(why) = assemble::seal_frame(&mut frame, &channel)
+        if (via.sealed || encrypts)
+            && self.info.is_smb3()
+            && let Err(why) = channel.seal_frame(&mut frame)
         {
             self.disconnect(why);
-            return;
+            return Attempt::Failed(Box::new(parcel));
         }
         self.enqueue(OutFrame::new(frame));
         let rto = stream.facts().map_or(BREAK_RTO_MAX, |facts| facts.rto);
@@ -65,6 +69,7 @@ impl Connection {
             deadline: now + rto * BREAK_RTOS,
             next_look: now + rto,
         });
+        Attempt::Queued
     }
 
     /// When to look whether notifications have arrived; none when all have.
@@ -78,18 +83,19 @@ impl Connection {
         let now = Instant::now();
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
         let arrived = self.queue.sent_bytes().saturating_sub(on_its_way);
-        let arrived = if self.plays_dead.get() { 0 } else { arrived };
+        let arrived =
+            if self.info.test_hooks.plays_dead.load(Ordering::Relaxed) { 0 } else { arrived };
         let mut is_dead = false;
         let mut sent = self.breaks.borrow_mut();
         for mut one in std::mem::take(&mut *sent) {
             if one.end <= arrived {
-                one.parcel.delivered();
                 continue;
             }
             // The only channel gets all the time that there is: its client has
             // nowhere else to be told.
             let last = one.begun + BREAK_RTO_MAX * BREAK_RTOS;
-            is_dead |= now >= last || (now >= one.deadline && one.parcel.could_go_elsewhere());
+            is_dead |= now >= last
+                || (now >= one.deadline && could_go_elsewhere(&self.info.server, &one.parcel));
             if now >= one.next_look {
                 one.next_look = now + BREAK_RTO_MIN;
             }

@@ -1,4 +1,4 @@
-//! A connection from its acceptance to its end.
+//! The event loop of a connection, from its acceptance to its end.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,10 +18,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Connection, Negotiation, Notice};
+use super::{Connection, ConnectionInfo, Notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
 use crate::impersonation;
+use crate::lease::delivery::deliver;
+use crate::lease::parcel::{Attempt, Parcel};
 use crate::ledger::{GAVE_UP_WAITING, Kind};
 use crate::limits::{
     AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
@@ -31,7 +33,7 @@ use crate::refusal::Doom;
 use crate::server::ServerState;
 use crate::watchdog::Whose;
 
-/// A connection that has been accepted, with what of it was read already.
+/// A connection that has been accepted, with the first frame, if it was read already.
 pub struct Accepted {
     /// The transport.
     pub stream: Stream,
@@ -48,14 +50,14 @@ type InFlight = FuturesUnordered<InTurn>;
 /// Bytes of the state machine that serves a connection: most of what an idle one costs.
 const CONNECTION_LOOP_BYTES: usize = 2300;
 
-/// Serves one connection until it ends. Requests under way then are carried
+/// Runs the event loop of one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
 ///
 /// The future is boxed and not an `async fn`: each `async fn` on the way keeps a copy of its
 /// arguments for as long as the connection lives.
 pub fn run(server: Arc<ServerState>, accepted: Accepted) -> impl Future<Output = io::Result<()>> {
     let peer = accepted.stream.peer_addr();
-    let mut whole = Box::pin(serve_whole(Arc::clone(&server), accepted));
+    let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted));
     let bytes = size_of_val(&*whole);
     debug_assert!(bytes <= CONNECTION_LOOP_BYTES, "each connection keeps {bytes} bytes of state");
     async move {
@@ -72,14 +74,12 @@ pub fn run(server: Arc<ServerState>, accepted: Accepted) -> impl Future<Output =
 }
 
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep a copy of `accepted`")]
-fn serve_whole(
+fn run_to_end(
     server: Arc<ServerState>,
     mut accepted: Accepted,
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
-        let (handle, mut notices) = mpsc::unbounded_channel();
-        let (id, settings) = (server.new_connection_id(), server.settings());
         let ends = (stream.peer_addr()?, stream.local_addr()?);
         let network = server.ledger.network(ends.0.ip());
         let Ok(charge) = network.charge(Kind::Connection, 0) else {
@@ -92,32 +92,33 @@ fn serve_whole(
         };
         drop(network);
         let ticket = accepted.ticket;
+        let (handle, notices) = mpsc::unbounded_channel();
         ticket.reach_by(handle.clone());
-        let made = Connection::new((id, server, settings), ends, handle, Some(ticket));
-        let connection = Rc::new(made);
+        let (id, settings) = (server.new_connection_id(), server.settings());
+        let info = ConnectionInfo::new((id, server, settings), ends, handle);
+        let connection = Rc::new(Connection::new(info, notices, ticket));
         connection.charges.borrow_mut().push(charge);
         // However this ends: by itself, by a panic, or dropped with its core.
         let winds_up = panics::Always(|| connection.wind_up());
-        let mut in_flight = InFlight::new();
+        let mut event_loop =
+            EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };
         if let Some(frame) = accepted.first.take() {
-            connection.begin(frame, &mut in_flight).await;
+            event_loop.begin(frame).await;
         }
-        let end = serve(&connection, stream, reader, &mut notices, &mut in_flight).await;
+        let end = event_loop.run().await;
         connection.log_end(&end);
         drop(winds_up);
-        // What was told to it and not yet done goes another way.
-        notices.close();
-        while notices.try_recv().is_ok() {}
+        let EventLoop { mut in_flight, .. } = event_loop;
         while in_flight.next().await.is_some() {}
         if end.is_ok() {
-            // Replies to what came before an orderly end are still wanted.
+            // The client still wants the responses to all that came before an orderly end.
             let _ = connection.queue.flush(stream).await;
         }
         Ok(())
     }
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug)]
 enum End {
     Doomed(Doom),
@@ -125,99 +126,167 @@ enum End {
     Send(io::Error),
 }
 
-async fn serve(
-    connection: &Rc<Connection>,
-    stream: &Stream,
-    reader: &mut FrameReader,
-    notices: &mut mpsc::UnboundedReceiver<Notice>,
-    in_flight: &mut InFlight,
-) -> Result<(), End> {
-    let start = Instant::now();
-    let mut deadline = pin!(sleep_until(start + NEGOTIATE_DEADLINE));
-    let mut stopping = pin!(cores::stopping());
-    // MS-SMB2 3.3.6.3: since when nobody is logged on here.
-    let mut alone_since = Some(start);
-    loop {
-        if let Some(why) = connection.doom.get() {
-            return Err(End::Doomed(why));
+/// The event loop of one connection, with the transport and the requests under way.
+struct EventLoop<'a> {
+    connection: &'a Rc<Connection>,
+    stream: &'a Stream,
+    reader: &'a mut FrameReader,
+    in_flight: InFlight,
+}
+
+impl EventLoop<'_> {
+    /// Reads frames, polls the requests that they began and sends their responses, until
+    /// the connection ends. Ok when the client, or the server in order, has ended it.
+    async fn run(&mut self) -> Result<(), End> {
+        let connection = self.connection;
+        let mut logon = LogonTimer::new();
+        let mut deadline = pin!(sleep_until(logon.deadline));
+        let mut stopping = pin!(cores::stopping());
+        loop {
+            if let Some(why) = connection.doom.get() {
+                return Err(End::Doomed(why));
+            }
+            if logon.look(connection.has_session()) {
+                deadline.as_mut().reset(logon.deadline);
+            }
+            // Requests of one connection do not keep the core from all others.
+            yield_if_due().await;
+            let (may_read, is_short) = self.prepare()?;
+            let Self { stream, reader, in_flight, .. } = &mut *self;
+            let under_way = in_flight.len();
+            let look = connection.next_break_look();
+            tokio::select! {
+                biased;
+                () = connection.attention.notified() => {}
+                // The requests under way are carried out and answered after this loop.
+                () = &mut stopping => return Ok(()),
+                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+                notice = connection.next_notice() => connection.heed(notice, stream),
+                // Other connections give memory back without a notice.
+                () = sleep(MEMORY_LOOK), if is_short => {}
+                () = sleep_until(look.unwrap_or(logon.deadline)), if look.is_some() => {
+                    connection.look_after_breaks(stream);
+                }
+                sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
+                    sent.map_err(End::Send)?;
+                }
+                frame = async {
+                    // Requests under way that had no turn in this poll go on before new ones.
+                    yield_if_due().await;
+                    let may_begin = |held, is_inside| {
+                        connection.tally(held, under_way);
+                        is_inside || connection.may_begin_frame()
+                    };
+                    reader.next_if(stream, may_begin).await
+                }, if may_read => {
+                    let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
+                    self.begin_all(frame).await;
+                }
+                () = &mut deadline, if logon.is_running() => {
+                    logon.expire(connection.info.is_negotiated())?;
+                    deadline.as_mut().reset(logon.deadline);
+                }
+            }
         }
-        if connection.has_session() {
-            alone_since = None;
-        } else if alone_since.is_none() {
-            let now = Instant::now();
-            alone_since = Some(now);
-            deadline.as_mut().reset(now + AUTHENTICATE_DEADLINE);
-        }
-        // Requests of one connection do not keep the core from all others.
-        yield_if_due().await;
+    }
+
+    /// Sends and counts before the loop waits. Returns whether a frame may be read, and
+    /// whether memory is what keeps it from being read.
+    fn prepare(&mut self) -> Result<(bool, bool), End> {
+        let connection = self.connection;
         connection.settle();
-        connection.queue.try_flush(stream).map_err(End::Send)?;
-        connection.tally(reader.held_bytes(), in_flight.len());
-        let under_way = in_flight.len();
-        reader.set_limit(connection.frame_limit());
-        let look = connection.next_break_look();
-        let may_read = !connection.queue.is_full() && in_flight.len() < IN_FLIGHT_PER_CONNECTION;
-        // Without memory one request at a time is served: no more is taken in
-        // before what there is has been answered and sent.
-        let is_short = may_read && connection.is_short_of_memory(in_flight.len());
-        let may_read = may_read && !is_short;
-        tokio::select! {
-            biased;
-            () = connection.attention.notified() => {}
-            // What was begun is carried out, and answered, after this loop.
-            () = &mut stopping => return Ok(()),
-            Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
-            Some(notice) = notices.recv() => connection.heed(notice, stream),
-            // Others give memory back, and nobody tells.
-            () = sleep(MEMORY_LOOK), if is_short => {}
-            () = sleep_until(look.unwrap_or(start)), if look.is_some() => {
-                connection.look_after_breaks(stream);
-            }
-            sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
-                sent.map_err(End::Send)?;
-            }
-            frame = async {
-                // Requests under way that had no turn in this poll go on before new ones.
-                yield_if_due().await;
-                let may_begin = |held, is_inside| {
-                    connection.tally(held, under_way);
-                    is_inside || connection.may_begin_frame()
-                };
-                reader.next_if(stream, may_begin).await
-            }, if may_read => {
-                let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
-                if reader.has_more() {
-                    connection.gather();
-                }
-                connection.begin(frame, in_flight).await;
-                while !connection.is_doomed() && !connection.queue.is_full() {
-                    // What is told meanwhile does not wait for a long row of requests.
-                    while let Ok(notice) = notices.try_recv() {
-                        connection.heed(notice, stream);
-                    }
-                    connection.tally(reader.held_bytes(), in_flight.len());
-                    if connection.is_short_of_memory(in_flight.len()) {
-                        break;
-                    }
-                    // Other clients have their turn, then the requests that came before.
-                    if is_due() {
-                        break;
-                    }
-                    let Some(frame) = reader.try_next() else { break };
-                    connection.begin(frame, in_flight).await;
-                }
-            }
-            () = &mut deadline, if alone_since.is_some() => {
-                if connection.negotiation.get() != Negotiation::Done {
-                    return Err(End::Doomed(Doom::Rule("did not negotiate in time")));
-                }
-                let until = alone_since.unwrap_or(start) + AUTHENTICATE_DEADLINE;
-                if Instant::now() >= until {
-                    return Err(End::Doomed(Doom::Rule("did not authenticate in time")));
-                }
-                deadline.as_mut().reset(until);
-            }
+        connection.queue.try_flush(self.stream).map_err(End::Send)?;
+        connection.tally(self.reader.held_bytes(), self.in_flight.len());
+        self.reader.set_limit(connection.frame_limit());
+        let has_place =
+            !connection.queue.is_full() && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION;
+        // Without memory one request at a time is served: the next frame is read once all
+        // others have been answered and their responses sent.
+        let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
+        Ok((has_place && !is_short, is_short))
+    }
+
+    /// Begins the requests of a frame and of those behind it that have come already.
+    async fn begin_all(&mut self, frame: Buf) {
+        let connection = self.connection;
+        if self.reader.has_more() {
+            connection.gather();
         }
+        self.begin(frame).await;
+        while !connection.is_doomed() && !connection.queue.is_full() {
+            // Notices do not wait for a long row of requests.
+            while let Some(notice) = connection.try_next_notice() {
+                connection.heed(notice, self.stream);
+            }
+            connection.tally(self.reader.held_bytes(), self.in_flight.len());
+            if connection.is_short_of_memory(self.in_flight.len()) {
+                break;
+            }
+            // Other clients have their turn, then the requests that came before.
+            if is_due() {
+                break;
+            }
+            let Some(frame) = self.reader.try_next() else { break };
+            self.begin(frame).await;
+        }
+    }
+
+    /// Begins the requests of one frame: the first poll answers most, and they need no place
+    /// among the futures in flight.
+    async fn begin(&mut self, frame: Buf) {
+        let mut answering = Box::pin(Rc::clone(self.connection).answer_frame(frame));
+        self.connection.request_bytes.set(size_of_val(&*answering));
+        let first = poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await;
+        if first.is_pending() {
+            self.in_flight.push(InTurn(answering));
+        }
+    }
+}
+
+/// The time that a connection has to negotiate, and without a session to authenticate:
+/// MS-SMB2 3.3.6.3.
+struct LogonTimer {
+    /// The time since which the connection has had no session; none while it has one.
+    alone_since: Option<Instant>,
+    deadline: Instant,
+}
+
+impl LogonTimer {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { alone_since: Some(now), deadline: now + NEGOTIATE_DEADLINE }
+    }
+
+    const fn is_running(&self) -> bool {
+        self.alone_since.is_some()
+    }
+
+    /// Starts or stops the timer. True when the deadline has changed.
+    fn look(&mut self, has_session: bool) -> bool {
+        if has_session {
+            self.alone_since = None;
+            return false;
+        }
+        if self.alone_since.is_some() {
+            return false;
+        }
+        let now = Instant::now();
+        self.alone_since = Some(now);
+        self.deadline = now + AUTHENTICATE_DEADLINE;
+        true
+    }
+
+    /// The deadline has come: the end of the connection, or the next deadline.
+    fn expire(&mut self, is_negotiated: bool) -> Result<(), End> {
+        if !is_negotiated {
+            return Err(End::Doomed(Doom::Rule("did not negotiate in time")));
+        }
+        let now = Instant::now();
+        self.deadline = self.alone_since.unwrap_or(now) + AUTHENTICATE_DEADLINE;
+        if now >= self.deadline {
+            return Err(End::Doomed(Doom::Rule("did not authenticate in time")));
+        }
+        Ok(())
     }
 }
 
@@ -238,17 +307,6 @@ impl Future for InTurn {
 }
 
 impl Connection {
-    /// Starts on a frame: most are answered by the first poll and need no place
-    /// among the futures in flight.
-    async fn begin(self: &Rc<Self>, frame: Buf, in_flight: &mut InFlight) {
-        let mut serving = Box::pin(Rc::clone(self).serve(frame));
-        self.request_bytes.set(size_of_val(&*serving));
-        let first = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
-        if first.is_pending() {
-            in_flight.push(InTurn(serving));
-        }
-    }
-
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
         // Requests that wait for others are charged one by one.
@@ -261,7 +319,7 @@ impl Connection {
     /// True when there is no memory for more than what is under way here, or for a
     /// holder that has much. Requests that wait for others are charged already.
     fn is_short_of_memory(&self, in_flight: usize) -> bool {
-        self.server.ledger.relieve() == Fullness::Full
+        self.info.server.ledger.relieve() == Fullness::Full
             && (!self.queue.is_empty()
                 || in_flight > self.waiting.borrow().len()
                 || self.tabs.is_large())
@@ -269,7 +327,7 @@ impl Connection {
 
     /// False while there is no memory for a frame of this connection's holder.
     fn may_begin_frame(&self) -> bool {
-        self.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
+        self.info.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
     }
 
     /// Does what another core, or a request here, wants of the connection.
@@ -278,7 +336,7 @@ impl Connection {
             Notice::SessionClosed(id) => self.remove_channel(id),
             Notice::GiveUpWaiting => {
                 if self.waiting.borrow().len() > 0 {
-                    told::limit(&self.server, self.peer, GAVE_UP_WAITING);
+                    told::limit(&self.info.server, self.info.peer, GAVE_UP_WAITING);
                 }
                 self.waiting.borrow().give_up();
             }
@@ -290,8 +348,39 @@ impl Connection {
             Notice::Evicted => {}
             Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
             Notice::EndIfUnused => {}
-            Notice::Break(parcel) => self.send_break(*parcel, stream),
+            Notice::Break(parcel) => {
+                if let Attempt::Failed(parcel) = self.send_break(*parcel, stream) {
+                    deliver(&self.info.server, *parcel);
+                }
+            }
         }
+    }
+
+    /// The next notice. Pending for ever once the connection takes no more.
+    async fn next_notice(&self) -> Notice {
+        poll_fn(|cx| match self.notices.borrow_mut().poll_recv(cx) {
+            Poll::Ready(Some(notice)) => Poll::Ready(notice),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// The next notice that has come already.
+    fn try_next_notice(&self) -> Option<Notice> {
+        self.notices.borrow_mut().try_recv().ok()
+    }
+
+    /// The break notifications that this connection has not delivered. It takes no further
+    /// notices from here on.
+    fn take_undelivered(&self) -> Vec<Parcel> {
+        self.notices.borrow_mut().close();
+        let queued = self.breaks.take().into_iter().map(|sent| sent.parcel);
+        let notified =
+            std::iter::from_fn(|| self.try_next_notice()).filter_map(|notice| match notice {
+                Notice::Break(parcel) => Some(*parcel),
+                _ => None,
+            });
+        queued.chain(notified).collect()
     }
 
     /// Gives back what the connection held: its channels, and with the last
@@ -302,47 +391,52 @@ impl Connection {
         let under_way: Vec<u64> =
             self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
-        let others = |id| self.server.session(id).is_some_and(|s| s.has_channel_besides(self.id));
+        let others =
+            |id| self.info.server.session(id).is_some_and(|s| s.has_channel_besides(self.info.id));
         self.waiting.borrow().cancel_all(others);
-        let breaks = self.breaks.take();
+        let undelivered = self.take_undelivered();
         let mut steps = Steps::default();
         for channel in channels {
             let unfinished = channel.session.security().is_none();
-            if channel.session.remove_channel(self.id)
+            if channel.session.remove_channel(self.info.id)
                 || (unfinished && under_way.contains(&channel.session.id))
             {
-                steps.take(|| self.server.end_session(&channel.session));
+                steps.take(|| self.info.server.end_session(&channel.session));
             }
         }
         // After its channels, so that none of them is tried again.
-        steps.take(|| drop(breaks));
+        for parcel in undelivered {
+            steps.take(|| deliver(&self.info.server, parcel));
+        }
         steps.end();
     }
 
     fn log_end(&self, end: &Result<(), End>) {
-        let peer = self.peer;
+        let peer = self.info.peer;
         match end {
             Ok(()) => tracing::debug!(target: "frevo::connection", %peer, "closed by the client"),
             Err(End::Receive(ReceiveError::Io(error))) | Err(End::Send(error)) => {
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
             }
-            Err(End::Receive(error)) => self.tell(|left_out| {
+            Err(End::Receive(error)) => self.info.tell(|left_out| {
                 tracing::warn!(target: "frevo::connection", %peer, %error, left_out, "disconnected");
             }),
             Err(End::Doomed(why @ Doom::Idle)) => {
                 tracing::info!(target: "frevo::connection", %peer, %why, "closed");
             }
-            Err(End::Doomed(why)) => self.tell(|left_out| {
+            Err(End::Doomed(why)) => self.info.tell(|left_out| {
                 tracing::warn!(target: "frevo::connection", %peer, %why, left_out, "disconnected");
             }),
         }
         let reason = match end {
             Err(End::Receive(error)) if !matches!(error, ReceiveError::Io(_)) => error.to_string(),
-            Err(End::Doomed(Doom::Limit(why))) => return told::limit(&self.server, peer, why),
+            Err(End::Doomed(Doom::Limit(why))) => {
+                return told::limit(&self.info.server, peer, why);
+            }
             Err(End::Doomed(why)) => why.to_string(),
             _ => return,
         };
-        self.server.audit.emit_limited(peer.ip(), || {
+        self.info.server.audit.emit_limited(peer.ip(), || {
             Event::new(audit::Kind::Violation).peer(peer).with("reason", reason)
         });
     }

@@ -11,7 +11,7 @@ use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
 
-use super::{Channel, Connection, Negotiation};
+use super::{Channel, Connection};
 use crate::command::{self, Row};
 use crate::limits::COMPOUND_ELEMENTS;
 use crate::refusal::Doom;
@@ -40,10 +40,10 @@ impl Connection {
     /// The largest frame accepted now. It grows as the peer shows who it is, so
     /// that a stranger cannot make the server allocate much.
     pub(super) fn frame_limit(&self) -> u32 {
-        let stage = match self.negotiated.get() {
-            None => Stage::New,
-            Some(_) if !self.is_authenticated() => Stage::Negotiated,
-            Some(n) => Stage::Authenticated { max_payload: n.terms.max_payload() },
+        let stage = match self.info.negotiated() {
+            Err(_) => Stage::New,
+            Ok(_) if !self.is_authenticated() => Stage::Negotiated,
+            Ok(n) => Stage::Authenticated { max_payload: n.terms.max_payload() },
         };
         u32::try_from(stage.frame_limit()).unwrap_or(u32::MAX)
     }
@@ -57,6 +57,9 @@ impl Connection {
                 let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
                 let key = channel.as_ref().and_then(|c| c.session.security());
                 let key = key.and_then(|s| s.opening_key.as_ref());
+                if key.is_none() {
+                    return Err(Doom::Rule("a sealed message of a session that has ended"));
+                }
                 let unsealed = frevo_proto::transform::unseal_frame(
                     &mut frame,
                     Sender::Client,
@@ -68,9 +71,9 @@ impl Connection {
                 Ok(Opened { frame, sealed: channel })
             }
             Some([0xFC, b'S', b'M', b'B']) => {
-                Err(Doom::Rule("compressed without having negotiated it"))
+                Err(Doom::Rule("a compressed message, although compression was not negotiated"))
             }
-            _ => Err(Doom::Rule("not an SMB2 message")),
+            _ => Err(Doom::Rule("no SMB2 message")),
         }
     }
 
@@ -81,21 +84,22 @@ impl Connection {
         for part in Compound::new(&opened.frame) {
             let (offset, message) = part?;
             if elements.len() >= COMPOUND_ELEMENTS {
-                return Err(Doom::Rule("too many messages in one compound"));
+                return Err(Doom::Rule("a compound of too many messages"));
             }
             let header = Header::parse(message)?;
             let row = command::row(header.command).ok_or(Doom::Rule("unknown command"))?;
             let first = elements.is_empty();
             self.check_state(&header, first && header.next_command == 0)?;
-            let max_payload = self.negotiated.get().map_or(u32::MAX, |n| n.terms.max_payload());
-            let multi_credit = self.supports_multi_credit();
-            if self.negotiated.get().is_some() {
+            let max_payload = self.info.negotiated().map_or(u32::MAX, |n| n.terms.max_payload());
+            let multi_credit = self.info.supports_multi_credit();
+            if self.info.is_negotiated() {
                 check_message_len(header.command, message.len(), multi_credit, max_payload)?;
             }
             if header.is_response() {
-                return Err(Doom::Rule("a response where a request belongs"));
+                return Err(Doom::Rule("a response instead of a request"));
             }
-            let charge = self.window.borrow_mut().admit(&header, self.supports_multi_credit())?;
+            let charge =
+                self.window.borrow_mut().admit(&header, self.info.supports_multi_credit())?;
             let range = offset..offset + message.len();
             elements.push(Element { range, header, row, charge });
         }
@@ -105,18 +109,16 @@ impl Connection {
     /// MS-SMB2 3.3.5.2.2, and NEGOTIATE at most once (3.3.5.4).
     fn check_state(&self, header: &Header, alone: bool) -> Result<(), Doom> {
         let negotiating = header.command == Command::NEGOTIATE;
-        match self.negotiation.get() {
-            Negotiation::Done if negotiating => Err(Doom::Rule("negotiated twice")),
-            Negotiation::Nothing | Negotiation::MultiProtocol if !negotiating => {
-                Err(Doom::Rule("a command before NEGOTIATE"))
-            }
-            _ if negotiating && !alone => Err(Doom::Rule("NEGOTIATE in a compound")),
+        match self.info.is_negotiated() {
+            true if negotiating => Err(Doom::Rule("a second NEGOTIATE")),
+            false if !negotiating => Err(Doom::Rule("a command before NEGOTIATE")),
+            false if !alone => Err(Doom::Rule("NEGOTIATE in a compound")),
             _ => Ok(()),
         }
     }
 
     /// Credits that a request took from the window.
     pub(super) fn charge(&self, header: &Header) -> u16 {
-        if self.supports_multi_credit() { header.credit_charge.max(1) } else { 1 }
+        if self.info.supports_multi_credit() { header.credit_charge.max(1) } else { 1 }
     }
 }

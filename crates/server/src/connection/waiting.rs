@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use frevo_wire::{Command, Header, Route, Status};
+use frevo_wire::{Header, Route, Status};
 use tokio::sync::Notify;
 
+use crate::command::Row;
 use crate::limits::WAITING_PER_CONNECTION;
 
 /// The way to end a request that waits.
@@ -33,7 +34,7 @@ struct Entry {
     session_id: u64,
     message_id: u64,
     async_id: u64,
-    command: Command,
+    outlives_connection: bool,
     cancel: Rc<Cancel>,
 }
 
@@ -51,7 +52,7 @@ impl Waiting {
     }
 
     /// Enters a request. None when too many wait already.
-    pub(super) fn enter(&mut self, header: &Header) -> Option<(u64, Rc<Cancel>)> {
+    pub(super) fn enter(&mut self, header: &Header, row: Row) -> Option<(u64, Rc<Cancel>)> {
         if self.entries.len() >= WAITING_PER_CONNECTION {
             return None;
         }
@@ -59,9 +60,11 @@ impl Waiting {
         let status = Cell::new(Status::CANCELLED);
         let cancel = Rc::new(Cancel { told: Notify::new(), status });
         let async_id = self.last_async_id;
-        let &Header { session_id, message_id, command, .. } = header;
+        let &Header { session_id, message_id, .. } = header;
+        let outlives_connection = row.outlives_connection;
         let cancelled = Rc::clone(&cancel);
-        let entry = Entry { session_id, message_id, async_id, command, cancel: cancelled };
+        let entry =
+            Entry { session_id, message_id, async_id, outlives_connection, cancel: cancelled };
         self.entries.push(entry);
         Some((async_id, cancel))
     }
@@ -90,7 +93,7 @@ impl Waiting {
     /// Deviation: MS-SMB2 3.3.7.1 cancels all. Then the replay of a CREATE that
     /// waits for a break would find nothing and wait for the break anew.
     pub(super) fn cancel_all(&self, lives: impl Fn(u64) -> bool) {
-        let goes_on = |e: &&Entry| e.command == Command::CREATE && lives(e.session_id);
+        let goes_on = |e: &&Entry| e.outlives_connection && lives(e.session_id);
         self.entries.iter().filter(|e| !goes_on(e)).for_each(|e| e.cancel.tell(Status::CANCELLED));
     }
 
@@ -103,7 +106,9 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frevo_wire::HeaderFlags;
+    use frevo_wire::{Command, HeaderFlags};
+
+    use crate::command::row;
 
     #[test]
     fn waiting_requests_are_bounded() {
@@ -120,11 +125,12 @@ mod tests {
             session_id: 1,
             signature: [0; 16],
         };
+        let row = row(Command::LOCK).unwrap();
         let ids: Vec<_> = (0..WAITING_PER_CONNECTION as u64)
-            .map(|m| waiting.enter(&header(m)).unwrap().0)
+            .map(|m| waiting.enter(&header(m), row).unwrap().0)
             .collect();
-        assert!(waiting.enter(&header(9)).is_none());
+        assert!(waiting.enter(&header(9), row).is_none());
         waiting.leave(ids[0]);
-        assert!(waiting.enter(&header(9)).is_some());
+        assert!(waiting.enter(&header(9), row).is_some());
     }
 }

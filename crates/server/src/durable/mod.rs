@@ -8,6 +8,7 @@
 //! session, waits for its client or has been given up is said by its entry
 //! alone, under one lock: of a reconnect and a scavenger one finds it.
 
+mod caching;
 pub mod disk;
 mod reconnect;
 pub mod record;
@@ -16,13 +17,13 @@ mod store_backlog;
 mod survival;
 mod table;
 
+pub use caching::Caching;
 pub use reconnect::{AskedLease, Reconnect, Version};
 pub use survival::{AppInstance, Asked, Survival};
 use table::Broken;
 pub use table::{Creating, Durables, Replay};
 
 use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
-use frevo_wire::create_context::LeaseKey;
 
 use crate::open::Open;
 use crate::server::ServerState;
@@ -43,30 +44,6 @@ pub fn on_break(server: &ServerState, broken: &Break) -> bool {
     is_kept
 }
 
-/// What a client may cache of an Open, as far as its survival depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caching {
-    /// Nothing: no lease, no oplock.
-    Nothing,
-    /// An oplock.
-    Oplock {
-        /// Open.OplockLevel is SMB2_OPLOCK_LEVEL_BATCH and Open.OplockState Held.
-        is_batch: bool,
-    },
-    /// Open.Lease is not NULL.
-    Lease {
-        /// Lease.LeaseKey
-        key: LeaseKey,
-        /// Lease.Version
-        version: u8,
-        /// Lease.LeaseState contains SMB2_LEASE_HANDLE_CACHING and Open.OplockState
-        /// is Held.
-        handle: bool,
-        /// Lease.FileDeleteOnClose
-        deletes: bool,
-    },
-}
-
 impl Caching {
     /// The caching of `open` now.
     pub fn of(open: &Open) -> Self {
@@ -84,16 +61,6 @@ impl Caching {
                 handle: !is_breaking && caches.contains(LeaseState::HANDLE),
                 deletes: state.deletion_of(file.id) != (false, false),
             },
-        }
-    }
-
-    /// Whether the client may keep the handle by itself: what makes a durable
-    /// Open one that is kept (MS-SMB2 3.3.7.1).
-    pub const fn keeps_handle(self) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Oplock { is_batch } => is_batch,
-            Self::Lease { handle, .. } => handle,
         }
     }
 }

@@ -12,8 +12,8 @@ use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_store::name::Rules;
 use frevo_store::order::Ordered;
 use frevo_store::state::{Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
-use frevo_store::vfs::{KindWanted, OpenHow};
-use frevo_store::{Admitted, FileCell, Name, OpenId, Sharing, StateStore};
+use frevo_store::vfs::{KindWanted, OpenHow, Opened};
+use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Sharing, StateStore, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
-use crate::command::lock::host;
-use crate::lease;
+use crate::host_locks;
+use crate::lease::client::client_id;
 use crate::ledger::Kind;
 use crate::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
@@ -180,7 +180,7 @@ fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> R
     match result {
         Ok(Ok(())) => Ok(()),
         Ok(Err(fault)) => {
-            tracing::error!(target: "frevo::durable", %fault, "a persistent Open cannot be kept");
+            tracing::error!(target: "frevo::durable", %fault, "cannot store a persistent handle");
             Err(Status::INSUFFICIENT_RESOURCES)
         }
         Err(_) => Err(Status::INSUFFICIENT_RESOURCES),
@@ -211,7 +211,7 @@ pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
         match made {
             Ok(made) => opens.push(made),
             Err(why) => {
-                tracing::warn!(target: "frevo::durable", why, "a persistent Open is lost");
+                tracing::warn!(target: "frevo::durable", why, "lost a persistent handle");
                 if let Some(store) = server.durables.store() {
                     server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
                 }
@@ -236,49 +236,16 @@ fn reopen(
     record: &OpenRecord,
     patience: std::time::Instant,
 ) -> Result<Arc<Open>, String> {
-    let fault = |fault: frevo_store::Fault| fault.to_string();
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
     let share = as_owner(server, share, &record.owner, patience);
     let share = &share.ok_or("there is nobody to act as")?;
     let vfs = share.vfs().filter(|_| share.continuous).ok_or("the share is not continuous")?;
-    let name = Name::parse(&record.name, Rules::Windows)
-        .or_else(|_| Name::parse(&record.name, Rules::Posix))
-        .map_err(|_| "its name is not valid")?;
-    let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
-    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
-    let how = OpenHow {
-        kind: KindWanted::NotDirectory,
-        read: record.granted_access.intersects(reads),
-        write: record.granted_access.intersects(writes),
-        open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
-        ..OpenHow::LOOK
-    };
-    let opened = vfs.open(&name, &how).map_err(fault)?;
-    let key = opened.node.key();
-    let is_same = key.inode == record.inode
-        && key.stream == record.stream
-        && vfs.volume().serial == record.volume
-        && opened.node.birth().unwrap_or_default() == record.birth;
-    if !is_same {
-        return Err("another file has its name".into());
-    }
+    let opened = open_recorded(&**vfs, record)?;
     let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
     let id = OpenId(file_id.volatile);
-    let shared = ShareAccess(record.share_access);
-    let admission = Admission {
-        id,
-        folder_id: vfs.folder_id(),
-        access: record.claimed_access,
-        sharing: Sharing {
-            read: shared.contains(ShareAccess::READ),
-            write: shared.contains(ShareAccess::WRITE),
-            delete: shared.contains(ShareAccess::DELETE),
-        },
-        delete_on_close: record.delete_on_close && !planted!(DeletionForgotten),
-        lease: lease_owner(record),
-        overwrites: false,
-    };
+    let admission = admission_of(record, id, vfs.folder_id());
+    let key = opened.node.key();
     let attempt = server.files.admit(key, &opened.name, admission).map_err(|s| s.to_string())?;
     if attempt.admitted != Admitted::In {
         return Err("others have it open".into());
@@ -318,10 +285,53 @@ fn reopen(
         open.set_promise(owner.charge(Kind::Lease, LEASE_BYTES).ok());
     }
     *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
-    let survival = open.survival_or(|| survival_of(server, record));
+    let survival = open.survival_or(&server.durables, || survival_of(record));
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
     survival.set_persistent(true);
     Ok(Arc::new(open))
+}
+
+/// Opens the file of a record in the file system. Fails where its name means another file.
+fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
+    let name = Name::parse(&record.name, Rules::Windows)
+        .or_else(|_| Name::parse(&record.name, Rules::Posix))
+        .map_err(|_| "its name is not valid")?;
+    let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
+    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+    let how = OpenHow {
+        kind: KindWanted::NotDirectory,
+        read: record.granted_access.intersects(reads),
+        write: record.granted_access.intersects(writes),
+        open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
+        ..OpenHow::LOOK
+    };
+    let opened = vfs.open(&name, &how).map_err(|fault| fault.to_string())?;
+    let key = opened.node.key();
+    let is_same = key.inode == record.inode
+        && key.stream == record.stream
+        && vfs.volume().serial == record.volume
+        && opened.node.birth().unwrap_or_default() == record.birth;
+    if !is_same {
+        return Err("another file has its name".into());
+    }
+    Ok(opened)
+}
+
+fn admission_of(record: &OpenRecord, id: OpenId, folder_id: FolderId) -> Admission {
+    let shared = ShareAccess(record.share_access);
+    Admission {
+        id,
+        folder_id,
+        access: record.claimed_access,
+        sharing: Sharing {
+            read: shared.contains(ShareAccess::READ),
+            write: shared.contains(ShareAccess::WRITE),
+            delete: shared.contains(ShareAccess::DELETE),
+        },
+        delete_on_close: record.delete_on_close && !planted!(DeletionForgotten),
+        lease: lease_owner(record),
+        overwrites: false,
+    }
 }
 
 /// The share as the owner of an Open uses it. Nobody waits at the start but for the
@@ -340,7 +350,7 @@ fn as_owner(
     Arc::clone(share).acting_for(owner, host.as_deref(), users)
 }
 
-fn survival_of(server: &Arc<ServerState>, record: &OpenRecord) -> Survival {
+fn survival_of(record: &OpenRecord) -> Survival {
     let version = record.app_instance_version.map(|(high, low)| AppInstanceVersion { high, low });
     let asked = Asked {
         file_name: record.file_name.clone(),
@@ -349,7 +359,6 @@ fn survival_of(server: &Arc<ServerState>, record: &OpenRecord) -> Survival {
         create_options: CreateOptions(record.create_options),
     };
     Survival::new(
-        &server.durables,
         &record.owner,
         record.client_guid,
         Some(record.create_guid),
@@ -359,7 +368,7 @@ fn survival_of(server: &Arc<ServerState>, record: &OpenRecord) -> Survival {
 }
 
 fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
-    let client = || lease::client_id(record.client_guid, &record.owner);
+    let client = || client_id(record.client_guid, &record.owner);
     (record.lease.version != 0)
         .then(|| LeaseOwner { client: client(), key: LeaseKey(record.lease.key) })
 }
@@ -384,10 +393,10 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let mut state = file.cell.lock();
     for lock in record.locks.iter().filter(|_| !planted!(LocksLeftBehind)) {
         if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {
-            tracing::warn!(target: "frevo::durable", %status, "a lock of a persistent Open is lost");
-        } else if let Err(status) = host::show(file, &state.ranges, lock.range) {
+            tracing::warn!(target: "frevo::durable", %status, "lost a lock of a persistent handle");
+        } else if let Err(status) = host_locks::show(file, &state.ranges, lock.range) {
             tracing::warn!(target: "frevo::durable", %status,
-                "another program has locked what a persistent Open has");
+                "another program has locked a range that a persistent handle has locked");
         }
     }
     if record.delete_pending {

@@ -8,18 +8,18 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::panics;
 use crate::server::ServerState;
-use crate::watchdog::Watchdog;
 
-/// Starts the scavenger unless it runs, when it looks again what to wait for, or has
-/// nothing to wait for. It lives on
-/// the calling core for as long as some Open waits for its client.
-pub fn start(server: &Arc<ServerState>) {
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    if server.durables.needs_scavenger() {
-        let scavenging = scavenge(Arc::clone(server));
-        runtime.spawn(Watchdog::task(Arc::clone(server), "durable scavenger", scavenging));
-    } else {
-        server.durables.earlier.notify_one();
+impl ServerState {
+    /// Starts the scavenger when an Open waits for its client; a scavenger that runs looks at
+    /// the next deadline again. It lives on the calling core as long as an Open waits.
+    pub fn start_scavenger(self: &Arc<Self>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.durables.needs_scavenger() {
+            let scavenging = scavenge(Arc::clone(self));
+            runtime.spawn(Arc::clone(&self.watchdog).task("durable scavenger", scavenging));
+        } else {
+            self.durables.earlier.notify_one();
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The state of an Open that can outlive its connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use frevo_wire::create_context::AppInstanceVersion;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use parking_lot::Mutex;
 
-use super::{Caching, Durables};
-use crate::open::Open;
+use super::Caching;
 
 /// The parameters of its CREATE, to be compared with those of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +45,6 @@ struct Terms {
 /// The state by which an Open outlives its connection.
 #[derive(Debug)]
 pub struct Survival {
-    table: Arc<Durables>,
     /// Open.DurableOwner: the account's name. The only one who may take it up.
     pub owner: String,
     /// Open.ClientGuid
@@ -72,9 +69,8 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// Of an Open that is in `table`, or about to be; not durable yet.
+    /// Survival of an Open that is not durable yet.
     pub fn new(
-        table: &Arc<Durables>,
         owner: &str,
         client_guid: Guid,
         create_guid: Option<Guid>,
@@ -82,7 +78,6 @@ impl Survival {
         (asked, action): (Asked, CreateAction),
     ) -> Self {
         Self {
-            table: Arc::clone(table),
             owner: owner.to_lowercase(),
             client_guid,
             create_guid,
@@ -177,15 +172,5 @@ impl Survival {
             }
         }
         held
-    }
-
-    /// The Open has lost its session. True when it is kept.
-    pub(crate) fn disconnected(&self, open: &Arc<Open>) -> bool {
-        self.table.disconnect(open)
-    }
-
-    /// The Open has closed.
-    pub(crate) fn closed(&self, open: &Open) {
-        self.table.forget(open);
     }
 }

@@ -277,7 +277,7 @@ impl Durables {
 
     /// MS-SMB2 3.3.7.1: the Open has lost its session. True when it is kept for
     /// its client; otherwise it is to be closed.
-    pub(super) fn disconnect(&self, open: &Arc<Open>) -> bool {
+    pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
         let id = open.file_id.persistent;
@@ -289,7 +289,7 @@ impl Durables {
         let of_owner = table.waiting.get(&survival.owner).copied().unwrap_or(0);
         if of_owner >= DISCONNECTED_OPENS_PER_OWNER {
             tracing::warn!(target: "frevo::durable", owner = survival.owner,
-                "closed an Open that was to outlive its connection: too many wait for their client");
+                "closed a durable handle early: too many handles wait for their clients");
             return false;
         }
         let Some(entry) = table.opens.get_mut(&id) else { return false };
@@ -472,7 +472,7 @@ impl Durables {
     }
 
     /// The Open has closed.
-    pub(super) fn forget(&self, open: &Open) {
+    pub(crate) fn forget(&self, open: &Open) {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
         if let (Some(store), Some(survival)) = (self.store(), open.survival())

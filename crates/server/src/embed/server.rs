@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::{IntoListeners, Limits, Metrics, Reload, ServerBuilder};
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
-use crate::durable::{record, scavenger};
+use crate::durable::record;
 use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
 use crate::serve::serve;
 use crate::server::ServerState;
@@ -103,7 +103,7 @@ impl Server {
                 tracing::info!(target: "frevo::durable", count,
                     "restored persistent handles; their files stay open for the clients");
             }
-            scavenger::start(server.state());
+            server.state().start_scavenger();
         }
         Ok(server)
     }

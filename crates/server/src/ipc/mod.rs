@@ -4,9 +4,12 @@
 //! with the list, and whatever is not in it does not exist.
 
 mod info;
+pub mod pipe;
 mod services;
 
 pub use info::{peek, pipe_info, set_pipe_info};
+pub use pipe::Pipe;
+use pipe::Written;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,18 +18,17 @@ use frevo_wire::Status;
 use frevo_wire::command::{create, read};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
-use frevo_wire::rpc::{self, Endpoint, PipeError};
+use frevo_wire::rpc::{self, PipeError};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::ledger::{Charge, Kind};
+use crate::ledger::Kind;
 use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
 use crate::open::{Open, OpenTarget};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::session::Identity;
-use crate::slots::Slot;
 use services::Caller;
 
 /// Bytes that FileStandardInformation and CREATE say a pipe has allocated.
@@ -34,86 +36,6 @@ const ALLOCATION: u64 = 4096;
 
 /// Bytes of a READ response before its data.
 const READ_HEAD: usize = 16;
-
-/// The client's end of an open pipe.
-#[derive(Debug)]
-pub struct Pipe {
-    kind: rpc::Pipe,
-    /// None while what was written is answered on another thread.
-    endpoint: Option<Endpoint>,
-    /// Whose WRITE is answered there: one after the other.
-    turn: Arc<Semaphore>,
-    /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
-    by_message: bool,
-    /// FILE_PIPE_COMPLETE_OPERATION: a READ of an empty pipe does not wait.
-    completes: bool,
-    /// Told when there may be something to read.
-    filled: Arc<Notify>,
-    charge: Charge,
-    _slot: Slot,
-}
-
-impl Pipe {
-    fn new(kind: rpc::Pipe, association: u32, slot: Slot, charge: Charge) -> Self {
-        Self {
-            kind,
-            endpoint: Some(Endpoint::new(kind, association)),
-            turn: Arc::new(Semaphore::new(1)),
-            by_message: true,
-            completes: false,
-            filled: Arc::default(),
-            charge,
-            _slot: slot,
-        }
-    }
-
-    /// Its name, without a path.
-    pub const fn name(&self) -> &'static str {
-        self.kind.name()
-    }
-
-    /// Takes what can be read now: the bytes, and whether the message goes on.
-    fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
-        let got = self.endpoint.as_mut()?.read(max_len)?;
-        // Less is never refused.
-        let _ = self.settle();
-        Some((got.data, got.remaining > 0 && self.by_message))
-    }
-
-    /// Makes room for `more` bytes that the client writes.
-    fn reserve(&mut self, more: usize) -> Result<(), Status> {
-        self.charge.resize(self.charge.bytes().saturating_add(more))
-    }
-
-    /// Charges what it holds now.
-    fn settle(&mut self) -> Result<(), Status> {
-        let Some(endpoint) = &self.endpoint else { return Ok(()) };
-        self.charge.resize(PIPE_BYTES.saturating_add(endpoint.bytes()))
-    }
-
-    /// Puts the endpoint back that `written` is from. One that holds more than its client
-    /// may have is closed, with what it holds.
-    fn put_back(&mut self, mut endpoint: Endpoint, written: Written) -> Written {
-        let bytes = PIPE_BYTES.saturating_add(endpoint.bytes());
-        let is_refused = self.charge.resize(bytes).is_err();
-        if is_refused {
-            endpoint.give_up();
-            let _ = self.charge.resize(PIPE_BYTES);
-        }
-        self.endpoint = Some(endpoint);
-        self.filled.notify_waiters();
-        if is_refused { Err(Status::INSUFFICIENT_RESOURCES) } else { written }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.endpoint.as_ref().is_some_and(Endpoint::is_closed)
-    }
-
-    /// Whether its service asks the host who is who, which may take its time.
-    const fn asks_host(&self) -> bool {
-        matches!(self.kind, rpc::Pipe::Lsarpc | rpc::Pipe::Samr)
-    }
-}
 
 /// The status of a READ or of the reading half of a transaction.
 const fn read_status(goes_on: bool) -> Status {
@@ -267,9 +189,6 @@ async fn put(
     written?;
     Ok((count, turn))
 }
-
-/// The outcome of a write to a pipe.
-type Written = Result<(), Status>;
 
 const fn status(error: PipeError) -> Status {
     match error {

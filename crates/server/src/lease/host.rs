@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use crate::changes;
 use crate::open::FileOpen;
 use crate::server::ServerState;
-use crate::watchdog::Watchdog;
 
 /// Has a file watched for changes of other programs while `granted`, or what
 /// another Open of it has, lets a client cache it. Before the client is told.
@@ -32,14 +31,14 @@ pub fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
             let Some(cause) = cause(change, is_directory) else { return };
             let told = Arc::clone(&server);
             let change = async move { told.files.host_changed(cell.key(), cause) };
-            runtime.spawn(Watchdog::task(server, "changes on the host", change));
+            runtime.spawn(Arc::clone(&server.watchdog).task("changes on the host", change));
         };
         match file.vfs.observe(&*file.node, false, Arc::new(observer)) {
             Ok(observation) => Some(observation),
             Err(Fault::NotSupported) => None,
             Err(fault) => {
                 tracing::warn!(target: "frevo::lease", name = %file.name(), %fault,
-                    "changes that other programs make to a file will not be seen by those who cache it");
+                    "cannot watch a file; clients that cache it will not see changes by other programs");
                 None
             }
         }

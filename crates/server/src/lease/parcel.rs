@@ -1,8 +1,7 @@
-//! A break on its way to its client, over one channel after another until one
-//! of them takes it.
+//! A break notification on its way to its client.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use frevo_store::lease::{Break, LeaseState, OplockLevel, Owner, Route};
 use frevo_store::{FileCell, OpenId};
@@ -11,82 +10,58 @@ use frevo_wire::command::oplock_break::{
 };
 use frevo_wire::file_id::FileId;
 
-use super::break_without_owner;
-use crate::connection::Notice;
-use crate::server::ServerState;
-use crate::session::Session;
-
-/// One break notification. Dropped before it was delivered it goes to the next
-/// channel, and after the last one the break ends.
+/// One break notification, with the channels that were tried. A connection that cannot
+/// deliver it must hand it back to [`deliver`](super::delivery::deliver): dropping it
+/// sends nothing.
+#[must_use = "a break that is not delivered goes to the next channel"]
 pub struct Parcel {
-    server: Weak<ServerState>,
-    cell: Arc<FileCell>,
-    broken: Break,
-    /// The session by which it travels, and whether sealed.
-    session: Option<(Arc<Session>, bool)>,
-    /// Connections that did not take it.
-    tried: Vec<u64>,
-    is_delivered: bool,
+    pub(super) cell: Arc<FileCell>,
+    pub(super) broken: Break,
+    /// The channel that it was handed to last.
+    pub(super) via: Option<Via>,
+    /// Connections that it was handed to.
+    pub(super) tried: Vec<u64>,
+}
+
+/// The session whose channel carries a notification.
+#[derive(Debug, Clone, Copy)]
+pub struct Via {
+    /// Session.SessionId
+    pub session: u64,
+    /// True when the Open's share or session demands sealing.
+    pub sealed: bool,
+}
+
+/// The end of an attempt to deliver a notification over one connection.
+#[derive(Debug)]
+#[must_use = "a break that is not delivered goes to the next channel"]
+pub enum Attempt {
+    /// The notification is in the connection's send queue.
+    Queued,
+    /// The connection cannot send it.
+    Failed(Box<Parcel>),
 }
 
 impl Parcel {
-    /// A break that nobody has been told of.
-    pub fn new(server: &Arc<ServerState>, cell: &Arc<FileCell>, broken: Break) -> Self {
-        let (server, cell) = (Arc::downgrade(server), Arc::clone(cell));
-        Self { server, cell, broken, session: None, tried: Vec::new(), is_delivered: false }
+    /// A break of which no client has been notified.
+    pub fn new(cell: &Arc<FileCell>, broken: Break) -> Self {
+        Self { cell: Arc::clone(cell), broken, via: None, tried: Vec::new() }
     }
 
-    /// Hands it to the next channel of the client: MS-SMB2 3.3.4.6 and 3.3.4.7
-    /// have any one that lives, and another when that one fails.
-    pub fn send(mut self) {
-        let is_over = |number| !self.cell.lock().oplocks.is_breaking(self.broken.owner, number);
-        if !self.tried.is_empty() && self.broken.number.is_some_and(is_over) {
-            // Acknowledged, closed or given up meanwhile.
-            self.is_delivered = true;
-            return;
-        }
-        let server = self.server.upgrade();
-        while let Some((id, handle)) = server.as_ref().and_then(|server| self.next(server)) {
-            self.tried.push(id);
-            match handle.send(Notice::Break(Box::new(self))) {
-                Ok(()) => return,
-                Err(failed) => match failed.0 {
-                    Notice::Break(parcel) => self = *parcel,
-                    _ => return,
-                },
-            }
-        }
-        self.is_delivered = true;
-        break_without_owner(server.as_ref(), &self.cell, &self.broken);
-    }
-
-    /// The next channel of any session that has an Open of it.
-    fn next(&mut self, server: &ServerState) -> Option<(u64, crate::session::ConnectionHandle)> {
-        self.broken.routes.iter().find_map(|(_, route)| {
-            let session = server.session(route.session)?;
-            let channel = session.channel_besides(&self.tried)?;
-            self.session = Some((session, route.sealed));
-            Some(channel)
-        })
-    }
-
-    /// The session of the channel that it was handed to, and whether it must be
-    /// sealed: what an encrypted session or share does is told to nobody else.
-    pub fn session(&self) -> Option<(&Arc<Session>, bool)> {
-        let (session, sealed) = self.session.as_ref()?;
-        let encrypts = session.security().is_some_and(|s| s.encrypt_data);
-        Some((session, *sealed || encrypts))
+    /// The session of the channel that carries it.
+    pub const fn via(&self) -> Option<Via> {
+        self.via
     }
 
     /// SessionId of the notification, MS-SMB2 3.3.4.6 and 3.3.4.7.
     pub fn session_id(&self) -> u64 {
-        match (self.broken.owner, &self.session) {
-            (Owner::Open(_), Some((session, _))) => session.id,
+        match (self.broken.owner, self.via) {
+            (Owner::Open(_), Some(via)) => via.session,
             _ => 0,
         }
     }
 
-    /// What the client is told.
+    /// The notification.
     pub fn notification(&self) -> Notification {
         let Break { from, to, epoch, number, .. } = self.broken;
         match self.broken.owner {
@@ -111,37 +86,6 @@ impl Parcel {
     fn file_id(&self, OpenId(volatile): OpenId) -> FileId {
         let route = self.broken.routes.first().map(|(_, route)| route);
         FileId { persistent: route.map_or(0, |Route { persistent, .. }| *persistent), volatile }
-    }
-
-    /// Whether another channel is left.
-    pub fn could_go_elsewhere(&self) -> bool {
-        let Some(server) = self.server.upgrade() else { return false };
-        self.broken.routes.iter().any(|(_, route)| {
-            let session = server.session(route.session);
-            session.is_some_and(|session| session.channel_besides(&self.tried).is_some())
-        })
-    }
-
-    /// The client has it.
-    pub fn delivered(mut self) {
-        self.is_delivered = true;
-    }
-}
-
-impl Drop for Parcel {
-    fn drop(&mut self) {
-        if !self.is_delivered {
-            let broken = Break { routes: std::mem::take(&mut self.broken.routes), ..self.broken };
-            let rest = Self {
-                server: Weak::clone(&self.server),
-                cell: Arc::clone(&self.cell),
-                broken,
-                session: None,
-                tried: std::mem::take(&mut self.tried),
-                is_delivered: false,
-            };
-            rest.send();
-        }
     }
 }
 

@@ -189,6 +189,8 @@ impl Peer {
                     Status::USER_SESSION_DELETED
                         | Status::INVALID_PARAMETER
                         | Status::INVALID_HANDLE
+                        // A binding on a connection below SMB 3: MS-SMB2 3.3.5.5.
+                        | Status::REQUEST_NOT_ACCEPTED
                 );
             if header.flags.contains(HeaderFlags::SIGNED)
                 && !keyless

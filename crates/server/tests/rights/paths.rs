@@ -283,9 +283,9 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "data_device",
             "descriptor",
             "device",
+            "folder_id",
             "is_hidden_by_name",
             "key",
-            "place",
             "shows_locks",
             "volume",
         ];

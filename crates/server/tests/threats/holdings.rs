@@ -169,7 +169,7 @@ fn r4_each_kind_has_a_cap_and_is_given_back() {
     }
 }
 
-/// What reads the names of a directory is large. It goes with the last name.
+/// The reader of a directory is large. It goes with the last name.
 #[test]
 fn r4_listings_that_nobody_ends_are_refused_beyond_the_budget() {
     const LIMIT: usize = 4 << 20;

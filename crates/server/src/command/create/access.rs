@@ -10,7 +10,8 @@ use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
-use super::{Create, timewarp};
+use super::creation::Create;
+use super::timewarp;
 use crate::protection::{self, WRITES};
 use crate::visibility;
 

@@ -14,7 +14,7 @@ use frevo_wire::create_context::{
 };
 use frevo_wire::utf16::Utf16;
 
-use super::{Create, creates};
+use super::creation::{Create, creates};
 use crate::apple;
 use crate::share::Share;
 use crate::tree_connect::TreeConnect;

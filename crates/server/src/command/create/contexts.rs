@@ -7,48 +7,17 @@ use frevo_store::{Fault, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateOptions};
 use frevo_wire::create_context::{
-    AaplQuery, CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
+    CreateContext, CreateContexts, MaximalAccess, OnDiskId, ResponseContext,
 };
-use frevo_wire::dtyp::{FileTime, SecurityDescriptor};
+use frevo_wire::dtyp::SecurityDescriptor;
 use frevo_wire::fscc::ea::is_valid_name;
 
-use super::{Create, access, apple, durable, lease};
+use super::creation::Create;
+use super::wanted::{Ea, LeaseWanted, Wanted};
+use super::{access, apple, lease};
 use crate::command::set_info;
 use crate::open::Open;
 use crate::posix;
-
-/// An extended attribute to be set on a new file.
-pub(super) struct Ea {
-    /// Name.
-    pub(super) name: String,
-    /// Value.
-    pub(super) value: Vec<u8>,
-    /// FILE_NEED_EA
-    pub(super) need: bool,
-}
-
-/// What the contexts ask for.
-#[derive(Default)]
-pub(super) struct Wanted {
-    /// AlSi
-    pub(super) allocation: Option<u64>,
-    /// ExtA
-    pub(super) eas: Vec<Ea>,
-    /// SecD
-    pub(super) security: Option<SecurityDescriptor>,
-    /// MxAc, with the time stamp if there is one.
-    maximal_access: Option<Option<FileTime>>,
-    /// TWrp
-    pub(super) timewarp: Option<FileTime>,
-    /// QFid
-    disk_id: bool,
-    /// AAPL
-    pub(super) apple: Option<AaplQuery>,
-    /// RqLs
-    pub(super) lease: Option<lease::Wanted>,
-    /// DHnQ, DHnC, DH2Q, DH2C, AppInstanceId
-    pub(super) durable: durable::Wanted,
-}
 
 /// Reads the contexts. Those of features that this server does not have are
 /// ignored, as MS-SMB2 asks.
@@ -73,7 +42,7 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
             CreateContext::Aapl(data) => wanted.apple = apple::parse(data)?,
             other => {
-                wanted.lease = lease::Wanted::of(&other).or(wanted.lease);
+                wanted.lease = LeaseWanted::of(&other).or(wanted.lease);
                 wanted.durable.take(&other);
             }
         }

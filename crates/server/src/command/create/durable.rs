@@ -8,93 +8,17 @@ use frevo_store::lease::{Granted, OplockLevel};
 use frevo_wire::command::create::{self, CreateAction, CreateOptions};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::create_context::{
-    AppInstanceVersion, CreateContext, DurableHandleFlags, DurableReconnectV2, DurableRequestV2,
-    DurableResponseV2, LeaseKey, ResponseContext,
+    CreateContext, DurableHandleFlags, DurableRequestV2, DurableResponseV2, ResponseContext,
 };
-use frevo_wire::dtyp::{AccessMask, Guid};
-use frevo_wire::file_id::FileId;
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
-use super::Create;
-use crate::durable::{
-    AppInstance, Asked, AskedLease, Caching, Reconnect, Survival, Version, record,
-};
+use super::creation::Create;
+use super::wanted::DurableWanted;
+use crate::durable::{Asked, Caching, Reconnect, Survival, Version, record};
 use crate::limits::{DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2, PERSISTENT_TIMEOUT};
 use crate::open::{FileOpen, Open};
 use crate::request::Request;
-
-/// What the contexts say of survival.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wanted {
-    /// DHnQ
-    request: bool,
-    /// DHnC
-    reconnect: Option<FileId>,
-    /// DH2Q
-    pub(super) request_v2: Option<DurableRequestV2>,
-    /// DH2C
-    reconnect_v2: Option<DurableReconnectV2>,
-    /// RqLs
-    pub(super) lease: Option<AskedLease>,
-    app_instance_id: Option<Guid>,
-    app_instance_version: Option<AppInstanceVersion>,
-}
-
-impl Wanted {
-    /// Takes in a context if it is one of these.
-    pub(super) fn take(&mut self, context: &CreateContext<'_>) {
-        let lease = |key: LeaseKey, version| Some(AskedLease { key, version });
-        match *context {
-            CreateContext::DurableRequest => self.request = true,
-            CreateContext::DurableReconnect(id) => self.reconnect = Some(id),
-            CreateContext::DurableRequestV2(request) => self.request_v2 = Some(request),
-            CreateContext::DurableReconnectV2(asked) => self.reconnect_v2 = Some(asked),
-            CreateContext::AppInstanceId(id) => self.app_instance_id = Some(id),
-            CreateContext::AppInstanceVersion(version) => {
-                self.app_instance_version = Some(version);
-            }
-            CreateContext::Lease(asked) => self.lease = lease(asked.lease_key, 1),
-            CreateContext::LeaseV2(asked) => self.lease = lease(asked.lease.lease_key, 2),
-            _ => {}
-        }
-    }
-
-    /// MS-SMB2 3.3.5.9.6, .7, .10 and .12: the two versions do not go together.
-    pub(super) const fn check(&self) -> Result<(), Status> {
-        let first = self.request || self.reconnect.is_some();
-        let second = self.request_v2.is_some() || self.reconnect_v2.is_some();
-        if (first && second) || (self.request_v2.is_some() && self.reconnect_v2.is_some()) {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        Ok(())
-    }
-
-    /// What a connection that is not of the 3.x family does not know is as if it
-    /// were not there.
-    pub(super) fn known_to(self, rq: &Request<'_>) -> Self {
-        if rq.connection.is_smb3() {
-            return self;
-        }
-        Self {
-            request: self.request,
-            reconnect: self.reconnect,
-            lease: self.lease.filter(|lease| lease.version == 1),
-            ..Self::default()
-        }
-    }
-
-    /// Whether it is a reconnect.
-    pub(super) const fn is_reconnect(&self) -> bool {
-        self.reconnect.is_some() || self.reconnect_v2.is_some()
-    }
-
-    /// MS-SMB2 3.3.5.9: the version counts in 3.1.1 alone.
-    pub(super) fn app_instance(&self, rq: &Request<'_>) -> Option<AppInstance> {
-        let is_3_1_1 = rq.dialect() == frevo_proto::Dialect::SMB_3_1_1;
-        let version = self.app_instance_version.filter(|_| is_3_1_1);
-        self.app_instance_id.map(|id| AppInstance { id, version })
-    }
-}
 
 /// True for a request that takes up an Open after its connection was lost.
 pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {
@@ -115,7 +39,7 @@ pub(super) fn is_continuous(rq: &Request<'_>) -> Result<bool, Status> {
 pub(super) async fn reconnect(
     rq: &Request<'_>,
     request: &create::Request<'_>,
-    wanted: &Wanted,
+    wanted: &DurableWanted,
 ) -> Result<Arc<Open>, Status> {
     let (file_id, version) = match (wanted.reconnect, wanted.reconnect_v2) {
         (Some(file_id), _) => (file_id, Version::One),
@@ -156,7 +80,7 @@ pub(super) fn attach(rq: &Request<'_>, open: &Arc<Open>) -> Result<(), Status> {
         if !open.disconnect() {
             open.close(&rq.server().files);
         }
-        crate::durable::scavenger::start(rq.server());
+        rq.server().start_scavenger();
     })
 }
 
@@ -177,9 +101,8 @@ impl Create<'_> {
         }
         let session = self.rq.session()?;
         let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        let survival = open.survival_or(|| {
+        let survival = open.survival_or(&self.rq.server().durables, || {
             Survival::new(
-                &self.rq.server().durables,
                 &identity.user,
                 session.client_guid,
                 wanted.request_v2.map(|request| request.create_guid),

@@ -14,12 +14,21 @@ use frevo_wire::command::create::{self, CreateAction, CreateFlags, CreateOptions
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::notify::NotifyAction;
 
-use super::{Create, Fresh, MODE, Made, apple, contexts, lease, streams};
-use crate::blocking_requests;
+use super::creation::{Create, Fresh, Made};
+use super::{apple, contexts, lease, streams};
+use crate::blocking_pool;
 use crate::changes;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::response::Response;
 use crate::times::Times;
+
+/// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
+const MODE: u32 = CreateOptions::WRITE_THROUGH.0
+    | CreateOptions::SEQUENTIAL_ONLY.0
+    | CreateOptions::NO_INTERMEDIATE_BUFFERING.0
+    | CreateOptions::SYNCHRONOUS_IO_ALERT.0
+    | CreateOptions::SYNCHRONOUS_IO_NONALERT.0
+    | CreateOptions::DELETE_ON_CLOSE.0;
 
 impl Create<'_> {
     /// Does to the file what its disposition and contexts say, and makes the Open.
@@ -64,7 +73,7 @@ impl Create<'_> {
         // From here on its close leaves the file.
         entered.stays = true;
         let open = &fresh.open;
-        if blocking_requests::is_here() {
+        if blocking_pool::is_here() {
             // To look up where its data lies may have to be waited for; the core cannot.
             let _ = open.file()?.io();
         }

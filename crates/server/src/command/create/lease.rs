@@ -5,48 +5,26 @@ use frevo_proto::Dialect;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_wire::Status;
 use frevo_wire::command::create::{self, OplockLevel};
-use frevo_wire::create_context::{
-    CreateContext, Lease, LeaseFlags, LeaseKey, LeaseV2, ResponseContext,
-};
+use frevo_wire::create_context::{Lease, LeaseFlags, LeaseKey, LeaseV2, ResponseContext};
 
-use super::Create;
+use super::creation::Create;
+use super::wanted::LeaseWanted;
 use crate::open::FileOpen;
 use crate::request::Request;
-
-/// RqLs, of either version.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
-    lease: Lease,
-    v2: Option<V2>,
-}
-
-impl Wanted {
-    /// The context, if it is that.
-    pub(super) fn of(context: &CreateContext<'_>) -> Option<Self> {
-        match context {
-            CreateContext::Lease(lease) => Some(Self { lease: *lease, v2: None }),
-            CreateContext::LeaseV2(v2) => {
-                let parent = v2.parent();
-                Some(Self { lease: v2.lease, v2: Some(V2 { epoch: v2.epoch, parent }) })
-            }
-            _ => None,
-        }
-    }
-}
 
 /// The oplock or lease that is asked for. A lease needs its context, and a dialect that has
 /// leases.
 pub(super) fn wish(
     rq: &Request<'_>,
     request: &create::Request<'_>,
-    wanted: Option<Wanted>,
+    wanted: Option<LeaseWanted>,
 ) -> Result<Wish, Status> {
     match request.requested_oplock_level {
         level @ (OplockLevel::II | OplockLevel::EXCLUSIVE | OplockLevel::BATCH) => {
             Ok(Wish::Oplock(level))
         }
         OplockLevel::LEASE => {
-            let Some(Wanted { lease, v2 }) = wanted else { return Ok(Wish::Nothing) };
+            let Some(LeaseWanted { lease, v2 }) = wanted else { return Ok(Wish::Nothing) };
             let dialect = rq.dialect();
             let known = if v2.is_some() { Dialect::SMB_3_0 } else { Dialect::SMB_2_1 };
             if dialect < known || lease.lease_key == LeaseKey::default() {

@@ -8,7 +8,8 @@ use frevo_wire::create_context::DurableHandleFlags;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
-use super::{Create, access, durable};
+use super::creation::Create;
+use super::{access, durable};
 use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
 use crate::open::Open;
 use crate::protection;

@@ -11,7 +11,7 @@ use frevo_wire::fscc::fsctl::CompressionState;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::query::CompressionFormat;
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::command::query_info::compression_format;
 use crate::data;
 

@@ -16,12 +16,14 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use rustix::io::Errno;
 
-use super::{Answer, Call, copyfile, output};
-use crate::data::{self, MAX_OFFSET};
+use super::call::{Answer, Call, output};
+use super::copyfile;
+use crate::data;
 use crate::impersonation;
 use crate::lease;
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open, OpenTarget};
+use crate::share::MAX_OFFSET;
 
 /// Bytes of SRV_REQUEST_RESUME_KEY.
 const RESUME_KEY_LEN: u32 = 32;

@@ -20,11 +20,13 @@ use frevo_wire::fscc::fsctl::{
     TrimRequest,
 };
 
-use super::{Answer, Call, NO_OUTPUT, copychunk, output};
-use crate::data::{self, MAX_OFFSET};
+use super::call::{Answer, Call, NO_OUTPUT, output};
+use super::copychunk;
+use crate::data;
 use crate::lease;
 use crate::limits::TRIM_RANGES;
 use crate::open::{FileOpen, Open, OpenTarget};
+use crate::share::MAX_OFFSET;
 
 /// SystemPageSize of MS-FSA 2.1.5.10.6.
 const PAGE: u64 = 4096;

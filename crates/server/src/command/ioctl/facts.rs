@@ -7,7 +7,7 @@ use frevo_store::Fault;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::{Status, Utf16};
 
-use super::{Answer, Call, output};
+use super::call::{Answer, Call, output};
 use crate::data;
 
 /// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.

@@ -11,7 +11,7 @@ use frevo_wire::command::ioctl::network_interface::{
 };
 use frevo_wire::command::negotiate::GlobalCapabilities;
 
-use super::{Answer, Call, output};
+use super::call::{Answer, Call, output};
 use crate::data;
 
 /// Bits per second of an interface whose driver does not know.

@@ -15,7 +15,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::call::{Answer, Call, NO_OUTPUT, output};
 
 /// A request about an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,12 +15,14 @@ use frevo_wire::fscc::fsctl::{
     OffloadReadReply, OffloadReadRequest, OffloadToken, OffloadWriteReply, OffloadWriteRequest,
 };
 
-use super::{Answer, Call, copychunk, extents, output};
-use crate::data::{self, MAX_OFFSET};
+use super::call::{Answer, Call, output};
+use super::{copychunk, extents};
+use crate::data;
 use crate::lease;
 use crate::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
 use crate::offload::{Content, Offloaded};
 use crate::open::FileOpen;
+use crate::share::MAX_OFFSET;
 
 /// Bytes of a logical sector, as FileFsSectorSizeInformation says.
 const SECTOR: u64 = 512;

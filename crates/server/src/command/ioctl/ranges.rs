@@ -14,10 +14,11 @@ use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::data;
 use crate::lease;
 use crate::open::FileOpen;
+use crate::share::MAX_OFFSET;
 
 /// FSCTL_SET_SPARSE, MS-FSA 2.1.5.10.38. Every file of the host may have
 /// holes; the attribute says whether clients are told of them.
@@ -108,7 +109,7 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     else {
         return Err(Status::INVALID_PARAMETER.into());
     };
-    let Some(beyond) = first.checked_add(length).filter(|b| *b <= data::MAX_OFFSET) else {
+    let Some(beyond) = first.checked_add(length).filter(|b| *b <= MAX_OFFSET) else {
         return Err(Status::INVALID_PARAMETER.into());
     };
     if length == 0 {

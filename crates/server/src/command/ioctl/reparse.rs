@@ -15,7 +15,7 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseTag, Symlink};
 
-use super::{Answer, Call, NO_OUTPUT, output};
+use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::open::FileOpen;
 
 /// Bytes of a reparse buffer before its data: with a Microsoft tag, with another.

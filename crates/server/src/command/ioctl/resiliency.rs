@@ -7,7 +7,7 @@ use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::command::ioctl::resiliency;
 
-use super::{Answer, Call, NO_OUTPUT};
+use super::call::{Answer, Call, NO_OUTPUT};
 use crate::durable::{Asked, Survival};
 use crate::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX, RESILIENCY_TIMEOUT_MIN};
 
@@ -30,7 +30,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
     let (open, session) = (call.open()?, rq.session()?);
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let is_new = open.survival().is_none();
-    let survival = open.survival_or(|| {
+    let survival = open.survival_or(&rq.server().durables, || {
         let asked = Asked {
             file_name: call.file().map(|file| file.name().to_string()).unwrap_or_default(),
             desired_access: open.granted_access,
@@ -38,8 +38,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
             create_options: CreateOptions::EMPTY,
         };
         let made = (asked, CreateAction::OPENED);
-        let table = &rq.server().durables;
-        Survival::new(table, &identity.user, session.client_guid, None, None, made)
+        Survival::new(&identity.user, session.client_guid, None, None, made)
     });
     if is_new {
         rq.server().durables.add(open, session.id)?;

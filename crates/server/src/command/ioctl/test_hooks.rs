@@ -1,13 +1,14 @@
 //! Control codes by which Samba's smbtorture makes a server misbehave. They
 //! work only in a server that was started with `--test-hooks`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::file_id::FileId;
 
-use super::respond;
+use super::call::respond;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
@@ -48,13 +49,17 @@ pub(super) async fn handle(
         return pad(request, out);
     }
     match (request.ctl_code, request.input) {
-        (FORCE_UNACKED_TIMEOUT, []) => rq.connection.plays_dead.set(true),
+        (FORCE_UNACKED_TIMEOUT, []) => {
+            rq.connection.test_hooks.plays_dead.store(true, Ordering::Relaxed)
+        }
         (FSP_ASYNC_SLEEP, [milliseconds]) => {
             rq.open()?;
             // A CLOSE that comes meanwhile is answered behind it.
             tokio::time::sleep(Duration::from_millis((*milliseconds).into())).await;
         }
-        (GLOBAL_READ_RESPONSE_BODY_PADDING8, []) => rq.connection.pads_reads.set(true),
+        (GLOBAL_READ_RESPONSE_BODY_PADDING8, []) => {
+            rq.connection.test_hooks.pads_reads.store(true, Ordering::Relaxed)
+        }
         _ => return Err(Status::INVALID_PARAMETER.into()),
     }
     respond(rq, request, &[], Status::SUCCESS, out)

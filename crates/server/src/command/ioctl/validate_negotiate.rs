@@ -4,7 +4,7 @@
 use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::validate_negotiate::{Request, Response};
 
-use super::{Answer, Call, output};
+use super::call::{Answer, Call, output};
 use crate::refusal::Doom;
 use frevo_wire::Status;
 
@@ -21,7 +21,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
     }
     let request = Request::parse(call.input)?;
     if call.max_output < RESPONSE_LEN {
-        return Err(Doom::Rule("no room for the answer to VALIDATE_NEGOTIATE_INFO").into());
+        return Err(Doom::Rule("VALIDATE_NEGOTIATE_INFO without room for its output").into());
     }
     let same = request.dialects == negotiated.client_dialects
         && request.guid == negotiated.client_guid

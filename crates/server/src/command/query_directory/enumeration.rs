@@ -1,5 +1,4 @@
-//! The place of an Open in a directory: MS-FSA 2.1.1.6 Open.QueryPattern and
-//! Open.QueryLastEntry.
+//! Scans of directories: MS-FSA 2.1.5.6.3.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,28 +8,20 @@ use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
 use frevo_store::security::Token;
 use frevo_store::short_name::short_name;
-use frevo_store::vfs::{Directory, VfsResult};
+use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
 use crate::apple::entries::Filling;
-use crate::ledger::{Charge, Holder, Kind};
+use crate::enumeration::{Enumeration, Scan, Stage};
+use crate::ledger::{Holder, Kind};
 use crate::limits::SCAN_BYTES;
 use crate::open::FileOpen;
 use crate::posix;
 use crate::protection;
 use crate::visibility;
-
-/// Where the enumerations of an Open stand.
-#[derive(Debug, Default)]
-pub struct Enumeration {
-    /// QUERY_DIRECTORY's place, from the first request on.
-    pub scan: Option<Box<Scan>>,
-    /// Open.CurrentEaIndex of MS-SMB2 3.3.1.10, counted from zero.
-    pub next_ea: usize,
-}
 
 impl Enumeration {
     /// True when the scan may keep the descriptor that it has begun to use, or has none.
@@ -52,36 +43,6 @@ const STEPS_PER_ENTRY: usize = 256;
 
 /// Entries between two looks at the clock.
 const LOOKS: usize = 16;
-
-/// A scan of a directory under way.
-#[derive(Debug)]
-pub struct Scan {
-    charge: Charge,
-    pattern: Pattern,
-    /// Names are spelled and compared as POSIX clients do.
-    posix: bool,
-    stage: Stage,
-    listing: Option<Box<dyn Directory>>,
-    /// The request at hand has begun to read the directory.
-    is_new: bool,
-    /// Name of the entry at hand; its memory serves one after the other.
-    name: String,
-    /// State of the entry at hand, while it has not been answered.
-    held: Option<Stat>,
-    /// Entries that the comparisons of this slice would have been.
-    compared: usize,
-}
-
-/// What comes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Dot,
-    DotDot,
-    /// Reading the directory begins, unless one name is looked for.
-    List,
-    Names,
-    End,
-}
 
 /// Why filling stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,7 +205,7 @@ impl Scan {
         }
     }
 
-    /// Gives up what reads the names: it is large, and clients keep directories open.
+    /// Gives up the reader of the names: it is large, and clients keep directories open.
     fn close(&mut self) {
         self.listing = None;
         // Less is never refused.

@@ -17,7 +17,8 @@ use frevo_wire::fscc::set::{
     FileEndOfFileInformation, FileValidDataLengthInformation,
 };
 
-use super::{basic_information, disposition, eas, rename, sizes, writable};
+use super::writable::writable;
+use super::{basic_information, disposition, eas, rename, sizes};
 use crate::apple;
 use crate::audit::told;
 use crate::ipc;

@@ -13,7 +13,7 @@ use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::quota::{QuotaEntries, QuotaEntry};
 use frevo_wire::fscc::volume::FsControlInformation;
 
-use super::writable;
+use super::writable::writable;
 use crate::command::query_info::quota::known_users;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::Open;

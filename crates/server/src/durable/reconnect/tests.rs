@@ -1,14 +1,13 @@
 //! Every condition of 3.3.5.9.7 and 3.3.5.9.12 by itself: an Open that may be
 //! taken up, one thing changed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::dtyp::AccessMask;
 
 use super::*;
-use crate::durable::{Asked, Durables};
+use crate::durable::Asked;
 
 const CLIENT: Guid = Guid([1; 16]);
 const CREATE: Guid = Guid([2; 16]);
@@ -31,9 +30,8 @@ fn survival(is: Is, create_guid: Option<Guid>) -> Survival {
         share_access: ShareAccess::EMPTY,
         create_options: CreateOptions::EMPTY,
     };
-    let table = Arc::new(Durables::default());
     let made = (asked, CreateAction::OPENED);
-    let survival = Survival::new(&table, "Ann", CLIENT, create_guid, None, made);
+    let survival = Survival::new("Ann", CLIENT, create_guid, None, made);
     let time = Duration::from_secs(1);
     match is {
         Is::Durable => survival.set_durable(time),

@@ -1,0 +1,279 @@
+//! The file of a CREATE: found or made, and admitted by its other Opens. MS-FSA 2.1.5.1.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use frevo_store::file::Admission;
+use frevo_store::lease::{Actor, Break, Wish};
+use frevo_store::vfs::{Kind, Opened};
+use frevo_store::{Admitted, Fault, Sharing};
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions, ShareAccess};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
+
+use super::access::{self, Nursery};
+use super::creation::{Create, Entered, Made, creates, overwrites};
+use super::{apple, contexts, host_lease, streams, symlink};
+use crate::impersonation;
+use crate::lease;
+use crate::ledger::{self, Charge};
+use crate::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
+use crate::open::shared_fd;
+use crate::refusal::Refusal;
+use crate::visibility;
+
+/// Attempts at an open that loses a race with a removal or a creation.
+const ATTEMPTS: usize = 8;
+
+impl Create<'_> {
+    /// Finds or makes the file and takes a place among its Opens. What was
+    /// opened may have been removed meanwhile: then the name is looked up again.
+    pub(super) async fn open(&self) -> Result<Made<'_>, Refusal> {
+        let files = &self.rq.server().files;
+        if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
+            let there = self.vfs.stat(&self.name).is_ok();
+            let status = if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE };
+            return Err(status.into());
+        }
+        self.check_lease()?;
+        // Before anything is made that would have to be undone.
+        let (charge, promise) = self.charges()?;
+        let mut nursery = access::nursery(self)?;
+        let (mut attempts, mut awaited) = (0, 0);
+        let mut host = host_lease::Patience::new();
+        while attempts < ATTEMPTS {
+            attempts += 1;
+            let removals = files.removals();
+            // Nobody renames or removes it from here to its admission.
+            let held = files.names.hold(self.vfs.folder_id(), &self.name);
+            // Another attempt may have waited meanwhile, and walks anew.
+            let parent = nursery.parent.take();
+            let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
+                Err(Fault::Stale) => continue,
+                Err(Fault::Leased) => {
+                    drop(held);
+                    host.pause(self.rq).await?;
+                    attempts = 0;
+                    continue;
+                }
+                Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
+                Err(Fault::NotFound) if !nursery.may_add => {
+                    return Err(Status::ACCESS_DENIED.into());
+                }
+                other => other.map_err(|fault| self.open_failed(fault))?,
+            };
+            let (granted, action) = self.grant(&opened, &nursery, &charge)?;
+            let (entered, breaks) = self.enter_file(&opened, granted, action)?;
+            let (cell, waits) = (Arc::clone(&entered.cell), !entered.leaves);
+            drop(held);
+            self.rq.server().announce_breaks(&cell, breaks);
+            if waits {
+                // Others may rename or remove it meanwhile: all begins anew.
+                drop((entered, opened));
+                awaited += 1;
+                if awaited > BREAKS_AWAITED {
+                    return Err(Status::SHARING_VIOLATION.into());
+                }
+                attempts = 0;
+                let actor = Actor { open: self.id(), lease: self.wish.owner() };
+                lease::settled(self.rq, &cell, actor).await?;
+                continue;
+            }
+            let is_gone = files.removals() != removals
+                && opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0);
+            if is_gone {
+                continue;
+            }
+            return Ok(Made { opened, entered, granted, action, charge, promise });
+        }
+        Err(Status::DELETE_PENDING.into())
+    }
+
+    /// Charges the Open, and the oplock or lease that it asks for.
+    fn charges(&self) -> Result<(Charge, Option<Charge>), Status> {
+        let holder = self.rq.session()?.holder();
+        let charge = holder.charge(ledger::Kind::Open, OPEN_BYTES)?;
+        // MS-SMB2 3.3.5.9.8: a lease that has no room fails the request.
+        let wishes = self.wish != Wish::Nothing;
+        let promise =
+            wishes.then(|| holder.charge(ledger::Kind::Lease, LEASE_BYTES)).transpose()?;
+        Ok((charge, promise))
+    }
+
+    /// Checks the rights on a file that was opened. On failure it is removed again where
+    /// this CREATE has made it.
+    fn grant(
+        &self,
+        opened: &Opened,
+        nursery: &Nursery,
+        charge: &Charge,
+    ) -> Result<(AccessMask, CreateAction), Refusal> {
+        if !self.has(CreateOptions::OPEN_REPARSE_POINT) {
+            symlink::check(opened)?;
+        }
+        contexts::check_knowledge(self, opened)?;
+        let action = self.action(opened)?;
+        let granted = access::grant(self, opened, action);
+        let granted = granted.and_then(|granted| {
+            if self.has(CreateOptions::DELETE_ON_CLOSE) {
+                // MS-FSA 2.1.5.1.2.1.
+                opened.node.takes_changes().map_err(|_| Status::CANNOT_DELETE)?;
+                impersonation::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
+            }
+            access::protect(self, opened, nursery)?;
+            self.check_descriptors(opened, charge)?;
+            Ok(granted)
+        });
+        let granted = granted.inspect_err(|_| self.unmake(opened))?;
+        Ok((granted, action))
+    }
+
+    /// Takes a place among the Opens of a file, or one among the requests that wait for its
+    /// caches. Returns the breaks that others are to be notified of.
+    fn enter_file(
+        &self,
+        opened: &Opened,
+        granted: AccessMask,
+        action: CreateAction,
+    ) -> Result<(Entered<'_>, Vec<Break>), Refusal> {
+        let files = &self.rq.server().files;
+        let admission = Admission {
+            id: self.id(),
+            folder_id: self.vfs.folder_id(),
+            access: claimed(granted, action),
+            sharing: sharing(self.request.share_access),
+            delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),
+            lease: self.wish.owner(),
+            overwrites: !matches!(action, CreateAction::CREATED | CreateAction::OPENED),
+        };
+        let key = opened.node.key();
+        let base = streams::attach(files, key, &opened.name, admission);
+        let base = base.inspect_err(|_| self.unmake(opened))?;
+        let detach = || streams::detach(files, self.vfs, base.as_ref(), self.id());
+        let attempt = files.admit(key, &opened.name, admission);
+        let attempt = attempt.inspect_err(|_| {
+            detach();
+            self.unmake(opened);
+        })?;
+        let waits = attempt.admitted == Admitted::Waits;
+        let entered =
+            Entered { create: self, cell: attempt.cell, base, leaves: !waits, stays: false };
+        Ok((entered, attempt.contention.breaks))
+    }
+
+    /// Refuses what would take the descriptors that others need.
+    fn check_descriptors(&self, opened: &Opened, charge: &Charge) -> Result<(), Status> {
+        let Some(descriptor) = shared_fd(&*opened.node) else { return Ok(()) };
+        let (server, own) = (self.rq.server(), charge.holder().count(ledger::Kind::Open));
+        if server.descriptors.admit_open(descriptor.as_fd(), own) {
+            return Ok(());
+        }
+        self.rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::server", peer = %self.rq.connection.peer, left_out,
+                opens = own, holder = ?charge.holder().name(),
+                "refused to open a file: too few descriptors are left; raise LimitNOFILE");
+        });
+        Err(Status::TOO_MANY_OPENED_FILES)
+    }
+
+    /// MS-FSA 2.1.5.1.1 refuses before anything is made.
+    fn unmake(&self, opened: &Opened) {
+        streams::unmake(&**self.vfs, opened);
+    }
+
+    /// The status for a file that the file system does not open. A name that is about to be
+    /// deleted is DELETE_PENDING rather than a collision.
+    fn open_failed(&self, fault: Fault) -> Status {
+        match fault {
+            Fault::NotFound if self.read_only() && creates(self.request.create_disposition) => {
+                Status::ACCESS_DENIED
+            }
+            Fault::NotFound
+                if self.is_undeletable() && creates(self.request.create_disposition) =>
+            {
+                Status::CANNOT_DELETE
+            }
+            Fault::Exists | Fault::IsADirectory | Fault::NotADirectory => {
+                let found = self.vfs.stat(&self.name).ok();
+                let files = &self.rq.server().files;
+                let pending = |key| {
+                    files.is_file_delete_pending(key)
+                        || files.find(key).is_some_and(|cell| cell.lock().is_delete_pending())
+                };
+                if found.is_some_and(|stat| pending(stat.key)) {
+                    Status::DELETE_PENDING
+                } else {
+                    fault.status()
+                }
+            }
+            _ => fault.status(),
+        }
+    }
+
+    /// MS-FSA 2.1.5.1.2: what becomes of what was found.
+    fn action(&self, opened: &Opened) -> Result<CreateAction, Status> {
+        if opened.created {
+            return Ok(CreateAction::CREATED);
+        }
+        let disposition = self.request.create_disposition;
+        if !overwrites(disposition) {
+            return Ok(CreateAction::OPENED);
+        }
+        if opened.stat.kind == Kind::Directory {
+            // Directories are not overwritten.
+            return Err(if self.name.is_root() {
+                Status::ACCESS_DENIED
+            } else {
+                Status::OBJECT_NAME_COLLISION
+            });
+        }
+        // A hidden or system file is overwritten only by one that is so too.
+        let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
+        if opened.node.is_hidden_by_name() {
+            // The new file will be hidden by its name too.
+            guard = FileAttributes::SYSTEM;
+        }
+        let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);
+        if guarded && self.posix.is_none() {
+            return Err(Status::ACCESS_DENIED);
+        }
+        Ok(if disposition == CreateDisposition::SUPERSEDE {
+            CreateAction::SUPERSEDED
+        } else {
+            CreateAction::OVERWRITTEN
+        })
+    }
+
+    /// MS-SMB2 3.3.5.9: where what cannot be read is hidden, no refusal tells of it.
+    pub(super) fn discreet(&self, refusal: Refusal) -> Refusal {
+        let viewer = self.rq.tree().ok().and_then(|tree| visibility::viewer(tree));
+        let (Some(viewer), Some(status)) = (viewer, refusal.status()) else { return refusal };
+        if matches!(refusal, Refusal::Data(..)) {
+            return refusal;
+        }
+        if creates(self.request.create_disposition) {
+            let may_add = !self.read_only() && access::may_add(self, &viewer);
+            let answer = (status, may_add);
+            return visibility::refusal_to_make(&**self.vfs, &self.name, &viewer, answer).into();
+        }
+        visibility::refusal(&**self.vfs, &self.name, &viewer, status).into()
+    }
+}
+
+/// The access that share modes are compared with: overwriting needs more than the Open keeps
+/// (MS-FSA 2.1.5.1.2).
+fn claimed(granted: AccessMask, action: CreateAction) -> AccessMask {
+    match action {
+        CreateAction::OVERWRITTEN => granted | AccessMask::WRITE_DATA,
+        CreateAction::SUPERSEDED => granted | AccessMask::DELETE,
+        _ => granted,
+    }
+}
+
+const fn sharing(access: ShareAccess) -> Sharing {
+    Sharing {
+        read: access.contains(ShareAccess::READ),
+        write: access.contains(ShareAccess::WRITE),
+        delete: access.contains(ShareAccess::DELETE),
+    }
+}

@@ -1,0 +1,126 @@
+//! Binding of further channels to a session: MS-SMB2 3.3.5.5.
+
+use std::sync::Arc;
+
+use frevo_auth::Done;
+use frevo_crypto::{Sender, SigningAlgorithm};
+use frevo_wire::{HeaderFlags, Status};
+
+use super::charge_connection;
+use crate::connection::{Authentication, Channel, Connection};
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::response::Response;
+use crate::session::{Session, State};
+
+/// The session that a request binds to, MS-SMB2 3.3.5.5: all checks come before any change, so that a failed attempt to bind to a
+/// session leaves no trace on it.
+pub(super) fn check(
+    rq: &Request<'_>,
+    connection: &Connection,
+    out: &mut Response,
+) -> Result<Arc<Session>, Refusal> {
+    let negotiated = rq.connection.negotiated()?;
+    let found = rq.server().session(rq.header.session_id);
+    let is_proven = match found.as_ref().and_then(|session| Some((session, session.security()?))) {
+        Some((session, security)) => {
+            may_mix(security.signing_key.algorithm(), negotiated.terms.signing_algorithm)?;
+            let mut message = rq.message.to_vec();
+            let is_proven = rq.header.flags.contains(HeaderFlags::SIGNED)
+                && frevo_proto::signature::verify(
+                    &mut message,
+                    &security.signing_key,
+                    Sender::Client,
+                );
+            if is_proven {
+                out.set_binding(Arc::clone(session));
+            }
+            is_proven
+        }
+        None => false,
+    };
+    if !rq.connection.is_smb3() {
+        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+    }
+    let session = found.ok_or(Status::USER_SESSION_DELETED)?;
+    if session.dialect != negotiated.terms.dialect || !rq.header.flags.contains(HeaderFlags::SIGNED)
+    {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    match session.state() {
+        State::Valid => {}
+        State::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED.into()),
+        State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
+        State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
+    }
+    if connection.channel(session.id).is_some() {
+        return Err(Status::REQUEST_NOT_ACCEPTED.into());
+    }
+    if session.cipher != negotiated.terms.cipher {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if session.client_guid != negotiated.client_guid {
+        return Err(Status::USER_SESSION_DELETED.into());
+    }
+    if !is_proven {
+        return Err(Status::ACCESS_DENIED.into());
+    }
+    Ok(session)
+}
+
+/// Fails when a connection with one signing algorithm must not be bound to a session whose key
+/// is for another.
+///
+/// Windows: where AES-GMAC is one of them they must be the same; before the
+/// dialects are compared.
+fn may_mix(session: SigningAlgorithm, connection: SigningAlgorithm) -> Result<(), Status> {
+    match (session, connection) {
+        _ if session == connection => Ok(()),
+        (SigningAlgorithm::AesGmac, _) => Err(Status::REQUEST_OUT_OF_SEQUENCE),
+        (_, SigningAlgorithm::AesGmac) => Err(Status::NOT_SUPPORTED),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the connection a channel of the session.
+pub(super) fn bind(
+    rq: &Request<'_>,
+    connection: &Connection,
+    authentication: &Authentication,
+    done: &Done,
+    identity: &Identity,
+) -> Result<(), Status> {
+    let session = &authentication.session;
+    let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    // MS-SMB2 3.3.5.5: nor to a session of nobody.
+    if !owner.is_same_user(identity) || owner.is_nobody() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if session.state() != State::Valid {
+        // It ended or expired since this exchange began.
+        return Err(Status::USER_SESSION_DELETED);
+    }
+    if connection.channel(session.id).is_some() {
+        // Another exchange for the same channel was faster.
+        return Err(Status::REQUEST_NOT_ACCEPTED);
+    }
+    let terms = &rq.connection.negotiated()?.terms;
+    let keys = terms
+        .session_keys(&*done.session_key, authentication.preauth.hash())
+        .map_err(|_| Status::LOGON_FAILURE)?;
+    charge_connection(rq, connection, session.holder())?;
+    session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
+    connection.tabs.move_to(session.holder());
+    let signing_key = Some(terms.signing_key(&keys));
+    connection.add_channel(Channel { session: Arc::clone(session), signing_key });
+    Ok(())
+}
+
+/// A binding fails without harm to its session: the error is reported here, for
+/// a handler's error would abandon the session.
+pub(super) fn refuse(out: &mut Response, status: Status) -> Status {
+    out.clear_body();
+    out.writer().u16(9).u16(0).u32(0).u8(0);
+    status
+}

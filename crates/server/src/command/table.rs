@@ -1,0 +1,266 @@
+//! The table of commands: the conditions that must hold before a handler runs, and the way
+//! in which it runs.
+
+use frevo_wire::Command;
+
+use crate::limits::LONG_REQUEST;
+
+/// Where a request carries its FileId.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileIdAt {
+    /// Nowhere.
+    Nowhere,
+    /// At this offset from the header, and it must name an Open.
+    Needed(usize),
+    /// At this offset; all ones means none (IOCTL).
+    Optional(usize),
+    /// In the response: the request makes the Open (CREATE).
+    Made,
+}
+
+/// The time that the handler of a request may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Never: the first poll of the handler answers it.
+    Never,
+    /// The handler may wait, on a timer or for the host. MS-SMB2 3.3.4.2: there is no
+    /// interim response, and CANCEL does nothing.
+    Silent,
+    /// Its I/O may be slow: an interim response tells the client when it is.
+    /// Once begun it is carried out.
+    Slow,
+    /// Like [`Self::Slow`], but giving it up loses nothing, and CANCEL does.
+    SlowCancellable,
+    /// It waits for others by nature and CANCEL ends it.
+    Cancellable,
+}
+
+/// The object that a request ends. The request waits for all other operations of the object,
+/// and is not counted as one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// No object.
+    Nothing,
+    /// The session (LOGOFF).
+    Session,
+    /// The tree connect (TREE_DISCONNECT).
+    TreeConnect,
+    /// The Open (CLOSE).
+    Open,
+}
+
+/// The check of a request's signature, where the message is not sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signing {
+    /// MS-SMB2 3.3.5.2.4: the session says whether the request must be signed.
+    BySession,
+    /// A signed request is refused: there is no session yet (NEGOTIATE).
+    Never,
+    /// The handler verifies a request for which the connection has no key (SESSION_SETUP).
+    ByHandler,
+    /// MS-SMB2 3.3.5.7: in 3.1.1 the request must be signed (TREE_CONNECT).
+    Demanded,
+}
+
+/// The requests of a command whose handler runs on a thread of a blocking pool, so that a
+/// file system that does not answer stalls no other connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffCore {
+    /// None. The handler needs its connection, waits for clients only, or asks the file
+    /// system for nothing.
+    Never,
+    /// In shares with a blocking pool: those of files that the file system reads itself.
+    Reads,
+    /// In shares with a blocking pool: those of files that the file system writes itself.
+    Writes,
+    /// In shares with a blocking pool: all. In other shares: long ones, and those whose
+    /// handler gave up on the core ([`Row::restarts`]).
+    Asks,
+    /// In shares with a blocking pool: all. They have places of their own there.
+    Closes,
+    /// Like [`Self::Closes`]; in other shares those that end a session with many Opens.
+    Ends,
+}
+
+impl OffCore {
+    /// True for commands that close Opens: they must not wait for a place behind requests
+    /// that wait for a lease, which only a CLOSE may give up.
+    pub const fn closes(self) -> bool {
+        matches!(self, Self::Closes | Self::Ends)
+    }
+}
+
+/// The conditions that must hold before a handler runs, and the way in which it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// MS-SMB2 3.3.5.2.9
+    pub session: bool,
+    /// Processed although the session has expired.
+    pub when_expired: bool,
+    /// MS-SMB2 3.3.5.2.11
+    pub tree: bool,
+    /// The check of its signature.
+    pub signing: Signing,
+    /// True where request and response enter the pre-authentication hash (MS-SMB2
+    /// 3.3.5.4, 3.3.5.5). Their responses are not sealed unless the request is.
+    pub is_hashed: bool,
+    /// The object that it ends.
+    pub ends: Ends,
+    /// True where it goes on when its connection ends and its session lives on another.
+    pub outlives_connection: bool,
+    /// Where the Open is named.
+    pub file_id: FileIdAt,
+    /// The time of its answer.
+    pub waits: Waits,
+    /// The requests that leave their core.
+    pub off_core: OffCore,
+    /// A handler that failed has changed nothing, and may run again.
+    pub restarts: bool,
+    /// Bytes of a message from which the request is long work.
+    pub long_from_bytes: usize,
+    /// The message may be longer than 68 KiB where enough credits pay for it. The
+    /// others' buffers are in the answer, or small.
+    pub carries_payload: bool,
+    /// Bytes of the message that are needed while it waits.
+    pub kept_bytes: usize,
+}
+
+impl Row {
+    /// The part of `message` that the command needs while it waits for others; none
+    /// for one that needs its payload, or does not wait.
+    pub fn kept(self, message: &[u8]) -> Option<&[u8]> {
+        if self.carries_payload || matches!(self.waits, Waits::Never | Waits::Silent) {
+            return None;
+        }
+        Some(message.get(..self.kept_bytes).unwrap_or(message))
+    }
+}
+
+const BARE: Row = Row {
+    session: false,
+    when_expired: false,
+    tree: false,
+    signing: Signing::BySession,
+    is_hashed: false,
+    ends: Ends::Nothing,
+    outlives_connection: false,
+    file_id: FileIdAt::Nowhere,
+    waits: Waits::Never,
+    off_core: OffCore::Never,
+    restarts: false,
+    long_from_bytes: usize::MAX,
+    carries_payload: false,
+    kept_bytes: usize::MAX,
+};
+/// The row of NEGOTIATE, which SMB1's has too.
+pub const NEGOTIATE: Row = Row { signing: Signing::Never, is_hashed: true, ..BARE };
+const SESSION: Row = Row { session: true, ..BARE };
+const TREE: Row = Row { tree: true, ..SESSION };
+const SLOW: Row = Row { waits: Waits::Slow, off_core: OffCore::Asks, ..TREE };
+const PAYLOAD: Row = Row { carries_payload: true, ..SLOW };
+
+/// The row of a command; none for those that MS-SMB2 does not have, which
+/// disconnect (3.3.5.2.6).
+pub const fn row(command: Command) -> Option<Row> {
+    use FileIdAt::{Needed, Optional};
+    Some(match command {
+        Command::NEGOTIATE => NEGOTIATE,
+        Command::ECHO | Command::CANCEL => BARE,
+        // Finds its session itself: new, binding and renewed ones differ. It waits for the
+        // throttle and for the host's user database.
+        Command::SESSION_SETUP => {
+            Row { signing: Signing::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
+        }
+        Command::LOGOFF => Row {
+            when_expired: true,
+            ends: Ends::Session,
+            waits: Waits::Slow,
+            off_core: OffCore::Ends,
+            ..SESSION
+        },
+        Command::TREE_CONNECT => Row { signing: Signing::Demanded, ..SESSION },
+        Command::TREE_DISCONNECT => {
+            Row { ends: Ends::TreeConnect, off_core: OffCore::Ends, ..SLOW }
+        }
+        Command::CREATE => Row {
+            file_id: FileIdAt::Made,
+            outlives_connection: true,
+            restarts: true,
+            long_from_bytes: LONG_REQUEST,
+            ..SLOW
+        },
+        Command::CLOSE => Row {
+            file_id: Needed(72),
+            when_expired: true,
+            ends: Ends::Open,
+            off_core: OffCore::Closes,
+            ..SLOW
+        },
+        Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
+        Command::READ => Row {
+            file_id: Needed(80),
+            // A READ of an empty pipe may wait for ever.
+            waits: Waits::SlowCancellable,
+            off_core: OffCore::Reads,
+            kept_bytes: 512,
+            ..TREE
+        },
+        Command::WRITE => Row { file_id: Needed(80), off_core: OffCore::Writes, ..PAYLOAD },
+        Command::LOCK => {
+            Row { file_id: Needed(72), waits: Waits::Cancellable, when_expired: true, ..TREE }
+        }
+        Command::IOCTL => Row { file_id: Optional(72), ..PAYLOAD },
+        Command::QUERY_DIRECTORY => Row { file_id: Needed(72), restarts: true, ..SLOW },
+        Command::CHANGE_NOTIFY => {
+            Row { file_id: Needed(72), waits: Waits::Cancellable, kept_bytes: 96, ..TREE }
+        }
+        Command::QUERY_INFO => Row { file_id: Needed(88), restarts: true, ..SLOW },
+        Command::SET_INFO => {
+            Row { file_id: Needed(80), restarts: true, long_from_bytes: LONG_REQUEST, ..PAYLOAD }
+        }
+        // The handler tells oplock and lease acknowledgments apart. It waits until the rest
+        // that is cached of a persistent Open is on record.
+        Command::OPLOCK_BREAK => Row { waits: Waits::Silent, ..TREE },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns that must fit each other, for every command number.
+    #[test]
+    fn rows_agree_with_themselves() {
+        let rows: Vec<_> = (0..=u16::MAX).filter_map(|n| row(Command(n)).map(|r| (n, r))).collect();
+        assert_eq!(rows.len(), 19, "MS-SMB2 2.2.1.2 has 19 commands");
+        for (number, row) in rows {
+            let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
+            // A thread of a blocking pool answers later, and needs no connection.
+            assert!(!at_once || row.off_core == OffCore::Never, "{number}");
+            assert!(!row.is_hashed || row.off_core == OffCore::Never, "{number}");
+            // A handler that starts again on a thread must be allowed to go there.
+            assert!(!row.restarts || row.off_core == OffCore::Asks, "{number}");
+            assert!(row.long_from_bytes == usize::MAX || row.restarts, "{number}");
+            // What ends an object waits for its other operations.
+            assert!(row.ends == Ends::Nothing || row.waits == Waits::Slow, "{number}");
+            assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
+            // Each look-up needs the one before it.
+            assert!(!row.tree || row.session, "{number}");
+            let is_named = matches!(row.file_id, FileIdAt::Needed(_) | FileIdAt::Optional(_));
+            assert!(!is_named || row.tree, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_kept_as_far_as_its_command_needs_it() {
+        let message = [0; 1000];
+        let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
+        assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
+        assert_eq!(kept(Command::LOCK), Some(1000));
+        // The payload is needed to the end, or nothing is waited for.
+        assert_eq!(kept(Command::WRITE), None);
+        assert_eq!(kept(Command::ECHO), None);
+        assert_eq!(kept(Command::SESSION_SETUP), None);
+    }
+}

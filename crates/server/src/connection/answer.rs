@@ -1,0 +1,215 @@
+//! From the messages of a frame to their responses, in the order of a compound.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_net::buffer::Buf;
+use frevo_net::watchdog::yield_if_due;
+use frevo_proto::compound::{Chain, FileOutcome, MixedStyles, Verdict, verdicts};
+use frevo_wire::file_id::FileId;
+use frevo_wire::{Command, Header};
+use smallvec::SmallVec;
+
+use super::Connection;
+use super::assemble::{Answer, Assembly};
+use super::look_up::{Target, ended, named};
+use super::receive::{Element, Opened};
+use crate::command;
+use crate::limits::FRAME_KEPT_BYTES;
+use crate::panics;
+use crate::refusal::{Doom, Refusal};
+use crate::request::{Cancellation, Request};
+use crate::response::Response;
+
+impl Connection {
+    /// Answers all messages of one frame. A panic ends the connection alone.
+    pub(super) async fn answer_frame(self: Rc<Self>, frame: Buf) {
+        match panics::outlived(self.answer_messages(frame)).await {
+            Some(Ok(())) => {}
+            Some(Err(why)) => self.disconnect(why),
+            // The connection's other requests are carried out: see `event_loop`.
+            None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
+        }
+    }
+
+    async fn answer_messages(&self, frame: Buf) -> Result<(), Doom> {
+        if frame.starts_with(&[0xFF, b'S', b'M', b'B']) {
+            return command::negotiate::multi_protocol(self, &frame);
+        }
+        let mut opened = self.open_frame(frame)?;
+        let frame_bytes = FrameBytes::new(self, opened.frame.capacity());
+        let elements = self.split(&opened)?;
+        let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
+        let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
+        let mut assembly = Assembly::new(opened.sealed.clone());
+        let mut chain = Chain::new();
+        let last = elements.len().saturating_sub(1);
+        for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
+            // A long compound of slow requests gives others their turn. Its first request
+            // begins at once: requests begin in the order in which they came.
+            if at > 0 {
+                yield_if_due().await;
+            }
+            if element.header.command == Command::CANCEL {
+                self.cancel(element, &mut opened);
+                continue;
+            }
+            let place = CompoundPosition { alone: last == 0, last: at == last, verdict };
+            let parts = (&mut opened, &frame_bytes);
+            self.answer_message(element, place, parts, &mut chain, &mut assembly).await?;
+        }
+        assembly.send(self);
+        Ok(())
+    }
+
+    /// Checks one message, finds its state, runs its handler and assembles its response.
+    async fn answer_message(
+        &self,
+        element: &Element,
+        place: CompoundPosition,
+        (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
+        chain: &mut Chain<FileId>,
+        assembly: &mut Assembly,
+    ) -> Result<(), Doom> {
+        let (mut header, row) = (element.header, element.row);
+        let mut out = Response::reusing(self.take_bytes());
+        let sealed = opened.sealed.is_some();
+        if let Some(channel) = &opened.sealed {
+            // A related element may bear another, which means nothing under seal.
+            header.session_id = channel.session.id;
+        }
+        let capacity = opened.frame.capacity();
+        let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
+        let inherited = self.inherit(&mut header, message, row, place.verdict, chain);
+        let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
+            let id = named(message, row, *inherited).ok().flatten();
+            id.map_or(FileOutcome::None, FileOutcome::Some)
+        });
+        let found = inherited.and_then(|inherited| {
+            self.verify(message, &header, row, sealed)?;
+            self.check_length(message, &header, row)?;
+            self.look_up(message, &header, row, sealed, inherited)
+        });
+        let mut message: &[u8] = message;
+        let kept;
+        if place.last
+            && found.is_ok()
+            && let Some(needed) = row.kept(message)
+            && capacity > needed.len() + FRAME_KEPT_BYTES
+        {
+            // It may wait for long, and needs no more than this.
+            kept = needed.to_vec();
+            message = &kept;
+            opened.frame = Buf::new();
+            frame_bytes.change(kept.len());
+        }
+        let answer = match found {
+            Err(refusal) => {
+                let channel = self.channel(header.session_id);
+                Answer { outcome: Err(refusal), async_id: None, channel }
+            }
+            Ok(found) => {
+                let parts = (element, header, message, place, sealed);
+                self.answer_found(parts, found, frame_bytes, &mut out, assembly).await
+            }
+        };
+        if let Err(Refusal::Disconnect(why)) = &answer.outcome {
+            return Err(*why);
+        }
+        chain.end(ended(&header, row, &answer.outcome, &out, file));
+        let related = place.verdict == Verdict::Continue;
+        assembly.push(self, &header, (element.charge, row), related, answer, out);
+        Ok(())
+    }
+
+    /// Runs the handler of a message whose state was found.
+    async fn answer_found(
+        &self,
+        (element, header, message, place, sealed): (
+            &Element,
+            Header,
+            &[u8],
+            CompoundPosition,
+            bool,
+        ),
+        found: Target,
+        frame_bytes: &FrameBytes<'_>,
+        out: &mut Response,
+        assembly: &mut Assembly,
+    ) -> Answer {
+        let _operations = found.operations;
+        let rq = Request {
+            connection: &self.info,
+            owner: Some(self),
+            header,
+            message,
+            session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
+            tree: found.tree,
+            open: found.open,
+            encrypted: sealed,
+            alone: place.alone,
+            room: assembly.room(self),
+            cancellation: Cancellation::default(),
+        };
+        let (outcome, async_id) =
+            self.run(&rq, element.row, place.last, frame_bytes, out, assembly).await;
+        if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
+            open.channel_sequence.lock().finish(counted);
+        }
+        Answer { outcome, async_id, channel: found.channel }
+    }
+
+    /// A buffer for a body, used before if there is one.
+    pub(super) fn take_bytes(&self) -> Vec<u8> {
+        self.spare_bytes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next body, unless it is large: an idle connection
+    /// holds little.
+    pub(super) fn give_bytes(&self, bytes: Vec<u8>) {
+        let mut spare = self.spare_bytes.borrow_mut();
+        if bytes.capacity() <= 4096 && spare.len() < 2 {
+            spare.push(bytes);
+        }
+    }
+}
+
+/// The bytes of a frame whose messages are being answered, counted on its connection.
+pub(super) struct FrameBytes<'a> {
+    connection: &'a Connection,
+    bytes: Cell<usize>,
+}
+
+impl<'a> FrameBytes<'a> {
+    fn new(connection: &'a Connection, bytes: usize) -> Self {
+        let counted = Self { connection, bytes: Cell::new(0) };
+        counted.change(bytes);
+        counted
+    }
+
+    /// Bytes that are held now.
+    pub(super) const fn held(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Changes the number of bytes that are held.
+    pub(super) fn change(&self, bytes: usize) {
+        let all = &self.connection.served_bytes;
+        all.set(all.get().saturating_sub(self.bytes.replace(bytes)).saturating_add(bytes));
+    }
+}
+
+impl Drop for FrameBytes<'_> {
+    fn drop(&mut self) {
+        self.change(0);
+    }
+}
+
+/// Where a message stands in its compound.
+#[derive(Debug, Clone, Copy)]
+struct CompoundPosition {
+    alone: bool,
+    last: bool,
+    verdict: Verdict,
+}

@@ -1,0 +1,133 @@
+//! The facts of a connection, which any thread may read.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use frevo_proto::{Dialect, Negotiated as Terms};
+use frevo_wire::Status;
+use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
+use frevo_wire::dtyp::Guid;
+
+use super::notice::ConnectionHandle;
+use crate::server::ServerState;
+use crate::settings::Settings;
+
+/// The facts of a connection that handlers read, also on other threads.
+///
+/// The number, the server, the settings, both addresses and the handle hold from the
+/// acceptance of the connection until its end. NEGOTIATE adds all of [`Negotiated`] at
+/// once: before it [`Self::negotiated`] fails, and afterwards nothing changes. No lock is
+/// needed to read any of them.
+pub struct ConnectionInfo {
+    /// The number of the connection in logs and in the channel lists of sessions.
+    pub id: u64,
+    /// The server.
+    pub server: Arc<ServerState>,
+    /// The settings at the time of acceptance.
+    pub settings: Arc<Settings>,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The server's address.
+    pub local: SocketAddr,
+    /// Sends notices to the core that owns the connection.
+    pub handle: ConnectionHandle,
+    /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
+    pub test_hooks: TestHooks,
+    negotiated: OnceLock<Negotiated>,
+}
+
+/// Results of NEGOTIATE.
+#[derive(Debug, Clone)]
+pub struct Negotiated {
+    /// Dialect, algorithms and sizes.
+    pub terms: Terms,
+    /// Connection.ClientGuid
+    pub client_guid: Guid,
+    /// Connection.ClientDialects
+    pub client_dialects: Vec<Dialect>,
+    /// Connection.ClientCapabilities
+    pub client_capabilities: Capabilities,
+    /// Connection.ClientSecurityMode
+    pub client_security_mode: SecurityMode,
+    /// Connection.ServerCapabilities as sent.
+    pub server_capabilities: Capabilities,
+    /// Connection.ServerSecurityMode
+    pub server_security_mode: SecurityMode,
+    /// True when client and server use the POSIX extensions.
+    pub posix: bool,
+}
+
+/// Faults that a client may switch on when `Settings::test_hooks` is set.
+#[derive(Debug, Default)]
+pub struct TestHooks {
+    /// Break notifications count as never acknowledged by the transport.
+    pub plays_dead: AtomicBool,
+    /// READ responses have 8 bytes of padding before their data.
+    pub pads_reads: AtomicBool,
+}
+
+impl ConnectionInfo {
+    /// Facts of a connection that has been accepted.
+    pub fn new(
+        (id, server, settings): (u64, Arc<ServerState>, Arc<Settings>),
+        (peer, local): (SocketAddr, SocketAddr),
+        handle: ConnectionHandle,
+    ) -> Self {
+        Self {
+            id,
+            server,
+            settings,
+            peer,
+            local,
+            handle,
+            test_hooks: TestHooks::default(),
+            negotiated: OnceLock::new(),
+        }
+    }
+
+    /// Results of NEGOTIATE. Fails before it; of the commands that come before NEGOTIATE
+    /// none reaches a handler.
+    pub fn negotiated(&self) -> Result<&Negotiated, Status> {
+        self.negotiated.get().ok_or(Status::INVALID_PARAMETER)
+    }
+
+    /// True once NEGOTIATE has succeeded.
+    pub fn is_negotiated(&self) -> bool {
+        self.negotiated.get().is_some()
+    }
+
+    /// Adds the results of NEGOTIATE. A second call changes nothing: the connection
+    /// refuses a second NEGOTIATE before (MS-SMB2 3.3.5.4).
+    pub fn settle(&self, negotiated: Negotiated) {
+        let settled = self.negotiated.set(negotiated);
+        debug_assert!(settled.is_ok(), "NEGOTIATE succeeded twice");
+    }
+
+    /// Connection.Dialect; SMB 2.0.2 before NEGOTIATE.
+    pub fn dialect(&self) -> Dialect {
+        self.negotiated.get().map_or(Dialect::SMB_2_0_2, |n| n.terms.dialect)
+    }
+
+    /// True for a dialect of the 3.x family.
+    pub fn is_smb3(&self) -> bool {
+        self.negotiated.get().is_some_and(|n| n.terms.is_smb3())
+    }
+
+    /// Connection.SupportsMultiCredit
+    pub fn supports_multi_credit(&self) -> bool {
+        self.negotiated.get().is_some_and(|n| n.terms.is_multi_credit)
+    }
+
+    /// True when the client runs on the server's machine.
+    pub fn is_same_host(&self) -> bool {
+        let peer = self.peer.ip().to_canonical();
+        peer.is_loopback() || peer == self.local.ip().to_canonical()
+    }
+
+    /// Writes a log line about the client with `write`, unless there were too many of them.
+    /// See [`Lines::tell`](crate::lines::Lines::tell).
+    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+        self.server.lines.tell(self.peer.ip(), write);
+    }
+}

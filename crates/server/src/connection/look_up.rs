@@ -1,0 +1,212 @@
+//! The state that a message is about: MS-SMB2 3.3.5.2.7.2 (related messages), 3.3.5.2.9
+//! (session), 3.3.5.2.10 (channel sequence) and 3.3.5.2.11 (tree connect).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_proto::compound::{Chain, FileOutcome, Needs, Outcome as Ended, Verdict};
+use frevo_proto::replay::Counted;
+use frevo_wire::codec::Reader;
+use frevo_wire::file_id::FileId;
+use frevo_wire::{Header, HeaderFlags, Route, Status};
+
+use super::{Channel, Connection};
+use crate::command::{self, Ends, FileIdAt, Row};
+use crate::open::Open;
+use crate::refusal::{Outcome, Refusal};
+use crate::response::Response;
+use crate::session::{Session, State};
+use crate::tree_connect::TreeConnect;
+use crate::under_way::Operation;
+
+/// The state that a message is about.
+pub(super) struct Target {
+    pub(super) channel: Option<Rc<Channel>>,
+    pub(super) tree: Option<Arc<TreeConnect>>,
+    pub(super) open: Option<Arc<Open>>,
+    pub(super) counted: Option<Counted>,
+    /// For session, tree connect and Open; lasts until the handler has ended.
+    pub(super) operations: [Option<Operation>; 3],
+}
+
+impl Target {
+    const fn of(channel: Option<Rc<Channel>>) -> Self {
+        Self { channel, tree: None, open: None, counted: None, operations: [None, None, None] }
+    }
+}
+
+impl Connection {
+    /// Puts the ids that a related message goes on with in the place of its own,
+    /// before anything looks at them: the signature too is that of the session
+    /// it runs in, whatever SessionId it bears. Returns the FileId.
+    pub(super) fn inherit(
+        &self,
+        header: &mut Header,
+        message: &[u8],
+        row: Row,
+        verdict: Verdict,
+        chain: &mut Chain<FileId>,
+    ) -> Result<Option<FileId>, Refusal> {
+        match verdict {
+            Verdict::Fail(status) => Err(status.into()),
+            Verdict::Begin => {
+                chain.begin();
+                Ok(None)
+            }
+            Verdict::Continue => {
+                let file = match row.file_id {
+                    FileIdAt::Needed(_) => true,
+                    FileIdAt::Optional(_) => command::ioctl::is_about_an_open(message),
+                    FileIdAt::Nowhere | FileIdAt::Made => false,
+                };
+                let needs = Needs { session: row.session, tree: row.tree, file };
+                // Its refusal too is signed or sealed in the session.
+                header.session_id = chain.session_id().unwrap_or(header.session_id);
+                let inherited = chain.inherit(needs)?;
+                header.session_id = inherited.session_id.unwrap_or(header.session_id);
+                if let Some(tree_id) = inherited.tree_id {
+                    header.route = Route::Sync { process_id: 0, tree_id };
+                }
+                Ok(inherited.file)
+            }
+        }
+    }
+
+    /// Finds the state that the row demands: session, tree connect, Open.
+    pub(super) fn look_up(
+        &self,
+        message: &[u8],
+        header: &Header,
+        row: Row,
+        sealed: bool,
+        inherited: Option<FileId>,
+    ) -> Result<Target, Refusal> {
+        let mut found = Target::of(self.channel(header.session_id));
+        if !row.session {
+            return Ok(found);
+        }
+        if self.info.settings.test_hooks
+            && matches!(row.file_id, FileIdAt::Optional(_))
+            && header.session_id == 0
+        {
+            // The handler refuses all but the hooks that come without a session.
+            return Ok(found);
+        }
+        let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
+        let session = Arc::clone(&channel.session);
+        self.check_session(&session, row, sealed)?;
+        session.use_now();
+        if row.ends != Ends::Session {
+            let operation = session.under_way.begin().ok_or(Status::USER_SESSION_DELETED)?;
+            found.operations[0] = Some(operation);
+        }
+        if row.tree {
+            self.look_up_tree(&session, message, (header, row, sealed), inherited, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn look_up_tree(
+        &self,
+        session: &Session,
+        message: &[u8],
+        (header, row, sealed): (&Header, Row, bool),
+        inherited: Option<FileId>,
+        found: &mut Target,
+    ) -> Result<(), Refusal> {
+        // A session that ends meanwhile, on another channel, is reported as such: no key
+        // is left that could sign the response.
+        let ended = |status: Status| match session.state() {
+            State::Closed => Status::USER_SESSION_DELETED,
+            _ => status,
+        };
+        let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
+        if tree.share.encrypt && !sealed {
+            return Err(Status::ACCESS_DENIED.into());
+        }
+        if row.ends != Ends::TreeConnect {
+            let operation = tree.under_way.begin();
+            let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
+            found.operations[1] = Some(operation);
+        }
+        let tree_id = tree.id;
+        found.tree = Some(tree);
+        let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
+        let open = match session.open(id) {
+            // The IOCTL handler decides which codes need no Open.
+            Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
+            open => open.map_err(ended)?,
+        };
+        if open.tree().id != tree_id {
+            return Err(Status::FILE_CLOSED.into());
+        }
+        if row.ends != Ends::Open {
+            let operation = open.under_way.begin();
+            let operation = operation.ok_or_else(|| ended(Status::FILE_CLOSED))?;
+            found.operations[2] = Some(operation);
+        }
+        if self.info.is_smb3() {
+            let replay = header.flags.contains(HeaderFlags::REPLAY_OPERATION);
+            let mut sequence = open.channel_sequence.lock();
+            let counted = sequence.start(header.command, header.channel_sequence(), replay)?;
+            found.counted = Some(counted);
+        }
+        if let Some(survival) = open.survival() {
+            // The client has the answer to its CREATE (MS-SMB2 3.3.5.10 and on).
+            survival.set_replay_eligible(false);
+        }
+        found.open = Some(open);
+        Ok(())
+    }
+}
+
+/// The FileId that a message is about: what it inherits, else what it says.
+fn file_id(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option<FileId>, Refusal> {
+    let id = named(message, row, inherited)?;
+    let optional = matches!(row.file_id, FileIdAt::Optional(_));
+    Ok(id.filter(|id| !optional || *id != FileId::ALL_ONES))
+}
+
+/// Like [`file_id`], also for an id that is no Open's.
+pub(super) fn named(
+    message: &[u8],
+    row: Row,
+    inherited: Option<FileId>,
+) -> Result<Option<FileId>, Refusal> {
+    let (FileIdAt::Needed(at) | FileIdAt::Optional(at)) = row.file_id else { return Ok(None) };
+    if inherited.is_some() {
+        return Ok(inherited);
+    }
+    Ok(Some(FileId::read(&mut Reader::new(message.get(at..).unwrap_or(&[])))?))
+}
+
+/// The state that a message leaves to a related message after it.
+pub(super) fn ended(
+    header: &Header,
+    row: Row,
+    outcome: &Outcome,
+    out: &Response,
+    file: FileOutcome<FileId>,
+) -> Ended<FileId> {
+    let said = match outcome {
+        Ok(status) => *status,
+        Err(refusal) => refusal.status().unwrap_or(Status::INTERNAL_ERROR),
+    };
+    let (file, status) = match row.file_id {
+        FileIdAt::Made => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
+        // Windows: a failed QUERY_INFO does not keep the CLOSE after it from
+        // running; only what has no handle at all fails with what came before.
+        // A FileId of nothing open goes on too, and each meets that itself.
+        _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
+        _ => (file, said),
+    };
+    let tree_id = if row.tree { header.tree_id() } else { None };
+    // A session that is not there is none to go on with.
+    let has_session = row.session && said != Status::USER_SESSION_DELETED;
+    Ended {
+        session_id: has_session.then_some(header.session_id),
+        tree_id: out.tree_id().or(tree_id),
+        file,
+        status,
+    }
+}

@@ -1,0 +1,163 @@
+//! Running a handler: interim responses (MS-SMB2 3.3.4.2), CANCEL (3.3.5.16) and the end
+//! of an operation's session, tree connect or Open.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use frevo_wire::Status;
+use tokio::time::sleep;
+
+use super::Connection;
+use super::answer::FrameBytes;
+use super::assemble::{Assembly, send_interim};
+use super::receive::{Element, Opened};
+use super::waiting::Cancel;
+use crate::blocking_requests;
+use crate::command::{Row, Waits};
+use crate::ledger::Kind;
+use crate::limits::{INTERIM_AFTER, WAITING_BYTES};
+use crate::refusal::Outcome;
+use crate::request::Request;
+use crate::response::Response;
+use crate::under_way::UnderWay;
+use crate::watchdog::handled::handled;
+
+impl Connection {
+    /// Runs a handler; one that takes long is announced by an interim response,
+    /// one that waits by nature can be cancelled.
+    pub(super) async fn run(
+        &self,
+        rq: &Request<'_>,
+        row: Row,
+        is_last: bool,
+        frame_bytes: &FrameBytes<'_>,
+        out: &mut Response,
+        assembly: &mut Assembly,
+    ) -> (Outcome, Option<u64>) {
+        let handler = blocking_requests::dispatch(rq, row, out);
+        let mut handler = pin!(handled(rq, handler));
+        if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(handler.as_mut().poll(cx))).await {
+            return (outcome, None);
+        }
+        debug_assert!(row.waits != Waits::Never, "{} waits", rq.header.command);
+        if matches!(row.waits, Waits::Never | Waits::Silent) {
+            return (handler.await, None);
+        }
+        if !is_last {
+            // Windows: what waits in the middle of a compound fails.
+            return match row.waits {
+                Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
+                _ => (handler.await, None),
+            };
+        }
+        let holder = match &rq.session {
+            Some(session) => Arc::clone(session.holder()),
+            None => self.tabs.holder(),
+        };
+        let bytes = self.request_bytes.get() + WAITING_BYTES + frame_bytes.held();
+        let charge = holder.charge(Kind::Waiting, bytes).ok();
+        let entered =
+            charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
+        let Some((async_id, cancel)) = entered else {
+            return match row.waits {
+                // What has begun is carried out, if unannounced.
+                Waits::Slow => (handler.await, None),
+                _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
+            };
+        };
+        // From here on the charge is for the frame too.
+        frame_bytes.change(0);
+        let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
+        self.waiting.borrow_mut().leave(async_id);
+        answered
+    }
+
+    async fn wait(
+        &self,
+        rq: &Request<'_>,
+        row: Row,
+        async_id: u64,
+        cancel: &Cancel,
+        mut handler: Pin<&mut impl Future<Output = Outcome>>,
+        assembly: &mut Assembly,
+    ) -> (Outcome, Option<u64>) {
+        let cancellable = row.waits != Waits::Slow;
+        // A request that waits for an object that outlives the session must not hold up the
+        // end of the session.
+        let mut over = pin!(async {
+            tokio::select! {
+                () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
+                () = given_up(rq.tree.as_ref().map(|tree| &tree.under_way)) => {}
+                () = given_up(rq.open.as_ref().map(|open| &open.under_way)) => {}
+            }
+        });
+        if row.waits != Waits::Cancellable {
+            tokio::select! {
+                biased;
+                outcome = handler.as_mut() => return (outcome, None),
+                status = cancel.told(), if cancellable => {
+                    return (Err(status.into()), None);
+                }
+                () = &mut over, if cancellable => {
+                    return (Err(Status::CANCELLED.into()), None);
+                }
+                () = rq.cancellation.awaited() => {}
+                () = sleep(INTERIM_AFTER) => {}
+            }
+        }
+        // What came before it in its compound does not wait with it.
+        assembly.flush(self);
+        send_interim(self, rq, async_id, assembly.request_seal());
+        let outcome = tokio::select! {
+            biased;
+            outcome = handler.as_mut() => outcome,
+            status = cancel.told() => {
+                if cancellable {
+                    Err(status.into())
+                } else {
+                    // Where it waits for others it ends, elsewhere it goes on.
+                    rq.cancellation.tell();
+                    handler.await
+                }
+            }
+            () = &mut over => {
+                if cancellable {
+                    Err(Status::CANCELLED.into())
+                } else {
+                    rq.cancellation.tell();
+                    handler.await
+                }
+            }
+        };
+        (outcome, Some(async_id))
+    }
+
+    /// MS-SMB2 3.3.5.16: no answer, whatever happens. It must come from the
+    /// session of what it cancels, protected as that session demands.
+    pub(super) fn cancel(&self, element: &Element, opened: &mut Opened) {
+        let header = &element.header;
+        let sealed = opened.sealed.is_some();
+        let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
+        let Some(channel) = self.channel(header.session_id) else { return };
+        if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
+            // Its SessionId may differ where it claims to be related, and then
+            // the seal proves nothing about that session.
+            return;
+        }
+        let row = Row { when_expired: true, ..element.row };
+        if self.verify(message, header, row, sealed).is_ok()
+            && self.check_session(&channel.session, row, sealed).is_ok()
+        {
+            self.waiting.borrow().cancel(header);
+        }
+    }
+}
+
+async fn given_up(under_way: Option<&Arc<UnderWay>>) {
+    match under_way {
+        Some(under_way) => under_way.given_up().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,59 @@
+//! Delivery of break notifications: over one channel of the client after another, until
+//! one of them takes it. MS-SMB2 3.3.4.6 and 3.3.4.7.
+
+use std::sync::Arc;
+
+use super::parcel::{Parcel, Via};
+use crate::connection::{ConnectionHandle, Notice};
+use crate::durable;
+use crate::server::ServerState;
+
+/// Hands a notification to the next channel of its client. After the last channel the
+/// break ends, as MS-SMB2 3.3.4.6 and 3.3.4.7 demand where no connection is left.
+///
+/// All retries are made here: a connection that cannot deliver a notification passes it
+/// to this function.
+pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
+    let is_over = |number| !parcel.cell.lock().oplocks.is_breaking(parcel.broken.owner, number);
+    if !parcel.tried.is_empty() && parcel.broken.number.is_some_and(is_over) {
+        // Acknowledged, closed or given up meanwhile.
+        return;
+    }
+    while let Some((connection, handle, via)) = next_channel(server, &parcel) {
+        parcel.tried.push(connection);
+        parcel.via = Some(via);
+        match handle.send(Notice::Break(Box::new(parcel))) {
+            Ok(()) => return,
+            Err(refused) => match refused.0 {
+                Notice::Break(back) => parcel = *back,
+                _ => return,
+            },
+        }
+    }
+    end(server, &parcel);
+}
+
+/// Ends a break whose client has no connection left: it has lost what it cached, unless a
+/// persistent Open keeps it.
+fn end(server: &ServerState, parcel: &Parcel) {
+    if durable::on_break(server, &parcel.broken) {
+        return;
+    }
+    if let Some(number) = parcel.broken.number {
+        parcel.cell.lock().oplocks.expire(parcel.broken.owner, number);
+    }
+}
+
+/// True while the client has a channel that was not tried.
+pub fn could_go_elsewhere(server: &ServerState, parcel: &Parcel) -> bool {
+    next_channel(server, parcel).is_some()
+}
+
+/// The next channel of any session that has an Open of the file.
+fn next_channel(server: &ServerState, parcel: &Parcel) -> Option<(u64, ConnectionHandle, Via)> {
+    parcel.broken.routes.iter().find_map(|(_, route)| {
+        let session = server.session(route.session)?;
+        let (connection, handle) = session.channel_besides(&parcel.tried)?;
+        Some((connection, handle, Via { session: session.id, sealed: route.sealed }))
+    })
+}
