@@ -64,7 +64,7 @@ fn a_dash_is_standard_input_and_output() {
     put(&world.url("stream")).succeeds();
     assert_eq!(fs::read(world.there("stream")).unwrap(), data);
     put(&world.url("")).fails(2, &["the name of the file"]);
-    put(&world.url("no/such")).fails(6, &["share/no/such: a directory on the way"]);
+    put(&world.url("no/such")).fails(6, &["share/no/such: a directory of the path"]);
     assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 1, "no part is left");
     let got = world.command(&["get", &world.url("stream"), "-"]).output().unwrap();
     assert!(got.status.success() && got.stdout == data);
@@ -181,7 +181,7 @@ fn errors_name_what_was_asked_for() {
     let world = World::new();
     fs::write(world.place.path("big"), vec![1; 100_000]).unwrap();
     let put = world.run(&["put", "big", &world.url("no/such/dir")]);
-    put.fails(6, &["share/no/such/dir: a directory on the way"]);
+    put.fails(6, &["share/no/such/dir: a directory of the path"]);
     assert!(!put.err.contains(".frevo-part"), "{put:?}");
     world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
     // What answers is no SMB server.
@@ -192,7 +192,7 @@ fn errors_name_what_was_asked_for() {
         let _ = std::io::Write::write_all(&mut peer, b"HTTP/1.0 400 Bad Request\r\n\r\n");
         let _ = std::io::Read::read(&mut peer, &mut [0; 1000]);
     });
-    world.run(&["ls", "--patience", "1", &url]).fails(5, &["is not SMB"]);
+    world.run(&["ls", "--patience", "1", &url]).fails(5, &["does not speak SMB"]);
     web.join().unwrap();
     // `-U` is meant, whatever the URL says; what is found can be given to the next command.
     world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
