@@ -192,7 +192,7 @@ def hung(ctx):
         gone(mount.process)
         said = mount.said.read_text()
         equal(
-            (mount.process.returncode, "4 bytes that were written to it are lost" in said),
+            (mount.process.returncode, "4 bytes of written data could not be saved" in said),
             (130, True),
             "and says what is lost",
         )
