@@ -86,7 +86,7 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
             if matches!(name, "." | "..") {
                 done.succeeds();
             } else {
-                done.fails(1, &["a name that is none"]);
+                done.fails(1, &["a name that is not a file name"]);
             }
             let after: Vec<_> =
                 all(&place.path("")).into_iter().filter(|path| !path.starts_with("into")).collect();

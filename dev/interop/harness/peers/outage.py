@@ -265,7 +265,7 @@ class Scenes:
             if not may_look:
                 self.ctx.log.flush()
                 said = Path(self.ctx.log.name).read_text().rsplit("append_locked", 1)[1]
-                if said.count("taken up anew 0 times") != 2:
+                if said.count("opened again 0 times") != 2:
                     raise Failure("handles were lost: " + " ".join(said.split())[-200:])
 
 
