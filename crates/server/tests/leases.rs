@@ -20,6 +20,7 @@ use client::logon::Setup;
 use client::peer::async_id;
 use client::*;
 use frevo_server::internal::lease::client_id;
+use frevo_server::internal::limits::WAITING_PER_CONNECTION;
 use frevo_wire::command::create::{self, OplockLevel, ShareAccess};
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,
@@ -142,6 +143,25 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         two.on(&theirs, write_draft(files::file_id(&second), 0, b"x")).await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!(told.oplock_level, OplockLevel::NONE);
+    });
+}
+
+/// Tests that a CREATE that waits for a break is refused where there is no room for one more. If
+/// it waited all the same, neither CANCEL nor the end of its connection would end it.
+#[test]
+fn a_create_without_room_to_wait_is_refused() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::BATCH)).await.ok();
+        let wanted = || with_oplock(&Want::file("f"), OplockLevel::BATCH);
+        two.asks = 2048;
+        for _ in 0..WAITING_PER_CONNECTION {
+            start(&mut two, &theirs, wanted()).await;
+            two.interim().await;
+        }
+        let refused = two.on(&theirs, wanted()).await;
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
     });
 }
 

@@ -18,7 +18,7 @@ use crate::blocking_requests;
 use crate::command::{Row, Waits};
 use crate::ledger::Kind;
 use crate::limits::{INTERIM_AFTER, WAITING_BYTES};
-use crate::refusal::Outcome;
+use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
 use crate::under_way::UnderWay;
@@ -49,7 +49,7 @@ impl Connection {
             // Windows: what waits in the middle of a compound fails.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
-                _ => (handler.await, None),
+                _ => (self.until_the_end(rq, handler).await, None),
             };
         }
         let holder = match &rq.session {
@@ -63,7 +63,7 @@ impl Connection {
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
                 // What has begun is carried out, if unannounced.
-                Waits::Slow => (handler.await, None),
+                Waits::Slow => (unless_it_waits(rq, handler).await, None),
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
@@ -72,6 +72,21 @@ impl Connection {
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
         answered
+    }
+
+    /// Runs a handler that CANCEL does not reach. When the connection ends, a handler that
+    /// waits for other clients ends too.
+    async fn until_the_end(
+        &self,
+        rq: &Request<'_>,
+        mut handler: Pin<&mut impl Future<Output = Outcome>>,
+    ) -> Outcome {
+        tokio::select! {
+            biased;
+            outcome = handler.as_mut() => return outcome,
+            () = self.ended() => rq.cancellation.tell(),
+        }
+        handler.await
     }
 
     async fn wait(
@@ -159,5 +174,21 @@ async fn given_up(under_way: Option<&Arc<UnderWay>>) {
     match under_way {
         Some(under_way) => under_way.given_up().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Runs a handler that there is no room to keep: it fails as soon as it waits for other clients.
+async fn unless_it_waits(
+    rq: &Request<'_>,
+    mut handler: Pin<&mut impl Future<Output = Outcome>>,
+) -> Outcome {
+    tokio::select! {
+        biased;
+        outcome = handler.as_mut() => return outcome,
+        () = rq.cancellation.awaited() => rq.cancellation.tell(),
+    }
+    match handler.await {
+        Err(Refusal::Status(Status::CANCELLED)) => Err(Status::INSUFFICIENT_RESOURCES.into()),
+        outcome => outcome,
     }
 }
