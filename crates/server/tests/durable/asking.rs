@@ -1,6 +1,6 @@
 //! The contexts and calls of these tests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::*;
 use frevo_wire::command::create::{self, OplockLevel};
@@ -10,6 +10,9 @@ use frevo_wire::create_context::{
     DurableRequestV2, Lease, LeaseFlags, LeaseKey, LeaseState, LeaseV2, ResponseContext,
 };
 use frevo_wire::dtyp::Guid;
+
+/// How long a test waits for the server to notice a lost connection.
+const LOST_WITHIN: Duration = Duration::from_secs(20);
 
 pub const fn guid(byte: u8) -> Guid {
     Guid([byte; 16])
@@ -53,7 +56,9 @@ pub async fn make_resilient(peer: &mut Peer, mount: &Mount, file: FileId, ms: u3
 /// Waits until the server has noticed that connections are lost: that many
 /// Opens wait for their clients.
 pub async fn lost(world: &World, waiting: usize) {
-    for _ in 0..10_000 {
+    // By the real clock: a thread of the blocking pool may have to end first.
+    let until = Instant::now() + LOST_WITHIN;
+    while Instant::now() < until {
         if world.server.durables.counts().1 == waiting {
             return;
         }
