@@ -1,0 +1,42 @@
+//! The protection of an object, as a file system stores it.
+
+use alloc::vec::Vec;
+
+use crate::security::HostAcl;
+
+/// The protection of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// A self-relative security descriptor, as it was stored.
+    Stored(Vec<u8>),
+    /// The host's permissions: no descriptor is stored, or the host's permissions changed since it
+    /// was.
+    Host(HostAcl),
+}
+
+/// A new protection of an object.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SecurityChange<'a> {
+    /// The self-relative descriptor to store; None if the host's permissions alone express it.
+    pub descriptor: Option<&'a [u8]>,
+    /// New POSIX owner.
+    pub uid: Option<u32>,
+    /// New POSIX group.
+    pub gid: Option<u32>,
+    /// New permission bits, of which the lowest nine count. The sticky bit and set-group-ID of a
+    /// directory are not changed; set-user-ID and set-group-ID of a file are cleared.
+    pub mode: Option<u32>,
+}
+
+/// The access of this process to one object under the host's permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostAccess {
+    /// May read or list.
+    pub read: bool,
+    /// May write, or add and remove entries.
+    pub write: bool,
+    /// May execute or traverse.
+    pub execute: bool,
+    /// Is owner (or privileged): may change mode, times and attributes.
+    pub owner: bool,
+}
