@@ -219,6 +219,6 @@ impl Threads {
 }
 
 /// True on a thread of a blocking pool.
-pub fn is_here() -> bool {
+pub(crate) fn is_here() -> bool {
     IS_BLOCKING_THREAD.get()
 }

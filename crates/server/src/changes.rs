@@ -10,7 +10,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use crate::open::FileOpen;
 
 /// The changes that writing data makes.
-pub const DATA: CompletionFilter =
+pub(crate) const DATA: CompletionFilter =
     CompletionFilter(CompletionFilter::LAST_WRITE.0 | CompletionFilter::SIZE.0);
 
 impl FileOpen {

@@ -16,7 +16,7 @@ use crate::open::FileOpen;
 
 /// Reads up to `length` bytes into a buffer that has room for the headers in
 /// front; fewer bytes mean the end of the file.
-pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Status> {
+pub(crate) async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Status> {
     let length = length as usize;
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = file.io() {
@@ -30,7 +30,7 @@ pub async fn read(file: &FileOpen, offset: u64, length: u32) -> Result<Buf, Stat
 
 /// Writes all of `data`. Only what has to wait is copied, because the kernel may
 /// then outlive the request.
-pub async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
+pub(crate) async fn write(file: &FileOpen, offset: u64, data: &[u8]) -> Result<(), Status> {
     match file.io() {
         Some(io) if impersonation::actor_of(&*file.node).is_some() => {
             write_acting(file, io, offset, data).await
@@ -73,7 +73,7 @@ async fn write_acting(
 
 /// Puts what was written on stable storage, away from the core: a disk takes
 /// its time, and one that stalls holds up its own files alone.
-pub async fn sync(file: &FileOpen) -> Result<(), Status> {
+pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
     if let Some(failure) = file.sync_failure.get() {
         return Err(*failure);
     }
@@ -92,7 +92,7 @@ pub async fn sync(file: &FileOpen) -> Result<(), Status> {
 }
 
 /// The status that a client gets for an error of the host.
-pub fn status(error: &io::Error) -> Status {
+pub(crate) fn status(error: &io::Error) -> Status {
     // Only a system call's error has a number; others are our own runtime's.
     rustix::io::Errno::from_io_error(error)
         .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())

@@ -14,7 +14,7 @@ use crate::open::FileOpen;
 ///
 /// The file is locked, so that what is shown last is what is there. The kernel is
 /// asked at once and does not wait.
-pub fn show(file: &FileOpen, ranges: &ByteRanges, range: Range) -> Result<(), Status> {
+pub(crate) fn show(file: &FileOpen, ranges: &ByteRanges, range: Range) -> Result<(), Status> {
     if !file.vfs.shows_locks() {
         return Ok(());
     }
@@ -29,7 +29,7 @@ pub fn show(file: &FileOpen, ranges: &ByteRanges, range: Range) -> Result<(), St
 }
 
 /// Like [`show`], for a range that was unlocked: no other program can be in the way.
-pub fn show_unlocked(file: &FileOpen, ranges: &ByteRanges, range: Range) {
+pub(crate) fn show_unlocked(file: &FileOpen, ranges: &ByteRanges, range: Range) {
     if let Err(status) = show(file, ranges, range) {
         tracing::warn!(target: "frevo::lock", inode = file.node.key().inode, %status,
             "cannot unlock a range for other programs that a client has unlocked");

@@ -28,7 +28,7 @@ pub struct Identity {
 
 /// The identity of a session, as it is now: authentication anew changes it for
 /// everything that is open.
-pub type SharedIdentity = Arc<ArcSwapOption<Identity>>;
+pub(crate) type SharedIdentity = Arc<ArcSwapOption<Identity>>;
 
 impl Identity {
     /// True when both are of one account.

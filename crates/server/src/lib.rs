@@ -51,8 +51,6 @@
 //! - `plant`: faults that the simulator plants. In no build that anybody uses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// A `pub` in a private module is for the rest of the crate; the list below is what others see.
-#![allow(unreachable_pub)]
 // What a `for` or `match` is about lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(

@@ -126,7 +126,7 @@ pub struct FileOpen {
 }
 
 /// The descriptor that a node of the host's file system shares.
-pub fn shared_fd(node: &dyn Node) -> Option<Arc<OwnedFd>> {
+pub(crate) fn shared_fd(node: &dyn Node) -> Option<Arc<OwnedFd>> {
     node.descriptor().and_then(|any| any.downcast().ok())
 }
 

@@ -29,7 +29,7 @@ const NFS: u32 = 88;
 const UNIX_AUTHORITY: u64 = 22;
 
 /// True when a client offers the extensions in a version that the server speaks.
-pub fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
+pub(crate) fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
     contexts.iter().any(|context| match context {
         NegotiateContext::Posix(versions) => {
             versions.chunks_exact(POSIX_GUID.len()).any(|version| version == POSIX_GUID)
@@ -41,7 +41,7 @@ pub fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
 /// The mode of a CREATE that asks for a POSIX Open, if it gets one: the
 /// extensions were negotiated and the share has them. Else the context is one
 /// that nobody knows, and ignored.
-pub fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32> {
+pub(crate) fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32> {
     let negotiated = rq.connection.negotiated().is_ok_and(|negotiated| negotiated.posix);
     let shared = rq.tree().is_ok_and(|tree| tree.share.has_posix());
     let data = request.contexts.find(name::POSIX).filter(|_| negotiated && shared)?;
@@ -54,7 +54,7 @@ pub fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32
 /// here for `st_mode` and adds what the attributes say, which makes of the
 /// extensions' directory and `stat`'s nothing that exists: it cannot mount. Later
 /// ones know that older servers leave the type out.
-pub const fn mode(stat: &Stat) -> u32 {
+pub(crate) const fn mode(stat: &Stat) -> u32 {
     let kind = match stat.kind {
         Kind::File | Kind::Directory => 0,
         Kind::Symlink => 2,
@@ -67,7 +67,7 @@ pub const fn mode(stat: &Stat) -> u32 {
 }
 
 /// Level 100.
-pub fn attributes(stat: &Stat) -> PosixAttributes {
+pub(crate) fn attributes(stat: &Stat) -> PosixAttributes {
     // As the kernel packs major and minor numbers.
     let device = stat.key.device >> 32 << 20 | stat.key.device & 0xF_FFFF;
     PosixAttributes {
@@ -89,7 +89,7 @@ pub fn attributes(stat: &Stat) -> PosixAttributes {
 }
 
 /// Owner and group as they stand in the answer to the create context.
-pub fn sids(stat: &Stat) -> [Vec<u8>; 2] {
+pub(crate) fn sids(stat: &Stat) -> [Vec<u8>; 2] {
     [Sid::unix_user(stat.uid), Sid::unix_group(stat.gid)].map(|sid| {
         let mut bytes = Vec::with_capacity(sid.encoded_len());
         sid.encode(&mut Writer::new(&mut bytes));
@@ -98,7 +98,10 @@ pub fn sids(stat: &Stat) -> [Vec<u8>; 2] {
 }
 
 /// The answer to the create context.
-pub fn create_answer<'a>(stat: &Stat, [owner, group]: &'a [Vec<u8>; 2]) -> PosixResponse<'a> {
+pub(crate) fn create_answer<'a>(
+    stat: &Stat,
+    [owner, group]: &'a [Vec<u8>; 2],
+) -> PosixResponse<'a> {
     PosixResponse {
         nlink: stat.links,
         reparse_tag: stat.reparse_tag,
@@ -109,7 +112,7 @@ pub fn create_answer<'a>(stat: &Stat, [owner, group]: &'a [Vec<u8>; 2]) -> Posix
 }
 
 /// The answer of `statvfs`.
-pub fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
+pub(crate) fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
     FsPosixInformation {
         optimal_transfer_size: 0,
         block_size: space.unit,
@@ -124,7 +127,7 @@ pub fn file_system(space: &Space, serial: u32) -> FsPosixInformation {
 
 /// The owner, group and mode in a security descriptor that a client sets, in SIDs that stand
 /// for numbers: remote chown and chmod. Empty when it has none of them.
-pub fn change(asked: Asked, descriptor: &SecurityDescriptor) -> BasicChange {
+pub(crate) fn change(asked: Asked, descriptor: &SecurityDescriptor) -> BasicChange {
     let number = |sid: Option<Sid>, kind| sid.and_then(|sid| number(&sid, kind));
     let dacl = descriptor.dacl.as_ref().filter(|_| asked.contains(Asked::DACL));
     let owner = descriptor.owner.filter(|_| asked.contains(Asked::OWNER));

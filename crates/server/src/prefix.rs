@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The first bits of an address. IPv4 is counted as its mapped form in IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prefix {
+pub(crate) struct Prefix {
     bits: u128,
     length: u8,
 }
@@ -17,7 +17,7 @@ const WHOLE: u8 = 128;
 impl Prefix {
     /// The prefix of all addresses.
     #[cfg(test)]
-    pub const EVERY: Self = Self { bits: 0, length: 0 };
+    pub(crate) const EVERY: Self = Self { bits: 0, length: 0 };
 
     fn new(address: IpAddr, length: u8) -> Self {
         let bits = bits(address);
@@ -27,13 +27,13 @@ impl Prefix {
     }
 
     /// The whole address.
-    pub fn exact(address: IpAddr) -> Self {
+    pub(crate) fn exact(address: IpAddr) -> Self {
         Self::new(address, WHOLE)
     }
 
     /// The prefixes by which connections are counted, from that of all addresses
     /// to the address. Private IPv4 networks are flat: a /24 there is no unit of its own.
-    pub fn of_connection(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
+    pub(crate) fn of_connection(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
         let lengths: &[u8] = match address.to_canonical() {
             IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() || v4.is_link_local() => {
                 &[0, WHOLE]
@@ -47,7 +47,7 @@ impl Prefix {
     /// The prefixes by which guesses are counted, from the widest to the address. The
     /// widest is what one guesser can be expected to own: of IPv4 on a local network
     /// that is one address, but of IPv6 a host can take any address of its /64.
-    pub fn of_guess(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
+    pub(crate) fn of_guess(address: IpAddr) -> impl DoubleEndedIterator<Item = Self> {
         let lengths: &[u8] = match address.to_canonical() {
             IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() || v4.is_link_local() => &[WHOLE],
             IpAddr::V4(_) => &[MAPPED + 24, WHOLE],
@@ -59,12 +59,12 @@ impl Prefix {
     }
 
     /// The number of its bits, those of IPv4 counted from 96.
-    pub const fn length(self) -> u8 {
+    pub(crate) const fn length(self) -> u8 {
         self.length
     }
 
     /// True for prefixes of IPv4.
-    pub fn is_v4(self) -> bool {
+    pub(crate) fn is_v4(self) -> bool {
         is_v4(IpAddr::V6(Ipv6Addr::from_bits(self.bits)))
     }
 }
@@ -81,7 +81,7 @@ fn is_v4(address: IpAddr) -> bool {
 }
 
 /// The network that one host may have all addresses of.
-pub fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,

@@ -69,7 +69,7 @@ const WELL_KNOWN: [(Sid, &str, &str, Use); 13] = [
 ];
 
 /// The machine's SID when nobody says otherwise: of its GUID, so that it stays.
-pub fn machine_sid(guid: Guid) -> Sid {
+pub(crate) fn machine_sid(guid: Guid) -> Sid {
     let hash = sha256(&[b"frevo machine sid ", &guid.0[..]].concat());
     let mut parts = hash.chunks_exact(4).map(|part| {
         part.iter().fold(0u32, |number, byte| number.wrapping_shl(8) | u32::from(*byte))

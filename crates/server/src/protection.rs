@@ -10,17 +10,18 @@ use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, Sid};
 use crate::impersonation;
 
 /// Rights that READONLY takes away from files.
-pub const WRITES: AccessMask = AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
+pub(crate) const WRITES: AccessMask =
+    AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
 
 /// Looks at what is there, a link itself included, and opens no data.
-pub const LOOK: OpenHow = OpenHow { open_link: true, ..OpenHow::LOOK };
+pub(crate) const LOOK: OpenHow = OpenHow { open_link: true, ..OpenHow::LOOK };
 
 /// The descriptor that is stored for a file and in force, if there is one. One
 /// that cannot be read lets nobody in.
 ///
 /// # Errors
 /// When the file system fails.
-pub fn stored(node: &dyn Node) -> Result<Option<SecurityDescriptor>, Status> {
+pub(crate) fn stored(node: &dyn Node) -> Result<Option<SecurityDescriptor>, Status> {
     let stored = node.stored_security().map_err(Fault::status)?;
     Ok(stored.map(|bytes| read(&bytes)))
 }
@@ -37,7 +38,7 @@ fn read(bytes: &[u8]) -> SecurityDescriptor {
 ///
 /// # Errors
 /// When the file system fails.
-pub fn descriptor(
+pub(crate) fn descriptor(
     node: &dyn Node,
     stat: &Stat,
     token: &Token,
@@ -50,7 +51,7 @@ pub fn descriptor(
 
 /// The security descriptor of owner, group, mode and POSIX list. A file of the host's user
 /// `uid`, as which the server works, belongs to every user: the host does not tell them apart.
-pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> SecurityDescriptor {
+pub(crate) fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> SecurityDescriptor {
     let is_own = stat.uid == uid && *token.user() != Sid::ANONYMOUS;
     let owned = host::Owned {
         mode: stat.mode,
@@ -66,7 +67,7 @@ pub fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> SecurityD
 ///
 /// # Errors
 /// When the file system fails.
-pub fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<AccessMask, Status> {
+pub(crate) fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<AccessMask, Status> {
     Ok(match stored(node)? {
         Some(descriptor) => maximal(&descriptor, token),
         None => host_rights(node.host_access(), kind != Kind::Directory),
@@ -74,7 +75,7 @@ pub fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<AccessMask, 
 }
 
 /// The rights that the host's permissions give.
-pub fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
+pub(crate) fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
     let mut access = AccessMask::READ_ATTRIBUTES
         | AccessMask::READ_EA
         | AccessMask::READ_CONTROL
@@ -107,12 +108,15 @@ pub fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
 ///
 /// # Errors
 /// When it is not there or the file system fails.
-pub fn parent(vfs: &dyn Vfs, name: &Name) -> Result<Option<frevo_store::vfs::Opened>, Fault> {
+pub(crate) fn parent(
+    vfs: &dyn Vfs,
+    name: &Name,
+) -> Result<Option<frevo_store::vfs::Opened>, Fault> {
     if name.is_root() { Ok(None) } else { vfs.open_parent(name).map(Some) }
 }
 
 /// The right that adding an entry of this kind takes on its directory.
-pub const fn adding(is_directory: bool) -> AccessMask {
+pub(crate) const fn adding(is_directory: bool) -> AccessMask {
     // FILE_ADD_SUBDIRECTORY and FILE_ADD_FILE.
     if is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA }
 }
@@ -122,7 +126,7 @@ pub const fn adding(is_directory: bool) -> AccessMask {
 ///
 /// # Errors
 /// ACCESS_DENIED when it may not.
-pub fn may_add(parent: &dyn Node, token: &Token, is_directory: bool) -> Result<(), Status> {
+pub(crate) fn may_add(parent: &dyn Node, token: &Token, is_directory: bool) -> Result<(), Status> {
     match stored(parent)? {
         Some(descriptor) if !maximal(&descriptor, token).contains(adding(is_directory)) => {
             Err(Status::ACCESS_DENIED)
@@ -135,7 +139,7 @@ pub fn may_add(parent: &dyn Node, token: &Token, is_directory: bool) -> Result<(
 ///
 /// # Errors
 /// ACCESS_DENIED when it may not.
-pub fn may_remove(vfs: &dyn Vfs, name: &Name, token: &Token) -> Result<(), Status> {
+pub(crate) fn may_remove(vfs: &dyn Vfs, name: &Name, token: &Token) -> Result<(), Status> {
     let there = vfs.open(name, &LOOK).map_err(Fault::status)?;
     if rights(&*there.node, there.stat.kind, token)?.contains(AccessMask::DELETE) {
         return Ok(());
@@ -152,7 +156,7 @@ pub fn may_remove(vfs: &dyn Vfs, name: &Name, token: &Token) -> Result<(), Statu
 ///
 /// # Errors
 /// INVALID_ACL for lists that are too long, and what the file system says.
-pub fn store(
+pub(crate) fn store(
     vfs: &dyn Vfs,
     node: &dyn Node,
     stat: &Stat,

@@ -26,7 +26,7 @@ const PATH: &str = "$Extend\\$Quota";
 
 /// The file system that a name means: the share's, or the one in which there is
 /// nothing but the quota index.
-pub fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
+pub(crate) fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
     // Nearly all names are told apart by their first character.
     if !text.starts_with('$') || !eq_ignore_case(&text, NAME) {
         return (vfs, text);
@@ -39,7 +39,7 @@ pub fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'
 ///
 /// # Errors
 /// ACCESS_DENIED for everybody else.
-pub fn manages(token: &Token) -> Result<(), Status> {
+pub(crate) fn manages(token: &Token) -> Result<(), Status> {
     if token.holds(Privileges::SECURITY) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
 }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Doom {
 }
 
 /// The result of a handler: SUCCESS or another status that carries a body.
-pub type Outcome = Result<Status, Refusal>;
+pub(crate) type Outcome = Result<Status, Refusal>;
 
 impl Refusal {
     /// The status that goes into the response, if there is one.

@@ -38,7 +38,7 @@ use crate::server::ServerState;
 /// way are carried out within the time that `stop` returned, every session ends, and with
 /// it every Open, so that what was to be deleted on close is. Runs on the caller's
 /// runtime, which must not be a core's.
-pub async fn serve(
+pub(crate) async fn serve(
     server: Arc<ServerState>,
     listeners: Vec<Listener>,
     cores: Cores,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::client::ClientTable;
 use crate::connection::{ConnectionHandle, Notice};
-pub use crate::identity::{Identity, SharedIdentity};
+pub(crate) use crate::identity::{Identity, SharedIdentity};
 use crate::lease::client::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{

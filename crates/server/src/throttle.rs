@@ -307,7 +307,7 @@ fn remembered(user: &str) -> Name {
 }
 
 /// As much of a name that a stranger claims as is worth keeping or logging.
-pub fn shortened(user: &str) -> &str {
+pub(crate) fn shortened(user: &str) -> &str {
     let ends = user.char_indices().map(|(at, c)| at.saturating_add(c.len_utf8()));
     let end = ends.take_while(|end| *end <= LOGON_NAME_BYTES).last().unwrap_or(0);
     user.get(..end).unwrap_or("")

@@ -16,12 +16,12 @@ use crate::tree_connect::TreeConnect;
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 
 /// Whose eyes decide, on a share that hides.
-pub fn viewer(tree: &TreeConnect) -> Option<Arc<Token>> {
+pub(crate) fn viewer(tree: &TreeConnect) -> Option<Arc<Token>> {
     tree.share.hide_unreadable.then(|| tree.token())
 }
 
 /// True when a user with these rights sees the file.
-pub const fn shows(rights: AccessMask) -> bool {
+pub(crate) const fn shows(rights: AccessMask) -> bool {
     rights.contains(READ)
 }
 
@@ -30,7 +30,7 @@ pub const fn shows(rights: AccessMask) -> bool {
 ///
 /// # Errors
 /// When the file system fails.
-pub fn is_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> VfsResult<bool> {
+pub(crate) fn is_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> VfsResult<bool> {
     match vfs.open(name, &LOOK) {
         Ok(opened) => Ok(rights(&*opened.node, opened.stat.kind, viewer).is_some_and(shows)),
         Err(
@@ -53,7 +53,7 @@ fn rights(node: &dyn Node, kind: Kind, viewer: &Token) -> Option<AccessMask> {
 /// The status of an open that `status` refuses: `status` if the user may know of the file,
 /// else the status for a missing file. Both take the same steps, whether or not there is a
 /// file.
-pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> Status {
+pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> Status {
     let file = name.with_stream(None);
     let around = vfs.open(&file.parent(), &LOOK);
     match vfs.open(&file, &LOOK) {
@@ -88,7 +88,7 @@ pub fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status) -> St
 /// A taken name cannot be hidden from a user that may add files: the answer says that the name
 /// is taken, and no more. A user that may not (`may_add`) gets that answer, whether the name
 /// is taken or not.
-pub fn refusal_to_make(
+pub(crate) fn refusal_to_make(
     vfs: &dyn Vfs,
     name: &Name,
     viewer: &Token,
@@ -127,7 +127,7 @@ fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
 }
 
 /// True when `viewer` sees all directories that lead to a name.
-pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
+pub(crate) fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     let mut way = name.parent();
     while !way.is_root() {
         if !is_visible(vfs, &way, viewer).unwrap_or(false) {
@@ -140,7 +140,7 @@ pub fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
 
 /// True when `viewer` may list every folder between `directory` and these names below it. The
 /// viewer has `directory` open for listing.
-pub fn are_listed<'a>(
+pub(crate) fn are_listed<'a>(
     vfs: &dyn Vfs,
     directory: &Name,
     names: impl IntoIterator<Item = &'a str>,
@@ -164,7 +164,7 @@ fn lists(vfs: &dyn Vfs, folder: &Name, viewer: &Token) -> bool {
 
 /// True when `viewer` sees all files of these names below `directory` now. A file that has
 /// gone is not seen.
-pub fn are_visible<'a>(
+pub(crate) fn are_visible<'a>(
     vfs: &dyn Vfs,
     directory: &Name,
     names: impl IntoIterator<Item = &'a str>,

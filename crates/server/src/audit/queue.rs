@@ -109,7 +109,7 @@ impl fmt::Debug for Queue {
 
 /// The thread that writes.
 #[derive(Debug)]
-pub struct Writer(JoinHandle<()>);
+pub(crate) struct Writer(JoinHandle<()>);
 
 impl Writer {
     pub(super) fn start(queue: Queue, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {

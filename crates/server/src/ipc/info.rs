@@ -82,7 +82,11 @@ impl Pipe {
 /// INVALID_DEVICE_REQUEST when `open` is no pipe, ACCESS_DENIED without
 /// FILE_READ_ATTRIBUTES where the class needs it, NOT_SUPPORTED for classes
 /// that pipes do not have.
-pub fn pipe_info(open: &Open, class: FileInfoClass, w: &mut Writer<'_>) -> Result<(), Status> {
+pub(crate) fn pipe_info(
+    open: &Open,
+    class: FileInfoClass,
+    w: &mut Writer<'_>,
+) -> Result<(), Status> {
     let pipe = pipe(open)?.lock();
     match class {
         FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
@@ -118,7 +122,7 @@ pub fn pipe_info(open: &Open, class: FileInfoClass, w: &mut Writer<'_>) -> Resul
 /// # Errors
 /// As [`pipe_info`]; INFO_LENGTH_MISMATCH for a short buffer,
 /// INVALID_PARAMETER for modes that do not exist.
-pub fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<(), Status> {
+pub(crate) fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<(), Status> {
     let mut pipe = pipe(open)?.lock();
     if class != FileInfoClass::PIPE {
         return Err(Status::NOT_SUPPORTED);
@@ -141,7 +145,7 @@ pub fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<
 /// INVALID_DEVICE_REQUEST when `open` is no pipe, INVALID_PARAMETER when the
 /// fixed part does not fit, PIPE_DISCONNECTED when all is read and the pipe
 /// closed.
-pub fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
+pub(crate) fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
     open.require(AccessMask::READ_DATA)?;
     let pipe = pipe(open)?.lock();
     if pipe.is_closed() && pipe.unread() == 0 {

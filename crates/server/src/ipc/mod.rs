@@ -4,11 +4,11 @@
 //! with the list, and whatever is not in it does not exist.
 
 mod info;
-pub mod pipe;
+pub(crate) mod pipe;
 mod services;
 
-pub use info::{peek, pipe_info, set_pipe_info};
-pub use pipe::Pipe;
+pub(crate) use info::{peek, pipe_info, set_pipe_info};
+pub(crate) use pipe::Pipe;
 use pipe::Written;
 
 use std::pin::pin;
@@ -57,7 +57,11 @@ fn find(name: &str) -> Option<rpc::Pipe> {
 /// Opens a pipe: MS-SMB2 3.3.5.9. FileAttributes, CreateDisposition and create
 /// contexts say nothing about something that is always there and has no name
 /// in a file system.
-pub fn create(rq: &Request<'_>, request: &create::Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) fn create(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+    out: &mut Response,
+) -> Outcome {
     if request.impersonation_level == create::ImpersonationLevel::DELEGATE {
         return Err(Status::BAD_IMPERSONATION_LEVEL.into());
     }
@@ -128,7 +132,12 @@ fn pipe(open: &Open) -> Result<&Mutex<Pipe>, Status> {
 /// otherwise, so that a READ that comes before the WRITE it is to be answered
 /// for waits, until CANCEL or the end of the pipe. With other requests behind
 /// it in its frame, or in non-blocking mode, it is told PIPE_EMPTY.
-pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response) -> Outcome {
+pub(crate) async fn read(
+    rq: &Request<'_>,
+    open: &Open,
+    length: u32,
+    out: &mut Response,
+) -> Outcome {
     open.require(AccessMask::READ_DATA)?;
     let pipe = pipe(open)?;
     let room = rq.room.saturating_sub(READ_HEAD);
@@ -160,7 +169,7 @@ pub async fn read(rq: &Request<'_>, open: &Open, length: u32, out: &mut Response
 }
 
 /// WRITE: what the server answers is there to be read when this returns.
-pub async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
+pub(crate) async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
     put(rq, open, data).await.map(|(count, _)| count)
 }
 
@@ -232,7 +241,7 @@ async fn write_elsewhere(
 ///
 /// It never waits: what a whole request causes is there once it is written,
 /// and a part of one causes nothing, which is PIPE_EMPTY.
-pub async fn transceive(
+pub(crate) async fn transceive(
     rq: &Request<'_>,
     open: &Arc<Open>,
     input: &[u8],
@@ -253,6 +262,6 @@ pub async fn transceive(
 
 /// FSCTL_PIPE_WAIT, MS-SMB2 3.3.5.15.10: a pipe that exists always has a free
 /// end, so that there is nothing to wait for.
-pub fn wait(name: &str) -> Result<(), Status> {
+pub(crate) fn wait(name: &str) -> Result<(), Status> {
     find(name).map(|_| ()).ok_or(Status::OBJECT_NAME_NOT_FOUND)
 }
