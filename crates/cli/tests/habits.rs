@@ -198,8 +198,7 @@ fn errors_name_what_was_asked_for() {
     world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
     fs::write(world.there("100%"), "all").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "100*"]);
-    let found = found.succeeds().trim().replace("smb://", "smb://ann@");
-    assert_eq!(world.run(&["cat", &found]).succeeds(), "all");
+    assert_eq!(world.run(&["cat", found.succeeds().trim()]).succeeds(), "all");
     let mode =
         |mode| fs::set_permissions(world.place.path("big"), fs::Permissions::from_mode(mode));
     mode(0o600).unwrap();
@@ -268,10 +267,15 @@ fn strangers_are_told_what_to_do() {
     once(&["put", "-r", "here", &world.url("file")], 1, &["is a file"]);
     once(&["get", "-r", &world.url("here"), "plain"], 1, &["plain is a file"]);
     once(&["get", "-r", &world.url("here"), "/proc/no"], 1, &["cannot create /proc/no"]);
-    once(&["mv", &world.url("file"), &world.url("a<b")], 1, &["rename to", "a<b", ": * ?"]);
+    let long = "n".repeat(300);
+    once(
+        &["mv", &world.url("file"), &world.url(&long)],
+        1,
+        &["rename to", &long, "choose another name"],
+    );
     once(&["mv", &world.url("file"), &world.url("no/b")], 6, &["rename to", "no/b"]);
     once(&["mv", "-n", &world.url("file"), &world.url("here/y")], 1, &["here/y", "exists"]);
-    once(&["mkdir", &world.url("a?b")], 1, &["a?b", "must not contain : * ?"]);
+    once(&["mkdir", &world.url(&long)], 1, &["does not accept such a name"]);
     let odd = std::ffi::OsStr::from_bytes(b"bad\xff");
     fs::write(world.place.path("odd").with_file_name(odd), "x").unwrap();
     let mut command = world.command(&["put"]);

@@ -59,18 +59,20 @@ pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
     )
 }
 
-/// Converts one component from the wire.
+/// Converts one component from the wire. A stand-in for a last space or period that is not at the
+/// end stays, so that [`to_wire`] gives the name on the wire again.
 pub fn from_wire(wire: &str, spelling: Spelling) -> String {
     if spelling == Spelling::Exact {
         return wire.replace(BACKSLASH, "\\");
     }
-    let back = |one: char| match one {
-        LAST_SPACE => ' ',
-        LAST_PERIOD => '.',
+    let last = wire.chars().count().saturating_sub(1);
+    let back = |(at, one): (usize, char)| match one {
+        LAST_SPACE if at == last => ' ',
+        LAST_PERIOD if at == last => '.',
         '\u{f001}'..='\u{f01f}' => char::from_u32(one as u32 - 0xf000).unwrap_or(one),
         _ => MAPPED.iter().find(|(_, theirs)| *theirs == one).map_or(one, |(ours, _)| *ours),
     };
-    let name: String = wire.chars().map(back).collect();
+    let name: String = wire.chars().enumerate().map(back).collect();
     // `.` and `..` are no file names: such a name keeps the server's spelling.
     if matches!(&*name, "." | "..") { wire.to_owned() } else { name }
 }
@@ -92,6 +94,10 @@ mod tests {
         }
         let to_wire = |name: &str| to_wire(OsStr::new(name), Spelling::Mapped);
         assert_eq!(to_wire("a. b").unwrap(), "a. b");
+        // In the middle `a.b` would be another file.
+        for wire in ["a\u{f029}b", "\u{f028}b", "a\u{f022}\u{f028}\u{f029}"] {
+            assert_eq!(to_wire(&from_wire(wire, Spelling::Mapped)).unwrap(), wire);
+        }
         // Would be the directory itself, or its parent.
         for wire in ["\u{f029}", ".\u{f029}"] {
             assert_eq!(from_wire(wire, Spelling::Mapped), wire);

@@ -13,6 +13,7 @@ use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{attributes, line, object};
 use super::walk::{self, Kind};
+use super::wildcards;
 use crate::exit::{Done, Exit, Failure};
 
 /// `frevo attrib`
@@ -137,7 +138,7 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut failures = Failures::default();
-    for url in &urls {
+    for url in &wildcards::expand(&arguments.connection, &urls).await? {
         let done = attrib_one(arguments, change, url, &mut failures).await;
         failures.note_done(done)?;
     }

@@ -7,14 +7,14 @@ use super::connection_options::Connection;
 use super::failures::Failures;
 use super::location::Url;
 use super::logon::failed;
-use super::transfer;
+use super::{transfer, wildcards};
 use crate::exit::{Done, Failure};
 
 /// Writes files to standard output, no more than `bwlimit` bytes a second.
 pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u64>) -> Done {
     let mut failures = Failures::default();
     let limit = bwlimit.map(Limit::new);
-    for url in urls {
+    for url in &wildcards::expand(connection, urls).await? {
         match cat_one(connection, url, limit.as_ref()).await {
             Ok(true) => {}
             // Whoever reads has had enough.

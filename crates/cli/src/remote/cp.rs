@@ -13,6 +13,7 @@ use super::overlap::Ends;
 use super::put::{expected, upload};
 use super::target::is_remote_directory;
 use super::transfer::CopyOptions;
+use super::wildcards;
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 
@@ -35,8 +36,9 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
             let options = CopyOptions::new(Some(0), quiet, &cp.copying).forced(cp.force);
             let mut failures = Failures::default();
             let mut plan = CopyPlan::new(selection, Case::Same);
+            let urls = wildcards::expand(&cp.connection, &urls).await?;
             for from in &urls {
-                let ends = ends(cp, from, to).await;
+                let ends = ends(cp, from, to, urls.len()).await;
                 let added = match ends {
                     Ok(ends) => plan.add(ends, &options, &mut failures).await,
                     Err(failure) => Err(failure),
@@ -73,7 +75,7 @@ fn sources(from: &[Location]) -> Result<Sources<'_>, Failure> {
 }
 
 /// Source and target of a copy between shares.
-async fn ends(cp: &Cp, from: &Url, to: &Url) -> Result<Ends, Failure> {
+async fn ends(cp: &Cp, from: &Url, to: &Url, count: usize) -> Result<Ends, Failure> {
     let connection = &cp.connection;
     let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
     if from.server != to.server && !connection.json {
@@ -81,7 +83,7 @@ async fn ends(cp: &Cp, from: &Url, to: &Url) -> Result<Ends, Failure> {
     }
     // Before the target directory is created.
     source.metadata(&from.path).await.map_err(failed)?;
-    let into = is_remote_directory(&target, &to, cp.from.len(), cp.dry_run).await?;
+    let into = is_remote_directory(&target, &to, count, cp.dry_run).await?;
     let name = frevo_client::path::split(&from.path).1;
     let path = if into { to.below(name) } else { to.path.clone() };
     let to = Url { path, ..to };

@@ -12,6 +12,7 @@ use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{human, line};
 use super::walk::{self, Kind};
+use super::{spelling, wildcards};
 use crate::exit::Done;
 
 pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Done {
@@ -71,7 +72,7 @@ impl Sum {
 
 pub(crate) async fn du(du: &Du) -> Done {
     let mut failures = Failures::default();
-    for url in &du.urls {
+    for url in &wildcards::expand(&du.connection, &du.urls).await? {
         let done = du_one(du, url, &mut failures).await;
         failures.note_done(done)?;
     }
@@ -109,7 +110,7 @@ async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Done {
         let Sum { size, allocated, files, directories } = sum;
         let shown = if du.connection.json {
             line(json!({
-                "path": path, "size": size, "allocated": allocated, "files": files,
+                "path": spelling::shown(&path), "size": size, "allocated": allocated, "files": files,
                 "directories": directories,
             }))
         } else {

@@ -15,6 +15,7 @@ use super::failures::Failures;
 use super::location::join;
 use super::logon::failed;
 use super::remove::{remove_all, remove_bare, remove_forced};
+use super::spelling;
 use super::target::create_local;
 use super::walk::{self, Kind};
 use crate::exit::{Done, Exit, Failure};
@@ -110,7 +111,7 @@ impl Endpoint {
     pub(crate) fn shown(&self, name: &str) -> String {
         match self {
             Self::Local(root) => local_in(root, name).display().to_string(),
-            Self::Remote(_, root) => path_in(root, name),
+            Self::Remote(_, root) => spelling::shown(&path_in(root, name)),
         }
     }
 
@@ -118,7 +119,7 @@ impl Endpoint {
     pub(crate) fn url(&self, name: &str) -> String {
         match self {
             Self::Local(_) => self.shown(name),
-            Self::Remote(share, root) => share.url(&path_in(root, name)),
+            Self::Remote(share, root) => spelling::in_text(&share.url(&path_in(root, name))),
         }
     }
 

@@ -15,6 +15,7 @@ use super::name_collisions::Case;
 use super::overlap::Ends;
 use super::target::is_local_directory;
 use super::transfer::CopyOptions;
+use super::wildcards;
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn get(get: &Get) -> Done {
@@ -54,6 +55,7 @@ pub(crate) async fn download(
     if to == Some(Path::new("-")) && !selection.dry_run {
         return cat(connection, urls, copying.bwlimit).await;
     }
+    let urls = wildcards::expand(connection, urls).await?;
     let into = match to {
         Some(to) => is_local_directory(to, urls.len(), selection.dry_run)?,
         None => true,
@@ -62,7 +64,7 @@ pub(crate) async fn download(
     let options = CopyOptions::new(Some(0), connection.json || selection.dry_run, copying);
     let mut plan = CopyPlan::new(selection, Case::Differs);
     let mut failures = Failures::default();
-    for url in urls {
+    for url in &urls {
         let added = async {
             let (share, url) = connection.reach(url).await?;
             let to = if into { to.join(local_leaf(&url)) } else { to.to_owned() };

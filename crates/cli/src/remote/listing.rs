@@ -12,13 +12,15 @@ use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{attributes, full_time, human, kind, line, object, time};
 use super::walk::{self, Trail};
+use super::{spelling, wildcards};
 use crate::exit::Done;
 use crate::plural::counted;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
     let mut failures = Failures::default();
-    for (at, url) in ls.urls.iter().enumerate() {
-        if ls.urls.len() > 1 && !ls.connection.json {
+    let urls = wildcards::expand(&ls.connection, &ls.urls).await?;
+    for (at, url) in urls.iter().enumerate() {
+        if urls.len() > 1 && !ls.connection.json {
             if at > 0 {
                 line("");
             }
@@ -64,6 +66,7 @@ fn show(ls: &Ls, directory: &str, name: &str, metadata: &Metadata) -> bool {
     if ls.connection.json {
         return line(object(&join(directory, name), metadata));
     }
+    let name = spelling::shown(name);
     let slash = if walk::kind(metadata) == walk::Kind::Directory { "/" } else { "" };
     if !ls.long {
         return line(format_args!("{name}{slash}"));
@@ -126,7 +129,7 @@ fn branch<'a>(
             let shown = if connection.json {
                 line(object(&below, entry.metadata()))
             } else {
-                line(format_args!("{indent}{corner}{}", entry.file_name()))
+                line(format_args!("{indent}{corner}{}", spelling::shown(entry.file_name())))
             };
             if !shown {
                 return Ok(());
@@ -185,7 +188,7 @@ fn is_of(metadata: &Metadata, kind: Kind) -> bool {
 
 pub(crate) async fn stat(connection: &Connection, urls: &[Url]) -> Done {
     let mut failures = Failures::default();
-    for url in urls {
+    for url in &wildcards::expand(connection, urls).await? {
         failures.note_done(stat_one(connection, url).await)?;
     }
     failures.end("shown")

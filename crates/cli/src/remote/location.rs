@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use frevo_client::{ParseUrlError, ServerName, SmbUrl};
 
+use super::spelling;
+
 /// A server, share or file of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -15,7 +17,8 @@ pub(crate) struct Url {
     pub(crate) server: ServerName,
     /// The share; empty when only the server is meant.
     pub(crate) share: String,
-    /// The path in it, with `/`; empty for the share itself.
+    /// The path in it, with `/`, as the wire spells it, but perhaps with wildcards; empty for the
+    /// share itself.
     pub(crate) path: String,
     /// It ends in `/`: a directory is meant.
     pub(crate) ends_in_slash: bool,
@@ -58,7 +61,8 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found: SmbUrl = text.parse().map_err(|error| match error {
+        let spelled = spelling::with_stand_ins(text);
+        let found: SmbUrl = spelled.parse().map_err(|error| match error {
             ParseUrlError::Password => String::from(
                 "do not write the password into the URL, where other users can see it; use \
                      --credentials or FREVO_PASSWORD, or type it when asked",
@@ -66,6 +70,7 @@ impl FromStr for Url {
             other => other.to_string(),
         })?;
         let SmbUrl { user, server, share, path, ends_in_slash, .. } = found;
+        let path = spelling::path_to_wire(&path).map_err(|why| format!("{text}: {why}"))?;
         Ok(Self { user, server, share, path, ends_in_slash })
     }
 }
@@ -74,6 +79,11 @@ impl Url {
     /// The URL of another path in this share.
     pub(crate) fn at(&self, path: impl Into<String>) -> Self {
         Self { path: path.into(), ends_in_slash: false, ..self.clone() }
+    }
+
+    /// The URL with asterisks and question marks as parts of names.
+    pub(crate) fn at_name(&self) -> Self {
+        Self { path: spelling::literal(&self.path), ..self.clone() }
     }
 
     /// The path of `name` below this one.
@@ -116,12 +126,25 @@ pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
+/// The name of a user with escapes for the characters that would end it.
+fn escaped(name: &str) -> String {
+    let mut text = name.replace('%', "%25");
+    for (one, escape) in [('/', "%2F"), ('@', "%40"), (':', "%3A"), ('\\', "%5C")] {
+        text = text.replace(one, escape);
+    }
+    text
+}
+
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "smb://{}/{}", self.server, self.share)?;
+        // As another command takes it.
+        f.write_str("smb://")?;
+        if let Some(user) = &self.user {
+            write!(f, "{}@", escaped(user))?;
+        }
+        write!(f, "{}/{}", self.server, self.share.replace('%', "%25"))?;
         if !self.path.is_empty() {
-            // As another command takes it.
-            write!(f, "/{}", self.path.replace('%', "%25"))?;
+            write!(f, "/{}", spelling::in_url(&self.path))?;
         }
         Ok(())
     }
@@ -163,6 +186,9 @@ mod tests {
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
         assert_eq!(url("SMB://box").share, "");
         assert_eq!(url(&url("//box/s/100%/x y").to_string()).path, "100%/x y");
+        let user = "smb://LAB;ann%40home@box/s/x";
+        assert_eq!(url(user).user.as_deref(), Some("LAB;ann@home"));
+        assert_eq!(url(user).to_string(), user);
         assert!(url("smb://box/s/a/").ends_in_slash && !url("smb://box/s/a").ends_in_slash);
     }
 

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 
 use super::connection_options::{CipherName, Connection, DfsLinks, SigningName};
 use super::location::Url;
+use super::spelling;
 use crate::exit::{During, Exit, Failure};
 
 const fn cipher(name: CipherName) -> Cipher {
@@ -99,9 +100,9 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
     };
-    let (operation, path) = (error.operation(), error.path().to_owned());
+    let (operation, path) = (error.operation(), spelling::in_text(error.path()));
     let during = During { operation, path, status: error.status() };
-    let message = format!("{error}{}", advice(error));
+    let message = format!("{}{}", spelling::in_text(&error.to_string()), advice(error));
     Failure { exit, message, during: Some(Box::new(during)) }
 }
 
@@ -110,11 +111,7 @@ fn advice(error: &frevo_client::Error) -> &'static str {
     use frevo_client::Status;
     use std::io::ErrorKind;
     if error.status() == Some(Status::OBJECT_NAME_INVALID) {
-        if error.path().contains(['*', '?']) {
-            return "; wildcards are not supported (list files with `frevo find --name`), and names must \
-                    not contain : * ? \" < > |";
-        }
-        return "; names must not contain : * ? \" < > | or end with a space or period";
+        return "; choose another name";
     }
     let Cause::Transport(why) = error.cause() else { return "" };
     match why.kind() {
@@ -184,6 +181,7 @@ impl Connection {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
+        let url = &url.at_name();
         if let Some(share) = reached(url, posix) {
             return Ok((share, url.clone()));
         }
@@ -209,6 +207,7 @@ impl Connection {
         from: &Url,
         to: &Url,
     ) -> Result<((Share, Url), (Share, Url)), Failure> {
+        let to = &to.at_name();
         let (source, from) = self.reach(from).await?;
         let same =
             source.session().server() == &to.server && from.user == to.user && !to.share.is_empty();

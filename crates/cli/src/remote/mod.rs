@@ -34,10 +34,12 @@ mod queries;
 mod remove;
 mod report;
 mod sparse;
+mod spelling;
 mod sync;
 mod target;
 mod transfer;
 mod walk;
+mod wildcards;
 
 use arguments::Verb;
 

@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::arguments::Mount;
 use super::background;
 use super::logon::failed;
+use super::spelling;
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::Logging;
@@ -47,7 +48,8 @@ async fn mount(arguments: &Mount) -> Done {
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let kept = share.clone();
-    let mut mounted = frevo_mount::mount(share, &url.path, &arguments.folder, settings(arguments))
+    let path = if share.is_posix() { spelling::exact(&url.path) } else { url.path };
+    let mut mounted = frevo_mount::mount(share, &path, &arguments.folder, settings(arguments))
         .await
         .map_err(refused)?;
     let folder = mounted.folder().display().to_string();

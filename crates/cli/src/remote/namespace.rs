@@ -8,12 +8,14 @@ use super::location::Url;
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
 use super::walk::Kind;
+use super::wildcards;
 use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace: bool) -> Done {
     let mut failures = Failures::default();
     let mut taken = TakenNames::new(Case::Same);
-    for one in from {
+    let from = wildcards::expand(connection, from).await?;
+    for one in &from {
         // One that has just come would be replaced by the next.
         let name = frevo_client::path::split(&one.path).1;
         let done = match taken.take(name, Kind::File, one) {

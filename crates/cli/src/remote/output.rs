@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use frevo_client::{FileAttributes, Metadata};
 use serde_json::{Value, json};
 
-use super::walk;
+use super::{spelling, walk};
 use crate::console::shown;
 use crate::exit::{Done, Failure};
 
@@ -91,10 +91,10 @@ pub(crate) fn kind(metadata: &Metadata) -> &'static str {
     walk::kind(metadata).word()
 }
 
-/// A file as a JSON object.
+/// A file as a JSON object. `path` is spelled as on the wire.
 pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
     json!({
-        "path": path,
+        "path": spelling::shown(path),
         "type": kind(metadata),
         "size": metadata.len(),
         "allocated": metadata.allocation(),

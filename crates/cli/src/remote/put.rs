@@ -14,6 +14,7 @@ use super::logon::failed;
 use super::name_collisions::Case;
 use super::overlap::Ends;
 use super::report::planned;
+use super::spelling;
 use super::target::is_remote_directory;
 use super::transfer::{self, CopyOptions};
 use super::walk;
@@ -57,7 +58,7 @@ pub(crate) async fn upload(
     let mut plan = CopyPlan::new(selection, Case::Same);
     for from in from {
         if *from == input && selection.dry_run {
-            planned(connection.json, "copy", &url.path);
+            planned(connection.json, "copy", &spelling::shown(&url.path));
         } else if *from == input {
             let sent = transfer::up_from_input(share, &url.path, &options).await;
             failures.note_done(sent.map_err(failed))?;

@@ -7,6 +7,7 @@ use super::connection_options::Connection;
 use super::location::Url;
 use super::logon::failed;
 use super::output::line;
+use super::spelling;
 use crate::exit::Done;
 
 pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Done {
@@ -40,7 +41,9 @@ pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -
                 Change::Missed => ("missed", None, ""),
                 _ => continue,
             };
-            let shown = match (connection.json, from) {
+            let from = from.map(|from| spelling::shown(from));
+            let name = spelling::shown(name);
+            let shown = match (connection.json, &from) {
                 (true, _) => line(json!({ "change": what, "from": from, "path": name })),
                 (false, Some(from)) => line(format_args!("{what:<9}{from} -> {name}")),
                 (false, None) => line(format_args!("{what:<9}{name}")),

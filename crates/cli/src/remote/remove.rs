@@ -10,6 +10,7 @@ use super::location::{Url, join};
 use super::logon::failed;
 use super::report::planned;
 use super::walk::{self, Kind};
+use super::{spelling, wildcards};
 use crate::exit::{Done, Exit, Failure};
 
 /// How often a directory that should be empty, or gone, is tried: 1.3 s in all.
@@ -17,11 +18,28 @@ const EMPTYING: u32 = 7;
 
 pub(crate) async fn rm(rm: &Rm) -> Done {
     let mut failures = Failures::default();
-    for url in &rm.urls {
+    for url in &expanded(rm).await? {
         let done = rm_one(rm, url, &mut failures).await;
         failures.note_done(done)?;
     }
     failures.end("removed")
+}
+
+/// The files that are named. With --force a pattern may match none.
+async fn expanded(rm: &Rm) -> Result<Vec<Url>, Failure> {
+    match wildcards::expand(&rm.connection, &rm.urls).await {
+        Err(failure) if rm.force && failure.exit == Exit::NotFound => {
+            let mut urls = Vec::new();
+            for url in &rm.urls {
+                match wildcards::expand(&rm.connection, std::slice::from_ref(url)).await {
+                    Err(failure) if failure.exit == Exit::NotFound => {}
+                    found => urls.extend(found?),
+                }
+            }
+            Ok(urls)
+        }
+        found => found,
+    }
 }
 
 async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
@@ -47,7 +65,7 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
         return remove_all(share, &url.path, *force, failures).await;
     }
     if *dry_run {
-        planned(connection.json, "remove", &url.path);
+        planned(connection.json, "remove", &spelling::shown(&url.path));
         return Ok(());
     }
     remove_forced(share, &url.path, &metadata, *force).await.map_err(failed)
@@ -61,7 +79,7 @@ async fn tell_all(json: bool, share: &Share, url: &Url, failures: &mut Failures)
     found.sort_unstable();
     let all = found.iter().rev().map(|name| join(&url.path, name)).chain([url.path.clone()]);
     for path in all {
-        if !planned(json, "remove", &path) {
+        if !planned(json, "remove", &spelling::shown(&path)) {
             break;
         }
     }

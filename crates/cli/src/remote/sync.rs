@@ -11,6 +11,7 @@ use super::location::Location;
 use super::name_collisions::Case;
 use super::overlap::Ends;
 use super::report::{planned, report, tell_skipped};
+use super::spelling;
 use super::transfer::{self, CopyOptions};
 use super::walk::Kind;
 use crate::console::tell;
@@ -59,7 +60,7 @@ async fn list_source(sync: &Sync, ends: &Ends, failures: &mut Failures) -> Resul
     let others = source.iter().filter(|(name, entry)| {
         entry.kind == Kind::Other && filter.is_all() && !name.ends_with(transfer::PART)
     });
-    tell_skipped(&others.map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    tell_skipped(&others.map(|(name, _)| spelling::shown(name)).collect::<Vec<_>>());
     Ok(source)
 }
 
@@ -150,7 +151,7 @@ fn show(sync: &Sync, found: &Differences) {
     let attributes = found.attributes.iter().map(|(name, ..)| ("set", name));
     let files = found.files.iter().map(|file| ("copy", &file.from));
     for (what, name) in removals.chain(directories).chain(attributes).chain(files) {
-        if !planned(sync.connection.json, what, name) {
+        if !planned(sync.connection.json, what, &spelling::shown(name)) {
             break;
         }
     }

@@ -1,6 +1,6 @@
 //! Trees of a share and of this machine, many directories at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -246,6 +246,7 @@ pub(crate) fn local(
         Error::new(Cause::Local(Arc::new(error)), "read", path.display().to_string())
     };
     let mut found = Vec::new();
+    let mut seen = HashMap::new();
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((directory, below)) = waiting.pop() {
         let entries = match std::fs::read_dir(&directory) {
@@ -260,6 +261,7 @@ pub(crate) fn local(
             let file = entry.map_err(|why| error(&directory, why)).and_then(|entry| {
                 local_file(&entry, &below).map_err(|why| error(&entry.path(), why))
             });
+            let file = file.and_then(|file| check_apart(&file, &mut seen).map(|()| file));
             match file {
                 Ok(file) if !passes(&file) => {}
                 Ok(file) => {
@@ -274,6 +276,22 @@ pub(crate) fn local(
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+/// The error of a local name that the wire spells like the name of another file.
+fn check_apart(file: &LocalFile, seen: &mut HashMap<String, PathBuf>) -> frevo_client::Result<()> {
+    // Only names that have a stand-in can be spelled like others.
+    if !file.name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
+        return Ok(());
+    }
+    let Some(other) = seen.insert(file.name.clone(), file.path.clone()) else { return Ok(()) };
+    let why = format!(
+        "its name is the same as that of {} on the server, where private characters stand for \
+         those that SMB reserves; rename one of them",
+        other.display()
+    );
+    let why = std::io::Error::new(std::io::ErrorKind::AlreadyExists, why);
+    Err(Error::new(Cause::Local(Arc::new(why)), "copy", file.path.display().to_string()))
 }
 
 fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFile> {

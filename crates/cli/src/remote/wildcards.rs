@@ -1,0 +1,112 @@
+//! Wildcards in the paths of URLs: `*` and `?`, as a shell expands them for local paths.
+
+use frevo_wire::fscc::Pattern;
+
+use super::connection_options::Connection;
+use super::location::{Url, join};
+use super::logon::failed;
+use super::spelling;
+use super::walk::{self, Kind};
+use crate::exit::{Exit, Failure};
+
+/// Replaces each URL with wildcards by those of the files that match it, in the order of their
+/// names; other URLs stay.
+///
+/// # Errors
+/// No file matches a URL, or a directory cannot be listed.
+pub(crate) async fn expand(connection: &Connection, urls: &[Url]) -> Result<Vec<Url>, Failure> {
+    let mut found = Vec::new();
+    for url in urls {
+        if !spelling::has_wildcards(&url.path) {
+            found.push(url.clone());
+            continue;
+        }
+        let before = found.len();
+        let paths = matching(connection, url).await?;
+        let ends_in_slash = url.ends_in_slash;
+        found.extend(paths.into_iter().map(|path| Url { path, ends_in_slash, ..url.clone() }));
+        if found.len() == before {
+            let text = format!("no file matches {url}");
+            return Err(Failure::new(Exit::NotFound, text).of("find", url));
+        }
+    }
+    Ok(found)
+}
+
+/// The paths that match the path of `url`, name by name.
+async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Failure> {
+    let names: Vec<&str> = url.path.split('/').collect();
+    let mut paths = vec![String::new()];
+    for (at, name) in names.iter().enumerate() {
+        if !spelling::has_wildcards(name) {
+            paths = paths.into_iter().map(|path| join(&path, name)).collect();
+            continue;
+        }
+        let is_last = at + 1 == names.len();
+        let is_first = !names.iter().take(at).any(|name| spelling::has_wildcards(name));
+        let mut next = Vec::new();
+        for path in paths {
+            match entries(connection, url, &path, name, is_last && !url.ends_in_slash).await {
+                Ok(found) => next.extend(found.iter().map(|name| join(&path, name))),
+                // Not each directory that matches has a directory of the next name.
+                Err(failure) if !is_first && failure.exit == Exit::NotFound => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        paths = next;
+    }
+    if names.last().is_some_and(|name| !spelling::has_wildcards(name)) {
+        return existing(connection, url, paths).await;
+    }
+    Ok(paths)
+}
+
+/// The names in the directory `path` that match `pattern`; only those of directories unless
+/// `with_files` is set. As in a shell, a name that begins with a period needs a pattern that does.
+/// A file whose name is the pattern itself is meant alone.
+async fn entries(
+    connection: &Connection,
+    url: &Url,
+    path: &str,
+    pattern: &str,
+    with_files: bool,
+) -> Result<Vec<String>, Failure> {
+    let (share, place) = connection.reach(&url.at(path)).await?;
+    let entries = share.list_dir(&place.path).await.map_err(failed)?;
+    let literal = spelling::literal(pattern);
+    let shows_hidden = pattern.starts_with('.');
+    let matcher = Pattern::new(pattern, true);
+    let mut names = Vec::new();
+    for entry in &entries {
+        let name = entry.file_name();
+        let fits = with_files || walk::kind(entry.metadata()) == Kind::Directory;
+        if fits && name == literal {
+            return Ok(vec![literal]);
+        }
+        if fits && matcher.matches(name) && (shows_hidden || !name.starts_with('.')) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Those of `paths` that exist.
+async fn existing(
+    connection: &Connection,
+    url: &Url,
+    paths: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    let mut found = Vec::new();
+    for path in paths {
+        let (share, place) = connection.reach(&url.at(&*path)).await?;
+        match share.metadata(&place.path).await {
+            Err(error) if error.is_not_found() => {}
+            done => {
+                done.map_err(failed)?;
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,137 @@
+//! Names with characters that SMB reserves, through every command; wildcards.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use harness::world::{World, assert_same};
+
+/// A name in a URL, with the characters of wildcards and separators escaped.
+fn escaped(name: &str) -> String {
+    let mut text = name.replace('%', "%25");
+    for (one, escape) in [('*', "%2A"), ('?', "%3F"), ('\\', "%5C"), ('\n', "%0A")] {
+        text = text.replace(one, escape);
+    }
+    text
+}
+
+const ODD: [&str; 10] = [
+    "a:b.txt",
+    "what?",
+    "a*b",
+    "back\\slash",
+    "<>|\"",
+    "end.",
+    "end ",
+    "100%",
+    "new\nline",
+    "a::b",
+];
+
+#[test]
+fn names_come_back_from_every_command() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    for name in ODD {
+        fs::write(here.join(name), name).unwrap();
+    }
+    world.run(&["put", "-r", "here", &world.url("there")]).succeeds();
+    let listed = world.run(&["ls", &world.url("there")]);
+    for name in ODD {
+        assert!(listed.succeeds().contains(&format!("{name}\n")), "{name}: {listed:?}");
+    }
+    let found = world.run(&["find", &world.url("there"), "--type", "f"]);
+    let urls: Vec<&str> = found.succeeds().lines().collect();
+    assert_eq!(urls.len(), ODD.len(), "{found:?}");
+    for url in urls {
+        let content = world.run(&["cat", url]);
+        assert!(ODD.contains(&content.succeeds()), "{url}: {content:?}");
+        assert!(world.run(&["du", url]).succeeds().ends_with(&format!("{url}\n")));
+        assert!(world.run(&["attrib", url]).succeeds().ends_with(&format!("{url}\n")));
+        assert!(world.run(&["stat", url]).succeeds().starts_with(&format!("{url}\n")));
+    }
+    for name in ODD {
+        let url = world.url(&format!("there/{}", escaped(name)));
+        assert_eq!(world.run(&["cat", &url]).succeeds(), name);
+        let json = world.run(&["ls", "--json", &url]);
+        let entry: serde_json::Value = serde_json::from_str(json.succeeds()).unwrap();
+        assert_eq!(entry["path"], format!("there/{name}"));
+        let copy = world.url(&format!("copy {}", escaped(name)));
+        world.run(&["cp", &url, &copy]).succeeds();
+        let moved = world.url(&format!("moved {}", escaped(name)));
+        world.run(&["mv", &copy, &moved]).succeeds();
+        world.run(&["get", &moved]).succeeds();
+        assert_eq!(fs::read(world.place.path(&format!("moved {name}"))).unwrap(), name.as_bytes());
+        world.run(&["rm", &moved]).succeeds();
+    }
+    world.run(&["get", "-r", &world.url("there"), "back"]).succeeds();
+    assert_same(&here, &world.place.path("back"));
+    world.run(&["sync", "--delete", "here", &world.url("there")]).succeeds();
+    assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
+    world.run(&["mkdir", "-p", &world.url("dir:1./what%3F")]).succeeds();
+    assert_eq!(world.run(&["ls", &world.url("dir:1.")]).succeeds(), "what?/\n");
+    world.run(&["rm", "-r", &world.url("dir:1."), &world.url("there")]).succeeds();
+    assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 0);
+}
+
+#[test]
+fn messages_and_streams_have_the_names_that_were_given() {
+    let world = World::new();
+    world.run(&["cat", &world.url("no:such.txt")]).fails(6, &["/share/no:such.txt"]);
+    world.place.file("file", "data", 0o644);
+    world.place.file("more", "stream", 0o644);
+    world.run(&["put", "file", &world.url("f")]).succeeds();
+    world.run(&["put", "more", &world.url("f/:meta")]).succeeds();
+    assert_eq!(world.run(&["cat", &world.url("f/:meta")]).succeeds(), "stream");
+    assert_eq!(world.run(&["cat", &world.url("f")]).succeeds(), "data");
+    world.run(&["cat", &world.url("f:meta")]).fails(6, &["/share/f:meta"]);
+}
+
+#[test]
+fn names_that_are_one_on_the_server_are_told() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::write(here.join("a:b"), "1").unwrap();
+    fs::write(here.join("a\u{f022}b"), "2").unwrap();
+    fs::write(here.join("c"), "3").unwrap();
+    let put = world.run(&["put", "-r", "here", &world.url("there")]);
+    put.fails(1, &["the same as", "rename one"]);
+    assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
+    // What no name has that people write.
+    fs::write(world.there("x\u{f029}y"), "odd").unwrap();
+    fs::write(world.there("x.y"), "plain").unwrap();
+    let found = world.run(&["find", &world.url(""), "--name", "x*"]);
+    let mut content: Vec<String> =
+        found.succeeds().lines().map(|url| world.run(&["cat", url]).out).collect();
+    content.sort();
+    assert_eq!(content, ["odd", "plain"]);
+    let bad = here.join(std::ffi::OsStr::from_bytes(b"\xff"));
+    fs::write(bad, "").unwrap();
+    world.run(&["put", "-r", "here", &world.url("there")]).fails(1, &["2 files failed"]);
+}
+
+#[test]
+fn wildcards_name_files_of_the_server() {
+    let world = World::new();
+    for name in ["a1.jpg", "a2.JPG", "b.txt", ".hidden.jpg", "2024/x.jpg", "2025/y.jpg", "2025/z"] {
+        let path = world.there(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let listed = world.run(&["cat", &world.url("*.jpg")]);
+    assert_eq!(listed.succeeds(), "a1.jpga2.JPG");
+    world.run(&["get", &world.url("20??/*.jpg"), "."]).succeeds();
+    assert!(world.place.path("x.jpg").exists() && world.place.path("y.jpg").exists());
+    assert_eq!(world.run(&["cat", &world.url("20*/z")]).succeeds(), "2025/z");
+    world.run(&["ls", &world.url("*.png")]).fails(6, &["no file matches", "*.png"]);
+    world.run(&["rm", "-f", &world.url("*.png")]).succeeds();
+    // A file of that very name is meant alone.
+    fs::write(world.there("a*"), "star").unwrap();
+    world.run(&["rm", &world.url("a*")]).succeeds();
+    assert!(world.there("a1.jpg").exists() && !world.there("a*").exists());
+    world.run(&["cp", &world.url("a*"), &world.url("2025/")]).succeeds();
+    world.run(&["rm", &world.url("a*")]).succeeds();
+    assert!(!world.there("a1.jpg").exists() && world.there("2025/a1.jpg").exists());
+    assert!(world.there(".hidden.jpg").exists());
+}
