@@ -29,6 +29,7 @@
 //!   is a file as tokio's `AsyncRead`, `AsyncWrite` and `AsyncSeek`.
 //! - [`ReadDir`], [`Walk`] and [`Watch`] are streams.
 //! - [`Error`] has a sentence for people, and [`Error::kind`] for programs.
+//! - With the feature `object_store`, `SmbStore` makes a share an `object_store::ObjectStore`.
 //!
 //! All of them need a tokio runtime. The values are cheap to clone and can be used by many
 //! tasks at once.
@@ -211,6 +212,8 @@ mod lookup;
 mod metadata;
 mod names;
 mod namespace;
+#[cfg(feature = "object_store")]
+mod object_store;
 mod open;
 mod open_options;
 mod options;
@@ -252,6 +255,8 @@ pub use file::File;
 pub use locks::LockKind;
 pub use lookup::DiskSpace;
 pub use metadata::{FileType, Metadata};
+#[cfg(feature = "object_store")]
+pub use object_store::SmbStore;
 pub use open_options::OpenOptions;
 pub use options::{Encryption, Options, Referrals, Signing};
 pub use posix_metadata::{PosixFileType, PosixMetadata};

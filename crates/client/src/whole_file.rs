@@ -95,8 +95,19 @@ impl Share {
     /// Fails as [`Self::read`] does.
     #[doc(hidden)]
     pub async fn read_small(&self, path: &str) -> Result<Option<(Vec<u8>, Metadata)>> {
+        self.read_small_with(path, false).await
+    }
+
+    /// As [`Self::read_small`]; if `identified`, the metadata has the file's number, if the
+    /// server sends it.
+    pub(crate) async fn read_small_with(
+        &self,
+        path: &str,
+        identified: bool,
+    ) -> Result<Option<(Vec<u8>, Metadata)>> {
         let mut ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
+        ask.identity = identified;
         let calls = || {
             let request = read::Request::new(RELATED, 0, SMALL);
             let read = Call::new(Command::READ, |w| request.encode(w)).cost(SMALL);
