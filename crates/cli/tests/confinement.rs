@@ -18,6 +18,11 @@ const SIGSYS: i32 = 31;
 /// The log's words for a system call that serving needed and did not get.
 const REFUSED_CALL: &str = "refused a system call";
 
+#[test]
+fn the_words_that_no_log_may_contain_are_those_of_the_server() {
+    assert!(include_str!("../src/serve/confine/mod.rs").contains(REFUSED_CALL));
+}
+
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
