@@ -142,7 +142,13 @@ impl Visit for TextLine<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.put(field, &format!("{value:?}"));
+        let text = format!("{value:?}");
+        // A value that may be missing is shown as itself, a missing one not at all.
+        if field.name() != "message" && text == "None" {
+            return;
+        }
+        let inner = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')'));
+        self.put(field, inner.unwrap_or(&text));
     }
 }
 
@@ -225,12 +231,12 @@ mod tests {
         let forged = "ann\" reason=\"no\nfrevo: a line peer=192.0.2.9:1 \u{9b}2J\u{202e}";
         tracing::subscriber::with_default(Registry::default().with(layer), || {
             tracing::warn!(target: "frevo::session", peer = %"192.0.2.1:7", user = %forged,
-                share = forged, left_out = None::<u64>, count = Some(3_u64), bound = ?Some(1),
+                share = forged, left_out = None::<u64>, count = Some(3_u64), bound = ?Some(1), unbound = ?None::<u8>,
                 "logon refused for {}", "a\nb\u{202e}");
         });
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         let shown = r#""ann\" reason=\"no\nfrevo: a line peer=192.0.2.9:1 \u{9b}2J\u{202e}""#;
-        let fields = format!("user={shown} share={shown} count=3 bound=Some(1)");
+        let fields = format!("user={shown} share={shown} count=3 bound=1");
         let message = r"logon refused for a\u{a}b\u{202e}";
         let line = format!(" WARN frevo::session: {message} peer=192.0.2.1:7 {fields}\n");
         assert_eq!(text, line);

@@ -10,6 +10,7 @@ mod exit;
 mod expect;
 mod import;
 mod logging;
+mod manual;
 mod passwords;
 mod plural;
 mod remote;
@@ -20,7 +21,6 @@ mod trusted_file;
 mod user;
 mod value_words;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Remote(verb) => remote::run(verb),
         Command::Expect(expect) => expect::run(expect),
         Command::Completions { shell } => completions(*shell),
-        Command::Man => man(),
+        Command::Man => manual::show(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,37 +71,6 @@ fn main() -> ExitCode {
 fn completions(shell: clap_complete::Shell) -> Done {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "frevo", &mut text);
+    text.extend_from_slice(remote::completion::script(shell).as_bytes());
     print(&text)
-}
-
-/// One page: the program, then each of its commands.
-fn man() -> Done {
-    let failure = Failure::failed("cannot make the manual page");
-    let render = || -> std::io::Result<Vec<u8>> {
-        let mut page = Vec::new();
-        let mut command = Arguments::command();
-        command.build();
-        clap_mangen::Man::new(command.clone()).render(&mut page)?;
-        sections(&command, &mut page)?;
-        Ok(page)
-    };
-    print(&render().map_err(failure)?)
-}
-
-fn sections(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
-        writeln!(page, ".SH \"{name}\"")?;
-        let man = clap_mangen::Man::new(sub.clone());
-        // As parts of the section above, not as sections of their own.
-        let mut part = Vec::new();
-        man.render_synopsis_section(&mut part)?;
-        man.render_description_section(&mut part)?;
-        man.render_options_section(&mut part)?;
-        man.render_extra_section(&mut part)?;
-        let part = String::from_utf8_lossy(&part).replace(".SH ", ".SS ");
-        page.write_all(part.as_bytes())?;
-        sections(sub, page)?;
-    }
-    Ok(())
 }

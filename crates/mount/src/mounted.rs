@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -86,10 +87,14 @@ pub enum Unmount {
     Busy,
 }
 
+/// The type of FUSE file systems, as statfs(2) gives it.
+const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+
 /// Checks the folder for a mount.
 ///
 /// # Errors
-/// The folder does not exist, is not a directory, or is not empty: a mount would hide its files.
+/// The folder does not exist, is not a directory, is mounted on already, or is not empty: a mount
+/// would hide its files.
 pub fn check_folder(folder: &Path) -> Result<(), MountError> {
     let wrong = |what| Err(MountError::Folder(folder.to_owned(), what));
     let found = match std::fs::metadata(folder) {
@@ -107,11 +112,26 @@ pub fn check_folder(folder: &Path) -> Result<(), MountError> {
     if !found.is_dir() {
         return wrong("is not a directory");
     }
+    if is_mounted(folder) {
+        return wrong(
+            "is the folder of a mount already: unmount that first (fusermount3 -u, as root umount), \
+             or name another folder",
+        );
+    }
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_some()) {
         Ok(false) => Ok(()),
-        Ok(true) => wrong("is not empty: the mount would hide its files"),
+        Ok(true) => wrong("is not empty, and the mount would hide its files: name an empty folder"),
         Err(_) => wrong("cannot be read: permission denied"),
     }
+}
+
+/// True when a share is mounted on the folder: it has another device than the folder it is in, of a
+/// FUSE file system.
+fn is_mounted(folder: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
+    let Ok(whole) = folder.canonicalize() else { return false };
+    let fuse = rustix::fs::statfs(&whole).is_ok_and(|found| found.f_type == FUSE_MAGIC);
+    fuse && whole.parent().and_then(device) != device(&whole)
 }
 
 /// Checks that this machine can mount, before the server is asked.

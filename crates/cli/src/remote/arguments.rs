@@ -36,6 +36,9 @@ pub(crate) enum Verb {
         /// Files and directories
         #[arg(required = true)]
         urls: Vec<Url>,
+        /// Show times in UTC [default: the local time zone]
+        #[arg(long)]
+        utc: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -93,6 +96,29 @@ pub(crate) enum Verb {
     /// Mount a share on a local folder
     #[command(after_help = MOUNT_HELP)]
     Mount(Box<Mount>),
+    /// Save the password of a server, or list the saved servers
+    #[command(after_help = EXIT_CODES)]
+    Login {
+        /// Server, as in smb://USER@HOST; without it the saved servers are listed
+        url: Option<Url>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove a saved password
+    #[command(after_help = EXIT_CODES)]
+    Logout {
+        /// Server, as in smb://USER@HOST; without USER all of its users
+        url: Url,
+    },
+    /// Print the URLs that begin with a word (for completion scripts)
+    #[command(hide = true)]
+    CompleteUrl {
+        /// The word
+        #[arg(default_value = "")]
+        word: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// List the shares of a server
     #[command(after_help = EXIT_CODES)]
     Shares {
@@ -164,6 +190,12 @@ pub(crate) struct Ls {
     /// Show sizes in readable units, such as 4.2M
     #[arg(long, short = 'h', short_alias = 'H')]
     pub(crate) human: bool,
+    /// Show times in UTC [default: the local time zone]
+    #[arg(long)]
+    pub(crate) utc: bool,
+    /// Colour the names as LS_COLORS says
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: super::colors::When,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
@@ -258,6 +290,9 @@ pub(crate) struct Get {
     /// Copy directories with all their content
     #[arg(long, short)]
     pub(crate) recursive: bool,
+    /// Skip files whose copy in the target is equal (by size and time) or newer
+    #[arg(long, short)]
+    pub(crate) update: bool,
     /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
@@ -284,6 +319,9 @@ pub(crate) struct Put {
     /// Replace read-only files on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Skip files whose copy in the target is equal (by size and time) or newer
+    #[arg(long, short)]
+    pub(crate) update: bool,
     /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
@@ -309,6 +347,9 @@ pub(crate) struct Cp {
     /// Replace read-only files on the server too
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Skip files whose copy in the target is equal (by size and time) or newer
+    #[arg(long, short)]
+    pub(crate) update: bool,
     /// Only show what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,

@@ -3,10 +3,12 @@
 //! creates the directories and copies the files. The commands differ in their ends only.
 
 use frevo_client::Share;
+use frevo_wire::fscc::upcase_name;
 use futures_util::stream::{self, StreamExt};
 
 use super::connection_options::Connection;
 use super::endpoint::{Endpoint, Entry, Listed, Treatment, local_in, path_in};
+use super::equality::is_up_to_date;
 use super::failures::{AT_ONCE, Failures, each};
 use super::filter::Filter;
 use super::local_directories::LocalDirectories;
@@ -28,6 +30,8 @@ pub(crate) struct Selection<'a> {
     pub(crate) recursive: bool,
     /// The actions are only shown.
     pub(crate) dry_run: bool,
+    /// Files whose target is equal or newer are skipped.
+    pub(crate) update: bool,
     pub(crate) filter: &'a Filter,
 }
 
@@ -121,7 +125,7 @@ impl<'a> CopyPlan<'a> {
     ) -> Done {
         let root = ends.from.look().await?;
         if root.kind != Kind::Directory {
-            return self.add_file(ends, &root, options);
+            return self.add_file(ends, &root, options).await;
         }
         if !self.selection.recursive {
             let source = ends.from.url("");
@@ -143,12 +147,17 @@ impl<'a> CopyPlan<'a> {
         if ends.target_in(&listed).await.is_some() {
             return Err(into_itself(&ends.from.url("")));
         }
-        self.add_listed(ends, listed, options, failures);
+        let there = if self.selection.update { present(&ends.to).await? } else { Listed::new() };
+        self.add_listed(ends, listed, &there, options, failures);
         Ok(())
     }
 
-    fn add_file(&mut self, ends: Ends, root: &Entry, options: &CopyOptions) -> Done {
+    async fn add_file(&mut self, ends: Ends, root: &Entry, options: &CopyOptions) -> Done {
         let (to, is_stream) = ends.to.resolved();
+        if self.selection.update && to.look().await.is_ok_and(|there| is_up_to_date(root, &there)) {
+            options.progress.is_up_to_date();
+            return Ok(());
+        }
         self.taken.take(&to.shown(""), Kind::File, ends.from.url(""))?;
         options.progress.expect(root.len);
         let files = vec![File { from: String::new(), to: String::new(), len: root.len }];
@@ -162,14 +171,22 @@ impl<'a> CopyPlan<'a> {
         &mut self,
         ends: Ends,
         listed: Listed,
+        there: &Listed,
         options: &CopyOptions,
         failures: &mut Failures,
     ) {
         let Ends { from, to, .. } = ends;
         let (mut directories, mut files) = (Vec::new(), Vec::new());
-        for (name, Entry { kind, len, .. }) in listed {
+        for (name, entry) in listed {
+            let Entry { kind, len, .. } = entry;
             if kind == Kind::Other {
                 self.skipped.push(from.shown(&name));
+                continue;
+            }
+            if kind == Kind::File
+                && there.get(&key(&to, &name)).is_some_and(|there| is_up_to_date(&entry, there))
+            {
+                options.progress.is_up_to_date();
                 continue;
             }
             if let Err(failure) = self.taken.take(&to.shown(&name), kind, from.url(&name)) {
@@ -278,6 +295,18 @@ impl<'a> CopyPlan<'a> {
         }
         Ok(())
     }
+}
+
+/// The name as the target compares names.
+fn key(to: &Endpoint, name: &str) -> String {
+    if to.is_remote() { upcase_name(name) } else { name.to_owned() }
+}
+
+/// The entries of the target, as it compares names.
+async fn present(to: &Endpoint) -> Result<Listed, Failure> {
+    let all = |_: &str, kind: Kind, _| Treatment::As(kind);
+    let listed = to.list(true, |_| false, all, |_| Ok(())).await?;
+    Ok(listed.into_iter().map(|(name, entry)| (key(to, &name), entry)).collect())
 }
 
 /// Creates directories of a share, level by level.

@@ -19,7 +19,12 @@ use crate::exit::{Done, Exit, Failure};
 
 pub(crate) async fn cp(cp: &Cp) -> Done {
     let quiet = cp.connection.json || cp.dry_run;
-    let selection = Selection { recursive: cp.recursive, dry_run: cp.dry_run, filter: &cp.filter };
+    let selection = Selection {
+        recursive: cp.recursive,
+        dry_run: cp.dry_run,
+        update: cp.update,
+        filter: &cp.filter,
+    };
     match (sources(&cp.from)?, &cp.to) {
         (Sources::Local(_), Location::Local(_)) => {
             let text = "neither the source nor the target is an smb:// URL; use cp of the system";

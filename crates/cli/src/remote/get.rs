@@ -38,8 +38,12 @@ pub(crate) async fn get(get: &Get) -> Done {
         let text = "no file to download is named; write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
-    let selection =
-        Selection { recursive: get.recursive, dry_run: get.dry_run, filter: &get.filter };
+    let selection = Selection {
+        recursive: get.recursive,
+        dry_run: get.dry_run,
+        update: get.update,
+        filter: &get.filter,
+    };
     download(&urls, to, selection, &get.connection, &get.copying).await
 }
 

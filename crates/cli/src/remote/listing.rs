@@ -6,17 +6,24 @@ use frevo_client::{DirEntry, Metadata, Share};
 use frevo_wire::fscc::Pattern;
 
 use super::arguments::{Find, Kind, Ls};
+use super::colors::Colors;
 use super::connection_options::Connection;
 use super::failures::Failures;
 use super::location::{Url, join};
 use super::logon::failed;
-use super::output::{attributes, full_time, human, kind, line, object, time};
+use super::output::{
+    attributes, colored_line, full_time, human, kind, line, object, show_utc, time,
+};
 use super::walk::{self, Trail};
 use super::{spelling, wildcards};
 use crate::exit::Done;
 use crate::plural::counted;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
+    if ls.utc {
+        show_utc();
+    }
+    let colors = Colors::new(ls.color);
     let mut failures = Failures::default();
     let urls = wildcards::expand(&ls.connection, &ls.urls).await?;
     for (at, url) in urls.iter().enumerate() {
@@ -26,12 +33,12 @@ pub(crate) async fn ls(ls: &Ls) -> Done {
             }
             line(format_args!("{url}:"));
         }
-        failures.note_done(list(ls, url).await)?;
+        failures.note_done(list(ls, &colors, url).await)?;
     }
     failures.end("listed")
 }
 
-async fn list(ls: &Ls, asked: &Url) -> Done {
+async fn list(ls: &Ls, colors: &Colors, asked: &Url) -> Done {
     let (share, url) = &ls.connection.reach(asked).await?;
     if ls.recursive {
         let (mut found, mut failures) = (Vec::new(), Failures::default());
@@ -39,7 +46,7 @@ async fn list(ls: &Ls, asked: &Url) -> Done {
         let note = |error| failures.note(error);
         walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        found.iter().all(|(name, metadata)| show(ls, &asked.path, name, metadata));
+        found.iter().all(|(name, metadata)| show(ls, colors, &asked.path, name, metadata));
         return failures.end("listed");
     }
     let entries = match share.list_dir(&url.path).await {
@@ -47,12 +54,12 @@ async fn list(ls: &Ls, asked: &Url) -> Done {
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
             let (directory, name) = frevo_client::path::split(&asked.path);
-            show(ls, directory, name, &metadata);
+            show(ls, colors, directory, name, &metadata);
             return Ok(());
         }
         entries => sorted(entries.map_err(failed)?),
     };
-    entries.iter().all(|entry| show(ls, &asked.path, entry.file_name(), entry.metadata()));
+    entries.iter().all(|entry| show(ls, colors, &asked.path, entry.file_name(), entry.metadata()));
     Ok(())
 }
 
@@ -62,18 +69,19 @@ fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
 }
 
 /// False when the reader of the output is gone.
-fn show(ls: &Ls, directory: &str, name: &str, metadata: &Metadata) -> bool {
+fn show(ls: &Ls, colors: &Colors, directory: &str, name: &str, metadata: &Metadata) -> bool {
     if ls.connection.json {
         return line(object(&join(directory, name), metadata));
     }
     let name = spelling::shown(name);
+    let name = colors.paint(&name, metadata);
     let slash = if walk::kind(metadata) == walk::Kind::Directory { "/" } else { "" };
     if !ls.long {
-        return line(format_args!("{name}{slash}"));
+        return colored_line(format_args!("{name}{slash}"));
     }
     let size = if ls.human { human(metadata.len()) } else { metadata.len().to_string() };
     let (letters, modified) = (attributes(metadata.attributes()), time(metadata.modified()));
-    line(format_args!("{letters} {size:>12} {modified} {name}{slash}"))
+    colored_line(format_args!("{letters} {size:>12} {modified} {name}{slash}"))
 }
 
 pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize>) -> Done {
@@ -186,7 +194,10 @@ fn is_of(metadata: &Metadata, kind: Kind) -> bool {
     )
 }
 
-pub(crate) async fn stat(connection: &Connection, urls: &[Url]) -> Done {
+pub(crate) async fn stat(connection: &Connection, urls: &[Url], utc: bool) -> Done {
+    if utc {
+        show_utc();
+    }
     let mut failures = Failures::default();
     for url in &wildcards::expand(connection, urls).await? {
         failures.note_done(stat_one(connection, url).await)?;

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 use super::connection_options::{CipherName, Connection, DfsLinks, SigningName};
 use super::location::Url;
-use super::spelling;
+use super::{saved, spelling};
 use crate::exit::{During, Exit, Failure};
 
 const fn cipher(name: CipherName) -> Cipher {
@@ -38,6 +38,8 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
     }
 }
 
+const HASH_FORM: &str = "an NT hash has 32 digits from 0 to 9 and a to f";
+
 /// The sessions and shares of this command, with the passwords given for them.
 #[derive(Default)]
 struct Kept {
@@ -47,6 +49,8 @@ struct Kept {
     reached: Vec<(Url, bool, Share)>,
     /// Passwords that were given, so that none is asked for twice: by user and server.
     passwords: Vec<(String, frevo_auth::Zeroizing<String>)>,
+    /// How long a lost server is waited for.
+    patience: Duration,
 }
 
 thread_local! {
@@ -66,6 +70,26 @@ fn reached(url: &Url, posix: bool) -> Option<Share> {
         let same = |other: &Url| other.is_in_share_of(url) && other.user == url.user;
         let mut all = kept.reached.iter();
         all.find(|(other, had, _)| *had == posix && same(other)).map(|(_, _, share)| share.clone())
+    })
+}
+
+/// True when the password for `url` is known without a question.
+pub(crate) fn has_password(connection: &Connection, url: &Url) -> bool {
+    connection.credentials.is_some()
+        || connection.password_stdin
+        || std::env::var_os("FREVO_PASSWORD").is_some()
+        || connection
+            .user_of(url)
+            .and_then(|user| saved::find(url, Some(&user)))
+            .is_ok_and(|found| found.is_some())
+}
+
+/// A server that is lost, and how long the command tries to reach it again.
+pub(crate) fn lost_server() -> Option<(String, Duration)> {
+    KEPT.with_borrow(|kept| {
+        let mut sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
+        let lost = sessions.rfind(|session| session.info().is_none())?;
+        Some((lost.server().to_string(), kept.patience))
     })
 }
 
@@ -137,6 +161,7 @@ impl Connection {
     /// The client that the options describe, which offers the POSIX extensions or not.
     fn client(&self, posix: bool) -> Client {
         let default = Options::default();
+        KEPT.with_borrow_mut(|kept| kept.patience = Duration::from_secs(self.patience));
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
         let options = Options::new()
@@ -228,35 +253,94 @@ impl Connection {
                 Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
             });
         }
-        let set = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
-        let user = self.user.clone().or_else(|| url.user.clone());
-        let user = user.or_else(|| set("FREVO_USER")).or_else(|| set("USER")).ok_or_else(|| {
-            Failure::new(Exit::Auth, "no user is named; write smb://USER@HOST or use --user")
-        })?;
+        let user = self.user_of(url)?;
+        if let Some(saved) = self.saved(url, &user)? {
+            let hash: NtHash = saved.parse().map_err(|_| Failure::new(Exit::Auth, HASH_FORM))?;
+            return Ok(Credentials::with_nt_hash(&user, hash));
+        }
         let password = self.password(&user, url)?;
         if !self.nt_hash {
             return Ok(Credentials::new(&user, password.as_str()));
         }
-        let hash: NtHash = password.parse().map_err(|_| {
-            Failure::new(Exit::Auth, "an NT hash has 32 digits from 0 to 9 and a to f")
-        })?;
+        let hash: NtHash = password.parse().map_err(|_| Failure::new(Exit::Auth, HASH_FORM))?;
         Ok(Credentials::with_nt_hash(&user, hash))
     }
 
-    fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {
+    /// The user to log on as: that of the options, of the URL, of FREVO_USER, the saved one, or
+    /// that of USER.
+    pub(crate) fn user_of(&self, url: &Url) -> Result<String, Failure> {
+        let set = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
+        let named = self.user.clone().or_else(|| url.user.clone()).or_else(|| set("FREVO_USER"));
+        if let Some(user) = named {
+            return Ok(user);
+        }
+        let saved = saved::find(url, None)?.map(|saved| saved.user);
+        saved.or_else(|| set("USER")).ok_or_else(|| {
+            Failure::new(Exit::Auth, "no user is named; write smb://USER@HOST or use --user")
+        })
+    }
+
+    /// The saved NT hash of `user`, unless a password is given in another way.
+    fn saved(
+        &self,
+        url: &Url,
+        user: &str,
+    ) -> Result<Option<frevo_auth::Zeroizing<String>>, Failure> {
+        let is_given = self.password_stdin
+            || self.nt_hash
+            || std::env::var_os("FREVO_PASSWORD").is_some()
+            || self.kept_password(user, url).is_some();
+        if is_given {
+            return Ok(None);
+        }
+        Ok(saved::find(url, Some(user))?.map(|saved| saved.hash))
+    }
+
+    /// The key under which a password is kept.
+    fn place(&self, user: &str, url: &Url) -> String {
         // One line of standard input is for all servers.
-        let place =
-            if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) };
-        let given = |kept: &Kept| {
+        if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
+    }
+
+    fn kept_password(&self, user: &str, url: &Url) -> Option<frevo_auth::Zeroizing<String>> {
+        let place = self.place(user, url);
+        KEPT.with_borrow(|kept| {
             let mut all = kept.passwords.iter();
             all.find(|(other, _)| *other == place).map(|(_, password)| password.clone())
-        };
-        if let Some(password) = KEPT.with_borrow(given) {
+        })
+    }
+
+    /// Keeps a password, so that this command does not ask for it again.
+    pub(crate) fn keep_password(
+        &self,
+        user: &str,
+        url: &Url,
+        password: frevo_auth::Zeroizing<String>,
+    ) {
+        let place = self.place(user, url);
+        KEPT.with_borrow_mut(|kept| kept.passwords.push((place, password)));
+    }
+
+    fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {
+        if let Some(password) = self.kept_password(user, url) {
             return Ok(password);
         }
         let password = self.ask_password(user, url)?;
-        KEPT.with_borrow_mut(|kept| kept.passwords.push((place, password.clone())));
+        self.keep_password(user, url, password.clone());
         Ok(password)
+    }
+
+    /// The password that is given without a question: on standard input, or in the environment.
+    pub(crate) fn given_password(
+        &self,
+        user: &str,
+        url: &Url,
+    ) -> Result<Option<frevo_auth::Zeroizing<String>>, Failure> {
+        let is_given = self.password_stdin || std::env::var_os("FREVO_PASSWORD").is_some();
+        if is_given || !std::io::stdin().is_terminal() {
+            return self.ask_password(user, url).map(Some);
+        }
+        Ok(None)
     }
 
     fn ask_password(
@@ -278,7 +362,8 @@ impl Connection {
             return Ok(password);
         }
         if !std::io::stdin().is_terminal() {
-            let text = "no password; set FREVO_PASSWORD, or use --credentials or --password-stdin";
+            let text = "no password; set FREVO_PASSWORD, save it with frevo login, or use --credentials or \
+                        --password-stdin";
             return Err(Failure::new(Exit::Auth, text));
         }
         crate::passwords::prompt(&format!("Password of {user} on {}: ", url.server))

@@ -7,12 +7,15 @@ pub(crate) mod attrib;
 mod background;
 mod bandwidth;
 mod cat;
+mod colors;
+pub(crate) mod completion;
 pub(crate) mod connection_options;
 mod copy_plan;
 mod cp;
 mod disk_usage;
 mod dos_attributes;
 mod endpoint;
+mod equality;
 mod failures;
 mod filter;
 mod get;
@@ -33,16 +36,19 @@ mod put;
 mod queries;
 mod remove;
 mod report;
+mod saved;
 mod sparse;
 mod spelling;
 mod sync;
 mod target;
 mod transfer;
+mod waiting;
 mod walk;
 mod wildcards;
 
 use arguments::Verb;
 
+use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 
 /// The environment variable with the number of threads for encryption; unset: one per core.
@@ -56,7 +62,16 @@ pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
         // It handles signals itself.
         Verb::Mount(arguments) => mount::run(arguments),
-        verb => block_on(interrupted(verb), dispatch(verb)).and_then(|()| output::unwritten()),
+        verb => {
+            let done = block_on(interrupted(verb), dispatch(verb));
+            if done.is_err()
+                && let Some(note) = transfer::parts::note()
+            {
+                progress::clear();
+                tell(note);
+            }
+            done.and_then(|()| output::unwritten())
+        }
     }
 }
 
@@ -64,8 +79,8 @@ pub(crate) fn run(verb: &Verb) -> Done {
 const fn interrupted(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) => {
-            "interrupted; unfinished files are kept as *.frevo-part, and the next run of this \
-             command continues them"
+            "interrupted; incomplete copies are kept as *.frevo-part, and the same command \
+             continues them"
         }
         _ => "interrupted",
     }
@@ -94,6 +109,7 @@ pub(crate) fn block_on<T>(
                 }
                 done
             }
+            never = waiting::tell_of_losses() => match never {},
             _ = tokio::signal::ctrl_c() => {
                 Err(Failure::new(Exit::Interrupted, interrupted))
             }
@@ -113,7 +129,7 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Df { connection, urls, exact } => disk_usage::df(connection, urls, *exact).await,
         Verb::Du(du) => disk_usage::du(du).await,
         Verb::Attrib(arguments) => attrib::attrib(arguments).await,
-        Verb::Stat { connection, urls } => listing::stat(connection, urls).await,
+        Verb::Stat { connection, urls, utc } => listing::stat(connection, urls, *utc).await,
         Verb::Cat { connection, urls } => cat::cat(connection, urls, None).await,
         Verb::Get(get) => get::get(get).await,
         Verb::Put(put) => put::put(put).await,
@@ -127,6 +143,9 @@ async fn dispatch(verb: &Verb) -> Done {
         }
         Verb::Sync(sync) => sync::sync(sync).await,
         Verb::Mount(_) => Ok(()),
+        Verb::Login { connection, url } => saved::login(connection, url.as_ref()).await,
+        Verb::Logout { url } => saved::logout(url),
+        Verb::CompleteUrl { connection, word } => completion::complete(connection, word).await,
         Verb::Shares { connection, url, all } => queries::shares(connection, url, *all).await,
         Verb::Watch { connection, url, recursive } => {
             queries::watch(connection, url, *recursive).await

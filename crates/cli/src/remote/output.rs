@@ -1,10 +1,12 @@
 //! Output for people and for scripts: sizes, times, attributes, JSON objects.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use frevo_client::{FileAttributes, Metadata};
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::{spelling, walk};
@@ -48,21 +50,38 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     Ok((number * (1_u64 << shift) as f64) as u64)
 }
 
-/// `2026-11-22 01:20`, in the local time zone.
+/// True when times are shown in UTC.
+static UTC: AtomicBool = AtomicBool::new(false);
+
+/// Shows times in UTC, not in the local time zone.
+pub(crate) fn show_utc() {
+    UTC.store(true, Ordering::Relaxed);
+}
+
+/// The time zone that times are shown in, and true if that is UTC, also because the local one is
+/// not known.
+fn zone() -> (TimeZone, bool) {
+    let zone = if UTC.load(Ordering::Relaxed) { TimeZone::UTC } else { TimeZone::system() };
+    let name = zone.iana_name().unwrap_or_default();
+    let is_utc = zone.is_unknown() || ["UTC", "Etc/UTC", "Etc/Unknown"].contains(&name);
+    (zone, is_utc)
+}
+
+/// `2026-11-22 01:20` in the local time zone, `2026-11-22 00:20Z` in UTC.
 pub(crate) fn time(time: SystemTime) -> String {
+    let (zone, is_utc) = zone();
+    let format = if is_utc { "%Y-%m-%d %H:%MZ" } else { "%Y-%m-%d %H:%M" };
     jiff::Timestamp::try_from(time)
-        .map(|stamp| stamp.to_zoned(jiff::tz::TimeZone::system()))
-        .map_or_else(|_| String::from("-"), |zoned| zoned.strftime("%Y-%m-%d %H:%M").to_string())
+        .map(|stamp| stamp.to_zoned(zone))
+        .map_or_else(|_| String::from("-"), |zoned| zoned.strftime(format).to_string())
 }
 
 /// `2026-11-22 01:20:07.25 +01:00`, in the local time zone.
 pub(crate) fn full_time(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map(|stamp| stamp.to_zoned(jiff::tz::TimeZone::system()))
-        .map_or_else(
-            |_| String::from("-"),
-            |at| at.strftime("%Y-%m-%d %H:%M:%S%.f %:z").to_string(),
-        )
+    jiff::Timestamp::try_from(time).map(|stamp| stamp.to_zoned(zone().0)).map_or_else(
+        |_| String::from("-"),
+        |at| at.strftime("%Y-%m-%d %H:%M:%S%.f %:z").to_string(),
+    )
 }
 
 /// A time in UTC with its fraction of a second, for scripts: RFC 3339.
@@ -113,13 +132,13 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
 /// Names are the server's: on a terminal a control character in them is shown as
 /// `?`, that none moves the cursor or types for the user.
 pub(crate) fn line(text: impl std::fmt::Display) -> bool {
-    let mut out = std::io::stdout().lock();
-    let written = if std::io::IsTerminal::is_terminal(&out) {
-        writeln!(out, "{}", shown(&text.to_string()))
-    } else {
-        writeln!(out, "{text}")
-    };
-    match written {
+    let text = text.to_string();
+    colored_line(if std::io::stdout().is_terminal() { shown(&text) } else { text })
+}
+
+/// Like [`line`], for text with colours, in which nothing else moves the cursor.
+pub(crate) fn colored_line(text: impl std::fmt::Display) -> bool {
+    match super::progress::beside(|| writeln!(std::io::stdout().lock(), "{text}")) {
         Ok(()) => true,
         Err(error) => {
             if error.kind() != std::io::ErrorKind::BrokenPipe {

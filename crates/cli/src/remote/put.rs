@@ -24,8 +24,12 @@ pub(crate) async fn put(put: &Put) -> Done {
     let from: Vec<&Path> = put.from.iter().map(PathBuf::as_path).collect();
     let quiet = put.connection.json || put.dry_run;
     let options = CopyOptions::new(expected(&from), quiet, &put.copying).forced(put.force);
-    let selection =
-        Selection { recursive: put.recursive, dry_run: put.dry_run, filter: &put.filter };
+    let selection = Selection {
+        recursive: put.recursive,
+        dry_run: put.dry_run,
+        update: put.update,
+        filter: &put.filter,
+    };
     upload(&from, &put.url, selection, &put.connection, options).await
 }
 

@@ -1,5 +1,6 @@
 //! `rm`, and the removals of `sync`.
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 
 use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share, Status};
@@ -8,6 +9,7 @@ use super::arguments::Rm;
 use super::failures::{Failures, each};
 use super::location::{Url, join};
 use super::logon::failed;
+use super::progress::Count;
 use super::report::planned;
 use super::walk::{self, Kind};
 use super::{spelling, wildcards};
@@ -151,7 +153,14 @@ pub(crate) async fn remove_all(
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }
     let before = failures.count();
-    let removals = files.iter().map(|(path, metadata)| remove_forced(share, path, metadata, force));
+    let (count, all) = (RefCell::new((0, Count::new("removed"))), files.len());
+    let removals = files.iter().map(|(path, metadata)| async {
+        remove_forced(share, path, metadata, force).await?;
+        let (done, shown) = &mut *count.borrow_mut();
+        *done += 1;
+        shown.show(*done, Some(all));
+        Ok(())
+    });
     each(removals, failures).await?;
     if failures.count() > before {
         return Ok(());

@@ -39,15 +39,24 @@ pub(crate) fn report(json: bool, progress: &Progress, failures: &Failures, idle:
         let by_server = progress.bytes_by_server();
         line(json!({
             "files": files, "bytes": bytes, "seconds": seconds, "bytes_by_server": by_server,
-            "failed": failures.count(),
+            "failed": failures.count(), "up_to_date": progress.up_to_date(),
         }));
     } else if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        let same = progress.up_to_date();
+        if files == 0 && same > 0 {
+            let are = if same == 1 { "is" } else { "are" };
+            return tell(format_args!("{} {are} already up to date", counted(same, "file")));
+        }
         if files == 0 {
             return tell(idle);
         }
         // The cast saturates.
         let rate = BinaryBytes((bytes as f64 / seconds.max(1e-6)) as u64);
         let (files, bytes) = (counted(files, "file"), BinaryBytes(bytes));
-        tell(format_args!("{files}, {bytes} in {seconds:.1} s, {rate}/s"));
+        let skipped = match same {
+            0 => String::new(),
+            same => format!("; {} up to date", counted(same, "file")),
+        };
+        tell(format_args!("{files}, {bytes} in {seconds:.1} s, {rate}/s{skipped}"));
     }
 }

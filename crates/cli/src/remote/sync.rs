@@ -87,7 +87,9 @@ async fn carry_out(sync: &Sync, ends: &Ends, found: Differences, mut failures: F
     each(set, &mut failures).await?;
     let total = found.files.iter().map(|file| file.len).fold(0, u64::saturating_add);
     let options = CopyOptions::new(Some(total), sync.connection.json, &sync.copying).forced(true);
-    let selection = Selection { recursive: true, dry_run: false, filter: &sync.filter };
+    options.progress.expect_files(found.files.len() as u64);
+    let selection =
+        Selection { recursive: true, dry_run: false, update: false, filter: &sync.filter };
     let mut plan = CopyPlan::new(selection, Case::Differs);
     plan.add_compared(Source::compared(ends, found.directories, found.files));
     plan.run(&sync.connection, &options, &mut failures).await?;

@@ -3,6 +3,7 @@
 
 mod between;
 mod download;
+pub(crate) mod parts;
 mod replace;
 mod upload;
 

@@ -11,6 +11,7 @@ use frevo_mount::names::{Spelling, to_wire};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::location::join;
+use super::progress::Count;
 use crate::exit::{Exit, Failure};
 
 /// Directories that are listed at once.
@@ -19,6 +20,9 @@ const LISTED_AT_ONCE: usize = 16;
 const DEPTH_MAX: usize = 1_000;
 /// Files and directories of one tree: all are kept in memory.
 const ENTRIES_MAX: usize = 10_000_000;
+
+/// Files after which the count on the terminal is shown anew.
+const SHOWN_EACH: usize = 64;
 
 /// Links of DFS namespaces within each other.
 const LINKS_MAX: usize = 16;
@@ -140,6 +144,7 @@ pub(crate) async fn remote_into(
     let mut waiting = VecDeque::from([start]);
     let mut under_way = FuturesUnordered::new();
     let mut seen = 0_usize;
+    let mut count = Count::new("listed");
     loop {
         while under_way.len() < LISTED_AT_ONCE {
             let Some(next) = waiting.pop_front() else { break };
@@ -160,6 +165,9 @@ pub(crate) async fn remote_into(
         for entry in entries {
             let name = join(&below, entry.file_name());
             seen += 1;
+            if seen.is_multiple_of(SHOWN_EACH) {
+                count.show(seen, None);
+            }
             if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
                 let cause = Cause::Protocol("too many files, or directories too deep");
                 return Err(Error::new(cause, "list", share.url(path)));

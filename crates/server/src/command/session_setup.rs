@@ -404,8 +404,8 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
         tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
             user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
             purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
-            cipher = ?negotiated.terms.cipher, signing = ?negotiated.terms.signing_algorithm,
-            sealed, mic = done.has_mic, left_out, "logged on");
+            cipher = negotiated.terms.cipher.map(tracing::field::debug),
+            signing = ?negotiated.terms.signing_algorithm, mic = done.has_mic, left_out, "logged on");
     });
     let purpose = match authentication.purpose {
         Purpose::New => "new",

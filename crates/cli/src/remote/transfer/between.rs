@@ -11,7 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::super::location::join;
-use super::super::sparse;
+use super::super::{sparse, spelling};
+use super::parts::Part;
 use super::replace::{Replaced, put_in_place};
 use super::{CopyOptions, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
 
@@ -32,6 +33,8 @@ pub(crate) async fn across(
     let part = join(directory, &part_of(name, from, path, &metadata));
     let options = OpenOptions::new().read(true).write(true).create(true);
     let file = options.open(to, &part).await.map_err(begun_as(to, target))?;
+    let begun_part = Part::begun(to, &part);
+    how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
         let now = source.metadata().await?;
@@ -47,14 +50,15 @@ pub(crate) async fn across(
     let closed = source.close().await;
     if let Err(error) = filled {
         let _ = file.close().await;
-        if !may_go_on(&error) {
-            let _ = to.remove_file(&part).await;
+        if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
+            begun_part.is_gone();
         }
-        return Err(error);
+        return Err(begun_part.as_target(to, target)(error));
     }
     closed?;
     file.close().await?;
     put_in_place(to, &part, target, old.as_ref(), &dress).await?;
+    begun_part.is_gone();
     how.progress.file();
     Ok(())
 }

@@ -15,6 +15,7 @@ use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use super::super::dos_attributes::CopiedAttributes;
 use super::super::location::join;
 use super::super::sparse::{self, Ranges};
+use super::parts::Part;
 use super::replace::{Replaced, put_in_place};
 use super::{
     CopyOptions, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, part_name,
@@ -184,12 +185,14 @@ async fn up_large(
     path: &str,
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
+    how.progress.begin(&source.path.display().to_string());
     let old = Replaced::look(share, path, how.force).await?;
     let len = source.metadata.len();
     let (directory, name) = frevo_client::path::split(path);
     let part = join(directory, &source.part(name));
     let options = OpenOptions::new().read(true).write(true).create(true);
     let file = options.open(share, &part).await.map_err(begun_as(share, path))?;
+    let begun_part = Part::begun(share, &part);
     // Pieces go out of order, but none further ahead than that.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
@@ -214,13 +217,14 @@ async fn up_large(
     };
     if let Err(error) = stored.await {
         let _ = file.close().await;
-        if !may_go_on(&error) {
-            let _ = share.remove_file(&part).await;
+        if !may_go_on(&error) && share.remove_file(&part).await.is_ok() {
+            begun_part.is_gone();
         }
-        return Err(error);
+        return Err(begun_part.as_target(share, path)(error));
     }
     file.close().await?;
     put_in_place(share, &part, path, old.as_ref(), &source.dress).await?;
+    begun_part.is_gone();
     how.progress.file();
     Ok(())
 }
@@ -275,6 +279,7 @@ pub(crate) async fn up_from_input(
     let part = join(directory, &part_name(name, &[b"input", &id, &since]));
     let options = OpenOptions::new().write(true).create(true).truncate(true);
     let file = options.open(share, &part).await.map_err(begun_as(share, path))?;
+    let begun_part = Part::begun(share, &part);
     let stored = async {
         let file = &file;
         let (mut writes, mut at) = (FuturesUnordered::new(), 0);
@@ -299,10 +304,13 @@ pub(crate) async fn up_from_input(
     let stored = stored.await;
     let closed = file.close().await;
     if let Err(error) = stored.and(closed) {
-        let _ = share.remove_file(&part).await;
-        return Err(error);
+        if share.remove_file(&part).await.is_ok() {
+            begun_part.is_gone();
+        }
+        return Err(begun_part.as_target(share, path)(error));
     }
     put_in_place(share, &part, path, old.as_ref(), &CopiedAttributes::default()).await?;
+    begun_part.is_gone();
     how.progress.file();
     Ok(())
 }

@@ -1,0 +1,184 @@
+//! Servers whose password is saved: `login`, `logout`, and the lookup of the other commands.
+//!
+//! The file has a line of JSON for each server and user. It holds NT hashes, with which one can log
+//! on as with the password, so only its owner may be able to read it.
+
+use std::path::PathBuf;
+
+use frevo_auth::{NtHash, Zeroizing};
+use serde_json::{Value, json};
+
+use super::connection_options::Connection;
+use super::location::Url;
+use super::output::line;
+use crate::console::tell;
+use crate::exit::{Done, Exit, Failure};
+use crate::{passwords, secret_file};
+
+/// Saved servers, at most.
+const MOST: usize = 1_000;
+
+/// A saved logon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// The server as URLs name it, with the port unless it is 445.
+    server: String,
+    pub(crate) user: String,
+    /// The NT hash of the password, 32 hexadecimal digits.
+    pub(crate) hash: Zeroizing<String>,
+}
+
+impl Saved {
+    fn is_of(&self, url: &Url, user: Option<&str>) -> bool {
+        self.server.eq_ignore_ascii_case(&url.server.to_string())
+            && user.is_none_or(|user| user.eq_ignore_ascii_case(&self.user))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let member = |name: &str| value.get(name)?.as_str().map(str::to_owned);
+        let hash = Zeroizing::new(member("nt_hash")?);
+        NtHash::from_hex(&hash)?;
+        Some(Self { server: member("server")?, user: member("user")?, hash })
+    }
+}
+
+/// The file of saved servers. None without a home.
+fn file() -> Option<PathBuf> {
+    let folder =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|at| at.is_absolute());
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("frevo").join("servers"))
+}
+
+fn no_home() -> Failure {
+    Failure::new(Exit::Failed, "HOME is not set, so there is no place for saved passwords")
+}
+
+/// All saved logons.
+fn all() -> Result<Vec<Saved>, Failure> {
+    let Some(path) = file() else { return Ok(Vec::new()) };
+    let Some(text) = secret_file::read(&path)? else { return Ok(Vec::new()) };
+    let lines = text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty());
+    let saved = lines.take(MOST).map(|(at, text)| {
+        Saved::read(text).ok_or_else(|| {
+            let text = format!(
+                "{}, line {}: this is not a saved server; remove the line",
+                path.display(),
+                at + 1
+            );
+            Failure::new(Exit::Auth, text)
+        })
+    });
+    saved.collect()
+}
+
+/// The saved logon to the server of `url`: of `user`, or of the user saved last.
+pub(crate) fn find(url: &Url, user: Option<&str>) -> Result<Option<Saved>, Failure> {
+    Ok(all()?.into_iter().rev().find(|saved| saved.is_of(url, user)))
+}
+
+/// Changes the file while no other process does.
+fn change(edit: impl FnOnce(&mut Vec<Saved>)) -> Done {
+    let path = file().ok_or_else(no_home)?;
+    let folder = path.parent().unwrap_or(&path);
+    std::fs::create_dir_all(folder)
+        .map_err(Failure::failed(format!("cannot create {}", folder.display())))?;
+    let _lock = secret_file::lock(&path)?;
+    let mut saved = all()?;
+    edit(&mut saved);
+    if saved.len() > MOST {
+        let text = format!("{MOST} servers are saved already; frevo logout removes one");
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    let mut text = Zeroizing::new(String::new());
+    for Saved { server, user, hash } in &saved {
+        let one = json!({ "server": server, "user": user, "nt_hash": hash.as_str() });
+        text.push_str(&Zeroizing::new(one.to_string()));
+        text.push('\n');
+    }
+    secret_file::replace(&path, &text)
+}
+
+/// Logs on to a server and saves the password, or lists the saved servers.
+pub(crate) async fn login(connection: &Connection, url: Option<&Url>) -> Done {
+    let Some(url) = url else { return list(connection.json) };
+    if connection.credentials.is_some() {
+        let text = "--credentials names a file that has the password already; leave it out to save \
+                    the password with frevo login";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let user = connection.user_of(url)?;
+    let password = match connection.given_password(&user, url)? {
+        Some(password) => password,
+        None => passwords::prompt(&format!("Password of {user} on {}: ", url.server))?,
+    };
+    let hash = if connection.nt_hash {
+        let hash = NtHash::from_hex(&password).map(|hash| hash.to_hex());
+        hash.ok_or_else(|| {
+            Failure::new(Exit::Auth, "an NT hash has 32 digits from 0 to 9 and a to f")
+        })?
+    } else {
+        NtHash::from_password(&password).to_hex()
+    };
+    // A wrong one is not saved.
+    connection.keep_password(&user, url, password);
+    connection.log_on(url).await?;
+    let one = Saved { server: url.server.to_string(), user: user.clone(), hash };
+    change(|saved| {
+        saved.retain(|other| !other.is_of(url, Some(&user)));
+        saved.push(one);
+    })?;
+    tell(format_args!(
+        "the password of {user} on {} is saved; frevo logout smb://{user}@{} removes it",
+        url.server, url.server
+    ));
+    Ok(())
+}
+
+/// The URLs of the saved servers; none when the file cannot be read.
+pub(crate) fn urls() -> Vec<String> {
+    let all = all().unwrap_or_default();
+    all.iter().map(|Saved { server, user, .. }| format!("smb://{user}@{server}")).collect()
+}
+
+fn list(json: bool) -> Done {
+    for Saved { server, user, .. } in all()? {
+        let shown = if json {
+            line(json!({ "server": server, "user": user }))
+        } else {
+            line(format_args!("smb://{user}@{server}"))
+        };
+        if !shown {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Removes saved passwords of a server: of the user of the URL, or of all users.
+pub(crate) fn logout(url: &Url) -> Done {
+    if find(url, url.user.as_deref())?.is_none() {
+        let text = format!("no password is saved for {url}; frevo login lists the saved servers");
+        return Err(Failure::new(Exit::NotFound, text));
+    }
+    change(|saved| saved.retain(|one| !one.is_of(url, url.user.as_deref())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_server_or_a_fault() {
+        let hash = "8846F7EAEE8FB117AD06BDD830B7586C";
+        let text = json!({ "server": "Box:4450", "user": "ann", "nt_hash": hash }).to_string();
+        let saved = Saved::read(&text).unwrap();
+        let of = |url: &str, user| saved.is_of(&url.parse().unwrap(), user);
+        assert!(of("smb://box:4450/s", None) && of("smb://BOX:4450", Some("Ann")));
+        assert!(!of("smb://box/s", None) && !of("smb://box:4450", Some("bob")));
+        for wrong in ["", "{}", "[1]", &text.replace("8846", "zz46"), &text.replace("ann", "\"")] {
+            assert_eq!(Saved::read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Messages of the client's commands: times, lost servers, partial copies, what is up to date; saved
+//! servers and completion.
+
+mod harness;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use harness::relay::{Fate, Relay};
+use harness::world::World;
+use harness::{Serving, said, text};
+
+#[test]
+fn times_are_local_or_marked_as_utc() {
+    let world = World::new();
+    let file = world.there("file");
+    fs::write(&file, "x").unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    let list = |zone: &str, more: &[&str]| {
+        let url = world.url("");
+        let arguments: Vec<&str> =
+            ["ls", "-l"].iter().chain(more).copied().chain([&*url]).collect();
+        said(world.command(&arguments).env("TZ", zone).output().unwrap())
+    };
+    assert!(list("UTC", &[]).succeeds().contains(" 2023-11-14 22:13Z file"));
+    assert!(list("JST-9", &[]).succeeds().contains(" 2023-11-15 07:13 file"));
+    assert!(list("JST-9", &["--utc"]).succeeds().contains(" 2023-11-14 22:13Z file"));
+    // Without a data base of time zones the name says nothing, and the time is marked.
+    let named = list("Asia/Tokyo", &[]);
+    let is_right = |time: &str| named.succeeds().contains(time);
+    assert!(is_right(" 2023-11-15 07:13 file") || is_right(" 2023-11-14 22:13Z file"), "{named:?}");
+    let stat = said(world.command(&["stat", "--utc", &world.url("file")]).output().unwrap());
+    assert!(stat.succeeds().contains("2023-11-14 22:13:20 +00:00"), "{stat:?}");
+}
+
+#[test]
+fn a_lost_server_and_a_partial_copy_are_told() {
+    let world = World::new();
+    fs::write(world.place.path("big"), vec![7; 8 << 20]).unwrap();
+    let relay = Relay::new(&world.address, |count| match count {
+        0 => Fate::CutAfter(5 << 20),
+        _ => Fate::Refused,
+    });
+    let url = format!("smb://ann@{}/share/big", relay.address);
+    let put = ["put", "--patience", "3", "--bwlimit", "4M", "big", &url];
+    let failed = world.run(&put);
+    let lost = format!("waiting for {}", relay.address);
+    failed.fails(5, &[&lost, "trying again for", "an incomplete copy is left on the server"]);
+    let part = failed.err.split("frevo rm '").nth(1).unwrap().split('\'').next().unwrap();
+    let part = part.replace(&relay.address, &world.address);
+    assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 1);
+    world.run(&["rm", &part]).succeeds();
+    assert_eq!(fs::read_dir(world.there("")).unwrap().count(), 0);
+}
+
+/// As on a full disk.
+#[test]
+fn a_file_that_cannot_be_written_is_named_by_its_name() {
+    let mut world = World::new();
+    fs::write(world.place.path("big"), vec![7; 8 << 20]).unwrap();
+    world.kill();
+    let serve = world.place.command(&[]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
+    limited.arg(serve.get_program()).args(["serve", text(&world.there("")), "--user", "ann"]);
+    limited.args(["--listen", "127.0.0.1:0", "--confinement", "off", "--password-file"]);
+    limited.arg(world.place.path("password")).arg("--state-dir").arg(world.place.path("state"));
+    limited.current_dir(world.place.path("")).env_clear().env("PATH", "/usr/bin:/bin");
+    limited.env("HOME", world.place.path(""));
+    limited.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let server = Serving::start(limited);
+    world.address.clone_from(&server.address);
+    let failed = world.run(&["put", "big", &world.url("")]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    let first = failed.err.lines().find(|line| line.contains("write")).unwrap_or(&failed.err);
+    assert!(first.contains("/share/big:") && !first.contains("frevo-part"), "{failed:?}");
+}
+
+#[test]
+fn what_is_up_to_date_is_not_copied_again() {
+    let world = World::new();
+    let here = world.place.folder("here/below");
+    for name in ["one", "two", "three"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    let summary = |arguments: &[&str]| {
+        let done = world.run(arguments);
+        let summary: serde_json::Value = serde_json::from_str(done.succeeds()).unwrap();
+        let count = |name: &str| summary[name].as_u64().unwrap();
+        (count("files"), count("up_to_date"))
+    };
+    let (url, put) = (world.url("there/"), ["put", "-r", "--update", "--json", "here"]);
+    let put = [&put[..], &[&url]].concat();
+    assert_eq!(summary(&put), (3, 0));
+    assert_eq!(summary(&put), (0, 3));
+    fs::write(here.join("two"), "changed").unwrap();
+    // One that is newer there stays.
+    fs::write(world.there("there/here/below/ONE"), "").unwrap();
+    fs::remove_file(world.there("there/here/below/ONE")).unwrap();
+    fs::write(world.there("there/here/below/one"), "newer there").unwrap();
+    assert_eq!(summary(&put), (1, 2));
+    assert_eq!(fs::read(world.there("there/here/below/one")).unwrap(), b"newer there");
+    let from = world.url("there/here");
+    let get = ["get", "-r", "-u", "--json", &from, "back/"];
+    assert_eq!(summary(&get), (3, 0));
+    assert_eq!(summary(&get), (0, 3));
+    let file = world.url("there/here/below/one");
+    assert_eq!(summary(&["get", "-u", "--json", &file, "back/here/below/"]), (0, 1));
+}
+
+#[test]
+fn a_password_is_saved_once_and_forgotten() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    fs::create_dir_all(world.there("photos/a b")).unwrap();
+    fs::write(world.there("photos/What?"), "x").unwrap();
+    let server = format!("smb://ann@{}", world.address);
+    let without = |arguments: &[&str]| world.place.run(arguments);
+    let login = ["login", "--password-stdin", &*server];
+    world.place.run_with_input(&login, "wrong\n").fails(4, &["password"]);
+    assert_eq!(without(&["login"]).succeeds(), "");
+    world.place.run_with_input(&login, "secret\n").succeeds();
+    let file = world.place.path(".config/frevo/servers");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!fs::read_to_string(&file).unwrap().contains("secret"));
+    assert_eq!(without(&["login"]).succeeds(), format!("{server}\n"));
+    assert_eq!(without(&["ls", &world.url("")]).succeeds(), "photos/\n");
+    let nameless = world.url("").replace("ann@", "");
+    let no_user =
+        said(world.place.command(&["ls", &nameless]).env_remove("USER").output().unwrap());
+    no_user.succeeds();
+    let complete = |word: &str| without(&["complete-url", word]).succeeds().to_owned();
+    assert_eq!(complete("smb://a"), format!("{server}/\n"));
+    assert_eq!(complete(&format!("{server}/s")), format!("{server}/share/\n"));
+    assert_eq!(complete(&world.url("p")), format!("{}/\n", world.url("photos")));
+    let below = format!("{}\n{}/\n", world.url("photos/What%3F"), world.url("photos/a b"));
+    assert_eq!(complete(&world.url("photos/")), below);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    without(&["ls", &world.url("")]).fails(4, &["chmod 600"]);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    without(&["logout", &server]).succeeds();
+    without(&["logout", &server]).fails(6, &["no password is saved"]);
+    without(&["ls", &world.url("")]).fails(4, &["frevo login"]);
+}
