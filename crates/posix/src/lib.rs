@@ -54,6 +54,7 @@ mod xattr;
 
 pub use errno::fault_of;
 pub use options::{Case, NtAcls, PosixOptions, Streams};
+pub use security::may_write_security_attributes;
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};
 pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
 pub use vfs::PosixVfs;

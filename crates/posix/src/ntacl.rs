@@ -22,6 +22,8 @@ pub(crate) const UNPRIVILEGED: &std::ffi::CStr = c"user.NTACL";
 pub(crate) const ACCESS: &std::ffi::CStr = c"system.posix_acl_access";
 pub(crate) const DEFAULT: &std::ffi::CStr = c"system.posix_acl_default";
 
+/// XATTR_SD_HASH_TYPE_NONE
+const NO_HASH: u16 = 0;
 /// XATTR_SD_HASH_TYPE_SHA256
 const SHA256: u16 = 1;
 /// Bytes of the hash field.
@@ -45,28 +47,50 @@ pub(crate) struct Permissions<'a> {
     pub(crate) acl: &'a HostAcl,
 }
 
-/// Returns the descriptor in a value, if it is in force.
+/// Returns the descriptor in a value, if it is in force. A value that cannot be read is in force as
+/// a descriptor without bytes, which gives nobody any right.
 pub(crate) fn decode(value: &[u8], permissions: &Permissions<'_>) -> Option<Vec<u8>> {
+    match parse(value, permissions) {
+        Some(Stored::InForce(descriptor)) => Some(descriptor),
+        Some(Stored::Outdated) => None,
+        None => Some(Vec::new()),
+    }
+}
+
+/// A value that was understood.
+enum Stored {
+    InForce(Vec<u8>),
+    /// Another program has changed the host's permissions since.
+    Outdated,
+}
+
+fn parse(value: &[u8], permissions: &Permissions<'_>) -> Option<Stored> {
     let version = u16_at(value, 0)?;
     if u16_at(value, 2)? != version {
         return None;
     }
     // Each version has a pointer to its structure, and that one to the descriptor.
-    match version {
-        1 => descriptor(value, 8),
+    let at = match version {
+        1 => 8,
         // Version 2 has sixteen bytes of hash.
-        2 => descriptor(value, 12 + 16),
-        3 => descriptor(value, (14 + HASH).next_multiple_of(4)),
+        2 => 12 + 16,
+        3 => (14 + HASH).next_multiple_of(4),
         4 => {
             let text = 14 + HASH;
             let end = value.get(text..)?.iter().position(|byte| *byte == 0)? + text + 1;
             let time = end.next_multiple_of(4);
             let hash = value.get(time + 8..)?.get(..HASH)?;
-            let is_current = u16_at(value, 12)? == SHA256 && *hash == host_hash(permissions);
-            if is_current { descriptor(value, time + 8 + HASH) } else { None }
+            match u16_at(value, 12)? {
+                NO_HASH => {}
+                SHA256 if *hash == host_hash(permissions) => {}
+                SHA256 => return Some(Stored::Outdated),
+                _ => return None,
+            }
+            time + 8 + HASH
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    descriptor(value, at).map(Stored::InForce)
 }
 
 /// Returns the value that stores the self-relative `descriptor` for these permissions of the host;
@@ -288,6 +312,25 @@ mod tests {
         descriptor[0] = 1;
         value.extend_from_slice(&descriptor);
         assert_eq!(decode(&value, &permissions(&acl, 0, false)), Some(descriptor));
+    }
+
+    #[test]
+    fn a_damaged_value_gives_nobody_any_right() {
+        let acl = HostAcl { access: parse_list(&bytes(LIST)).unwrap(), default: Vec::new() };
+        let permissions = permissions(&acl, 0o100_777, false);
+        let whole = bytes(FILE);
+        for len in [0, 1, 3, 4, 14, 80, 100, 160, 175] {
+            assert_eq!(decode(&whole[..len], &permissions), Some(Vec::new()), "{len} bytes");
+        }
+        for (at, byte) in [(0, 5), (2, 3), (12, 9)] {
+            let mut value = whole.clone();
+            value[at] = byte;
+            assert_eq!(decode(&value, &permissions), Some(Vec::new()), "{byte} at {at}");
+        }
+        // Without a hash it is in force whatever the host's permissions are.
+        let mut value = whole;
+        value[12] = 0;
+        assert!(!decode(&value, &Permissions { uid: 1, ..permissions }).unwrap().is_empty());
     }
 
     proptest::proptest! {

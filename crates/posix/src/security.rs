@@ -1,13 +1,16 @@
 //! The protection of a file: its stored security descriptor while the host's permissions are those
 //! at the time of storing, else the host's permissions.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use frevo_store::Fault;
 use frevo_store::security::HostAcl;
 use frevo_store::vfs::{Kind, Security, SecurityChange, VfsResult};
 use frevo_wire::dtyp::FileTime;
-use rustix::fs::{AtFlags, CWD, Mode, Statx};
+use rustix::fs::{AtFlags, CWD, Mode, Statx, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -20,16 +23,31 @@ use crate::stat;
 use crate::sys::{self, ProcPath};
 use crate::xattr::Handle;
 
-/// Returns the attribute that this process writes descriptors to: `security.NTACL` with
-/// CAP_SYS_ADMIN, else `user.NTACL`.
-pub(crate) fn attribute() -> &'static CStr {
-    if has_privilege() { ntacl::PRIVILEGED } else { ntacl::UNPRIVILEGED }
+/// Returns the attribute that this process writes descriptors to in the folder `root`:
+/// `security.NTACL` where it may, else `user.NTACL`.
+pub(crate) fn attribute(root: BorrowedFd<'_>) -> &'static CStr {
+    let path = ProcPath::of(root);
+    if may_write(path.as_c_str()) { ntacl::PRIVILEGED } else { ntacl::UNPRIVILEGED }
 }
 
-/// True when this thread may write `security.NTACL` (CAP_SYS_ADMIN).
-pub(crate) fn has_privilege() -> bool {
+/// True when this thread may write `security.NTACL` in `folder`.
+pub fn may_write_security_attributes(folder: &Path) -> bool {
+    CString::new(folder.as_os_str().as_bytes()).is_ok_and(|path| may_write(&path))
+}
+
+/// Asks the kernel for a change that it refuses in any case, for a reason that tells. The
+/// capability alone does not: in a container's user namespace it is one for other file systems.
+fn may_write(path: &CStr) -> bool {
     let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
-    held.is_ok_and(|held| held.contains(CapabilitySet::SYS_ADMIN))
+    if !held.is_ok_and(|held| held.contains(CapabilitySet::SYS_ADMIN)) {
+        return false;
+    }
+    let there = rustix::fs::getxattr(path, ntacl::PRIVILEGED, &mut [0; 0]).is_ok();
+    let flags = if there { XattrFlags::CREATE } else { XattrFlags::REPLACE };
+    !matches!(
+        rustix::fs::setxattr(path, ntacl::PRIVILEGED, &[], flags),
+        Err(Errno::PERM | Errno::ACCESS)
+    )
 }
 
 /// Returns the descriptor in force for the file behind `handle`, or the host's permissions.
@@ -179,6 +197,9 @@ fn host_acl(handle: &Handle, stx: &Statx) -> VfsResult<HostAcl> {
 }
 
 /// Returns an attribute, if it exists.
+///
+/// Only ENODATA, and EOPNOTSUPP of a file system that has no such attributes, say that it does not
+/// exist. After any other error nobody knows what it says, and the caller refuses.
 fn value(handle: &Handle, name: &CStr) -> VfsResult<Option<Vec<u8>>> {
     let mut small = [0; 512];
     match handle.value(name, &mut small) {

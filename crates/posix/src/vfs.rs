@@ -73,6 +73,7 @@ impl PosixVfs {
         let streams = Table::open(root.as_fd(), &options);
         let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
+        let ntacl = crate::security::attribute(root.as_fd());
         let share = Share {
             root: Arc::new(root),
             hidden,
@@ -81,7 +82,7 @@ impl PosixVfs {
             volume,
             names,
             streams,
-            ntacl: crate::security::attribute(),
+            ntacl,
             entry_xattrs,
             home: key.device,
             mark,

@@ -8,6 +8,7 @@ CHECKS = [
     "starts",
     "confined",
     "serves",
+    "denies",
     "audit-journald",
     "audit-syslog",
     "reloads",
