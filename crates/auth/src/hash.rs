@@ -28,20 +28,16 @@ impl NtHash {
         let digits: &[u8; 32] = digits.as_bytes().try_into().ok()?;
         let mut bytes = [0u8; 16];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let &[high, low] = pair else { return None };
-            *byte = (nibble(high)? << 4) | nibble(low)?;
+            *byte = from_hex(pair)?;
         }
         Some(Self(bytes))
     }
 
     /// Returns 32 upper-case hexadecimal digits, for an account file.
     pub fn to_hex(&self) -> Zeroizing<alloc::string::String> {
-        use fmt::Write;
         let mut text = Zeroizing::new(alloc::string::String::with_capacity(32));
-        for byte in self.0 {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02X}");
-        }
+        // Writing to a String cannot fail.
+        let _ = to_hex(&self.0, &mut *text);
         text
     }
 
@@ -63,6 +59,20 @@ impl fmt::Debug for NtHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NtHash(..)")
     }
+}
+
+/// Returns the byte of two hexadecimal digits.
+pub(crate) const fn from_hex(digits: &[u8]) -> Option<u8> {
+    let &[high, low] = digits else { return None };
+    match (nibble(high), nibble(low)) {
+        (Some(high), Some(low)) => Some((high << 4) | low),
+        _ => None,
+    }
+}
+
+/// Appends bytes as upper-case hexadecimal digits.
+pub(crate) fn to_hex(bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(out, "{byte:02X}"))
 }
 
 const fn nibble(digit: u8) -> Option<u8> {

@@ -30,7 +30,10 @@ pub const MAX_TARGET_NAME_UNITS: usize = 1_024;
 pub const MAX_AV_PAIR_COUNT: usize = 32;
 
 /// Longest line of an account file in bytes.
-pub const MAX_ACCOUNT_LINE_LEN: usize = 1_024;
+pub const MAX_ACCOUNT_LINE_LEN: usize = 4_096;
+
+/// Longest name of an account or a group in an account file in bytes.
+pub const MAX_ACCOUNT_NAME_LEN: usize = 512;
 
 /// Most lines of an account file.
 pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;

@@ -6,12 +6,19 @@
 //! ann:1000:XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX:A4F49C406510BDCAB6824EE7C30FD852:[U          ]:LCT-65A1B2C3:
 //! ```
 //!
+//! A first line `#!frevo accounts 2 ...` ([`Header`]) holds what belongs to all accounts; Samba and
+//! earlier versions of Frevo take it for a comment.
+//!
 //! Text in, entries out: the caller reads and writes the file and checks its permissions. The LM
 //! hash is not kept.
 
-use crate::NtHash;
+mod header;
+mod pdbedit;
+pub use header::Header;
+
 use crate::account::{Account, Accounts, Membership};
-use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN};
+use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN, MAX_ACCOUNT_NAME_LEN};
+use crate::{KerberosKeys, NtHash};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -19,10 +26,13 @@ use alloc::{
     vec::Vec,
 };
 use core::fmt::{self, Write};
+use frevo_wire::dtyp::Sid;
 use zeroize::Zeroizing;
 
 /// The first relative identifier of accounts that are not built in.
 const FIRST_RID: u32 = 1_000;
+/// The relative identifier of the built-in Administrator (MS-DTYP 2.4.2.4).
+const ADMINISTRATOR_RID: u32 = 500;
 /// The field in place of a missing hash.
 const NO_HASH: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
 /// Flag letters with a meaning (smbpasswd(5) and what `pdbedit` prints).
@@ -46,6 +56,9 @@ pub struct Entry {
     pub rid: Option<u32>,
     /// The account's groups, stored as `GROUPS-` behind the time, with commas.
     pub groups: Vec<String>,
+    /// The Kerberos keys of the password, stored as `KRB5-` behind the time. None for an account
+    /// whose password nobody has told since it was imported.
+    pub kerberos: Option<KerberosKeys>,
 }
 
 impl Entry {
@@ -59,7 +72,13 @@ impl Entry {
             last_change: Some(last_change),
             rid: None,
             groups: Vec::new(),
+            kerberos: None,
         }
+    }
+
+    /// Returns the account with the Kerberos keys of its password.
+    pub fn with_kerberos(self, keys: KerberosKeys) -> Self {
+        Self { kerberos: Some(keys), ..self }
     }
 
     fn membership(&self) -> Membership {
@@ -99,6 +118,7 @@ enum Line {
 /// The accounts of a file, with its comments.
 #[derive(Debug, Clone, Default)]
 pub struct AccountFile {
+    header: Header,
     lines: Vec<Line>,
     /// Index in `lines` of each account, by folded name.
     places: BTreeMap<String, usize>,
@@ -137,6 +157,13 @@ impl AccountFile {
             if line.len() > MAX_ACCOUNT_LINE_LEN {
                 return Err(fault("the line is too long"));
             }
+            if let Some(header) = Header::parse(line).map_err(fault)? {
+                if file.header != Header::default() {
+                    return Err(fault("the file has a second line that begins with #!frevo"));
+                }
+                file.header = header;
+                continue;
+            }
             if line.trim().is_empty() || line.starts_with('#') {
                 file.lines.push(Line::Text(line.to_owned()));
                 continue;
@@ -154,6 +181,10 @@ impl AccountFile {
     pub fn to_text(&self) -> Zeroizing<String> {
         // One allocation, because growing would leave copies behind.
         let mut out = Zeroizing::new(String::with_capacity(self.text_len()));
+        if self.header != Header::default() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{}", self.header);
+        }
         for line in &self.lines {
             // Writing to a String cannot fail.
             let _ = match line {
@@ -166,12 +197,17 @@ impl AccountFile {
 
     fn text_len(&self) -> usize {
         const AROUND_NAME: usize = 128;
-        self.lines.iter().fold(0usize, |n, line| {
+        self.lines.iter().fold(Header::LEN_MAX, |n, line| {
             n.saturating_add(match line {
                 Line::Text(text) => text.len().saturating_add(1),
                 Line::Account(e) => {
                     let groups = e.groups.iter().map(|group| group.len().saturating_add(1));
-                    let name = e.name.len().saturating_add(e.flags.len());
+                    const KEYS: usize = 128;
+                    let salt = e
+                        .kerberos
+                        .as_ref()
+                        .map_or(0, |keys| keys.salt.len().saturating_mul(2).saturating_add(KEYS));
+                    let name = e.name.len().saturating_add(e.flags.len()).saturating_add(salt);
                     groups.fold(name, usize::saturating_add).saturating_add(AROUND_NAME)
                 }
             })
@@ -194,6 +230,18 @@ impl AccountFile {
         }
     }
 
+    /// Adds an account, or replaces the password of the one of its name, which keeps its identifier
+    /// and its groups.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn put(&mut self, entry: Entry) -> Result<(), &'static str> {
+        let Some(known) = self.find_mut(&entry.name) else { return self.add(entry) };
+        let (rid, groups) = (known.rid, core::mem::take(&mut known.groups));
+        *known = Entry { rid, groups, ..entry };
+        Ok(())
+    }
+
     /// Iterates over all accounts in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.lines.iter().filter_map(|line| match line {
@@ -208,9 +256,12 @@ impl AccountFile {
     /// If the file has it already, is full, or the name cannot be stored.
     pub fn add(&mut self, mut entry: Entry) -> Result<(), &'static str> {
         check_name(&entry.name)?;
-        entry.rid = entry.rid.or_else(|| self.next_rid());
         if self.find(&entry.name).is_some() {
             return Err("the account is already in the file");
+        }
+        match entry.rid {
+            Some(rid) => self.check_rid(rid)?,
+            None => entry.rid = self.next_rid(),
         }
         if self.lines.len() >= MAX_ACCOUNT_LINE_COUNT {
             return Err("too many lines");
@@ -220,20 +271,66 @@ impl AccountFile {
         Ok(())
     }
 
-    /// Sets a password, at `now` in seconds from 1970. Returns `false` if there is no such account.
-    pub fn set_hash(&mut self, name: &str, nt_hash: NtHash, now: u32) -> bool {
+    /// Sets a password, at `now` in seconds from 1970, by its hash and, where the password itself is
+    /// known, its Kerberos keys. Returns `false` if there is no such account.
+    pub fn set_password(
+        &mut self,
+        name: &str,
+        nt_hash: NtHash,
+        kerberos: Option<KerberosKeys>,
+        now: u32,
+    ) -> bool {
         let Some(entry) = self.find_mut(name) else { return false };
         entry.nt_hash = Some(nt_hash);
+        // Keys of another password are worse than none.
+        entry.kerberos = kerberos;
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
         true
     }
 
-    /// Returns a relative identifier above all in the file. So a new account is never taken for a
-    /// removed one, unless the newest account was removed.
+    /// Returns a relative identifier above all that accounts of the file have or had, so that a new
+    /// account is never taken for a removed one.
     fn next_rid(&self) -> Option<u32> {
-        let last = self.entries().filter_map(|entry| entry.rid).max().unwrap_or(FIRST_RID - 1);
-        last.checked_add(1)
+        let rids = self.entries().filter_map(|entry| entry.rid).filter(|rid| *rid >= FIRST_RID);
+        let last = rids.max().unwrap_or(FIRST_RID - 1);
+        last.checked_add(1).map(|next| next.max(self.header.next_rid.unwrap_or(0)))
+    }
+
+    /// Refuses relative identifiers of built-in accounts and those that another account has.
+    fn check_rid(&self, rid: u32) -> Result<(), &'static str> {
+        if rid < FIRST_RID && rid != ADMINISTRATOR_RID {
+            return Err("its relative identifier is reserved for a built-in group");
+        }
+        if self.entries().any(|entry| entry.rid == Some(rid)) {
+            return Err("another account has its relative identifier");
+        }
+        Ok(())
+    }
+
+    /// Gives an account another relative identifier. Returns `false` if there is no such account.
+    ///
+    /// # Errors
+    /// If another account has it or it is reserved.
+    pub fn set_rid(&mut self, name: &str, rid: u32) -> Result<bool, &'static str> {
+        match self.find(name) {
+            Some(entry) if entry.rid != Some(rid) => self.check_rid(rid)?,
+            Some(_) => return Ok(true),
+            None => return Ok(false),
+        }
+        Ok(self.find_mut(name).map(|entry| entry.rid = Some(rid)).is_some())
+    }
+
+    /// Returns the facts about all accounts.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Sets the SID of the machine that the accounts are of. `is_samba` is true for the SID of a
+    /// Samba server, whose lists also name users and groups of the host.
+    pub const fn set_machine(&mut self, sid: Sid, is_samba: bool) {
+        self.header.machine = Some(sid);
+        self.header.is_samba = is_samba;
     }
 
     /// Sets the groups of an account. Returns `false` if there is no such account.
@@ -259,7 +356,12 @@ impl AccountFile {
 
     /// Removes an account. Returns `false` if there is no such account.
     pub fn remove(&mut self, name: &str) -> bool {
+        let rid = self.find(name).and_then(|entry| entry.rid).unwrap_or(0);
         let Some(place) = self.places.remove(&folded(name)) else { return false };
+        let next = self.next_rid().unwrap_or(u32::MAX);
+        if rid >= FIRST_RID && rid.saturating_add(1) >= next {
+            self.header.next_rid = Some(rid.saturating_add(1));
+        }
         self.lines.remove(place);
         for other in self.places.values_mut().filter(|other| **other > place) {
             *other = other.saturating_sub(1);
@@ -298,7 +400,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     if name.starts_with('#') || name.chars().any(|c| c == ':' || c.is_control()) {
         return Err("the name has a character that an account file cannot hold");
     }
-    if name.len() > MAX_ACCOUNT_LINE_LEN / 2 {
+    if name.len() > MAX_ACCOUNT_NAME_LEN {
         return Err("the name is too long");
     }
     Ok(())
@@ -315,22 +417,12 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     fields.next().filter(|lm| is_hash_field(lm)).ok_or("the LM hash field is not 32 characters")?;
     let nt = fields.next().filter(|nt| is_hash_field(nt));
     let nt = nt.ok_or("the NT hash field is not 32 characters")?;
-    let nt_hash = match NtHash::from_hex(nt) {
-        Some(hash) => Some(hash),
-        // For an account without a password Samba writes "NO PASSWORD" padded with X.
-        None if nt == NO_HASH || nt.starts_with("NO PASSWORD") => None,
-        None => return Err("the NT hash is not hexadecimal"),
-    };
+    let nt_hash = nt_hash(nt)?;
     let flags = match fields.next() {
-        Some(flags) if flags.starts_with('[') => flags
-            .strip_prefix('[')
-            .and_then(|flags| flags.strip_suffix(']'))
-            .filter(|flags| flags.chars().all(|c| FLAG_LETTERS.contains(c)))
-            .ok_or("the flags are not letters in brackets")?,
+        Some(letters) if letters.starts_with('[') => flags(letters)?,
         // The oldest files end here or continue with the full name: all are users.
-        _ => "U",
+        _ => "U".to_owned(),
     };
-    let flags: String = flags.chars().filter(|c| *c != ' ').collect();
     let last_change = match fields.next().and_then(|field| field.strip_prefix("LCT-")) {
         Some(digits) => {
             Some(u32::from_str_radix(digits, 16).map_err(|_| "LCT- is not followed by a time")?)
@@ -345,16 +437,38 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
         last_change,
         rid: None,
         groups: Vec::new(),
+        kerberos: None,
     };
     for field in fields {
         if let Some(rid) = field.strip_prefix("RID-") {
             entry.rid = Some(rid.parse().map_err(|_| "RID- is not followed by a number")?);
+        } else if let Some(keys) = field.strip_prefix("KRB5-") {
+            let keys = KerberosKeys::parse(keys).ok_or("KRB5- is not followed by keys")?;
+            entry.kerberos = Some(keys);
         } else if let Some(groups) = field.strip_prefix("GROUPS-") {
             entry.groups =
                 groups.split(',').filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
         }
     }
     Ok(entry)
+}
+
+/// Parses an NT hash; None for an account without a password.
+fn nt_hash(text: &str) -> Result<Option<NtHash>, &'static str> {
+    match NtHash::from_hex(text) {
+        Some(hash) => Ok(Some(hash)),
+        // For an account without a password Samba writes "NO PASSWORD" padded with X.
+        None if text == NO_HASH || text.starts_with("NO PASSWORD") => Ok(None),
+        None => Err("the NT hash is not hexadecimal"),
+    }
+}
+
+/// Parses the letters between brackets.
+fn flags(text: &str) -> Result<String, &'static str> {
+    let letters = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let letters = letters.filter(|letters| letters.chars().all(|c| FLAG_LETTERS.contains(c)));
+    let letters = letters.ok_or("the flags are not letters in brackets")?;
+    Ok(letters.chars().filter(|c| *c != ' ').collect())
 }
 
 fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
@@ -367,6 +481,11 @@ fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
     if let Some(rid) = entry.rid {
         write!(out, "RID-{rid}:")?;
     }
+    if let Some(keys) = &entry.kerberos {
+        out.push_str("KRB5-");
+        keys.write(out)?;
+        out.push(':');
+    }
     if !entry.groups.is_empty() {
         write!(out, "GROUPS-{}:", entry.groups.join(","))?;
     }
@@ -374,125 +493,4 @@ fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::format;
-
-    const X: &str = NO_HASH;
-    const HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
-
-    fn line(name: &str, nt: &str, flags: &str) -> String {
-        format!("{name}:1000:{X}:{nt}:[{flags:<11}]:LCT-65A1B2C3:")
-    }
-
-    #[test]
-    fn a_file_comes_back_with_its_comments() {
-        let text = format!(
-            "# users\n{}\n\n{}\n{}\n",
-            line("ann", HASH, "U"),
-            line("Bob", HASH, "UD"),
-            line("nopw", X, "NU"),
-        );
-        let file = AccountFile::parse(&text).unwrap();
-        assert_eq!(*file.to_text(), text);
-        assert_eq!(file.entries().count(), 3);
-        let ann = file.account("ANN", "ANY").unwrap();
-        assert_eq!((&*ann.name, ann.is_enabled), ("ann", true));
-        assert_eq!(ann.nt_hash, NtHash::from_password("Password"));
-        assert!(!file.account("bob", "").unwrap().is_enabled);
-        assert!(file.account("nopw", "").is_none());
-        assert!(file.account("carl", "").is_none());
-    }
-
-    #[test]
-    fn an_lm_hash_is_forgotten() {
-        let text = format!("ann:1:{HASH}:{HASH}:[U          ]:LCT-00000000:\n");
-        let written = AccountFile::parse(&text).unwrap().to_text();
-        assert!(written.contains(X));
-        assert_eq!(written.matches(HASH).count(), 1);
-    }
-
-    #[test]
-    fn what_samba_writes_is_taken() {
-        for (text, enabled) in [
-            (format!("a:0:{X}:{HASH}:[DU         ]:LCT-5F000000:"), false),
-            (format!("a:0:{X}:{HASH}:[UX         ]:LCT-5F000000:"), true),
-            (format!("a:0:{X}:{HASH}:[UL         ]:LCT-5F000000:"), false),
-            (format!("a$:0:{X}:{HASH}:[W          ]:LCT-5F000000:"), false),
-            (format!("a:0:{X}:{HASH}:[U          ]:"), true),
-            (format!("a:0:{X}:{HASH}:Full Name:/home/a:/bin/sh"), true),
-            (format!("a:4294967295:{X}:{HASH}:[U          ]:LCT-5F000000:Full Name"), true),
-        ] {
-            let file = AccountFile::parse(&text).unwrap();
-            assert_eq!(file.entries().next().unwrap().is_enabled(), enabled, "{text}");
-        }
-        let text = "a:0:NO PASSWORDXXXXXXXXXXXXXXXXXXXXX:NO PASSWORDXXXXXXXXXXXXXXXXXXXXX:[NU         ]:LCT-0:";
-        assert!(AccountFile::parse(text).unwrap().account("a", "").is_none());
-    }
-
-    #[test]
-    fn a_line_that_cannot_be_read_is_named() {
-        for bad in [
-            "ann",
-            "ann:x",
-            &format!(":1:{X}:{HASH}:[U]:LCT-0:"),
-            &format!("ann:1:{X}:short:[U]:LCT-0:"),
-            &format!("ann:1:{X}:{}:[U]:LCT-0:", "Z".repeat(32)),
-            &format!("ann:1:{X}:{}:[U]:LCT-0:", "é".repeat(16)),
-            &format!("ann:1:{X}:{HASH}:[U:LCT-0:"),
-            &format!("ann:1:{X}:{HASH}:[Q]:LCT-0:"),
-            &format!("ann:1:{X}:{HASH}:[U]:LCT-zz:"),
-        ] {
-            let text = format!("# first\n{bad}\n");
-            assert_eq!(AccountFile::parse(&text).unwrap_err().line, 2, "{bad}");
-        }
-        let twice = format!("{}\n{}\n", line("ann", HASH, "U"), line("Ann", HASH, "U"));
-        assert_eq!(AccountFile::parse(&twice).unwrap_err().line, 2);
-    }
-
-    #[test]
-    fn lines_are_bounded_in_length_and_number() {
-        for (n, taken) in [
-            (MAX_ACCOUNT_LINE_LEN - 1, true),
-            (MAX_ACCOUNT_LINE_LEN, true),
-            (MAX_ACCOUNT_LINE_LEN + 1, false),
-        ] {
-            assert_eq!(AccountFile::parse(&"#".repeat(n)).is_ok(), taken);
-        }
-        for (n, taken) in [
-            (MAX_ACCOUNT_LINE_COUNT - 1, true),
-            (MAX_ACCOUNT_LINE_COUNT, true),
-            (MAX_ACCOUNT_LINE_COUNT + 1, false),
-        ] {
-            assert_eq!(AccountFile::parse(&"#\n".repeat(n)).is_ok(), taken);
-        }
-    }
-
-    #[test]
-    fn accounts_are_added_changed_and_removed() {
-        let mut file = AccountFile::parse(&format!("# c\n{}\n", line("ann", HASH, "U"))).unwrap();
-        let hash = NtHash::from_password("new");
-        file.add(Entry::new("Bob", 7, hash.clone(), 5)).unwrap();
-        file.add(Entry::new("carl", 8, hash.clone(), 5)).unwrap();
-        assert!(file.add(Entry::new("BOB", 7, hash.clone(), 5)).is_err());
-        for name in ["", "a:b", "#a", "a\nb"] {
-            assert!(file.add(Entry::new(name, 7, hash.clone(), 5)).is_err(), "{name:?}");
-        }
-        assert!(file.set_enabled("bob", false));
-        assert!(!file.account("bob", "").unwrap().is_enabled);
-        assert!(file.set_hash("ANN", hash.clone(), 6));
-        assert!(file.remove("ann") && !file.remove("ann"));
-        assert!(file.set_enabled("bob", true));
-        let groups = ["staff".to_owned(), "Administrators".to_owned()];
-        assert_eq!(file.set_groups("bob", &groups), Ok(true));
-        assert!(file.set_groups("bob", &["a,b".to_owned()]).is_err());
-        assert_eq!(file.set_groups("nobody", &groups), Ok(false));
-        let file = AccountFile::parse(&file.to_text()).unwrap();
-        let bob = file.membership("BOB").unwrap();
-        assert_eq!((bob.rid, &*bob.groups), (Some(1_000), &groups[..]));
-        assert_eq!(file.membership("carl").unwrap().rid, Some(1_001));
-        assert!(file.account("bob", "").unwrap().is_enabled);
-        assert_eq!(file.account("carl", "").unwrap().nt_hash, hash);
-        assert_eq!(file.to_text().lines().next(), Some("# c"));
-    }
-}
+mod tests;

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::smbpasswd::Entry;
-use frevo_auth::{AccountFile, NtHash};
+use frevo_auth::{AccountFile, KerberosKeys, NtHash};
+use frevo_crypto::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};
+use frevo_server::config::{Config, ServerName};
 
 use crate::exit::{Exit, Failure};
 use crate::secret_file;
@@ -22,8 +24,45 @@ pub(crate) fn read(path: &Path) -> Result<AccountFile, Failure> {
 }
 
 /// An enabled account with this password.
-pub(crate) fn entry(name: &str, password: &str) -> Entry {
+pub(crate) fn entry(name: &str, password: &str, realm: &str) -> Entry {
+    entry_of_run(name, password).with_kerberos(kerberos_keys(name, password, realm))
+}
+
+/// An enabled account of this run, whose password is kept elsewhere and is never derived from.
+pub(crate) fn entry_of_run(name: &str, password: &str) -> Entry {
     Entry::new(name, NO_UID, NtHash::from_password(password), now())
+}
+
+/// The Kerberos keys of a password, which cannot be made later of its hash. The salt is the realm
+/// and the name (RFC 4120 section 4, MS-KILE 3.1.1.2).
+pub(crate) fn kerberos_keys(name: &str, password: &str, realm: &str) -> KerberosKeys {
+    let salt = format!("{realm}{name}");
+    KerberosKeys {
+        iterations: KERBEROS_ITERATIONS.get(),
+        aes256: *kerberos_aes256(password, salt.as_bytes(), KERBEROS_ITERATIONS),
+        aes128: *kerberos_aes128(password, salt.as_bytes(), KERBEROS_ITERATIONS),
+        salt,
+    }
+}
+
+/// The realm of the accounts: the server's name, which the host has where the configuration has
+/// none, in capital letters.
+pub(crate) fn realm(config: Option<&Config>) -> String {
+    let configured = config.and_then(|config| config.server.name.as_ref());
+    configured.map_or_else(host_name, ServerName::clone).as_str().to_uppercase()
+}
+
+/// The server's name where the configuration has none.
+pub(crate) fn host_name() -> ServerName {
+    ServerName::of_host(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// An account without a password here: it is given elsewhere. It keeps the account's SID.
+pub(crate) fn entry_without_password(name: &str) -> Entry {
+    let mut entry = entry_of_run(name, "");
+    entry.nt_hash = None;
+    entry.flags = String::from("NU");
+    entry
 }
 
 /// Seconds from 1970, as account files count them.

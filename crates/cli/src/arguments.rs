@@ -236,8 +236,8 @@ pub(crate) enum UserCommand {
     },
     /// Import accounts from Samba, with their passwords
     ///
-    /// FILE is an smbpasswd file, or the output of `pdbedit -L -w`; - is
-    /// standard input.
+    /// FILE is the output of `pdbedit -L -v -w`, with which the accounts keep
+    /// their SIDs, or an smbpasswd file; - is standard input.
     #[command(after_help = EXIT_CODES)]
     Import {
         /// File to import, or - for standard input

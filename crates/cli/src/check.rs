@@ -50,7 +50,10 @@ pub(crate) fn run(check: &Check) -> Done {
         config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase()).collect();
     let mut users_read = true;
     match accounts::read(&state::users_file_of(&config)) {
-        Ok(file) => known.extend(file.entries().map(|entry| entry.name.to_lowercase())),
+        Ok(file) => {
+            let with_password = file.entries().filter(|entry| entry.nt_hash.is_some());
+            known.extend(with_password.map(|entry| entry.name.to_lowercase()));
+        }
         Err(failure) => {
             faults.push(failure.to_string());
             users_read = false;

@@ -133,15 +133,17 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if server.signing == Some(SigningChoice::Offered) {
         warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
     }
-    if !may_write_security_attributes() {
-        warnings.extend(config.shares.iter().filter(|share| keeps_lists(share)).map(|share| {
-            format!(
-                "share {}: access lists are kept in user.NTACL, because Frevo runs without \
-                 CAP_SYS_ADMIN; lists in security.NTACL are obeyed, but clients cannot change them",
-                share.name.get_ref()
-            )
-        }));
-    }
+    let cannot_keep = |share: &&ShareSection| {
+        keeps_lists(share) && !frevo_posix::may_write_security_attributes(share.path.get_ref())
+    };
+    warnings.extend(config.shares.iter().filter(cannot_keep).map(|share| {
+        format!(
+            "share {}: access lists are kept in user.NTACL, because Frevo may not write \
+             security.NTACL there (that takes CAP_SYS_ADMIN on the host); lists in security.NTACL \
+             are obeyed, but clients cannot change them",
+            share.name.get_ref()
+        )
+    }));
     warnings
 }
 
@@ -149,10 +151,4 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
 fn keeps_lists(share: &ShareSection) -> bool {
     let is_written = !share.read_only || !share.write_list.is_empty();
     is_written && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off))
-}
-
-/// True when this process has CAP_SYS_ADMIN, which it takes to write `security.NTACL`.
-fn may_write_security_attributes() -> bool {
-    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
-    held.is_ok_and(|held| held.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
 }

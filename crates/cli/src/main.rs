@@ -10,6 +10,7 @@ mod exit;
 mod expect;
 mod import;
 mod logging;
+mod machine_sid;
 mod manual;
 mod passwords;
 mod plural;

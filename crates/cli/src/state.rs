@@ -57,6 +57,11 @@ pub(crate) fn make_dir(dir: &Path) -> Result<(), Failure> {
     made.map_err(Failure::failed(format!("cannot create the state directory {}", dir.display())))
 }
 
+/// True if the server has an identity.
+pub(crate) fn has_server_guid(dir: &Path) -> bool {
+    dir.join(SERVER_GUID).exists()
+}
+
 /// The server's identity: drawn once, then the same for ever, because clients
 /// tell servers apart by it.
 pub(crate) fn server_guid(dir: &Path) -> Result<Guid, Failure> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash, Zeroizing};
-use frevo_server::config::AccountName;
+use frevo_server::config::{AccountName, Config};
 
 use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::console::{print, tell};
@@ -18,7 +18,9 @@ use crate::{accounts, config_checks, passwords, secret_file, state};
 const IMPORT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(user: &User) -> Done {
-    let path = users_file(&user.place)?;
+    let config = user.place.config.as_deref().map(config_checks::read).transpose()?;
+    let path = users_file(&user.place, config.as_ref());
+    let realm = accounts::realm(config.as_ref());
     match &user.command {
         UserCommand::Add { name, password } => {
             if accounts::read(&path)?.find(name.as_str()).is_some() {
@@ -27,7 +29,7 @@ pub(crate) fn run(user: &User) -> Done {
                 return Err(Failure::new(Exit::Failed, text));
             }
             let password = passwords::ask(password.password_stdin, name.as_str())?;
-            let entry = accounts::entry(name.as_str(), &password);
+            let entry = accounts::entry(name.as_str(), &password, &realm);
             change(&path, |file| file.add(entry).map_err(refused(name)))
         }
         UserCommand::Passwd { name, password } => {
@@ -36,7 +38,10 @@ pub(crate) fn run(user: &User) -> Done {
             let hash = NtHash::from_password(&password);
             change(&path, |file| {
                 existing(file, name, &path)?;
-                file.set_hash(name.as_str(), hash, accounts::now());
+                // The salt has the name as it is stored.
+                let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
+                let keys = accounts::kerberos_keys(stored, &password, &realm);
+                file.set_password(name.as_str(), hash, Some(keys), accounts::now());
                 Ok(())
             })
         }
@@ -62,12 +67,12 @@ pub(crate) fn run(user: &User) -> Done {
     }
 }
 
-fn users_file(place: &UsersPlace) -> Result<PathBuf, Failure> {
-    if let Some(config) = &place.config {
-        return Ok(state::users_file_of(&config_checks::read(config)?));
+fn users_file(place: &UsersPlace, config: Option<&Config>) -> PathBuf {
+    if let Some(config) = config {
+        return state::users_file_of(config);
     }
     let dir = place.state_dir.clone().unwrap_or_else(state::default_dir);
-    Ok(state::users_file_in(&dir))
+    state::users_file_in(&dir)
 }
 
 /// Reads the file, lets `edit` change it, and writes it back.
@@ -123,13 +128,14 @@ fn list(file: &AccountFile) -> Done {
 
 fn import(path: &Path, from: &Path, replace: bool) -> Done {
     let text = read_import(from)?;
-    let imported = AccountFile::parse(&text).map_err(|fault| {
-        let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -w";
+    let imported = AccountFile::parse_samba(&text).map_err(|fault| {
+        let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -v -w";
         let shown = from.display();
         Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
     })?;
     let (mut added, mut replaced) = (0, 0);
     change(path, |file| {
+        import_machine(file, &imported);
         for entry in imported.entries() {
             match import_entry(file, entry, replace) {
                 Ok(Import::Added) => added += 1,
@@ -142,6 +148,28 @@ fn import(path: &Path, from: &Path, replace: bool) -> Done {
     let added = counted(added, "account");
     tell(format_args!("{}: {added} added, {replaced} replaced", path.display()));
     Ok(())
+}
+
+/// Takes over the SID of the machine, if no account would get another SID by that.
+fn import_machine(file: &mut AccountFile, imported: &AccountFile) {
+    let Some(samba) = imported.header().machine else {
+        let text = "the accounts get new SIDs, because the file has none: access lists that Samba \
+                    stored do not name them; the output of `pdbedit -L -v -w` has the SIDs";
+        return tell(text);
+    };
+    let is_first = file.header().machine.is_none() && file.entries().next().is_none();
+    if is_first || file.header().machine == Some(samba) {
+        file.set_machine(samba, true);
+        return tell(format_args!("the SID of the Samba server is taken over: {samba}"));
+    }
+    let here = match file.header().machine {
+        Some(sid) => sid.to_string(),
+        None => String::from("another one"),
+    };
+    tell(format_args!(
+        "the SID of the Samba server is {samba}, that of this server {here}: access lists that \
+         Samba stored do not name the accounts, unless [server] has sid = \"{samba}\""
+    ));
 }
 
 enum Import {
@@ -162,13 +190,23 @@ fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<
         return Err(String::from("the password is empty, which Frevo does not allow"));
     }
     if file.find(&entry.name).is_none() {
-        file.add(entry.clone())?;
+        file.add(entry.clone()).map_err(|why| match entry.rid {
+            Some(rid) => format!(
+                "{why} (RID {rid}); with another one it would lose the rights that \
+                                  access lists give it, so remove that account first"
+            ),
+            None => String::from(why),
+        })?;
         return Ok(Import::Added);
     }
     if !replace {
         return Err(String::from("the account exists already; --replace replaces its password"));
     }
-    file.set_hash(&entry.name, hash, entry.last_change.unwrap_or_else(accounts::now));
+    if let Some(rid) = entry.rid {
+        file.set_rid(&entry.name, rid)?;
+    }
+    let changed = entry.last_change.unwrap_or_else(accounts::now);
+    file.set_password(&entry.name, hash, None, changed);
     file.set_enabled(&entry.name, entry.is_enabled());
     Ok(Import::Replaced)
 }

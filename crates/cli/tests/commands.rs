@@ -279,8 +279,50 @@ fn accounts_are_taken_over_from_samba() {
     );
     let list = place.run(&["user", "list", "--state-dir", "s"]);
     assert_eq!(list.succeeds(), "ann\tdisabled\nbob\tdisabled\n");
-    import(&["-"], "not an account\n").fails(3, &["-:1:", "pdbedit -L -w"]);
+    import(&["-"], "not an account\n").fails(3, &["-:1:", "pdbedit -L -v -w"]);
     import(&["nowhere"], "").fails(6, &["cannot read nowhere"]);
+}
+
+const SAMBA: &str = "S-1-5-21-3004859244-1309964605-2891807487";
+
+/// An account in the output of `pdbedit -L -v -w`.
+fn pdbedit(name: &str, rid: u32) -> String {
+    format!(
+        "---------------\nUnix username:        {name}\nAccount Flags:        [U          ]\n\
+         User SID:             {SAMBA}-{rid}\nNT hash             : {HASH}\n"
+    )
+}
+
+#[test]
+fn accounts_of_samba_keep_their_sids() {
+    let place = Sandbox::new();
+    let import = |dir: &str, input: &str| {
+        place.run_with_input(&["user", "--state-dir", dir, "import", "-"], input)
+    };
+    let both = pdbedit("ann", 3_001) + &pdbedit("bob", 3_000);
+    let told = import("s", &both);
+    told.succeeds();
+    assert!(told.err.contains(&format!("SID of the Samba server is taken over: {SAMBA}")));
+    let users = fs::read_to_string(place.path("s/users")).unwrap();
+    let header = format!("#!frevo accounts 2 sid={SAMBA} samba");
+    assert_eq!(users.lines().next(), Some(&*header), "{users}");
+    assert!(users.contains("RID-3001:") && users.contains("RID-3000:"), "{users}");
+    // An identifier that another account has is not taken, nor given to somebody else.
+    let told = import("s", &pdbedit("carl", 3_000));
+    assert!(
+        told.err.contains("skipped carl: another account has its relative identifier (RID 3000)")
+    );
+    place.run_with_input(&["user", "--state-dir", "s", "add", "dora", "--password-stdin"], "x\n");
+    let users = fs::read_to_string(place.path("s/users")).unwrap();
+    assert!(users.lines().any(|line| line.starts_with("dora:") && line.contains("RID-3002:")));
+    // The accounts that are there already keep their SIDs.
+    place.run_with_input(&["user", "--state-dir", "t", "add", "dora", "--password-stdin"], "x\n");
+    let told = import("t", &both);
+    assert!(told.err.contains(&format!("has sid = \"{SAMBA}\"")), "{}", told.err);
+    let users = fs::read_to_string(place.path("t/users")).unwrap();
+    assert!(!users.contains(SAMBA) && users.contains("RID-3001:"), "{users}");
+    // What has no SIDs says so.
+    assert!(import("u", &smbpasswd("ann", "U")).err.contains("the accounts get new SIDs"));
 }
 
 #[test]

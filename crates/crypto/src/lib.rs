@@ -34,6 +34,7 @@ extern crate std;
 mod chain;
 mod derivation;
 mod hash;
+mod kerberos;
 pub mod limits;
 mod nonce;
 mod preauth;
@@ -43,6 +44,7 @@ mod signing;
 
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
 pub use hash::sha256;
+pub use kerberos::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};
 pub use nonce::{KeyExhausted, Nonce, NonceSequence};
 pub use preauth::PreauthHash;
 pub use sealing::{BadSeal, Cipher, OpeningKey, SealingKey, TAG_LEN};

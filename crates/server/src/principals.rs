@@ -1,7 +1,7 @@
 //! Names, security identifiers and tokens of the accounts.
 //!
-//! Accounts of this server are `S-1-5-21-a-b-c-RID`: the machine's part comes
-//! from the server's identity and stays, the RID is kept in the account file.
+//! Accounts of this server are `S-1-5-21-a-b-c-RID`: the machine's part and the
+//! RID are kept in the account file.
 //! Groups of the account file get theirs from their name. Unix users and groups
 //! are `S-1-22-1-uid` and `S-1-22-2-gid`, as under Samba.
 
@@ -68,7 +68,7 @@ const WELL_KNOWN: [(Sid, &str, &str, Use); 13] = [
     (Sid::NT_AUTHORITY, "NT AUTHORITY", "", Use::Domain),
 ];
 
-/// The machine's SID when nobody says otherwise: of its GUID, so that it stays.
+/// The machine's SID if neither the configuration nor the account file has one.
 pub(crate) fn machine_sid(guid: Guid) -> Sid {
     let hash = sha256(&[b"frevo machine sid ", &guid.0[..]].concat());
     let mut parts = hash.chunks_exact(4).map(|part| {

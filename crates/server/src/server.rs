@@ -28,8 +28,8 @@ use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::Open;
 use crate::panics::{self, Steps};
+use crate::principals::Principals;
 pub use crate::principals::SharedAccounts;
-use crate::principals::{self, Principals};
 use crate::session::{Identity, Session};
 use crate::settings::Settings;
 use crate::share::Shares;
@@ -165,7 +165,7 @@ impl ServerState {
 
     /// SID of the machine, whose accounts have theirs below it.
     pub fn machine_sid(&self) -> Sid {
-        principals::machine_sid(self.settings.load().server_guid)
+        self.settings.load().sid()
     }
 
     /// Looks at names and SIDs.
@@ -196,7 +196,7 @@ impl ServerState {
 
     /// The host's user of an account, where a share needs it.
     pub async fn host_user(&self, user: &str) -> OnHost {
-        if !self.shares().needs_host_users {
+        if !self.shares().needs_host_users && !self.settings.load().has_host_sids {
             return OnHost::Unknown;
         }
         self.host_users.look_up(&self.ambient, user).await

@@ -3,9 +3,10 @@
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
-use frevo_wire::dtyp::Guid;
+use frevo_wire::dtyp::{Guid, Sid};
 
 use crate::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
+use crate::principals;
 
 /// The use of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,11 @@ pub struct Settings {
     pub comment: String,
     /// ServerGuid: stable across restarts.
     pub server_guid: Guid,
+    /// The SID of the machine, below which the accounts have theirs. None: made of `server_guid`.
+    pub machine_sid: Option<Sid>,
+    /// An account also has the SIDs of the host's user of its name and of that user's groups, as
+    /// under Samba, on every share.
+    pub has_host_sids: bool,
     /// Lowest dialect that is negotiated.
     pub min_dialect: Dialect,
     /// Highest dialect that is negotiated.
@@ -81,12 +87,21 @@ pub struct Settings {
     pub test_hooks: bool,
 }
 
+impl Settings {
+    /// The SID of the machine in force.
+    pub fn sid(&self) -> Sid {
+        self.machine_sid.unwrap_or_else(|| principals::machine_sid(self.server_guid))
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             server_name: String::from("FREVO"),
             comment: String::from("Frevo"),
             server_guid: Guid::default(),
+            machine_sid: None,
+            has_host_sids: false,
             min_dialect: Dialect::SMB_3_0,
             max_dialect: Dialect::SMB_3_1_1,
             encryption: Encryption::Required,

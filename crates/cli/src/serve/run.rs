@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
-use frevo_server::config::{Identities, ServerName, ShareSection, open_share};
+use frevo_server::config::{Identities, ShareSection, open_share};
 use frevo_server::user_map::Mapped;
 use frevo_server::{DiskState, Limits, Reload, Server, Settings, Share, SharedAccounts, panics};
 use frevo_store::Vfs;
@@ -17,12 +17,12 @@ use crate::arguments::Serve;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
-use crate::{config_checks, state};
+use crate::{accounts, config_checks, machine_sid, state};
 
 use super::confine::Confined;
 use super::listen::ListeningSockets;
 use super::plan::Plan;
-use super::run_accounts::{Logon, Password};
+use super::run_accounts::{Logon, Password, given_names};
 use super::start_screen::{Screen, User};
 
 /// A share that is open, with what it was made of.
@@ -58,8 +58,9 @@ impl Loaded {
             return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
         }
         let logon = Logon::new(&plan, arguments, logon)?;
-        let mut settings = plan.config.settings(host_name().as_str(), guid);
+        let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
         settings.test_hooks = arguments.test_hooks;
+        machine_sid::apply(&mut settings, &logon.accounts);
         Ok(Self { plan, logon, shares, settings })
     }
 
@@ -82,15 +83,7 @@ impl Loaded {
 
 pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
     panics::watch(false);
-    let guid = if plan.has_state {
-        state::server_guid(&state::dir_of(&plan.config))?
-    } else {
-        state::random_guid()?
-    };
-    if plan.has_state {
-        // Made before the process is confined to it.
-        state::make_dir(&state::dir_of(&plan.config))?;
-    }
+    let guid = identity(arguments, &plan)?;
     let doors = ListeningSockets::open(&plan.config.server.listen)?;
     let address = doors.best_address();
     // No other thread runs yet: what starts from here on is confined too.
@@ -104,6 +97,21 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
     Running { arguments, logging, guid, server, loaded, signals, confined }.serve(doors).await
+}
+
+/// The server's identity. It and the SID of the machine are kept before the process is confined.
+fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
+    if !plan.has_state {
+        return state::random_guid();
+    }
+    let dir = state::dir_of(&plan.config);
+    let is_new = !state::has_server_guid(&dir);
+    let guid = state::server_guid(&dir)?;
+    state::make_dir(&dir)?;
+    let settings = plan.config.settings(accounts::host_name().as_str(), guid);
+    let given = |accounts: &_| given_names(plan, arguments, accounts);
+    machine_sid::keep(&plan.config, &settings, given, is_new);
+    Ok(guid)
 }
 
 /// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
@@ -289,6 +297,13 @@ fn warn(loaded: &Loaded) {
     for warning in config_checks::warnings(&loaded.plan.config) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
+    for share in &loaded.shares {
+        let name = share.section.name.get_ref().as_str();
+        if let Some(warning) = machine_sid::foreign_lists(name, &*share.vfs, loaded.settings.sid())
+        {
+            tracing::warn!(target: "frevo::server", "{warning}");
+        }
+    }
     let known: Vec<String> =
         loaded.logon.accounts.entries().map(|entry| entry.name.to_lowercase()).collect();
     for warning in config_checks::unknown_users(&loaded.plan.config, &known) {
@@ -372,10 +387,6 @@ impl Hello<'_> {
         };
         print(screen.render().as_bytes())
     }
-}
-
-fn host_name() -> ServerName {
-    ServerName::of_host(&rustix::system::uname().nodename().to_string_lossy())
 }
 
 /// Tells the service manager, if there is one.

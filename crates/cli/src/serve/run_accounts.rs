@@ -133,10 +133,23 @@ fn run_user(
 
 /// Adds an account or gives it this password.
 fn put(accounts: &mut AccountFile, name: &str, password: &str) -> Result<(), Failure> {
-    accounts.remove(name);
     accounts
-        .add(accounts::entry(name, password))
+        .put(accounts::entry_of_run(name, password))
         .map_err(|why| Failure::new(Exit::Config, format!("cannot add user {name}: {why}")))
+}
+
+/// Names of accounts whose passwords come from the configuration or the command line.
+pub(super) fn given_names(plan: &Plan, arguments: &Serve, accounts: &AccountFile) -> Vec<String> {
+    let configured = plan.config.users.iter().map(|user| user.name.get_ref().as_str().to_owned());
+    let mut names: Vec<String> = configured.collect();
+    match &arguments.user {
+        Some(name) => names.push(name.as_str().to_owned()),
+        None if arguments.config.is_none() && accounts.entries().next().is_none() => {
+            names.push(login_name());
+        }
+        None => {}
+    }
+    names
 }
 
 /// The name of the user who started this process: the caller of sudo, never root.

@@ -92,13 +92,23 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
 }
 
 /// Looks up the host's user of an account that has logged on. None when the throttle refuses
-/// the logon.
+/// the logon, or when the SIDs of the host's user count and the host does not answer: access
+/// lists that deny something to them would not hold.
 async fn admit(rq: &Request<'_>, connection: &Connection, user: &str) -> Option<OnHost> {
-    if heed(rq, connection, user, true).await {
-        Some(rq.server().host_user(user).await)
-    } else {
-        None
+    if !heed(rq, connection, user, true).await {
+        return None;
     }
+    let host = rq.server().host_user(user).await;
+    let is_refused = rq.server().settings().has_host_sids && !user.is_empty() && !host.is_known();
+    if is_refused {
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+                user = %shortened(user), left_out,
+                "logon refused: the host's name service does not tell the groups of this user, \
+                 which access lists may name");
+        });
+    }
+    (!is_refused).then_some(host)
 }
 
 /// Waits as long as the throttle says; false when the outcome does not count. The wait

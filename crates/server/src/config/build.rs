@@ -58,6 +58,8 @@ impl Config {
         if let Some(comment) = &section.comment {
             settings.comment.clone_from(comment);
         }
+        settings.machine_sid = section.sid.map(|sid| sid.0);
+        settings.has_host_sids = section.sid.is_some();
         if let Some(dialect) = section.max_dialect {
             settings.max_dialect = dialect.into();
             settings.min_dialect = settings.min_dialect.min(settings.max_dialect);

@@ -16,7 +16,7 @@ pub use crate::host::FolderFault;
 pub use crate::limits::CONFIG_FILE_BYTES;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
-pub use names::{AccountName, ServerName, ShareName, Who};
+pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{
     AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection, keys,

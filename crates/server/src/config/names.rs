@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use frevo_wire::dtyp::Sid;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::access_rules::Network;
@@ -208,6 +209,35 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
+/// The SID of a machine: `S-1-5-21-A-B-C`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineSid(pub Sid);
+
+impl FromStr for MachineSid {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sid: Option<Sid> = text.parse().ok();
+        let is_machine =
+            |sid: &Sid| sid.authority() == 5 && matches!(sid.sub_authorities(), [21, _, _, _]);
+        sid.filter(is_machine).map(Self).ok_or_else(|| {
+            format!("{text:?} is not the SID of a machine; write it as S-1-5-21-A-B-C")
+        })
+    }
+}
+
+impl fmt::Display for MachineSid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for MachineSid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,5 +280,14 @@ mod tests {
             assert!(bad.parse::<AccountName>().is_err(), "{bad:?}");
         }
         assert!("ann.müller".parse::<AccountName>().is_ok());
+    }
+
+    #[test]
+    fn the_sid_of_a_machine_has_three_numbers() {
+        let sid = "S-1-5-21-3004859244-1309964605-2891807487";
+        assert_eq!(sid.parse::<MachineSid>().unwrap().to_string(), sid);
+        for bad in ["", "S-1-5-21-1-2", "S-1-5-21-1-2-3-1000", "S-1-5-32-1-2-3", "S-1-22-1-0"] {
+            assert!(bad.parse::<MachineSid>().is_err(), "{bad}");
+        }
     }
 }

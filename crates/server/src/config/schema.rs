@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::names::{AccountName, ServerName, ShareName, Who};
+use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
 use super::values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
     EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
@@ -48,6 +48,8 @@ pub struct ServerSection {
     pub name: Option<ServerName>,
     /// Text that clients see beside it.
     pub comment: Option<String>,
+    /// SID of the machine, in place of the one that the account file keeps.
+    pub sid: Option<MachineSid>,
     /// Model of Apple's that macOS shows the icon of.
     pub model: Option<String>,
     /// Where to listen.

@@ -27,6 +27,18 @@ CHANGED = ["names", "attributes", "streams", "eas", "dacls"]
 OTHER_ADDRESS = "198.18.1.1"
 
 
+ACCOUNT_CHECKS = [
+    "smbd-writes",
+    "owner-has-its-name",
+    "owner-writes",
+    "lists-hold",
+    "groups-of-the-host",
+    "frevo-writes",
+    "smbd-shows-the-names",
+    "smbd-obeys",
+]
+
+
 @contextlib.contextmanager
 def both(ctx):
     """Yields (the server under test, smbd), both serving one and the same folder as their share `torture`.
@@ -135,3 +147,15 @@ for _name, _check, _from_smbd, _text in CROSSINGS:
     def _crossing(ctx, check=_check, from_smbd=_from_smbd):
         with both(ctx) as (server, smbd):
             check(ctx, *((smbd, server) if from_smbd else (server, smbd)))
+
+
+for _name, _flags in (("as-root", []), ("as-user", ["-u"])):
+
+    @group(f"crossing/accounts-{_name}")
+    def _accounts(ctx, flags=_flags):
+        """smbd writes a tree, its accounts are imported, Frevo serves the tree, smbd serves it again."""
+        if ctx.server.kind != "frevo":
+            return
+        script = HERE / "peers/accounts-crossing"
+        _, output = ctx.command(script, *flags, OTHER_ADDRESS, ctx.server.program, timeout=120)
+        ctx.report(output, needed=ACCOUNT_CHECKS)

@@ -1,0 +1,279 @@
+//! Account files: what is read, kept and written.
+
+use super::*;
+use alloc::format;
+
+const X: &str = NO_HASH;
+const HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
+
+fn line(name: &str, nt: &str, flags: &str) -> String {
+    format!("{name}:1000:{X}:{nt}:[{flags:<11}]:LCT-65A1B2C3:")
+}
+
+#[test]
+fn a_file_comes_back_with_its_comments() {
+    let text = format!(
+        "# users\n{}\n\n{}\n{}\n",
+        line("ann", HASH, "U"),
+        line("Bob", HASH, "UD"),
+        line("nopw", X, "NU"),
+    );
+    let file = AccountFile::parse(&text).unwrap();
+    assert_eq!(*file.to_text(), text);
+    assert_eq!(file.entries().count(), 3);
+    let ann = file.account("ANN", "ANY").unwrap();
+    assert_eq!((&*ann.name, ann.is_enabled), ("ann", true));
+    assert_eq!(ann.nt_hash, NtHash::from_password("Password"));
+    assert!(!file.account("bob", "").unwrap().is_enabled);
+    assert!(file.account("nopw", "").is_none());
+    assert!(file.account("carl", "").is_none());
+}
+
+#[test]
+fn an_lm_hash_is_forgotten() {
+    let text = format!("ann:1:{HASH}:{HASH}:[U          ]:LCT-00000000:\n");
+    let written = AccountFile::parse(&text).unwrap().to_text();
+    assert!(written.contains(X));
+    assert_eq!(written.matches(HASH).count(), 1);
+}
+
+#[test]
+fn what_samba_writes_is_taken() {
+    for (text, enabled) in [
+        (format!("a:0:{X}:{HASH}:[DU         ]:LCT-5F000000:"), false),
+        (format!("a:0:{X}:{HASH}:[UX         ]:LCT-5F000000:"), true),
+        (format!("a:0:{X}:{HASH}:[UL         ]:LCT-5F000000:"), false),
+        (format!("a$:0:{X}:{HASH}:[W          ]:LCT-5F000000:"), false),
+        (format!("a:0:{X}:{HASH}:[U          ]:"), true),
+        (format!("a:0:{X}:{HASH}:Full Name:/home/a:/bin/sh"), true),
+        (format!("a:4294967295:{X}:{HASH}:[U          ]:LCT-5F000000:Full Name"), true),
+    ] {
+        let file = AccountFile::parse(&text).unwrap();
+        assert_eq!(file.entries().next().unwrap().is_enabled(), enabled, "{text}");
+    }
+    let text = "a:0:NO PASSWORDXXXXXXXXXXXXXXXXXXXXX:NO PASSWORDXXXXXXXXXXXXXXXXXXXXX:[NU         ]:LCT-0:";
+    assert!(AccountFile::parse(text).unwrap().account("a", "").is_none());
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_named() {
+    for bad in [
+        "ann",
+        "ann:x",
+        &format!(":1:{X}:{HASH}:[U]:LCT-0:"),
+        &format!("ann:1:{X}:short:[U]:LCT-0:"),
+        &format!("ann:1:{X}:{}:[U]:LCT-0:", "Z".repeat(32)),
+        &format!("ann:1:{X}:{}:[U]:LCT-0:", "é".repeat(16)),
+        &format!("ann:1:{X}:{HASH}:[U:LCT-0:"),
+        &format!("ann:1:{X}:{HASH}:[Q]:LCT-0:"),
+        &format!("ann:1:{X}:{HASH}:[U]:LCT-zz:"),
+    ] {
+        let text = format!("# first\n{bad}\n");
+        assert_eq!(AccountFile::parse(&text).unwrap_err().line, 2, "{bad}");
+    }
+    let twice = format!("{}\n{}\n", line("ann", HASH, "U"), line("Ann", HASH, "U"));
+    assert_eq!(AccountFile::parse(&twice).unwrap_err().line, 2);
+}
+
+#[test]
+fn lines_are_bounded_in_length_and_number() {
+    for (n, taken) in [
+        (MAX_ACCOUNT_LINE_LEN - 1, true),
+        (MAX_ACCOUNT_LINE_LEN, true),
+        (MAX_ACCOUNT_LINE_LEN + 1, false),
+    ] {
+        assert_eq!(AccountFile::parse(&"#".repeat(n)).is_ok(), taken);
+    }
+    for (n, taken) in [
+        (MAX_ACCOUNT_LINE_COUNT - 1, true),
+        (MAX_ACCOUNT_LINE_COUNT, true),
+        (MAX_ACCOUNT_LINE_COUNT + 1, false),
+    ] {
+        assert_eq!(AccountFile::parse(&"#\n".repeat(n)).is_ok(), taken);
+    }
+}
+
+#[test]
+fn accounts_are_added_changed_and_removed() {
+    let mut file = AccountFile::parse(&format!("# c\n{}\n", line("ann", HASH, "U"))).unwrap();
+    let hash = NtHash::from_password("new");
+    file.add(Entry::new("Bob", 7, hash.clone(), 5)).unwrap();
+    file.add(Entry::new("carl", 8, hash.clone(), 5)).unwrap();
+    assert!(file.add(Entry::new("BOB", 7, hash.clone(), 5)).is_err());
+    for name in ["", "a:b", "#a", "a\nb"] {
+        assert!(file.add(Entry::new(name, 7, hash.clone(), 5)).is_err(), "{name:?}");
+    }
+    assert!(file.set_enabled("bob", false));
+    assert!(!file.account("bob", "").unwrap().is_enabled);
+    assert!(file.set_password("ANN", hash.clone(), None, 6));
+    assert!(file.remove("ann") && !file.remove("ann"));
+    assert!(file.set_enabled("bob", true));
+    let groups = ["staff".to_owned(), "Administrators".to_owned()];
+    assert_eq!(file.set_groups("bob", &groups), Ok(true));
+    assert!(file.set_groups("bob", &["a,b".to_owned()]).is_err());
+    assert_eq!(file.set_groups("nobody", &groups), Ok(false));
+    let file = AccountFile::parse(&file.to_text()).unwrap();
+    let bob = file.membership("BOB").unwrap();
+    assert_eq!((bob.rid, &*bob.groups), (Some(1_000), &groups[..]));
+    assert_eq!(file.membership("carl").unwrap().rid, Some(1_001));
+    assert!(file.account("bob", "").unwrap().is_enabled);
+    assert_eq!(file.account("carl", "").unwrap().nt_hash, hash);
+    assert_eq!(file.to_text().lines().next(), Some("# c"));
+}
+
+const MACHINE: &str = "S-1-5-21-3004859244-1309964605-2891807487";
+
+#[test]
+fn the_machines_sid_is_kept_with_the_accounts() {
+    let mut file = AccountFile::parse(&format!("# c\n{}\n", line("ann", HASH, "U"))).unwrap();
+    assert_eq!(file.header().machine, None);
+    file.set_machine(MACHINE.parse().unwrap(), true);
+    let text = file.to_text();
+    assert_eq!(text.lines().next(), Some(&*format!("#!frevo accounts 2 sid={MACHINE} samba")));
+    let again = AccountFile::parse(&text).unwrap();
+    assert_eq!(again.header(), file.header());
+    assert_eq!(*again.to_text(), *text);
+    for bad in [
+        "#!frevo accounts 3",
+        "#!frevo accounts",
+        "#!frevo users 2",
+        "#!frevo accounts 2 sid=S-1-5-32-544",
+        "#!frevo accounts 2 sid=S-1-5-21-1-2-3-4",
+        "#!frevo accounts 2 color=red",
+        "#!frevo accounts 2 samba\n#!frevo accounts 2 samba",
+    ] {
+        assert!(AccountFile::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn no_new_account_has_the_identifier_of_a_removed_one() {
+    let mut file = AccountFile::default();
+    let entry = |name| Entry::new(name, 7, NtHash::from_password("x"), 5);
+    let rid = |file: &AccountFile, name| file.membership(name).unwrap().rid.unwrap();
+    file.add(entry("ann")).unwrap();
+    file.add(entry("bob")).unwrap();
+    assert!(file.remove("bob"));
+    let mut file = AccountFile::parse(&file.to_text()).unwrap();
+    file.add(entry("carl")).unwrap();
+    assert_eq!((rid(&file, "ann"), rid(&file, "carl")), (1_000, 1_002));
+    assert!(file.remove("ann"));
+    assert!(file.remove("carl"));
+    file.add(entry("dora")).unwrap();
+    assert_eq!(rid(&file, "dora"), 1_003);
+}
+
+#[test]
+fn two_accounts_never_have_one_identifier() {
+    let mut file = AccountFile::default();
+    let with = |name, rid| Entry { rid, ..Entry::new(name, 7, NtHash::from_password("x"), 5) };
+    file.add(with("ann", Some(1_001))).unwrap();
+    assert!(file.add(with("bob", Some(1_001))).is_err());
+    assert!(file.add(with("bob", Some(513))).is_err(), "the group None");
+    file.add(with("admin", Some(500))).unwrap();
+    file.add(with("bob", None)).unwrap();
+    assert_eq!(file.find("bob").unwrap().rid, Some(1_002));
+    assert!(file.set_rid("bob", 1_001).is_err());
+    assert_eq!(file.set_rid("bob", 1_002), Ok(true));
+    assert_eq!(file.set_rid("Bob", 3_000), Ok(true));
+    assert_eq!(file.set_rid("carl", 3_001), Ok(false));
+    assert_eq!(file.find("bob").unwrap().rid, Some(3_000));
+}
+
+#[test]
+fn the_output_of_pdbedit_keeps_identifiers() {
+    let account = |name: &str, sid: &str, flags: &str, hash: &str| {
+        format!(
+            "---------------\nUnix username:        {name}\nNT username:          \n\
+             Account Flags:        [{flags:<11}]\nUser SID:             {sid}\n\
+             Full Name:            A: b\nLM hash             : {X}\nNT hash             : {hash}\n"
+        )
+    };
+    let of = |rid: u32| format!("{MACHINE}-{rid}");
+    let text = [
+        account("ann", &of(1_001), "U", HASH),
+        account("Bob", &of(3_000), "DU", HASH),
+        account("box$", &of(1_005), "W", HASH),
+        account("nopw", &of(1_006), "NU", X),
+        account("far", "S-1-5-21-9-9-9-1001", "U", HASH),
+    ]
+    .concat();
+    let file = AccountFile::parse_samba(&text).unwrap();
+    assert_eq!(file.header().machine, Some(MACHINE.parse().unwrap()));
+    assert!(file.header().is_samba);
+    let rids: Vec<_> = file.entries().map(|entry| (&*entry.name, entry.rid)).collect();
+    let expected = [
+        ("ann", Some(1_001)),
+        ("Bob", Some(3_000)),
+        ("box$", Some(1_005)),
+        ("nopw", Some(1_006)),
+        ("far", None),
+    ];
+    assert_eq!(rids, expected);
+    assert_eq!(file.account("ANN", "").unwrap().nt_hash, NtHash::from_password("Password"));
+    assert!(!file.account("bob", "").unwrap().is_enabled && file.account("nopw", "").is_none());
+    for bad in [
+        account("a:b", &of(1), "Q", HASH),
+        account("a", "S-1", "U", HASH),
+        account("a", &of(1), "U", "zz"),
+        account("a", &of(1_000), "U", HASH).repeat(2),
+    ] {
+        assert!(AccountFile::parse_samba(&bad).is_err(), "{bad}");
+    }
+    let plain = AccountFile::parse_samba(&line("ann", HASH, "U")).unwrap();
+    assert_eq!(plain.find("ann").unwrap().rid, None);
+}
+
+#[test]
+fn a_password_from_elsewhere_leaves_the_rest() {
+    let mut file = AccountFile::default();
+    let entry = |name, password| Entry::new(name, 7, NtHash::from_password(password), 5);
+    file.add(entry("ann", "one")).unwrap();
+    file.add(entry("bob", "one")).unwrap();
+    file.set_groups("bob", &["staff".to_owned()]).unwrap();
+    file.put(entry("BOB", "two")).unwrap();
+    file.put(entry("carl", "two")).unwrap();
+    let bob = file.find("bob").unwrap();
+    assert_eq!((bob.rid, &*bob.groups), (Some(1_001), &["staff".to_owned()][..]));
+    assert_eq!(bob.nt_hash, Some(NtHash::from_password("two")));
+    assert_eq!(file.find("carl").unwrap().rid, Some(1_002));
+}
+
+#[test]
+fn kerberos_keys_stay_with_their_password() {
+    let keys = KerberosKeys {
+        salt: "BÖX:ann".to_owned(),
+        iterations: 4_096,
+        aes256: [0xA5; 32],
+        aes128: [0x5A; 16],
+    };
+    let hash = NtHash::from_password("x");
+    let mut file = AccountFile::default();
+    file.add(Entry::new("ann", 7, hash.clone(), 5).with_kerberos(keys.clone())).unwrap();
+    file.set_groups("ann", &["staff".to_owned()]).unwrap();
+    let text = file.to_text();
+    let again = AccountFile::parse(&text).unwrap();
+    assert_eq!(again.find("ann").unwrap(), file.find("ann").unwrap());
+    assert_eq!(again.find("ann").unwrap().kerberos, Some(keys.clone()));
+    assert!(!format!("{keys:?}").contains("165"), "it prints no key");
+    // A password of which only the hash is known has none.
+    assert!(file.set_password("ann", hash, None, 6));
+    assert!(!file.to_text().contains("KRB5-"));
+    for bad in ["", "1", "1,00,00,00", "1,zz,00,00", "x,,,"] {
+        let line = format!("{}KRB5-{bad}:\n", line("ann", HASH, "U"));
+        assert!(AccountFile::parse(&line).is_err(), "{bad}");
+    }
+}
+
+/// The longest name and salt that an account can have fit a line.
+#[test]
+fn the_longest_account_can_be_read_again() {
+    let name = "é".repeat(MAX_ACCOUNT_NAME_LEN / 2);
+    let salt = format!("{}{name}", "R".repeat(15));
+    let keys = KerberosKeys { salt, iterations: 4_096, aes256: [0; 32], aes128: [0; 16] };
+    let mut file = AccountFile::default();
+    let hash = NtHash::from_password("x");
+    file.add(Entry::new(&name, u32::MAX, hash.clone(), 5).with_kerberos(keys)).unwrap();
+    assert!(AccountFile::parse(&file.to_text()).unwrap().find(&name).is_some());
+    assert!(file.add(Entry::new(&format!("{name}x"), 7, hash, 5)).is_err());
+}
