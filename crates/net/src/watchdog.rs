@@ -139,6 +139,13 @@ pub fn lap() -> Duration {
     now.duration_since(present.mark)
 }
 
+/// Returns the time of the last measurement within the present poll, without a look at the clock.
+/// Outside of measured polls it is the present time.
+#[must_use]
+pub fn mark() -> Instant {
+    PRESENT.get().map_or_else(Instant::now, |present| present.mark)
+}
+
 /// True if the present poll has lasted [`POLL_SLICE`]: work that can wait should wait. False
 /// outside of measured polls, and in a simulator, where real time must not decide anything.
 #[must_use]

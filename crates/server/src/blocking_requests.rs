@@ -211,6 +211,7 @@ impl Moved {
             alone: false,
             room: self.room,
             cancellation: Cancellation::default(),
+            busy: std::cell::Cell::default(),
         };
         let mut out = Response::reusing(Vec::new());
         let outcome = tokio::select! {

@@ -73,6 +73,7 @@ macro_rules! planted {
 }
 
 pub mod access_rules;
+mod activity;
 mod admission;
 mod ambient;
 mod apple;
@@ -137,7 +138,9 @@ pub use audit::Events;
 pub use durable::disk::DiskState;
 #[doc(inline)]
 pub use embed::{
-    Connection, IntoListeners, Limits, Metrics, Reload, Server, ServerBuilder, UserList, vfs,
+    ActivityStatus, ChannelStatus, ClassStatus, Connection, IntoListeners, Kick, Kicked,
+    LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows, Server,
+    ServerBuilder, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery, UserList, vfs,
 };
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
@@ -151,6 +154,8 @@ pub use settings::Settings;
 pub use share::Share;
 #[doc(inline)]
 pub use vfs::Vfs;
+#[doc(inline)]
+pub use watchdog::client_served;
 
 /// Parts of the server that the tests, the simulator, the benchmarks and the fuzzers of this
 /// repository look at. Nothing of it is promised to anybody.

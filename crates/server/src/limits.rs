@@ -39,6 +39,9 @@ pub const UNAUTHENTICATED_SPARED: Duration = Duration::from_secs(1);
 /// Connections that have not authenticated yet, in all.
 pub const UNAUTHENTICATED: usize = 4_096;
 
+/// Rows of each list of a status; further ones are only counted.
+pub const STATUS_ROWS: usize = 10_000;
+
 /// Connections in all, unless configured otherwise.
 pub const CONNECTIONS: usize = 65_536;
 

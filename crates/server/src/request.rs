@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
@@ -42,6 +43,8 @@ pub struct Request<'a> {
     pub room: usize,
     /// The cancellation of the request.
     pub cancellation: Cancellation,
+    /// Time that its core has worked on it.
+    pub busy: Cell<Duration>,
 }
 
 /// CANCEL, for requests that wait in one place only.
@@ -49,6 +52,8 @@ pub struct Request<'a> {
 pub struct Cancellation {
     told: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// The time since which somebody waits for others within the request.
+    since: Cell<Option<Instant>>,
 }
 
 impl Cancellation {
@@ -67,11 +72,19 @@ impl Cancellation {
             .await;
     }
 
+    /// The time from the first wait for others within the request until now.
+    pub(crate) fn waited(&self) -> Duration {
+        self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Waits until it does.
     pub async fn told(&self) {
         poll_fn(|cx| {
             if self.told.get() {
                 return Poll::Ready(());
+            }
+            if self.since.get().is_none() {
+                self.since.set(Some(Instant::now()));
             }
             self.waker.replace(Some(cx.waker().clone()));
             Poll::Pending

@@ -15,6 +15,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
 
+use crate::activity;
 use crate::admission::Ticket;
 use crate::ambient::Ambient;
 use crate::audit::{self, Event, Kind};
@@ -67,6 +68,8 @@ pub struct ServerState {
     pub blocking_pool: BlockingPool,
     /// Polls that held a core for long.
     pub watchdog: Arc<Watchdog>,
+    /// Activity of all channels.
+    pub(crate) activity: Arc<activity::Registry>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
@@ -102,6 +105,7 @@ impl ServerState {
             admission: crate::admission::Admission::default(),
             blocking_pool: BlockingPool::default(),
             watchdog: Arc::default(),
+            activity: Arc::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),

@@ -329,6 +329,31 @@ impl Session {
         Ok(())
     }
 
+    /// Takes an Open out, which the caller closes. Of two parallel closes one succeeds.
+    pub fn take_open(&self, open: &Open) -> Result<(), Status> {
+        let taken = self.opens.write().remove(&open.file_id.volatile);
+        taken.map(drop).ok_or(Status::FILE_CLOSED)
+    }
+
+    /// The Open with this volatile half of its FileId.
+    pub fn open_by_volatile(&self, id: u64) -> Option<Arc<Open>> {
+        self.opens.read().get(&id).cloned()
+    }
+
+    /// All Opens, in the order in which they were made.
+    pub fn opens(&self) -> Vec<Arc<Open>> {
+        let mut opens: Vec<_> = self.opens.read().values().cloned().collect();
+        opens.sort_unstable_by_key(|open| open.file_id.volatile);
+        opens
+    }
+
+    /// All tree connects, in the order in which they were made.
+    pub fn trees(&self) -> Vec<Arc<TreeConnect>> {
+        let mut trees: Vec<_> = self.trees.read().values().cloned().collect();
+        trees.sort_unstable_by_key(|tree| tree.id);
+        trees
+    }
+
     /// Takes an Open out and closes it. Of two parallel closes one succeeds.
     pub fn close_open(&self, open: &Open, files: &FileTable) -> Result<(), Status> {
         self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;

@@ -6,10 +6,10 @@
 //! [`SLOW_POLL`] on. Where `frevo_net::watchdog::held_limit` is set, a poll that
 //! used more processor time is an error, and tests fail by [`Watchdog::held`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,6 +30,12 @@ pub struct Watchdog {
     held: AtomicU64,
     lines: Mutex<Lines>,
     cores: OnceLock<Vec<Arc<Histogram>>>,
+}
+
+/// Returns the address of the client that this thread works for now, if it is a core that serves
+/// a connection: for filters of log lines.
+pub fn client_served() -> Option<IpAddr> {
+    CLIENT.get().map(|address| address.to_canonical())
 }
 
 /// Lines of the log about long polls: one a second.
@@ -53,6 +59,8 @@ struct Culprit {
 // Of the thread: one poll of one task, noted within it and taken at its end.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
+    /// The client that the present poll works for.
+    static CLIENT: Cell<Option<IpAddr>> = const { Cell::new(None) };
 }
 
 impl Watchdog {
@@ -80,7 +88,13 @@ impl Watchdog {
 
     /// Makes one poll of a task, and reports one that was long.
     pub(crate) fn poll<T>(&self, whose: Whose, poll: impl FnOnce() -> T) -> T {
+        let client = match whose {
+            Whose::Peer(peer) => Some(peer.ip()),
+            Whose::Task(_) => None,
+        };
+        let outer = CLIENT.replace(client);
         let (polled, held) = watchdog::measured(poll);
+        CLIENT.set(outer);
         let is_held = held.is_too_long();
         if is_held || held.wall >= CULPRIT_FROM {
             let culprit = CULPRIT.take();

@@ -252,6 +252,8 @@ async fn everything(world: &World) {
     broken.send_frame(&[0; 64]).await;
     broken.expect_disconnect().await;
     frevo_server::internal::told::limit(&world.server, broken_peer(), "test");
+    let bob = frevo_server::Kick::User(String::from("bob"));
+    world.embedded.kick(&bob, "a test").await;
     // These are the program's; its own test shows that it emits them.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
@@ -291,6 +293,7 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("privilege", &[("user", "ann"), ("privilege", "SeRestorePrivilege")]);
     found("violation", &[("outcome", "success")]);
     found("limit", &[("reason", "test")]);
+    found("kick", &[("target", "user bob"), ("by", "a test")]);
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);
     let seen: BTreeSet<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();

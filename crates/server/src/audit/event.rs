@@ -46,6 +46,8 @@ kinds! {
     Violation = "violation",
     /// A client met a limit.
     Limit = "limit",
+    /// An administrator ended sessions or closed files.
+    Kick = "kick",
     /// A privilege was used.
     Privilege = "privilege",
     /// A file was opened.

@@ -43,6 +43,7 @@ pub fn logged_on(rq: &Request<'_>, session: u64, done: &Done, purpose: &'static 
 
 /// A logon that was refused; `user` and `domain` are the client's claim.
 pub fn logon_refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
+    rq.server().activity.count_failed_logon();
     let peer = rq.connection.peer;
     rq.server().audit.emit_limited(peer.ip(), || {
         Event::new(Kind::Logon)

@@ -333,6 +333,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         alone: true,
         room: usize::MAX,
         cancellation: Cancellation::default(),
+        busy: std::cell::Cell::default(),
     };
     let mut out = Response::reusing(Vec::new());
     respond(&rq, &negotiated, Vec::new(), &mut out.writer());

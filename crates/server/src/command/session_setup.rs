@@ -221,7 +221,7 @@ fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>
         }
     }
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
-    connection.add_channel(Channel { session: Arc::clone(&session), signing_key: None });
+    connection.add_channel(Channel::new(&session, None, rq.connection));
     Ok(session)
 }
 

@@ -15,6 +15,7 @@ use super::Connection;
 use super::assemble::{Answer, Assembly};
 use super::look_up::{Target, ended, named};
 use super::receive::{Element, Opened};
+use crate::activity::Spent;
 use crate::command;
 use crate::limits::FRAME_KEPT_BYTES;
 use crate::panics;
@@ -104,16 +105,23 @@ impl Connection {
             opened.frame = Buf::new();
             frame_bytes.change(kept.len());
         }
-        let answer = match found {
+        let mut answer = match found {
             Err(refusal) => {
                 let channel = self.channel(header.session_id);
-                Answer { outcome: Err(refusal), async_id: None, channel }
+                Answer {
+                    outcome: Err(refusal),
+                    async_id: None,
+                    channel,
+                    spent: Spent::default(),
+                    received: 0,
+                }
             }
             Ok(found) => {
                 let parts = (element, header, message, place, sealed);
                 self.answer_found(parts, found, frame_bytes, &mut out, assembly).await
             }
         };
+        answer.received = element.range.len();
         if let Err(Refusal::Disconnect(why)) = &answer.outcome {
             return Err(*why);
         }
@@ -151,13 +159,14 @@ impl Connection {
             alone: place.alone,
             room: assembly.room(self),
             cancellation: Cancellation::default(),
+            busy: Cell::default(),
         };
-        let (outcome, async_id) =
+        let (outcome, async_id, spent) =
             self.run(&rq, element.row, place.last, frame_bytes, out, assembly).await;
         if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
             open.channel_sequence.lock().finish(counted);
         }
-        Answer { outcome, async_id, channel: found.channel }
+        Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
 
     /// A buffer for a body, used before if there is one.

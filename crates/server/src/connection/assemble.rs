@@ -17,6 +17,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
 use super::{Channel, Connection};
+use crate::activity::Spent;
 use crate::command::{self, Row};
 use crate::limits::REPLY_OVERHEAD;
 use crate::refusal::{Doom, Outcome, Refusal};
@@ -32,6 +33,10 @@ pub(super) struct Answer {
     pub(super) async_id: Option<u64>,
     /// The channel that signs or seals.
     pub(super) channel: Option<Rc<Channel>>,
+    /// The time that the request took.
+    pub(super) spent: Spent,
+    /// Bytes of the request.
+    pub(super) received: usize,
 }
 
 /// Whose key signs.
@@ -112,7 +117,7 @@ impl Assembly {
         answer: Answer,
         mut out: Response,
     ) {
-        let Answer { outcome, async_id, channel } = answer;
+        let Answer { outcome, async_id, channel, spent, received } = answer;
         let status = finish_body(connection, outcome, &mut out);
         let mut header = response_header(connection, request, charge, status, async_id);
         if related {
@@ -126,6 +131,7 @@ impl Assembly {
         }
         // SESSION_SETUP makes its channel while it is handled.
         let channel = channel.or_else(|| connection.channel(header.session_id));
+        let counted = channel.clone();
         let seal = self.seal_for(connection, row, channel.as_ref());
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
@@ -150,6 +156,12 @@ impl Assembly {
         let (mut body, payload) = out.into_parts();
         if let Some(room) = body.first_chunk_mut() {
             *room = header.to_bytes();
+        }
+        if let Some(channel) = counted {
+            let sent = body.len() + payload.as_ref().map_or(0, Payload::len);
+            let what = (request.command, status);
+            let now = frevo_net::watchdog::mark();
+            channel.registered.activity.count(what, &spent, (received, sent), now);
         }
         self.append(connection, body, payload, signer);
     }
@@ -340,6 +352,7 @@ fn response_header(
     } else {
         let wanted = affordable(request.credits, charge, connection.info.server.ledger.fullness());
         header.credits = connection.window.borrow_mut().grant(wanted, charge);
+        connection.note_credits();
     }
     header
 }
@@ -419,7 +432,13 @@ impl Connection {
             return;
         }
         let mut assembly = Assembly::new(None);
-        let answer = Answer { outcome: Ok(Status::SUCCESS), async_id: None, channel: None };
+        let answer = Answer {
+            outcome: Ok(Status::SUCCESS),
+            async_id: None,
+            channel: None,
+            spent: Spent::default(),
+            received: 0,
+        };
         assembly.push(self, request, (1, command::NEGOTIATE), false, answer, out);
         assembly.send(self);
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use frevo_crypto::SigningKey;
 use frevo_net::buffer::Buf;
 
+use super::ConnectionInfo;
+use crate::activity::Registered;
 use crate::refusal::Doom;
 use crate::session::Session;
 
@@ -15,9 +17,21 @@ pub struct Channel {
     pub session: Arc<Session>,
     /// Channel.SigningKey of a bound channel; the first channel uses the session's key.
     pub signing_key: Option<SigningKey>,
+    /// Its counts.
+    pub(crate) registered: Registered,
 }
 
 impl Channel {
+    /// A channel of `session` on `connection`.
+    pub fn new(
+        session: &Arc<Session>,
+        signing_key: Option<SigningKey>,
+        connection: &Arc<ConnectionInfo>,
+    ) -> Self {
+        let registered = connection.server.activity.enter(session.id, connection);
+        Self { session: Arc::clone(session), signing_key, registered }
+    }
+
     /// Channel.SigningKey; none before authentication succeeded.
     pub fn signing_key(&self) -> Option<&SigningKey> {
         self.signing_key

@@ -196,6 +196,7 @@ impl EventLoop<'_> {
         let connection = self.connection;
         connection.settle();
         connection.queue.try_flush(self.stream).map_err(End::Send)?;
+        connection.note_unsent();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
         let has_place =

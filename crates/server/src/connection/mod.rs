@@ -16,6 +16,7 @@ mod look_up;
 pub mod notice;
 mod receive;
 mod run;
+mod stalls;
 mod verify;
 mod waiting;
 
@@ -36,10 +37,12 @@ use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::activity::Stall;
 use crate::admission::Ticket;
 use crate::ledger::{Charge, Tabs};
 use crate::refusal::Doom;
 use crate::session::State;
+use stalls::Stalled;
 
 /// The part of a connection that its core owns.
 pub struct Connection {
@@ -75,6 +78,10 @@ pub struct Connection {
     /// Wakes the event loop: a response is to be sent although no request has ended, or the
     /// connection is to end.
     attention: tokio::sync::Notify,
+    /// The client has no credits.
+    without_credits: Stalled,
+    /// Replies wait for the client or the network.
+    unsent: Stalled,
     /// Notices from other cores.
     notices: RefCell<UnboundedReceiver<Notice>>,
 }
@@ -104,6 +111,8 @@ impl Connection {
             doom: Cell::new(None),
             ended: tokio::sync::Notify::new(),
             attention: tokio::sync::Notify::new(),
+            without_credits: Stalled::default(),
+            unsent: Stalled::default(),
             notices: RefCell::new(notices),
         }
     }
@@ -119,6 +128,30 @@ impl Connection {
             return None;
         }
         Some(channel)
+    }
+
+    /// Notes the credits of the client, after each change of them.
+    fn note_credits(&self) {
+        let (available, in_flight) = {
+            let window = self.window.borrow();
+            (window.available(), window.in_flight())
+        };
+        self.note_stall(Stall::Credits, self.without_credits.note(available == 0));
+        if let Some(channel) = self.channels.borrow().first() {
+            channel.registered.activity.hold_credits(available.saturating_add(in_flight));
+        }
+    }
+
+    /// Notes replies that the client has not taken.
+    fn note_unsent(&self) {
+        self.note_stall(Stall::Network, self.unsent.note(!self.queue.is_empty()));
+    }
+
+    /// Counts a stall that ended. A connection rarely has two sessions: the first has it.
+    fn note_stall(&self, stall: Stall, time: Option<std::time::Duration>) {
+        if let (Some(time), Some(channel)) = (time, self.channels.borrow().first()) {
+            channel.registered.activity.stalled(stall, time);
+        }
     }
 
     /// Puts a session into Connection.SessionTable.

@@ -100,6 +100,7 @@ impl Connection {
             }
             let charge =
                 self.window.borrow_mut().admit(&header, self.info.supports_multi_credit())?;
+            self.note_credits();
             let range = offset..offset + message.len();
             elements.push(Element { range, header, row, charge });
         }

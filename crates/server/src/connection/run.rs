@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use frevo_wire::Status;
 use tokio::time::sleep;
@@ -14,6 +15,7 @@ use super::answer::FrameBytes;
 use super::assemble::{Assembly, send_interim};
 use super::receive::{Element, Opened};
 use super::waiting::Cancel;
+use crate::activity::Spent;
 use crate::blocking_requests;
 use crate::command::{Row, Waits};
 use crate::ledger::Kind;
@@ -25,8 +27,7 @@ use crate::under_way::UnderWay;
 use crate::watchdog::handled::handled;
 
 impl Connection {
-    /// Runs a handler; one that takes long is announced by an interim response,
-    /// one that waits by nature can be cancelled.
+    /// Runs a handler, and returns the time that it took too.
     pub(super) async fn run(
         &self,
         rq: &Request<'_>,
@@ -35,12 +36,29 @@ impl Connection {
         frame_bytes: &FrameBytes<'_>,
         out: &mut Response,
         assembly: &mut Assembly,
-    ) -> (Outcome, Option<u64>) {
+    ) -> (Outcome, Option<u64>, Spent) {
         let handler = blocking_requests::dispatch(rq, row, out);
         let mut handler = pin!(handled(rq, handler));
         if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(handler.as_mut().poll(cx))).await {
-            return (outcome, None);
+            return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
+        let began = Instant::now();
+        let (outcome, async_id) =
+            self.run_on(rq, row, is_last, frame_bytes, handler, assembly).await;
+        (outcome, async_id, spent(rq, row, began.elapsed()))
+    }
+
+    /// Goes on with a handler; one that takes long is announced by an interim response,
+    /// one that waits by nature can be cancelled.
+    async fn run_on(
+        &self,
+        rq: &Request<'_>,
+        row: Row,
+        is_last: bool,
+        frame_bytes: &FrameBytes<'_>,
+        handler: Pin<&mut impl Future<Output = Outcome>>,
+        assembly: &mut Assembly,
+    ) -> (Outcome, Option<u64>) {
         debug_assert!(row.waits != Waits::Never, "{} waits", rq.header.command);
         if matches!(row.waits, Waits::Never | Waits::Silent) {
             return (handler.await, None);
@@ -168,6 +186,16 @@ impl Connection {
             self.waiting.borrow().cancel(header);
         }
     }
+}
+
+/// The time of a request that did not end at once but waited for `pending`.
+fn spent(rq: &Request<'_>, row: Row, pending: Duration) -> Spent {
+    let others = match row.waits {
+        Waits::Cancellable => pending,
+        _ => rq.cancellation.waited().min(pending),
+    };
+    // Work on the core in between is a part of both, and small.
+    Spent { busy: rq.busy.get(), medium: pending.saturating_sub(others), others }
 }
 
 async fn given_up(under_way: Option<&Arc<UnderWay>>) {

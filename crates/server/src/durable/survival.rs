@@ -132,6 +132,18 @@ impl Survival {
         self.terms.lock().resilient.is_some()
     }
 
+    /// The word for how the Open survives; None when it does not.
+    pub fn kind(&self) -> Option<&'static str> {
+        let Terms { durable, resilient } = *self.terms.lock();
+        if self.is_persistent() {
+            Some("persistent")
+        } else if resilient.is_some() {
+            Some("resilient")
+        } else {
+            durable.map(|_| "durable")
+        }
+    }
+
     /// Open.DurableOpenTimeout; zero when it is not durable.
     pub fn durable_timeout(&self) -> Duration {
         self.terms.lock().durable.unwrap_or_default()

@@ -530,6 +530,13 @@ impl Durables {
         (table.opens.len(), table.deadlines.len())
     }
 
+    /// The Opens that wait for their client.
+    pub fn waiting(&self) -> Vec<Arc<Open>> {
+        let table = self.table.lock();
+        let entries = table.deadlines.iter().filter_map(|(_, id)| table.opens.get(id));
+        entries.map(|entry| Arc::clone(&entry.open)).collect()
+    }
+
     /// All Opens.
     pub fn opens(&self) -> Vec<Arc<Open>> {
         self.table.lock().opens.values().map(|entry| Arc::clone(&entry.open)).collect()

@@ -5,16 +5,24 @@
 //! and the simulator make theirs in this way too.
 
 mod builder;
+pub(crate) mod kick;
 mod limits;
 mod listeners;
 mod metrics;
 mod server;
+mod snapshot;
+mod status;
 mod users;
 pub mod vfs;
 
 pub use builder::{Reload, ServerBuilder};
+pub use kick::{Kick, Kicked};
 pub use limits::Limits;
 pub use listeners::IntoListeners;
 pub use metrics::Metrics;
 pub use server::{Connection, Server};
+pub use status::{
+    ActivityStatus, ChannelStatus, ClassStatus, LatencyBuckets, LeaseStatus, LockStatus,
+    OpenStatus, Rows, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
+};
 pub use users::UserList;

@@ -15,7 +15,10 @@ use frevo_net::transport::Stream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{IntoListeners, Limits, Metrics, Reload, ServerBuilder};
+use super::{
+    IntoListeners, Kick, Kicked, Limits, Metrics, Reload, ServerBuilder, Status, StatusQuery, kick,
+    snapshot,
+};
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
 use crate::durable::record;
@@ -239,9 +242,26 @@ impl Server {
         shares
     }
 
+    /// True from the time when [`Self::serve`] accepts connections until [`Self::stop`].
+    pub fn is_serving(&self) -> bool {
+        self.0.state.watchdog.is_running() && self.0.stop.borrow().is_none()
+    }
+
     /// Returns numbers about the server as it is now.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.0.state)
+    }
+
+    /// Returns the state of sessions, shares, Opens, locks and leases. The data path goes on
+    /// meanwhile.
+    pub fn status(&self, query: &StatusQuery) -> Status {
+        snapshot::collect(&self.0.state, query)
+    }
+
+    /// Ends the sessions, Opens or uses of a share that `whom` names; `by` says in the logs on
+    /// whose behalf. A client whose session ended may log on again.
+    pub async fn kick(&self, whom: &Kick, by: &str) -> Kicked {
+        kick::kick(&self.0.state, whom, by).await
     }
 
     /// Returns the audit log, if there is one: to add events, to rotate its files, and to

@@ -19,6 +19,7 @@ pub(crate) async fn handled<F: Future>(rq: &Request<'_>, handler: F) -> F::Outpu
     poll_fn(|cx| {
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
+        rq.busy.set(rq.busy.get().saturating_add(took));
         if took >= CULPRIT_FROM {
             CULPRIT.with_borrow_mut(|known| {
                 if known.as_ref().is_none_or(|known| known.took < took) {

@@ -113,7 +113,7 @@ pub(super) fn bind(
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
     connection.tabs.move_to(session.holder());
     let signing_key = Some(terms.signing_key(&keys));
-    connection.add_channel(Channel { session: Arc::clone(session), signing_key });
+    connection.add_channel(Channel::new(session, signing_key, rq.connection));
     Ok(())
 }
 

@@ -1,0 +1,171 @@
+//! Ending sessions, Opens and tree connects because an administrator says so: MS-SMB2
+//! 3.3.4.12, 3.3.4.17.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::snapshot::hex;
+use crate::audit::{Event, Kind};
+use crate::durable::record;
+use crate::open::Open;
+use crate::panics;
+use crate::server::ServerState;
+use crate::session::{Session, State};
+
+/// The target of a kick.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kick {
+    /// All sessions of an account, and its Opens that wait for their client.
+    User(String),
+    /// One session, by its SessionId.
+    Session(u64),
+    /// One Open, by the volatile half of its FileId.
+    Open(u64),
+    /// All uses of a share.
+    Share(String),
+}
+
+/// The number of objects that a kick ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Kicked {
+    /// Sessions.
+    pub sessions: usize,
+    /// Tree connects that ended without their session.
+    pub tree_connects: usize,
+    /// Opens.
+    pub opens: usize,
+}
+
+impl Kicked {
+    /// True when there was nothing to end.
+    pub const fn is_nothing(&self) -> bool {
+        self.sessions == 0 && self.tree_connects == 0 && self.opens == 0
+    }
+}
+
+impl fmt::Display for Kick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "user {name}"),
+            Self::Session(id) => write!(f, "session {}", hex(*id)),
+            Self::Open(id) => write!(f, "open {}", hex(*id)),
+            Self::Share(name) => write!(f, "share {name}"),
+        }
+    }
+}
+
+/// Ends the objects that `whom` names. `by` goes into the log.
+pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Kicked {
+    let kicked = match whom {
+        Kick::User(name) => kick_user(server, name).await,
+        Kick::Session(id) => match server.session(*id) {
+            Some(session) => end_session(server, &session).await,
+            None => Kicked::default(),
+        },
+        Kick::Open(id) => kick_open(server, *id).await,
+        Kick::Share(name) => kick_share(server, name).await,
+    };
+    if !kicked.is_nothing() {
+        let Kicked { sessions, tree_connects, opens } = kicked;
+        tracing::info!(target: "frevo::session", target = %whom, by, sessions, tree_connects, opens,
+            "an administrator ended sessions or closed files");
+        server.audit.emit(|| {
+            Event::new(Kind::Kick)
+                .with("target", whom.to_string())
+                .with("by", by)
+                .with("sessions", sessions as u64)
+                .with("connects", tree_connects as u64)
+                .with("opens", opens as u64)
+        });
+    }
+    kicked
+}
+
+async fn kick_user(server: &Arc<ServerState>, name: &str) -> Kicked {
+    let mut kicked = Kicked::default();
+    for session in server.sessions() {
+        let is_of = |user: &str| user.to_lowercase() == name.to_lowercase();
+        if session.identity().is_some_and(|identity| is_of(&identity.user)) {
+            let ended = end_session(server, &session).await;
+            kicked.sessions += ended.sessions;
+            kicked.opens += ended.opens;
+        }
+    }
+    let is_own = |open: &Open| open.survival().is_some_and(|kept| kept.is_owned_by(name));
+    kicked.opens += close_waiting(server, is_own).await;
+    kicked
+}
+
+/// MS-SMB2 3.3.4.12: its Opens close, also those that could have waited for the client.
+async fn end_session(server: &Arc<ServerState>, session: &Arc<Session>) -> Kicked {
+    if !matches!(session.state(), State::Valid | State::Expired) {
+        return Kicked::default();
+    }
+    let mut opens = 0;
+    for open in session.opens() {
+        opens += usize::from(close(server, session, &open).await);
+    }
+    server.close_session(session);
+    Kicked { sessions: 1, opens, ..Kicked::default() }
+}
+
+async fn kick_open(server: &Arc<ServerState>, id: u64) -> Kicked {
+    for session in server.sessions() {
+        let Some(open) = session.open_by_volatile(id) else { continue };
+        let opens = usize::from(close(server, &session, &open).await);
+        return Kicked { opens, ..Kicked::default() };
+    }
+    let opens = close_waiting(server, |open| open.file_id.volatile == id).await;
+    Kicked { opens, ..Kicked::default() }
+}
+
+async fn kick_share(server: &Arc<ServerState>, name: &str) -> Kicked {
+    let is_named = |share: &str| share.to_lowercase() == name.to_lowercase();
+    let mut kicked = Kicked::default();
+    for session in server.sessions() {
+        let trees = session.trees();
+        for tree in trees.iter().filter(|tree| is_named(&tree.share.name)) {
+            for open in session.opens().iter().filter(|open| open.tree().id == tree.id) {
+                kicked.opens += usize::from(close(server, &session, open).await);
+            }
+            if session.remove_tree(tree, &server.files).is_ok() {
+                tree.under_way.end();
+                tree.under_way.give_up();
+                kicked.tree_connects += 1;
+            }
+        }
+    }
+    kicked.opens += close_waiting(server, |open| is_named(&open.tree().share.name)).await;
+    kicked
+}
+
+/// MS-SMB2 3.3.4.17. False when somebody else closed it before.
+async fn close(server: &Arc<ServerState>, session: &Session, open: &Arc<Open>) -> bool {
+    if session.take_open(open).is_err() {
+        return false;
+    }
+    end(server, open).await;
+    true
+}
+
+async fn end(server: &Arc<ServerState>, open: &Arc<Open>) {
+    panics::contained(|| server.close_open(open));
+    open.under_way.end();
+    // Waiting requests are cancelled.
+    open.under_way.give_up();
+    if record::gone(server, open).await.is_err() {
+        server.start_scavenger();
+    }
+}
+
+/// Closes Opens that wait for their client.
+async fn close_waiting(server: &Arc<ServerState>, which: impl Fn(&Open) -> bool) -> usize {
+    let opens = server.durables.give_up(which);
+    for open in &opens {
+        end(server, open).await;
+    }
+    opens.len()
+}

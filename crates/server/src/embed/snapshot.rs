@@ -1,0 +1,372 @@
+//! The state of a running server, as administrators see it: collecting.
+//!
+//! Locks of the data path are held for copies of lists of pointers, one session or file at a
+//! time; nothing is formatted under a lock.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::Dialect;
+use frevo_store::byte_range::Mode;
+use frevo_store::lease::{Granted, LeaseOwner};
+use frevo_wire::command::create::OplockLevel;
+use frevo_wire::create_context::LeaseState;
+use frevo_wire::dtyp::{AccessMask, FileTime};
+
+use super::status::{
+    ActivityStatus, ChannelStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
+    SessionStatus, ShareStatus, Status, StatusQuery,
+};
+use crate::activity::{Entry, Totals};
+use crate::durable::Survival;
+use crate::ledger::Kind;
+use crate::open::{FileOpen, Open, OpenTarget};
+use crate::server::ServerState;
+use crate::session::{Session, State};
+use crate::share::Target;
+
+/// A number as the identity of a session or an Open: hexadecimal, with its prefix.
+pub(super) fn hex(id: u64) -> String {
+    format!("{id:#x}")
+}
+
+fn seconds(time: FileTime) -> i64 {
+    time.to_unix().0
+}
+
+/// Collects the parts of a status that `query` asks for.
+pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
+    let mut channels: HashMap<u64, Vec<Entry>> = HashMap::new();
+    for entry in server.activity.channels() {
+        channels.entry(entry.session).or_default().push(entry);
+    }
+    let mut sessions = server.sessions();
+    sessions.sort_unstable_by_key(|session| session.id);
+    let mut status = Status { server: server_status(server), ..Status::default() };
+    let mut collector = Collector { query, leases: HashMap::new(), shares: HashMap::new() };
+    for session in &sessions {
+        let entries = channels.remove(&session.id).unwrap_or_default();
+        if matches!(session.state(), State::Valid | State::Expired) {
+            collector.add_session(session, &entries, &mut status);
+        }
+    }
+    for open in server.durables.waiting() {
+        collector.add_open(None, &open, &mut status);
+    }
+    collector.add_leases(&mut status);
+    for share in server.shares().sorted() {
+        let (connections, opens) = collector.shares.get(&*share.name).copied().unwrap_or_default();
+        status.shares.add(query.limit, || ShareStatus {
+            name: share.name.clone(),
+            comment: share.comment.clone(),
+            read_only: share.read_only && matches!(share.target, Target::Disk(_)),
+            encrypt: share.encrypt,
+            hidden: share.hidden,
+            connections,
+            opens,
+        });
+    }
+    status
+}
+
+fn server_status(server: &ServerState) -> ServerStatus {
+    let settings = server.settings();
+    ServerStatus {
+        name: settings.server_name.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        started: seconds(server.started),
+        now: seconds(server.ambient.now()),
+        connections: server.ledger.count(Kind::Connection),
+        sessions: server.sessions().len(),
+        opens: server.ledger.count(Kind::Open),
+        waiting_opens: server.durables.counts().1,
+        memory: server.ledger.bytes(),
+        failed_logons: server.activity.failed_logons(),
+        activity: ActivityStatus::from(&server.activity.totals()),
+    }
+}
+
+/// A lease, or the oplock of one Open.
+type LeaseId = Result<LeaseOwner, u64>;
+
+struct Collector<'a> {
+    query: &'a StatusQuery,
+    leases: HashMap<LeaseId, LeaseStatus>,
+    /// Tree connects and Opens by the name of the share.
+    shares: HashMap<String, (usize, usize)>,
+}
+
+impl Collector<'_> {
+    fn add_session(&mut self, session: &Arc<Session>, entries: &[Entry], status: &mut Status) {
+        let identity = session.identity();
+        let user = identity.as_ref().map_or("", |identity| &identity.user);
+        let trees = session.trees();
+        for tree in &trees {
+            self.shares.entry(tree.share.name.clone()).or_default().0 += 1;
+        }
+        if self.query.user.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(user)) {
+            return;
+        }
+        let opens = session.opens();
+        status.sessions.add(self.query.limit, || {
+            let names = trees.iter().map(|tree| tree.share.name.clone());
+            SessionStatus {
+                user: user.to_owned(),
+                domain: identity.as_ref().map_or_else(String::new, |id| id.domain.clone()),
+                client: identity.as_ref().map_or_else(String::new, |id| id.workstation.clone()),
+                shares: names.collect(),
+                opens: opens.len(),
+                locks: session.locks.taken(),
+                ..session_status(session, entries)
+            }
+        });
+        for open in &opens {
+            self.add_open(Some(session), open, status);
+        }
+    }
+
+    fn add_open(&mut self, session: Option<&Session>, open: &Arc<Open>, status: &mut Status) {
+        let tree = open.tree();
+        let share = &tree.share.name;
+        self.shares.entry(share.clone()).or_default().1 += 1;
+        let query = self.query;
+        if query.share.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(share)) {
+            return;
+        }
+        let identity = tree.identity();
+        let user = match (&identity, open.survival()) {
+            (Some(identity), _) => &*identity.user,
+            (None, Some(survival)) => &*survival.owner,
+            (None, None) => "",
+        };
+        if query.user.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(user)) {
+            return;
+        }
+        let is_full = |len: usize| len >= query.limit;
+        if query.opens && is_full(status.opens.rows.len()) {
+            status.opens.more += 1;
+        } else if query.opens {
+            let row = open_status(open);
+            let session = session.map(|session| hex(session.id));
+            let (user, share) = (user.to_owned(), share.clone());
+            status.opens.rows.push(OpenStatus { session, user, share, ..row });
+        }
+        let OpenTarget::File(file) = &open.target else { return };
+        if query.locks {
+            add_locks(query.limit, (open, file), (user, share), status);
+        }
+        if query.leases {
+            self.add_lease((open, file), (user, share));
+        }
+    }
+
+    fn add_lease(&mut self, (open, file): (&Open, &FileOpen), (user, share): (&str, &str)) {
+        let (held, owner, name) = {
+            let cell = file.cell.lock();
+            (cell.held(file.id), cell.lease_of(file.id), cell.name_of(file.id).clone())
+        };
+        let (state, breaking) = match held {
+            Granted::Lease { state, is_breaking, .. } => (lease_letters(state), is_breaking),
+            Granted::Oplock(level) => (oplock_letters(level), false),
+            Granted::Nothing => return,
+        };
+        let id = owner.ok_or(open.file_id.volatile);
+        let lease = self.leases.entry(id).or_insert_with(|| LeaseStatus {
+            key: owner.map(|owner| owner.key.0.iter().map(|byte| format!("{byte:02x}")).collect()),
+            user: user.to_owned(),
+            share: share.to_owned(),
+            path: path_of(&name),
+            state,
+            breaking,
+            opens: 0,
+        });
+        lease.opens += 1;
+    }
+
+    fn add_leases(&mut self, status: &mut Status) {
+        let mut leases: Vec<_> = std::mem::take(&mut self.leases).into_iter().collect();
+        leases
+            .sort_unstable_by(|(a, x), (b, y)| (&x.share, &x.path, a).cmp(&(&y.share, &y.path, b)));
+        for (_, lease) in leases {
+            status.leases.add(self.query.limit, || lease);
+        }
+    }
+}
+
+/// The facts of a session that its channels know.
+fn session_status(session: &Session, entries: &[Entry]) -> SessionStatus {
+    let now = Instant::now();
+    let mut totals = Totals::default();
+    let mut channels = Vec::with_capacity(entries.len());
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_unstable_by_key(|entry| entry.connection.id);
+    for entry in &sorted {
+        totals.add(&entry.activity.totals());
+        channels.push(ChannelStatus {
+            connection: entry.connection.id,
+            address: entry.connection.peer.to_string(),
+            server_address: entry.connection.local.to_string(),
+            credits: entry.activity.credits_held(),
+        });
+    }
+    let first = sorted.first();
+    let algorithm = first.and_then(|entry| entry.connection.negotiated().ok());
+    let algorithm = algorithm.map(|negotiated| signing_name(negotiated.terms.signing_algorithm));
+    let security = session.security();
+    let is_signed = security.is_some_and(|security| security.signing_required);
+    let is_sealed = security.is_some_and(|security| security.encrypt_data);
+    let idle = sorted.iter().map(|entry| entry.activity.idle(now)).min();
+    SessionStatus {
+        id: hex(session.id),
+        address: first.map_or_else(String::new, |entry| {
+            entry.connection.peer.ip().to_canonical().to_string()
+        }),
+        dialect: dialect_name(session.dialect),
+        signing: algorithm.filter(|_| is_signed),
+        encryption: session.cipher.filter(|_| is_sealed).map(cipher_name),
+        expired: session.state() == State::Expired,
+        since: sorted.iter().map(|entry| seconds(entry.since)).min().unwrap_or(0),
+        idle_ms: u64::try_from(idle.unwrap_or(Duration::ZERO).as_millis()).unwrap_or(u64::MAX),
+        channels,
+        activity: ActivityStatus::from(&totals),
+        ..SessionStatus::default()
+    }
+}
+
+/// The facts of an Open but for those of its session.
+fn open_status(open: &Open) -> OpenStatus {
+    let id = hex(open.file_id.volatile);
+    let access = access_letters(open.granted_access);
+    let file = match &open.target {
+        OpenTarget::Pipe(pipe) => {
+            let path = pipe.lock().name().to_owned();
+            return OpenStatus { id, access, path, kind: "pipe", ..OpenStatus::default() };
+        }
+        OpenTarget::File(file) => file,
+    };
+    let (name, held, claim, locks, deletion) = {
+        let cell = file.cell.lock();
+        let name = cell.name_of(file.id).clone();
+        let locks = cell.ranges.held_by(file.id);
+        (name, cell.held(file.id), cell.claim_of(file.id), locks, cell.deletion_of(file.id))
+    };
+    let sharing = claim.map(|claim| {
+        let sharing = claim.sharing;
+        letters([(sharing.read, 'r'), (sharing.write, 'w'), (sharing.delete, 'd')])
+    });
+    OpenStatus {
+        id,
+        path: path_of(&name),
+        kind: if file.is_directory { "directory" } else { "file" },
+        access,
+        sharing: sharing.unwrap_or_default(),
+        caching: match held {
+            Granted::Nothing => String::new(),
+            Granted::Oplock(level) => oplock_letters(level),
+            Granted::Lease { state, .. } => lease_letters(state),
+        },
+        locks,
+        durable: open.survival().and_then(Survival::kind),
+        delete_on_close: deletion.0 || deletion.1,
+        ..OpenStatus::default()
+    }
+}
+
+fn add_locks(
+    limit: usize,
+    (open, file): (&Open, &FileOpen),
+    (user, share): (&str, &str),
+    status: &mut Status,
+) {
+    let (name, locks) = {
+        let cell = file.cell.lock();
+        if cell.ranges.held_by(file.id) == 0 {
+            return;
+        }
+        (cell.name_of(file.id).clone(), cell.ranges.of(file.id))
+    };
+    for (range, mode) in locks {
+        status.locks.add(limit, || LockStatus {
+            open: hex(open.file_id.volatile),
+            user: user.to_owned(),
+            share: share.to_owned(),
+            path: path_of(&name),
+            offset: range.offset,
+            length: range.length,
+            exclusive: mode == Mode::Exclusive,
+        });
+    }
+}
+
+/// The path in the share as Windows shows it, with the stream.
+pub(super) fn path_of(name: &frevo_store::Name) -> String {
+    let mut path = name.path().replace('/', "\\");
+    if let Some(stream) = name.stream() {
+        let _ = write!(path, ":{stream}");
+    }
+    path
+}
+
+fn letters<const N: usize>(of: [(bool, char); N]) -> String {
+    of.into_iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect()
+}
+
+fn access_letters(access: AccessMask) -> String {
+    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+    let data = letters([
+        (access.contains(AccessMask::READ_DATA), 'r'),
+        (access.intersects(writes), 'w'),
+        (access.contains(AccessMask::DELETE), 'd'),
+        (access.contains(AccessMask::EXECUTE), 'x'),
+    ]);
+    if data.is_empty() { String::from("a") } else { data }
+}
+
+fn lease_letters(state: LeaseState) -> String {
+    letters([
+        (state.contains(LeaseState::READ), 'R'),
+        (state.contains(LeaseState::WRITE), 'W'),
+        (state.contains(LeaseState::HANDLE), 'H'),
+    ])
+}
+
+/// The rights of a lease that allows the same caching as an oplock.
+fn oplock_letters(level: OplockLevel) -> String {
+    String::from(match level {
+        OplockLevel::II => "R",
+        OplockLevel::EXCLUSIVE => "RW",
+        OplockLevel::BATCH => "RWH",
+        _ => "",
+    })
+}
+
+fn dialect_name(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::SMB_2_0_2 => "2.0.2",
+        Dialect::SMB_2_1 => "2.1",
+        Dialect::SMB_3_0 => "3.0",
+        Dialect::SMB_3_0_2 => "3.0.2",
+        Dialect::SMB_3_1_1 => "3.1.1",
+        _ => "unknown",
+    }
+}
+
+const fn cipher_name(cipher: Cipher) -> &'static str {
+    match cipher {
+        Cipher::Aes128Ccm => "AES-128-CCM",
+        Cipher::Aes128Gcm => "AES-128-GCM",
+        Cipher::Aes256Ccm => "AES-256-CCM",
+        Cipher::Aes256Gcm => "AES-256-GCM",
+    }
+}
+
+const fn signing_name(algorithm: SigningAlgorithm) -> &'static str {
+    match algorithm {
+        SigningAlgorithm::HmacSha256 => "HMAC-SHA256",
+        SigningAlgorithm::AesCmac => "AES-CMAC",
+        SigningAlgorithm::AesGmac => "AES-GMAC",
+    }
+}

@@ -1,0 +1,334 @@
+//! The state of a running server, as administrators see it: types.
+
+use serde::Serialize;
+
+use crate::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
+
+/// The parts of a [`Status`] that are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatusQuery {
+    /// Rows of each list; further ones are counted only.
+    pub limit: usize,
+    /// Lists Opens.
+    pub opens: bool,
+    /// Lists byte-range locks.
+    pub locks: bool,
+    /// Lists leases and oplocks.
+    pub leases: bool,
+    /// Leaves out what does not belong to this account.
+    pub user: Option<String>,
+    /// Leaves out Opens, locks and leases of other shares.
+    pub share: Option<String>,
+}
+
+impl Default for StatusQuery {
+    /// All parts of everybody, as many rows as [`STATUS_ROWS`](crate::limits::STATUS_ROWS).
+    fn default() -> Self {
+        let limit = crate::limits::STATUS_ROWS;
+        Self { limit, opens: true, locks: true, leases: true, user: None, share: None }
+    }
+}
+
+/// The state of a server at one moment, or nearly: sessions are looked at one after the other.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The server.
+    pub server: ServerStatus,
+    /// Sessions.
+    pub sessions: Rows<SessionStatus>,
+    /// Shares.
+    pub shares: Rows<ShareStatus>,
+    /// Files, directories and pipes that clients have open.
+    pub opens: Rows<OpenStatus>,
+    /// Byte-range locks.
+    pub locks: Rows<LockStatus>,
+    /// Leases and oplocks.
+    pub leases: Rows<LeaseStatus>,
+}
+
+/// A list that may have been cut.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rows<T> {
+    /// The first rows.
+    pub rows: Vec<T>,
+    /// The number of rows that were left out.
+    pub more: usize,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), more: 0 }
+    }
+}
+
+impl<T> Rows<T> {
+    /// Adds a row made by `make`, or counts it when there are `limit` rows.
+    pub(super) fn add(&mut self, limit: usize, make: impl FnOnce() -> T) {
+        if self.rows.len() < limit {
+            self.rows.push(make());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// The server itself.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Name that clients see.
+    pub name: String,
+    /// Version of this library.
+    pub version: &'static str,
+    /// Seconds from 1970 to its start.
+    pub started: i64,
+    /// Seconds from 1970 to this look.
+    pub now: i64,
+    /// Connections, those without a session included.
+    pub connections: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Opens.
+    pub opens: usize,
+    /// Opens without a connection that wait for their client.
+    pub waiting_opens: usize,
+    /// Bytes that the server keeps for its clients.
+    pub memory: usize,
+    /// Failed logons since the start.
+    pub failed_logons: u64,
+    /// Activity of all sessions since the start.
+    pub activity: ActivityStatus,
+}
+
+/// A session.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct SessionStatus {
+    /// Session.SessionId, as hexadecimal text: `0x1f00`.
+    pub id: String,
+    /// The account.
+    pub user: String,
+    /// The domain that the client named.
+    pub domain: String,
+    /// The client's address, of its first channel.
+    pub address: String,
+    /// The name by which the client calls its machine. It proves nothing.
+    pub client: String,
+    /// The dialect: `3.1.1`.
+    pub dialect: &'static str,
+    /// The signing algorithm; None where messages need not be signed.
+    pub signing: Option<&'static str>,
+    /// The cipher; None where messages need not be sealed.
+    pub encryption: Option<&'static str>,
+    /// True when it must authenticate again.
+    pub expired: bool,
+    /// Seconds from 1970 to its logon.
+    pub since: i64,
+    /// Milliseconds since its latest request.
+    pub idle_ms: u64,
+    /// Its channels.
+    pub channels: Vec<ChannelStatus>,
+    /// The shares that it is connected to.
+    pub shares: Vec<String>,
+    /// The number of its Opens.
+    pub opens: usize,
+    /// The number of its byte-range locks.
+    pub locks: usize,
+    /// Activity of its channels.
+    pub activity: ActivityStatus,
+}
+
+/// A channel of a session.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ChannelStatus {
+    /// The number of the connection in the log.
+    pub connection: u64,
+    /// The client's end.
+    pub address: String,
+    /// The server's end.
+    pub server_address: String,
+    /// Credits that the client holds.
+    pub credits: u64,
+}
+
+/// A share.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ShareStatus {
+    /// Name.
+    pub name: String,
+    /// Text that clients see beside it.
+    pub comment: String,
+    /// True when nobody writes.
+    pub read_only: bool,
+    /// True when clients must encrypt.
+    pub encrypt: bool,
+    /// True when it is left out of listings.
+    pub hidden: bool,
+    /// Tree connects.
+    pub connections: usize,
+    /// Opens.
+    pub opens: usize,
+}
+
+/// An Open.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct OpenStatus {
+    /// The volatile half of its FileId, as hexadecimal text. No other Open has it while the
+    /// server runs.
+    pub id: String,
+    /// Its session, as [`SessionStatus::id`]; None when it waits for its client.
+    pub session: Option<String>,
+    /// The account.
+    pub user: String,
+    /// The share.
+    pub share: String,
+    /// The path in the share, with `\` between names; the name of a pipe.
+    pub path: String,
+    /// `file`, `directory` or `pipe`.
+    pub kind: &'static str,
+    /// Granted access: letters of `rwdx`, `a` for attributes alone.
+    pub access: String,
+    /// Access that it lets others have: letters of `rwd`.
+    pub sharing: String,
+    /// Its oplock or lease: letters of `RWH`, empty without one.
+    pub caching: String,
+    /// The number of its byte-range locks.
+    pub locks: usize,
+    /// `durable`, `resilient` or `persistent`; None when it ends with its connection.
+    pub durable: Option<&'static str>,
+    /// True when the file goes with it.
+    pub delete_on_close: bool,
+}
+
+/// A byte-range lock.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct LockStatus {
+    /// Its Open, as [`OpenStatus::id`].
+    pub open: String,
+    /// The account.
+    pub user: String,
+    /// The share.
+    pub share: String,
+    /// The path in the share.
+    pub path: String,
+    /// The first byte.
+    pub offset: u64,
+    /// The number of bytes.
+    pub length: u64,
+    /// True for an exclusive lock.
+    pub exclusive: bool,
+}
+
+/// A lease, or an oplock.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct LeaseStatus {
+    /// LeaseKey as hexadecimal text; None for an oplock.
+    pub key: Option<String>,
+    /// The account.
+    pub user: String,
+    /// The share.
+    pub share: String,
+    /// The path in the share.
+    pub path: String,
+    /// The rights to cache: letters of `RWH`.
+    pub state: String,
+    /// True while the client is asked to give it back.
+    pub breaking: bool,
+    /// The number of its Opens.
+    pub opens: usize,
+}
+
+/// Operations, bytes, latencies, and on what the time went. Times are microseconds.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ActivityStatus {
+    /// Answered requests.
+    pub operations: u64,
+    /// Requests that were answered with an error.
+    pub failures: u64,
+    /// Bytes of requests.
+    pub received: u64,
+    /// Bytes of responses.
+    pub sent: u64,
+    /// Work on the core.
+    pub busy_us: u64,
+    /// Waiting for a disk or a thread.
+    pub waited_medium_us: u64,
+    /// Waiting for other clients: breaks and locks.
+    pub waited_others_us: u64,
+    /// Time in which the client had no credits left.
+    pub without_credits_us: u64,
+    /// Time in which replies waited for the client or the network.
+    pub unsent_us: u64,
+    /// Latencies by class of operation; classes without operations are left out.
+    pub classes: Vec<ClassStatus>,
+}
+
+/// Latencies of one class of operations.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ClassStatus {
+    /// The class: `read`, `write` and so on.
+    pub class: &'static str,
+    /// The number of operations.
+    pub count: u64,
+    /// The sum of all latencies.
+    pub sum_us: u64,
+    /// Operations by latency: up to 16 µs, 32 µs and so on; the last bucket has no end.
+    pub buckets: [u64; BUCKETS],
+}
+
+impl From<&Totals> for ActivityStatus {
+    fn from(totals: &Totals) -> Self {
+        let classes = Class::ALL.iter().zip(&totals.classes);
+        let classes = classes.filter(|(_, latencies)| latencies.count() > 0);
+        let of = |(class, latencies): (&Class, &Latencies)| ClassStatus {
+            class: class.name(),
+            count: latencies.count(),
+            sum_us: latencies.micros,
+            buckets: latencies.buckets,
+        };
+        Self {
+            operations: totals.operations(),
+            failures: totals.failures,
+            received: totals.received,
+            sent: totals.sent,
+            busy_us: totals.busy,
+            waited_medium_us: totals.medium,
+            waited_others_us: totals.others,
+            without_credits_us: totals.credits,
+            unsent_us: totals.network,
+            classes: classes.map(of).collect(),
+        }
+    }
+}
+
+/// The classes of operations and the ends of the buckets of their histograms.
+#[derive(Debug, Clone, Copy)]
+pub struct LatencyBuckets;
+
+impl LatencyBuckets {
+    /// The names of all classes.
+    pub const CLASSES: [&'static str; CLASSES] = {
+        let mut names = [""; CLASSES];
+        let mut at = 0;
+        #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+        while at < CLASSES {
+            names[at] = Class::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
+    /// The longest latency of each bucket, seconds; infinite for the last bucket.
+    pub fn ends() -> [f64; BUCKETS] {
+        std::array::from_fn(|at| bucket_end(at).map_or(f64::INFINITY, |end| end.as_secs_f64()))
+    }
+}
