@@ -189,9 +189,14 @@ impl Peer {
                     Status::USER_SESSION_DELETED
                         | Status::INVALID_PARAMETER
                         | Status::INVALID_HANDLE
-                        // A binding on a connection below SMB 3: MS-SMB2 3.3.5.5.
-                        | Status::REQUEST_NOT_ACCEPTED
                 );
+            // MS-SMB2 3.3.5.5 refuses a binding below SMB 3 before it looks for the
+            // session, which may have ended: then there is no key either.
+            let keyless = keyless
+                || (header.signature == [0; 16]
+                    && header.status == Status::REQUEST_NOT_ACCEPTED
+                    && header.command == Command::SESSION_SETUP
+                    && self.terms.is_some_and(|terms| !terms.is_smb3()));
             if header.flags.contains(HeaderFlags::SIGNED)
                 && !keyless
                 && let Some(logon) = self.logon(header.session_id)

@@ -274,6 +274,27 @@ fn a1_answers_to_bindings_are_signed() {
     });
 }
 
+/// Below SMB 3 a binding is refused before its session is looked for (MS-SMB2 3.3.5.5). The
+/// refusal is signed while the session lasts. Afterwards it only says that it is: no key is left.
+#[test]
+fn a1_a_refused_binding_below_smb3_is_signed_while_its_session_lasts() {
+    in_world(async |world| {
+        for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
+            let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
+            for is_live in [true, false] {
+                let setup = Setup::binding("ann", &mount.logon);
+                let reply = first_answer(&mut peer, setup).await;
+                reply.expect(Status::REQUEST_NOT_ACCEPTED);
+                assert!(reply.is_signed());
+                assert_eq!(reply.header.signature != [0; 16], is_live);
+                if is_live {
+                    peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn a1_channels_are_limited() {
     in_world(async |world| {
