@@ -106,6 +106,7 @@ pub(crate) struct Serve {
     pub(crate) read_only: bool,
 
     /// Obey the control codes by which smbtorture makes a server misbehave
+    #[cfg(feature = "test-hooks")]
     #[arg(long, hide = true)]
     pub(crate) test_hooks: bool,
 

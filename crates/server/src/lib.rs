@@ -49,6 +49,8 @@
 //! - `posix` (default): folders of the host, its users, and the configuration file. Without
 //!   it a program shares file systems of its own.
 //! - `plant`: faults that the simulator plants. In no build that anybody uses.
+//! - `test-hooks`: control codes by which smbtorture makes the server misbehave. In no build
+//!   that anybody uses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 // What a `for` or `match` is about lives to its end, a lock's guard too.
@@ -66,6 +68,20 @@ macro_rules! planted {
             crate::plant::is_planted(crate::plant::Plant::$fault)
         }
         #[cfg(not(feature = "plant"))]
+        {
+            false
+        }
+    }};
+}
+
+/// True where a client has switched on a fault of smbtorture: never without the feature.
+macro_rules! hooked {
+    ($connection:expr, $fault:ident) => {{
+        #[cfg(feature = "test-hooks")]
+        {
+            $connection.test_hooks.$fault.load(std::sync::atomic::Ordering::Relaxed)
+        }
+        #[cfg(not(feature = "test-hooks"))]
         {
             false
         }

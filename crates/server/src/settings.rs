@@ -84,6 +84,7 @@ pub struct Settings {
     pub idle_session_minutes: u32,
     /// The control codes by which smbtorture makes the server misbehave work. Never set by a
     /// configuration.
+    #[cfg(feature = "test-hooks")]
     pub test_hooks: bool,
 }
 
@@ -126,6 +127,7 @@ impl Default for Settings {
             anonymous: false,
             account_listing: AccountListing::Administrators,
             idle_session_minutes: IDLE_SESSION_MINUTES,
+            #[cfg(feature = "test-hooks")]
             test_hooks: false,
         }
     }

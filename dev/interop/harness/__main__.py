@@ -55,7 +55,9 @@ def arguments():
     )
     ap.add_argument("--list", action="store_true", help="name the groups and stop")
     ap.add_argument("--profile", default="release", help="cargo profile of the server (release)")
-    ap.add_argument("--frevo", metavar="FILE", help="a program already built, in place of a build")
+    ap.add_argument(
+        "--frevo", metavar="FILE", help="a program already built (for smbtorture with the feature test-hooks)"
+    )
     ap.add_argument("--compare", metavar="TSV", help="an earlier TSV: print what changed, fail if a pass was lost")
     ap.add_argument("--workers", type=int, default=4, help="servers at one time for the suites that mostly wait (4)")
     ap.add_argument("--strict", action="store_true", help="a skipped check that is not expected fails the run")

@@ -54,9 +54,9 @@ def target_directory():
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
-def cargo_build(profile, *packages):
+def cargo_build(profile, *packages, features=()):
     """Builds packages of the workspace; returns the directory of the programs."""
-    flags = [f for p in packages for f in ("-p", p)]
+    flags = [f for p in packages for f in ("-p", p)] + [f for f in features for f in ("--features", f)]
     call("cargo", "build", "--locked", "--profile", "dev" if profile == "debug" else profile, *flags, cwd=ROOT)
     return target_directory() / ("debug" if profile in ("dev", "debug") else profile)
 
@@ -159,7 +159,9 @@ def everything(args, groups):
     if args.frevo:
         program = str(Path(args.frevo).resolve())
     else:
-        program = str(copy_program(cargo_build(args.profile, "frevo") / "frevo"))
+        # smbtorture's control codes are in no other build.
+        features = ["test-hooks"] if any(g.profile == "torture" for g in groups) else []
+        program = str(copy_program(cargo_build(args.profile, "frevo", features=features) / "frevo"))
     # The client's groups run it too, with any server.
     os.environ["FREVO_CLIENT"] = program
     return program if args.server == "frevo" else None

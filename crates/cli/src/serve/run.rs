@@ -59,7 +59,10 @@ impl Loaded {
         }
         let logon = Logon::new(&plan, arguments, logon)?;
         let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
-        settings.test_hooks = arguments.test_hooks;
+        #[cfg(feature = "test-hooks")]
+        {
+            settings.test_hooks = arguments.test_hooks;
+        }
         machine_sid::apply(&mut settings, &logon.accounts);
         Ok(Self { plan, logon, shares, settings })
     }

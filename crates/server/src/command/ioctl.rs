@@ -14,6 +14,7 @@ mod ranges;
 pub(in crate::command) mod reparse;
 mod resiliency;
 pub mod table;
+#[cfg(feature = "test-hooks")]
 mod test_hooks;
 mod validate_negotiate;
 
@@ -43,6 +44,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.flags != IoctlFlags::IS_FSCTL {
         return Err(Status::NOT_SUPPORTED.into());
     }
+    #[cfg(feature = "test-hooks")]
     if test_hooks::is_one(rq, request.ctl_code) {
         return test_hooks::handle(rq, &request, out).await;
     }

@@ -1,7 +1,6 @@
 //! READ: MS-SMB2 3.3.5.12.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use frevo_net::file_io::Medium;
 use frevo_store::byte_range::Range;
@@ -68,7 +67,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::END_OF_FILE.into());
     }
     let mut head = read::response_head(count, 0, ReadResponseFlags::EMPTY);
-    if rq.connection.test_hooks.pads_reads.load(Ordering::Relaxed) {
+    if hooked!(rq.connection, pads_reads) {
         let [_, _, offset, ..] = &mut head;
         *offset = offset.saturating_add(8);
         out.bytes_mut().extend(head);

@@ -2,7 +2,6 @@
 //! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
 //! to another channel.
 
-use std::sync::atomic::Ordering;
 
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
@@ -83,8 +82,7 @@ impl Connection {
         let now = Instant::now();
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
         let arrived = self.queue.sent_bytes().saturating_sub(on_its_way);
-        let arrived =
-            if self.info.test_hooks.plays_dead.load(Ordering::Relaxed) { 0 } else { arrived };
+        let arrived = if hooked!(self.info, plays_dead) { 0 } else { arrived };
         let mut is_dead = false;
         let mut sent = self.breaks.borrow_mut();
         for mut one in std::mem::take(&mut *sent) {

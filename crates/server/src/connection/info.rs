@@ -1,6 +1,7 @@
 //! The facts of a connection, which any thread may read.
 
 use std::net::SocketAddr;
+#[cfg(feature = "test-hooks")]
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -33,6 +34,7 @@ pub struct ConnectionInfo {
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,
     /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
+    #[cfg(feature = "test-hooks")]
     pub test_hooks: TestHooks,
     negotiated: OnceLock<Negotiated>,
 }
@@ -59,6 +61,7 @@ pub struct Negotiated {
 }
 
 /// Faults that a client may switch on when `Settings::test_hooks` is set.
+#[cfg(feature = "test-hooks")]
 #[derive(Debug, Default)]
 pub struct TestHooks {
     /// Break notifications count as never acknowledged by the transport.
@@ -81,6 +84,7 @@ impl ConnectionInfo {
             peer,
             local,
             handle,
+            #[cfg(feature = "test-hooks")]
             test_hooks: TestHooks::default(),
             negotiated: OnceLock::new(),
         }

@@ -85,6 +85,7 @@ impl Connection {
         if !row.session {
             return Ok(found);
         }
+        #[cfg(feature = "test-hooks")]
         if self.info.settings.test_hooks
             && matches!(row.file_id, FileIdAt::Optional(_))
             && header.session_id == 0

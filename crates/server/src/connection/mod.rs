@@ -23,7 +23,9 @@ mod waiting;
 pub use authentication::{Authentication, Purpose};
 pub use channel::Channel;
 pub use event_loop::{Accepted, run};
-pub use info::{ConnectionInfo, Negotiated, TestHooks};
+#[cfg(feature = "test-hooks")]
+pub use info::TestHooks;
+pub use info::{ConnectionInfo, Negotiated};
 pub use notice::{ConnectionHandle, Notice};
 
 use std::cell::{Cell, RefCell};

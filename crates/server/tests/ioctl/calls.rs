@@ -38,6 +38,7 @@ pub async fn ask(
 
 /// smbtorture's hooks work in a server that was started with them: padding, which a
 /// client has to skip, and a CLOSE that waits for what is under way.
+#[cfg(feature = "test-hooks")]
 #[test]
 fn hooks_of_smbtorture_do_what_it_wants() {
     in_world_with(Settings { test_hooks: true, ..settings() }, async |world| {

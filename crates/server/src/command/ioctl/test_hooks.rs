@@ -1,5 +1,6 @@
-//! Control codes by which Samba's smbtorture makes a server misbehave. They
-//! work only in a server that was started with `--test-hooks`.
+//! Control codes by which Samba's smbtorture makes a server misbehave. They are only in builds
+//! with the feature `test-hooks`, and work only in a server that was started with
+//! `--test-hooks`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
