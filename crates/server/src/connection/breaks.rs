@@ -2,7 +2,6 @@
 //! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
 //! to another channel.
 
-
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;

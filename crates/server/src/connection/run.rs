@@ -67,7 +67,8 @@ impl Connection {
             // Windows: what waits in the middle of a compound fails.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
-                _ => (self.until_the_end(rq, handler).await, None),
+                // When the connection ends, a handler that waits for other clients ends too.
+                _ => (until(rq, self.ended(), handler).await, None),
             };
         }
         let holder = match &rq.session {
@@ -80,8 +81,17 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // What has begun is carried out, if unannounced.
-                Waits::Slow => (unless_it_waits(rq, handler).await, None),
+                // What has begun is carried out, if unannounced; but there is no room to keep
+                // a request that waits for other clients.
+                Waits::Slow => {
+                    let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
+                        Err(Refusal::Status(Status::CANCELLED)) => {
+                            Err(Status::INSUFFICIENT_RESOURCES.into())
+                        }
+                        outcome => outcome,
+                    };
+                    (outcome, None)
+                }
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
@@ -90,21 +100,6 @@ impl Connection {
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
         answered
-    }
-
-    /// Runs a handler that CANCEL does not reach. When the connection ends, a handler that
-    /// waits for other clients ends too.
-    async fn until_the_end(
-        &self,
-        rq: &Request<'_>,
-        mut handler: Pin<&mut impl Future<Output = Outcome>>,
-    ) -> Outcome {
-        tokio::select! {
-            biased;
-            outcome = handler.as_mut() => return outcome,
-            () = self.ended() => rq.cancellation.tell(),
-        }
-        handler.await
     }
 
     async fn wait(
@@ -143,26 +138,21 @@ impl Connection {
         // What came before it in its compound does not wait with it.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
+        let stopped = async {
+            tokio::select! {
+                biased;
+                status = cancel.told() => status,
+                () = &mut over => Status::CANCELLED,
+            }
+        };
+        if !cancellable {
+            // Where it waits for others it ends, elsewhere it goes on.
+            return (until(rq, stopped, handler).await, Some(async_id));
+        }
         let outcome = tokio::select! {
             biased;
-            outcome = handler.as_mut() => outcome,
-            status = cancel.told() => {
-                if cancellable {
-                    Err(status.into())
-                } else {
-                    // Where it waits for others it ends, elsewhere it goes on.
-                    rq.cancellation.tell();
-                    handler.await
-                }
-            }
-            () = &mut over => {
-                if cancellable {
-                    Err(Status::CANCELLED.into())
-                } else {
-                    rq.cancellation.tell();
-                    handler.await
-                }
-            }
+            outcome = handler => outcome,
+            status = stopped => Err(status.into()),
         };
         (outcome, Some(async_id))
     }
@@ -205,18 +195,17 @@ async fn given_up(under_way: Option<&Arc<UnderWay>>) {
     }
 }
 
-/// Runs a handler that there is no room to keep: it fails as soon as it waits for other clients.
-async fn unless_it_waits(
+/// Runs a handler to its end. Once `stopped` is over, the handler fails with CANCELLED as soon as
+/// it waits for other clients.
+async fn until<T>(
     rq: &Request<'_>,
+    stopped: impl Future<Output = T>,
     mut handler: Pin<&mut impl Future<Output = Outcome>>,
 ) -> Outcome {
     tokio::select! {
         biased;
         outcome = handler.as_mut() => return outcome,
-        () = rq.cancellation.awaited() => rq.cancellation.tell(),
+        _ = stopped => rq.cancellation.tell(),
     }
-    match handler.await {
-        Err(Refusal::Status(Status::CANCELLED)) => Err(Status::INSUFFICIENT_RESOURCES.into()),
-        outcome => outcome,
-    }
+    handler.await
 }
