@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// Estimate how fast a server can be, and name the bottleneck
     #[command(after_help = EXIT_CODES)]
     Expect(Box<crate::expect::Expect>),
+    /// Measure how fast a share is: sequential, random, metadata, small files
+    #[command(after_help = EXIT_CODES)]
+    Bench(Box<crate::bench::Bench>),
     /// Print a completion script for a shell
     #[command(after_help = EXIT_CODES)]
     Completions {

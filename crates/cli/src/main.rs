@@ -3,6 +3,7 @@
 
 mod accounts;
 mod arguments;
+mod bench;
 mod check;
 mod config_checks;
 mod console;
@@ -18,6 +19,7 @@ mod remote;
 mod secret_file;
 mod serve;
 mod state;
+mod svg;
 mod trusted_file;
 mod user;
 mod value_words;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Import(import) => import::run(import),
         Command::Remote(verb) => remote::run(verb),
         Command::Expect(expect) => expect::run(expect),
+        Command::Bench(bench) => bench::run(bench),
         Command::Completions { shell } => completions(*shell),
         Command::Man => manual::show(),
     };

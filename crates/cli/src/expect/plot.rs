@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::formula::{Route, megabytes};
+use crate::svg::{self, COLOURS, escape};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
@@ -10,7 +11,6 @@ const LEFT: f64 = 80.0;
 const BOTTOM: f64 = 360.0;
 const TOP: f64 = 40.0;
 const RIGHT: f64 = 600.0;
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// From 1 KiB to 8 MiB.
 const EXPONENTS: std::ops::RangeInclusive<i32> = 10..=23;
@@ -29,27 +29,14 @@ pub(crate) fn svg(routes: &[Route], credits: u32) -> String {
         let part = (rate / 1e6).max(1.0).log10() / decades;
         BOTTOM - part * (BOTTOM - TOP)
     };
-    let mut out = String::new();
-    // Writing to a String does not fail.
-    let _ = write!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"22\" font-size=\"14\">Expected throughput: one request at a time \
-         (solid), pipelined with {credits} credits (dashed)</text>\n"
+    let title = format!(
+        "Expected throughput: one request at a time (solid), pipelined with {credits} credits \
+         (dashed)"
     );
+    let mut out = svg::begin(WIDTH, HEIGHT, LEFT, &title);
     for decade in 0..=(decades as u32) {
         let rate = 10_f64.powi(i32::try_from(decade).unwrap_or(0)) * 1e6;
-        let at = y(rate);
-        let _ = writeln!(
-            out,
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{RIGHT}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} MB/s</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            megabytes(rate)
-        );
+        svg::grid_line(&mut out, (LEFT, RIGHT), y(rate), &format!("{} MB/s", megabytes(rate)));
     }
     for exponent in EXPONENTS.step_by(2) {
         let buffer = 2_f64.powi(exponent);
@@ -58,6 +45,7 @@ pub(crate) fn svg(routes: &[Route], credits: u32) -> String {
         } else {
             format!("{}M", 1_u64 << (exponent - 20))
         };
+        // Writing to a String does not fail.
         let _ = writeln!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
@@ -87,10 +75,6 @@ pub(crate) fn svg(routes: &[Route], credits: u32) -> String {
     }
     out.push_str("</svg>\n");
     out
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

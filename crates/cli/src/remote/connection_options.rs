@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use frevo_client::ServerName;
 use frevo_server::config::DialectName;
 
 use super::dos_attributes::AttributePolicy;
-use super::location::Host;
 use super::output::parse_size;
 use crate::value_words::words;
 
@@ -78,7 +78,7 @@ pub(crate) struct Connection {
     /// Domain controller to ask for a domain's DFS namespaces, if DNS does not
     /// find one by the domain's name
     #[arg(long, value_name = "HOST")]
-    pub(crate) dc: Option<Host>,
+    pub(crate) dc: Option<ServerName>,
 
     /// Write results and errors as JSON, one object per line
     #[arg(long)]

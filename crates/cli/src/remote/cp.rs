@@ -91,7 +91,7 @@ async fn ends(cp: &Cp, from: &Url, to: &Url, count: usize) -> Result<Ends, Failu
     let into = is_remote_directory(&target, &to, count, cp.dry_run).await?;
     let name = frevo_client::path::split(&from.path).1;
     let path = if into { to.below(name) } else { to.path.clone() };
-    let to = Url { path, ..to };
+    let to = to.with_path(path);
     let shown = from.to_string();
     let ends = Ends::remote((source, from), (target, to)).await;
     if ends.are_same() {

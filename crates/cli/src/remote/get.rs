@@ -72,7 +72,7 @@ pub(crate) async fn download(
         let added = async {
             let (share, url) = connection.reach(url).await?;
             let to = if into { to.join(local_leaf(&url)) } else { to.to_owned() };
-            let ends = Ends::new(Endpoint::Remote(share, url.path), Endpoint::Local(to));
+            let ends = Ends::new(Endpoint::Remote(share, url.into_path()), Endpoint::Local(to));
             plan.add(ends, &options, &mut failures).await
         };
         let added = added.await;

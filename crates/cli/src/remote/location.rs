@@ -1,38 +1,24 @@
 //! Locations: `smb://user@host:port/share/path`, or a local path.
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use frevo_client::{ParseUrlError, ServerName, SmbUrl};
+use frevo_client::{ParseUrlError, Share, SmbUrl};
 
 use super::spelling;
 
-/// A server, share or file of a server.
+/// A server, share or file of a server: the client's URL, with the path as the wire spells it, but
+/// perhaps with wildcards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Url {
-    /// The user, if the URL names one; `DOMAIN;user` includes the domain.
-    pub(crate) user: Option<String>,
-    /// Host name or address, and port.
-    pub(crate) server: ServerName,
-    /// The share; empty when only the server is meant.
-    pub(crate) share: String,
-    /// The path in it, with `/`, as the wire spells it, but perhaps with wildcards; empty for the
-    /// share itself.
-    pub(crate) path: String,
-    /// It ends in `/`: a directory is meant.
-    pub(crate) ends_in_slash: bool,
-}
+pub(crate) struct Url(SmbUrl);
 
-/// A server alone: `host`, `host:port`, `[address]:port`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host(pub(crate) ServerName);
+impl Deref for Url {
+    type Target = SmbUrl;
 
-impl FromStr for Host {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error: ParseUrlError| error.to_string())
+    fn deref(&self) -> &SmbUrl {
+        &self.0
     }
 }
 
@@ -62,28 +48,57 @@ impl FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let spelled = spelling::with_stand_ins(text);
-        let found: SmbUrl = spelled.parse().map_err(|error| match error {
+        let mut found: SmbUrl = spelled.parse().map_err(|error| match error {
             ParseUrlError::Password => String::from(
                 "do not write the password into the URL, where other users can see it; use \
                      --credentials or FREVO_PASSWORD, or type it when asked",
             ),
             other => other.to_string(),
         })?;
-        let SmbUrl { user, server, share, path, ends_in_slash, .. } = found;
-        let path = spelling::path_to_wire(&path).map_err(|why| format!("{text}: {why}"))?;
-        Ok(Self { user, server, share, path, ends_in_slash })
+        found.path = spelling::path_to_wire(&found.path).map_err(|why| format!("{text}: {why}"))?;
+        Ok(Self(found))
     }
 }
 
 impl Url {
+    /// The URL of `path` in `share`, with its user.
+    pub(crate) fn in_share(share: &Share, path: impl Into<String>) -> Self {
+        let session = share.session();
+        let mut url = SmbUrl::new(session.server().clone(), share.name(), path);
+        url.user = Some(session.user().into());
+        Self(url)
+    }
+
     /// The URL of another path in this share.
     pub(crate) fn at(&self, path: impl Into<String>) -> Self {
-        Self { path: path.into(), ends_in_slash: false, ..self.clone() }
+        let mut url = self.with_path(path);
+        url.0.ends_in_slash = false;
+        url
+    }
+
+    /// The URL of another path in this share, which means a directory if this one does.
+    pub(crate) fn with_path(&self, path: impl Into<String>) -> Self {
+        let mut url = self.clone();
+        url.0.path = path.into();
+        url
+    }
+
+    /// The path in the share.
+    pub(crate) fn into_path(self) -> String {
+        self.0.path
+    }
+
+    /// The URL of `path` in `share`, which this one leads to.
+    pub(crate) fn led_to(&self, share: &Share, path: impl Into<String>) -> Self {
+        let mut url = self.with_path(path);
+        url.0.server = share.session().server().clone();
+        url.0.share = share.name().into();
+        url
     }
 
     /// The URL with asterisks and question marks as parts of names.
     pub(crate) fn at_name(&self) -> Self {
-        Self { path: spelling::literal(&self.path), ..self.clone() }
+        self.with_path(spelling::literal(&self.path))
     }
 
     /// The path of `name` below this one.
@@ -173,34 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn urls_and_unc_paths() {
-        let found = url("smb://ann@box:4450/photos/a%20b/c/");
-        assert_eq!(found.user.as_deref(), Some("ann"));
-        assert_eq!(found.server, ServerName::new("box").at_port(4450));
-        assert_eq!((&*found.share, &*found.path), ("photos", "a b/c"));
-        let found = url("//box/photos/100%/x");
-        assert_eq!((&*found.share, &*found.path), ("photos", "100%/x"));
-        assert_eq!(url("\\\\box\\photos\\x").path, "x");
-        let found = url("smb://[2001:db8::1]:99/s");
-        assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
-        assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
-        assert_eq!(url("SMB://box").share, "");
+    fn a_url_is_written_as_it_is_read() {
+        for text in ["smb://[2001:db8::1]:99/s", "smb://LAB;ann%40home@box/s/x"] {
+            assert_eq!(url(text).to_string(), text);
+        }
+        assert_eq!(url("smb://LAB;ann%40home@box/s/x").user.as_deref(), Some("LAB;ann@home"));
         assert_eq!(url(&url("//box/s/100%/x y").to_string()).path, "100%/x y");
-        let user = "smb://LAB;ann%40home@box/s/x";
-        assert_eq!(url(user).user.as_deref(), Some("LAB;ann@home"));
-        assert_eq!(url(user).to_string(), user);
-        assert!(url("smb://box/s/a/").ends_in_slash && !url("smb://box/s/a").ends_in_slash);
     }
 
     #[test]
     fn what_is_no_url_says_why() {
-        for text in ["http://x/", "smb:///share", "smb://box:port/x", "smb://box/%zz", "x"] {
-            assert!(text.parse::<Url>().is_err(), "{text}");
-        }
+        assert!("http://x/".parse::<Url>().unwrap_err().contains("smb://USER@HOST"));
         let password = "smb://ann:secret@box/x".parse::<Url>().unwrap_err();
         assert!(password.contains("--credentials") && !password.contains("secret"));
         assert_eq!("./a:b".parse(), Ok(Location::Local("./a:b".into())));
-        assert_eq!("dc:99".parse(), Ok(Host(ServerName::new("dc").at_port(99))));
-        assert!("smb://dc".parse::<Host>().is_err() && "".parse::<Host>().is_err());
     }
 }

@@ -160,11 +160,15 @@ impl Connection {
 
     /// The client that the options describe, which offers the POSIX extensions or not.
     fn client(&self, posix: bool) -> Client {
+        Client::new(self.options(posix))
+    }
+
+    fn options(&self, posix: bool) -> Options {
         let default = Options::default();
         KEPT.with_borrow_mut(|kept| kept.patience = Duration::from_secs(self.patience));
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
-        let options = Options::new()
+        Options::new()
             .newest(self.max_dialect.map_or(default.newest, dialect))
             .oldest(self.min_dialect.map_or(default.oldest, dialect))
             .ciphers(if ciphers.is_empty() { default.ciphers } else { ciphers })
@@ -180,8 +184,31 @@ impl Connection {
                 DfsLinks::SameHost => Referrals::SameHost,
                 DfsLinks::Never => Referrals::Never,
             })
-            .domain_controller(self.dc.clone().map(|host| host.0));
-        Client::new(options)
+            .domain_controller(self.dc.clone())
+    }
+
+    /// Reaches the share of `url` as another client than before: with a ClientGuid and connections
+    /// of its own. Its handles end with its session.
+    pub(crate) async fn reach_alone(&self, url: &Url) -> Result<(Share, Url), Failure> {
+        if url.share.is_empty() {
+            return self.share(url).await.map(|share| (share, url.clone()));
+        }
+        let client = Client::new(self.options(false).durable(false));
+        self.resolved(&client, &self.credentials(url)?, &url.at_name()).await
+    }
+
+    /// The share behind `url` and the URL in it.
+    async fn resolved(
+        &self,
+        client: &Client,
+        credentials: &Credentials,
+        url: &Url,
+    ) -> Result<(Share, Url), Failure> {
+        let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
+        let (share, path) = client.resolve(&place, credentials).await.map_err(failed)?;
+        keep(&share);
+        let url = url.led_to(&share, path);
+        Ok((share, url))
     }
 
     /// The share of `url`.
@@ -211,18 +238,12 @@ impl Connection {
             return Ok((share, url.clone()));
         }
         let credentials = self.credentials(url)?;
-        let client = self.client(posix);
-        let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
-        let found = client.resolve(&place, &credentials).await;
-        let (share, path) = found.map_err(failed)?;
-        keep(&share);
-        if !share.is_dfs() && path == url.path {
+        let (share, found) = self.resolved(&self.client(posix), &credentials, url).await?;
+        if !share.is_dfs() && found.path == url.path {
             let one = (url.clone(), posix, share.clone());
             KEPT.with_borrow_mut(|kept| kept.reached.push(one));
         }
-        let server = share.session().server().clone();
-        let url = Url { server, share: share.name().into(), path, ..url.clone() };
-        Ok((share, url))
+        Ok((share, found))
     }
 
     /// Both ends of a copy: in one session where they are on one server, so that

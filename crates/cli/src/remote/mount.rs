@@ -48,7 +48,7 @@ async fn mount(arguments: &Mount) -> Done {
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let kept = share.clone();
-    let path = if share.is_posix() { spelling::exact(&url.path) } else { url.path };
+    let path = if share.is_posix() { spelling::exact(&url.path) } else { url.into_path() };
     let mut mounted = frevo_mount::mount(share, &path, &arguments.folder, settings(arguments))
         .await
         .map_err(refused)?;

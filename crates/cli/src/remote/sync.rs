@@ -103,11 +103,11 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
     let ends = match (&sync.from, &sync.to) {
         (Location::Local(from), Location::Remote(to)) => {
             let (share, to) = connection.reach(to).await?;
-            Ends::new(Endpoint::Local(from.clone()), Endpoint::Remote(share, to.path))
+            Ends::new(Endpoint::Local(from.clone()), Endpoint::Remote(share, to.into_path()))
         }
         (Location::Remote(from), Location::Local(to)) => {
             let (share, from) = connection.reach(from).await?;
-            Ends::new(Endpoint::Remote(share, from.path), Endpoint::Local(to.clone()))
+            Ends::new(Endpoint::Remote(share, from.into_path()), Endpoint::Local(to.clone()))
         }
         (Location::Remote(from), Location::Remote(to)) => {
             let (source, target) = connection.reach_both(from, to).await?;

@@ -23,8 +23,7 @@ pub(crate) async fn expand(connection: &Connection, urls: &[Url]) -> Result<Vec<
         }
         let before = found.len();
         let paths = matching(connection, url).await?;
-        let ends_in_slash = url.ends_in_slash;
-        found.extend(paths.into_iter().map(|path| Url { path, ends_in_slash, ..url.clone() }));
+        found.extend(paths.into_iter().map(|path| url.with_path(path)));
         if found.len() == before {
             let text = format!("no file matches {url}");
             return Err(Failure::new(Exit::NotFound, text).of("find", url));

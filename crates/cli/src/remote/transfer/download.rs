@@ -136,16 +136,7 @@ async fn fetch_data(
     for range in sparse::there(file, metadata).await? {
         let Some((from, count)) = sparse::rest(range, at, len) else { continue };
         how.progress.advance(from - at);
-        let sink = |at: u64, piece: Buf| {
-            let written = local.write_all_at(&piece, at);
-            let count = piece.len() as u64;
-            how.progress.advance(count);
-            async move {
-                written?;
-                how.take(count).await;
-                Ok(())
-            }
-        };
+        let sink = |at: u64, piece: Buf| written(how, local.write_all_at(&piece, at), piece.len());
         let end = from + count;
         at = from;
         while at < end {
@@ -166,6 +157,15 @@ async fn fetch_data(
     Ok(at)
 }
 
+/// Counts a piece of `len` bytes that was written with this result, and waits as the limit of the
+/// bandwidth demands.
+async fn written(how: &CopyOptions, result: io::Result<()>, len: usize) -> io::Result<()> {
+    result?;
+    how.progress.advance(len as u64);
+    how.take(len as u64).await;
+    Ok(())
+}
+
 /// Fetches `path` into a device or a pipe, in order.
 pub(crate) async fn down_into(
     share: &Share,
@@ -176,16 +176,7 @@ pub(crate) async fn down_into(
     let mut local =
         LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
     let file = share.open(path).await?;
-    let sink = |_: u64, piece: Buf| {
-        let written = local.write_all(&piece);
-        let count = piece.len() as u64;
-        how.progress.advance(count);
-        async move {
-            written?;
-            how.take(count).await;
-            Ok(())
-        }
-    };
+    let sink = |_: u64, piece: Buf| written(how, local.write_all(&piece), piece.len());
     file.fetch_all(sink).await.map_err(at_local("write", to))?;
     how.progress.file();
     file.close().await

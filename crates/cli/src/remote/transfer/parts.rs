@@ -24,10 +24,7 @@ pub(super) struct Part {
 impl Part {
     /// The partial copy `part` in `share`, which is created now or was begun before.
     pub(super) fn begun(share: &Share, part: &str) -> Self {
-        let server = share.session().server().clone();
-        let (user, share_name) = (Some(share.session().user().to_owned()), share.name().to_owned());
-        let path = part.to_owned();
-        let url = Url { user, server, share: share_name, path, ends_in_slash: false }.to_string();
+        let url = Url::in_share(share, part).to_string();
         LEFT.lock().unwrap_or_else(PoisonError::into_inner).insert(url.clone());
         Self { url, plain: share.url(part) }
     }
