@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
+use crate::guard::Unlisted;
 use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
-use crate::options::is_side;
 use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::Extra;
@@ -41,11 +41,14 @@ pub(crate) struct PosixDirectory {
     file_type: u8,
     /// The present name, if it differs from the bytes on the medium.
     mapped: String,
+    unlisted: Unlisted,
 }
 
 impl PosixDirectory {
     pub(crate) fn new(share: Arc<Share>, fd: OwnedFd) -> Self {
+        let unlisted = share.unlisted(fd.as_fd());
         Self {
+            unlisted,
             share,
             fd,
             buffer: vec![0; LIST_BUFFER_BYTES].into_boxed_slice(),
@@ -94,7 +97,11 @@ impl PosixDirectory {
         self.at = start + len;
         let name = &record[NAME..];
         let name_len = name.iter().position(|&b| b == 0).unwrap_or(name.len());
-        if matches!(&name[..name_len], b"" | b"." | b"..") || is_side(&name[..name_len]) {
+        let stored = &name[..name_len];
+        if matches!(stored, b"" | b"." | b"..")
+            || self.unlisted.has(stored)
+            || self.share.is_vetoed(stored)
+        {
             return false;
         }
         self.file_type = record[TYPE];

@@ -21,6 +21,7 @@ pub mod dosattrib;
 mod errno;
 mod extents;
 mod fold;
+mod guard;
 mod host;
 pub mod limits;
 mod locks;

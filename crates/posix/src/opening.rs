@@ -61,7 +61,7 @@ impl PosixVfs {
         // can put a device in its place meanwhile, and the opened object is checked again below.
         let kind = kind.filter(|&kind| how.check(kind).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
-        let open = |flags| sys::open_beneath(dir, path, flags | link, Mode::empty(), follow);
+        let open = |flags| self.share().open_inside(dir, path, flags | link, follow);
         let fd = match open(flags) {
             // Looking at attributes needs no right to read.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
@@ -144,6 +144,9 @@ impl PosixVfs {
             } else {
                 self.share().folded(&place.parent, parent, &place.wanted)?
             };
+            if let Some(stored) = &stored {
+                self.share().admit(&place.path_of(stored))?;
+            }
             let attempt = match &stored {
                 Some(_) if how.existence == Existence::MustNotExist => Err(Fault::Exists),
                 Some(stored) => self.open_stored(&place, stored, how),

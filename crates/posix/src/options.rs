@@ -1,5 +1,7 @@
 //! The options of a share.
 
+use std::path::PathBuf;
+
 use crate::snapshot_folders::SnapshotFolders;
 
 /// The comparison of names.
@@ -66,6 +68,8 @@ pub struct PosixOptions {
     pub hide_dot_files: bool,
     /// Shows names that match these patterns as HIDDEN too: `*` and `?`, without regard to case.
     pub hide_files: Vec<String>,
+    /// Names that clients neither see nor reach: `*` and `?`, without regard to case.
+    pub veto: Vec<String>,
     /// Gives files short names (8.3), by which they can be opened.
     pub short_names: bool,
     /// Follows symbolic links inside the share. Links out of the share are never followed.
@@ -78,8 +82,12 @@ pub struct PosixOptions {
     pub streams: Streams,
     /// The name of the file system for clients.
     pub file_system_name: String,
-    /// The location of the share's snapshots, if there are any.
+    /// The location of the share's snapshots, if there are any. Clients neither see nor reach the
+    /// folder itself.
     pub snapshots: Option<SnapshotFolders>,
+    /// The snapshots of all shares of the server, each with the folder of its share: they may be inside this
+    /// one.
+    pub guarded: Vec<(SnapshotFolders, PathBuf)>,
 }
 
 impl Default for PosixOptions {
@@ -94,6 +102,7 @@ impl Default for PosixOptions {
             list_ea_sizes: false,
             hide_dot_files: true,
             hide_files: Vec::new(),
+            veto: Vec::new(),
             short_names: false,
             follow_symlinks_inside: false,
             host_changes: true,
@@ -101,6 +110,7 @@ impl Default for PosixOptions {
             streams: Streams::Xattr,
             file_system_name: String::from("NTFS"),
             snapshots: None,
+            guarded: Vec::new(),
         }
     }
 }

@@ -98,7 +98,9 @@ impl PosixVfs {
             return Some((Location::new(root, Vec::new(), wanted), node));
         }
         let above = self.path_of(parent.name, posix).ok()?.as_bytes().to_vec();
-        Some((Location::new(Dir::Sub(node.handle().shared()), above, wanted), node))
+        let place = Location::new(Dir::Sub(node.handle().shared()), above, wanted);
+        share.admit(&place.path_of(wanted)).ok()?;
+        Some((place, node))
     }
 
     fn open_placed(

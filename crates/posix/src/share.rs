@@ -11,6 +11,7 @@ use rustix::fs::Statx;
 use rustix::io::Errno;
 
 use crate::cache::NameCache;
+use crate::guard::Guard;
 use crate::options::{Case, PosixOptions};
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
@@ -27,6 +28,8 @@ pub(crate) struct Share {
     pub(crate) names: NameCache,
     /// Patterns of HIDDEN names.
     pub(crate) hidden: Vec<Pattern>,
+    /// Patterns of names that clients do not reach.
+    pub(crate) vetoed: Vec<Pattern>,
     pub(crate) tunnels: Tunnels,
     /// The attribute that stores security descriptors.
     pub(crate) ntacl: &'static CStr,
@@ -40,6 +43,8 @@ pub(crate) struct Share {
     /// The identity of the shared folder.
     pub(crate) folder_id: frevo_store::FolderId,
     pub(crate) snapshots: Snapshots,
+    /// Folders of snapshots in this share.
+    pub(crate) guards: Vec<Guard>,
 }
 
 /// The finalizer of SplitMix64: spreads a number over all bits.

@@ -150,7 +150,12 @@ impl Snapshots {
         if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
             return Ok(vfs);
         }
-        let options = PosixOptions { read_only: true, snapshots: None, ..options.clone() };
+        let options = PosixOptions {
+            read_only: true,
+            snapshots: None,
+            guarded: Vec::new(),
+            ..options.clone()
+        };
         let vfs = begin(snapshot, options, mark(taken)).map_err(|error| io_fault(&error))?;
         open.insert(taken, (key, Arc::downgrade(&vfs)));
         Ok(vfs)

@@ -70,13 +70,18 @@ impl PosixVfs {
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let names = NameCache::new();
         let snapshots = Snapshots::default();
+        let guards = crate::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
-        let hidden = options.hide_files.iter().map(|text| Pattern::new(text, true)).collect();
+        let patterns = |texts: &[String]| -> Vec<Pattern> {
+            texts.iter().map(|text| Pattern::new(text, true)).collect()
+        };
+        let (hidden, vetoed) = (patterns(&options.hide_files), patterns(&options.veto));
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let ntacl = crate::security::attribute(root.as_fd());
         let share = Share {
             root: Arc::new(root),
             hidden,
+            vetoed,
             tunnels: Tunnels::default(),
             options,
             volume,
@@ -88,6 +93,7 @@ impl PosixVfs {
             mark,
             folder_id: folder_id_of_root(key, mark),
             snapshots,
+            guards,
         };
         Ok(Self { share: Arc::new(share) })
     }
@@ -97,7 +103,9 @@ impl PosixVfs {
     }
 
     pub(crate) fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
-        DiskPath::of(name, exact)
+        let path = DiskPath::of(name, exact)?;
+        self.share.admit(path.as_bytes())?;
+        Ok(path)
     }
 
     /// Returns the location of `name`, which must exist and be `key`, its stored name and its
@@ -239,6 +247,7 @@ impl Vfs for PosixVfs {
             return self.rename_stream(from, key, to, replace);
         }
         let (source, stored, stx) = self.place_of(from, key)?;
+        self.share.admit_move(&source.path_of(&stored))?;
         let name = to;
         let target = self.target(to, Some(&source))?;
         let source_dir = source.parent.fd();

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::{Fault, Name, vfs::VfsResult};
-use rustix::fs::{Mode, OFlags, Statx};
+use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::Seen;
@@ -71,7 +71,9 @@ impl Share {
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path) = self.directory(parent_path, exact)?;
-        Ok(Location { parent, parent_path, wanted: wanted.to_vec() })
+        let place = Location { parent, parent_path, wanted: wanted.to_vec() };
+        self.admit(&place.path_of(wanted))?;
+        Ok(place)
     }
 
     /// Opens the directory at `path`, and returns its path as stored.
@@ -120,6 +122,7 @@ impl Share {
         }
         let stx = sys::stat_fd(dir.fd()).map_err(fault_of)?;
         let entry = self.folded(dir, Seen::of(&stx), component)?.ok_or(Fault::PathNotFound)?;
+        self.admit(&join(stored, &entry))?;
         open(&entry).map_err(|errno| match errno {
             Errno::NOENT => Fault::PathNotFound,
             other => walk_fault(other),
@@ -128,7 +131,7 @@ impl Share {
 
     fn open_directory(&self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
         let follow = self.options.follow_symlinks_inside;
-        sys::open_beneath(dir, path, DIRECTORY, Mode::empty(), follow)
+        self.open_inside(dir, path, DIRECTORY, follow)
     }
 
     /// Returns the entry at a location and its state: the exact name if it exists, else the first
@@ -152,6 +155,7 @@ impl Share {
             };
             let entry = self.folded(&place.parent, parent, &place.wanted)?;
             let entry = entry.ok_or(Fault::NotFound)?;
+            self.admit(&place.path_of(&entry))?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
                 // Removed since the lookup.

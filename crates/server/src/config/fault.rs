@@ -9,7 +9,9 @@ use super::schema::keys;
 /// One thing that is wrong with a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The line, from 1.
+    /// The text, from 0, of those that a configuration was read from.
+    pub part: usize,
+    /// The line of the text, from 1.
     pub line: Option<usize>,
     /// The description of the fault.
     pub what: String,
@@ -20,7 +22,22 @@ pub struct Fault {
 impl Fault {
     /// A fault at `span` of `text`.
     pub(super) fn at(text: &str, span: &Range<usize>, what: impl Into<String>) -> Self {
-        Self { line: Some(line_of(text, span.start)), what: what.into(), hint: None }
+        Self { line: Some(line_of(text, span.start)), ..Self::new(what) }
+    }
+
+    /// A fault without a place.
+    pub(super) fn new(what: impl Into<String>) -> Self {
+        Self { part: 0, line: None, what: what.into(), hint: None }
+    }
+
+    /// Turns the line of all texts together into one of one text. `first_lines` are those that
+    /// texts begin with.
+    pub(super) fn locate(&mut self, first_lines: &[usize]) {
+        let Some(line) = self.line else { return };
+        let part = first_lines.iter().rposition(|first| *first <= line).unwrap_or(0);
+        let first = first_lines.get(part).copied().unwrap_or(1);
+        self.part = part;
+        self.line = Some(line.saturating_sub(first).saturating_add(1));
     }
 
     /// With advice.
@@ -33,7 +50,7 @@ impl Fault {
     pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
         let message = error.message();
         let line = error.span().map(|span| line_of(text, span.start));
-        let fault = |what: String, hint: Option<String>| Self { line, what, hint };
+        let fault = |what: String, hint: Option<String>| Self { part: 0, line, what, hint };
         let span = error.span();
         let key = span.as_ref().and_then(|span| subject(text, span.start));
         let key = key.unwrap_or_else(|| String::from("the value"));
@@ -148,7 +165,7 @@ fn unknown_key_hint(typed: &str, expected: &[&str]) -> String {
 }
 
 /// The line of a byte, from 1.
-fn line_of(text: &str, at: usize) -> usize {
+pub(super) fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 

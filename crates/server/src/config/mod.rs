@@ -9,6 +9,7 @@ mod build;
 mod fault;
 mod names;
 mod nearest;
+mod reading;
 mod schema;
 mod values;
 

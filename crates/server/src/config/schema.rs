@@ -19,6 +19,7 @@ use super::values::{
 use crate::access_rules::Network;
 use crate::audit;
 use crate::embed::Limits;
+use crate::host::SnapshotFolders;
 use crate::limits;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
@@ -294,6 +295,9 @@ pub struct ShareSection {
     /// Names that are shown as hidden.
     #[serde(default)]
     pub hide_files: Vec<String>,
+    /// Names that clients neither see nor reach.
+    #[serde(default)]
+    pub veto: Vec<String>,
     /// True where the file system may keep its caller waiting; none: the server finds out.
     pub off_core: Option<bool>,
     /// Several clients may cache what they read of one file by oplocks.
@@ -305,6 +309,10 @@ pub struct ShareSection {
     /// The operations on files that the audit log records.
     #[serde(default)]
     pub audit: Option<Vec<AuditedOperation>>,
+    /// The snapshots of all shares, each with the folder of its share; see
+    /// [`Config::guard_snapshots`].
+    #[serde(skip)]
+    pub guarded: Vec<(SnapshotFolders, PathBuf)>,
 }
 
 const fn yes() -> bool {
@@ -322,24 +330,24 @@ pub struct UserSection {
 }
 
 impl Config {
-    /// Reads the text of a file.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it, as far as that can be told: a file
-    /// that is no TOML, or has an unknown key, is not looked at any further.
-    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
-        if text.len() > limits::CONFIG_FILE_BYTES {
-            let what = format!("the file is longer than {} bytes", limits::CONFIG_FILE_BYTES);
-            return Err(vec![Fault { line: None, what, hint: None }]);
+    /// Tells each share of the snapshots of all, which its folder may contain. To be called
+    /// when shares were added.
+    pub fn guard_snapshots(&mut self) {
+        let all: Vec<_> = self
+            .shares
+            .iter()
+            .filter_map(|share| {
+                let folders = share.snapshots.as_ref()?.0.clone();
+                Some((folders, share.path.get_ref().clone()))
+            })
+            .collect();
+        for share in &mut self.shares {
+            share.guarded.clone_from(&all);
         }
-        let config: Self =
-            toml::from_str(text).map_err(|error| vec![Fault::from_toml(text, &error)])?;
-        let faults = config.faults(text);
-        if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
     /// Faults that no key has alone.
-    fn faults(&self, text: &str) -> Vec<Fault> {
+    pub(super) fn faults(&self, text: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (index, share) in self.shares.iter().enumerate() {
             let name = share.name.get_ref();
@@ -438,10 +446,12 @@ impl ShareSection {
             short_names: false,
             list_ea_sizes: false,
             hide_files: Vec::new(),
+            veto: Vec::new(),
             off_core: None,
             level2_oplocks: true,
             posix_locks: false,
             audit: None,
+            guarded: Vec::new(),
         }
     }
 }
@@ -451,7 +461,7 @@ impl ServerSection {
         let mut faults = Vec::new();
         let mut fault = |what: &str, hint: &str| {
             let (what, hint) = (what.to_owned(), Some(hint.to_owned()));
-            faults.push(Fault { line: None, what, hint });
+            faults.push(Fault { hint, ..Fault::new(what) });
         };
         if self.lowest_dialect() as u8 > self.highest_dialect() as u8 {
             fault("min_dialect is above max_dialect", "no client could connect");
@@ -522,7 +532,7 @@ impl LimitsSection {
             faults.push(Fault::at(text, &memory.span(), what));
         }
         let mut fault = |what: &str| {
-            faults.push(Fault { line: None, what: what.to_owned(), hint: None });
+            faults.push(Fault::new(what));
         };
         if self.connections == Some(0) {
             fault("connections must be at least 1; with 0 no client could connect");

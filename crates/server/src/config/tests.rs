@@ -18,9 +18,8 @@ fn an_empty_file_is_a_server_without_shares() {
     assert!(config.shares.is_empty() && config.server == ServerSection::default());
 }
 
-#[test]
-fn every_key_can_be_set() {
-    let text = r#"
+/// A file with every key.
+pub(super) const EVERY_KEY: &str = r#"
         [server]
         name = "box"
         comment = "the box"
@@ -104,6 +103,7 @@ fn every_key_can_be_set() {
         short_names = true
         list_ea_sizes = true
         hide_files = ["*.tmp", "desktop.ini"]
+        veto = ["*.key"]
         off_core = true
         level2_oplocks = false
         posix_locks = true
@@ -119,6 +119,10 @@ fn every_key_can_be_set() {
         name = "ann"
         password_file = "/etc/frevo/ann.password"
     "#;
+
+#[test]
+fn every_key_can_be_set() {
+    let text = EVERY_KEY;
     let config = Config::parse(text).unwrap();
     assert_eq!(config.server.name.unwrap().as_str(), "BOX");
     assert_eq!(config.server.listen.len(), 2);

@@ -54,10 +54,12 @@ impl ShareSection {
         options.dos_attributes = self.dos_attributes.unwrap_or(options.dos_attributes);
         options.hide_dot_files = self.hide_dot_files.unwrap_or(options.hide_dot_files);
         options.hide_files.clone_from(&self.hide_files);
+        options.veto.clone_from(&self.veto);
         options.short_names = self.short_names;
         options.list_ea_sizes = self.list_ea_sizes;
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
+        options.guarded.clone_from(&self.guarded);
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
         options.nt_acls = self.nt_acls.map_or(options.nt_acls, Into::into);
         options.posix_locks = self.posix_locks;

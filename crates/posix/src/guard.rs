@@ -1,0 +1,217 @@
+//! Folders of snapshots and Frevo's own folders: clients neither see nor reach them.
+//!
+//! A snapshot is opened by its time, never by its path in the share, so that no client can remove
+//! or change it. Names are compared without case, after short names and stored spellings are
+//! known; where links are followed, the object that a link led to is looked at.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use frevo_store::snapshot::Pattern;
+use frevo_store::{Fault, vfs::VfsResult};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::fold;
+use crate::names;
+use crate::options::{PosixOptions, is_side};
+use crate::share::Share;
+use crate::snapshot_folders::SnapshotFolders;
+use crate::stat;
+use crate::sys::{self, ProcPath};
+
+/// Entries of one directory that clients must not reach.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// The components of the directory's path below the root.
+    parent: Vec<Vec<u8>>,
+    entry: Entry,
+}
+
+#[derive(Debug, Clone)]
+enum Entry {
+    /// The folder that holds snapshots.
+    Named(Vec<u8>),
+    /// Snapshots that are beside ordinary files.
+    Matching(Pattern),
+}
+
+impl Entry {
+    fn has(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Named(guarded) => fold::alike(guarded, name),
+            Self::Matching(pattern) => {
+                core::str::from_utf8(name).is_ok_and(|name| pattern.matches(name).is_some())
+            }
+        }
+    }
+}
+
+impl Guard {
+    /// The guard of a share's snapshots in the share of `root`. `owner` is the folder of the share
+    /// that has the snapshots. None for snapshots outside of `root`.
+    fn of(root: &Path, folders: &SnapshotFolders, owner: &Path) -> Option<Self> {
+        let folder = real(&owner.join(&folders.folder));
+        let owner = real(owner);
+        let below = folder.strip_prefix(root).ok()?;
+        let mut parent: Vec<Vec<u8>> = below
+            .components()
+            .filter_map(|component| match component {
+                Component::Normal(name) => Some(name.as_bytes().to_vec()),
+                _ => None,
+            })
+            .collect();
+        // A folder that has the share itself in it holds more than snapshots.
+        let entry = if owner.starts_with(&folder) || parent.is_empty() {
+            Entry::Matching(folders.pattern.clone())
+        } else {
+            Entry::Named(parent.pop()?)
+        };
+        Some(Self { parent, entry })
+    }
+
+    fn is_below_parent(&self, path: &[&[u8]]) -> bool {
+        path.len() > self.parent.len()
+            && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
+    }
+
+    /// True for a path that leads to what is guarded, or into it.
+    fn covers(&self, path: &[&[u8]]) -> bool {
+        self.is_below_parent(path)
+            && path.get(self.parent.len()).is_some_and(|name| self.entry.has(name))
+    }
+
+    /// True for a directory on the way to what is guarded: renamed, it would take that along.
+    fn is_above(&self, path: &[&[u8]]) -> bool {
+        path.len() <= self.parent.len()
+            && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
+    }
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let real = |there: &Path| {
+        let rest = path.strip_prefix(there).ok()?;
+        let there = there.canonicalize().ok()?;
+        Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
+    };
+    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned())
+}
+
+/// The guards of a share that is opened at `root`.
+pub(crate) fn guards(root: BorrowedFd<'_>, options: &PosixOptions) -> Vec<Guard> {
+    let own = options.snapshots.is_some();
+    if !own && options.guarded.is_empty() {
+        return Vec::new();
+    }
+    let Ok(root) = path_of(root).map(PathBuf::from) else { return Vec::new() };
+    let is_listed = |own: &SnapshotFolders| {
+        options.guarded.iter().any(|(folders, owner)| folders == own && real(owner) == root)
+    };
+    let own = options.snapshots.iter().filter(|own| !is_listed(own)).map(|own| (own, &root));
+    let others = options.guarded.iter().map(|(folders, owner)| (folders, owner));
+    own.chain(others).filter_map(|(folders, owner)| Guard::of(&root, folders, owner)).collect()
+}
+
+/// The path of an open object on the host.
+fn path_of(fd: BorrowedFd<'_>) -> Result<std::ffi::OsString, Errno> {
+    let path = rustix::fs::readlink(ProcPath::of(fd).as_c_str(), Vec::new())?;
+    Ok(OsStr::from_bytes(path.as_bytes()).to_owned())
+}
+
+fn components(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b".")).collect()
+}
+
+/// The entries of a directory that listings leave out.
+#[derive(Debug, Default)]
+pub(crate) struct Unlisted(Vec<Entry>);
+
+impl Unlisted {
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        is_side(name) || self.0.iter().any(|entry| entry.has(name))
+    }
+}
+
+impl Share {
+    /// Refuses a path below the root that clients must not reach.
+    pub(crate) fn admit(&self, path: &[u8]) -> VfsResult<()> {
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        if is_side(name) {
+            return Err(Fault::AccessDenied);
+        }
+        if self.guards.is_empty() && self.vetoed.is_empty() {
+            return Ok(());
+        }
+        let path = components(path);
+        let is_covered = self.guards.iter().any(|guard| guard.covers(&path))
+            || path.iter().any(|name| self.is_vetoed(name));
+        if is_covered { Err(Fault::AccessDenied) } else { Ok(()) }
+    }
+
+    /// True for a name that clients must not reach in any directory.
+    pub(crate) fn is_vetoed(&self, name: &[u8]) -> bool {
+        !self.vetoed.is_empty() && {
+            let name = names::map(name);
+            self.vetoed.iter().any(|pattern| pattern.matches(&name))
+        }
+    }
+
+    /// Refuses to move a directory that contains what clients must not reach.
+    pub(crate) fn admit_move(&self, path: &[u8]) -> VfsResult<()> {
+        if self.guards.is_empty() {
+            return Ok(());
+        }
+        let path = components(path);
+        let is_above = self.guards.iter().any(|guard| guard.is_above(&path));
+        if is_above { Err(Fault::AccessDenied) } else { Ok(()) }
+    }
+
+    /// Opens `path` below `dir`. Where `follow` is true, links inside the share are followed, but
+    /// not to what clients must not reach.
+    pub(crate) fn open_inside(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        flags: OFlags,
+        follow: bool,
+    ) -> Result<rustix::fd::OwnedFd, Errno> {
+        match sys::open_beneath(dir, path, flags, Mode::empty(), false) {
+            Err(Errno::LOOP) if follow => {}
+            opened => return opened,
+        }
+        let fd = sys::open_beneath(dir, path, flags, Mode::empty(), true)?;
+        if self.is_reachable(fd.as_fd())? { Ok(fd) } else { Err(Errno::ACCESS) }
+    }
+
+    /// True for an object that is not guarded, whatever path led to it.
+    fn is_reachable(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let (root, path) = (path_of(self.root.as_fd())?, path_of(fd)?);
+        let Ok(below) = Path::new(&path).strip_prefix(Path::new(&root)) else { return Ok(true) };
+        let path = components(below.as_os_str().as_bytes());
+        let is_own = path.iter().any(|name| is_side(name) || self.is_vetoed(name));
+        Ok(!is_own && !self.guards.iter().any(|guard| guard.covers(&path)))
+    }
+
+    /// The entries of an open directory that are not listed.
+    pub(crate) fn unlisted(&self, dir: BorrowedFd<'_>) -> Unlisted {
+        let mut unlisted = Unlisted::default();
+        if self.guards.is_empty() {
+            return unlisted;
+        }
+        let Ok(key) = sys::stat_fd(dir).map(|stx| stat::key_of(&stx)) else { return unlisted };
+        for guard in &self.guards {
+            let parent = if guard.parent.is_empty() {
+                sys::stat_fd(self.root.as_fd())
+            } else {
+                sys::stat_at(self.root.as_fd(), &guard.parent.join(&b'/'))
+            };
+            if parent.is_ok_and(|stx| stat::key_of(&stx) == key) {
+                unlisted.0.push(guard.entry.clone());
+            }
+        }
+        unlisted
+    }
+}

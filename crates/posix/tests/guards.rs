@@ -1,0 +1,214 @@
+//! Folders of snapshots and Frevo's own folders are out of the clients' reach.
+
+mod common;
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use common::{Share, create, create_dir, either, how, name, read, share_with, write};
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_store::snapshot::Moment;
+use frevo_store::{Fault, Vfs as _};
+
+const TOKEN: &str = "@GMT-2024.02.29-12.00.00";
+
+/// A share with these snapshots, in which `folder` holds one.
+fn share_of(snapshots: &str, folder: &str, options: PosixOptions) -> Share {
+    let snapshots = Some(snapshots.parse().unwrap());
+    let s = share_with(PosixOptions { snapshots, ..options });
+    s.mkdir(&format!("{folder}/{TOKEN}"));
+    s.file(&format!("{folder}/{TOKEN}/f"), "before");
+    s.file("f", "after");
+    s.mkdir("d");
+    // The folder may be younger than the server.
+    s
+}
+
+fn is_intact(s: &Share, folder: &str) -> bool {
+    std::fs::read_to_string(s.path(&format!("{folder}/{TOKEN}/f"))).unwrap() == "before"
+}
+
+/// Every way that changes names or reads, by the given spelling of the folder.
+fn is_out_of_reach(s: &Share, folder: &str) {
+    let inside = format!("{folder}\\{TOKEN}");
+    let file = format!("{inside}\\f");
+    for path in [folder, &inside, &file, &format!("{folder}\\new")] {
+        for how in [how(), read(), write(), create(), either(), create_dir()] {
+            assert_eq!(s.open(path, &how).unwrap_err(), Fault::AccessDenied, "{path} {how:?}");
+        }
+        let f = s.open("f", &write()).unwrap();
+        let moved = s.vfs.rename(&name("f"), f.node.key(), &name(path), true);
+        assert_eq!(moved.unwrap_err(), Fault::AccessDenied, "{path}");
+        let linked = s.vfs.link(&*f.node, &name(path), true);
+        assert_eq!(linked.unwrap_err(), Fault::AccessDenied, "{path}");
+        let removed = s.vfs.remove(&name(path), f.node.key());
+        assert_eq!(removed.unwrap_err(), Fault::AccessDenied, "{path}");
+        let renamed = s.vfs.rename(&name(path), f.node.key(), &name("d\\x"), false);
+        assert_eq!(renamed.unwrap_err(), Fault::AccessDenied, "{path}");
+        assert_eq!(s.vfs.stat(&name(path)).unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+    let stream = s.open(&format!("{file}:s"), &either());
+    assert!(stream.is_err(), "a stream in {folder}");
+}
+
+#[test]
+fn snapshots_are_opened_by_their_time_alone() {
+    let s = share_of(".snapshots/@GMT-%Y.%m.%d-%H.%M.%S", ".snapshots", PosixOptions::default());
+    for folder in [".snapshots", ".SNAPSHOTS", ".Snapshots"] {
+        is_out_of_reach(&s, folder);
+    }
+    assert!(is_intact(&s, ".snapshots"));
+    assert_eq!(s.list(""), ["d", "f"]);
+    // Elsewhere the name is nothing special.
+    s.open("d\\.snapshots", &create_dir()).unwrap();
+    assert_eq!(s.list("d"), [".snapshots"]);
+    let moment = Moment::of_token(TOKEN).unwrap();
+    assert_eq!(s.vfs.snapshots(&name("f")).unwrap(), [moment]);
+    let then = s.vfs.snapshot(moment).unwrap();
+    let old = then.open(&name("f"), &read()).unwrap();
+    assert_eq!(common::content(&old.node), "before");
+    assert_eq!(then.open(&name("f"), &write()).unwrap_err(), Fault::ReadOnly);
+}
+
+#[test]
+fn a_folder_of_snapshots_that_is_missing_cannot_be_made() {
+    let snapshots = Some("backup/snaps/%Y%m%d".parse().unwrap());
+    let s = share_with(PosixOptions { snapshots, ..PosixOptions::default() });
+    s.mkdir("backup");
+    assert_eq!(s.open("backup\\snaps", &create_dir()).unwrap_err(), Fault::AccessDenied);
+    assert_eq!(s.open("BACKUP\\Snaps", &create_dir()).unwrap_err(), Fault::AccessDenied);
+}
+
+/// The way to the folder cannot be moved either: it would take the folder along.
+#[test]
+fn the_way_to_snapshots_stays_where_it_is() {
+    let folder = "a/b/snaps";
+    let s = share_of("a/b/snaps/@GMT-%Y.%m.%d-%H.%M.%S", folder, PosixOptions::default());
+    is_out_of_reach(&s, "a\\b\\snaps");
+    is_out_of_reach(&s, "A\\B\\SNAPS");
+    assert_eq!(s.list("a\\b"), [""; 0]);
+    for way in ["a", "A", "a\\b"] {
+        let key = s.open(way, &how()).unwrap().node.key();
+        let moved = s.vfs.rename(&name(way), key, &name("free"), false);
+        assert_eq!(moved.unwrap_err(), Fault::AccessDenied, "{way}");
+        assert!(s.vfs.remove(&name(way), key).is_err(), "{way}");
+    }
+    assert!(is_intact(&s, folder));
+}
+
+#[test]
+fn snapshots_beside_files_are_out_of_reach() {
+    let s = share_of("@GMT-%Y.%m.%d-%H.%M.%S", "", PosixOptions::default());
+    assert_eq!(s.list(""), ["d", "f"]);
+    for path in [TOKEN, &format!("{TOKEN}\\f"), "@GMT-2025.01.01-00.00.00"] {
+        assert_eq!(s.open(path, &either()).unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+    s.open("@GMT-x", &create()).unwrap();
+}
+
+#[test]
+fn short_names_do_not_lead_to_hidden_folders() {
+    let options = PosixOptions { short_names: true, ..PosixOptions::default() };
+    let s = share_of("folder of snapshots/@GMT-%Y.%m.%d-%H.%M.%S", "folder of snapshots", options);
+    s.mkdir(".frevo-streams");
+    for long in ["folder of snapshots", ".frevo-streams"] {
+        let short = frevo_store::short_name::short_name(long).unwrap();
+        for path in [short.to_string(), format!("{short}\\{TOKEN}\\f"), format!("{short}\\new")] {
+            let opened = s.open(&path, &either());
+            assert_eq!(opened.unwrap_err(), Fault::AccessDenied, "{path}");
+        }
+    }
+    let way = share_of(
+        "long folder name/snaps/%Y%m%d",
+        "long folder name/snaps",
+        PosixOptions { short_names: true, ..PosixOptions::default() },
+    );
+    let short = frevo_store::short_name::short_name("long folder name").unwrap();
+    is_out_of_reach(&way, &format!("{short}\\snaps"));
+}
+
+/// Links that lead to a hidden folder are not followed there, however they are called.
+#[test]
+fn links_do_not_lead_to_hidden_folders() {
+    let options = PosixOptions { follow_symlinks_inside: true, ..PosixOptions::default() };
+    let s = share_of(".snapshots/@GMT-%Y.%m.%d-%H.%M.%S", ".snapshots", options);
+    s.mkdir(".frevo-streams/x");
+    symlink(".snapshots", s.path("one")).unwrap();
+    symlink(format!("../.snapshots/{TOKEN}"), s.path("d/two")).unwrap();
+    symlink(".frevo-streams", s.path("three")).unwrap();
+    symlink("d", s.path("four")).unwrap();
+    for path in
+        ["one", "one\\new", &format!("one\\{TOKEN}\\f"), "d\\two\\f", "d\\two\\new", "three\\x"]
+    {
+        assert_eq!(s.open(path, &either()).unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+    assert!(is_intact(&s, ".snapshots"));
+    // Other links are followed as before.
+    s.open("four\\g", &create()).unwrap();
+    assert_eq!(s.list("four"), ["g", "two"]);
+}
+
+/// The snapshots of one share are in the folder of another.
+#[test]
+fn snapshots_of_other_shares_are_out_of_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("data/.snapshots").join(TOKEN);
+    std::fs::create_dir_all(&folder).unwrap();
+    let open = |root: &Path, snapshots: &str| {
+        let snapshots = snapshots.parse().unwrap();
+        let guarded = vec![(snapshots, dir.path().join("data"))];
+        let options = PosixOptions { guarded, ..PosixOptions::default() };
+        PosixVfs::open_root(root, options).unwrap()
+    };
+    let absolute = format!("{}/data/.snapshots/%Y", dir.path().display());
+    for snapshots in [".snapshots/@GMT-%Y.%m.%d-%H.%M.%S", &absolute.replace("%Y", "%Y%m%d")] {
+        let above = open(dir.path(), snapshots);
+        let reach = above.open(&name("data\\.snapshots"), &how());
+        assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{snapshots}");
+        let key = above.open(&name("data"), &how()).unwrap().node.key();
+        let moved = above.rename(&name("data"), key, &name("other"), false);
+        assert_eq!(moved.unwrap_err(), Fault::AccessDenied, "{snapshots}");
+        let same = open(&dir.path().join("data"), snapshots);
+        let reach = same.open(&name(".snapshots"), &create_dir());
+        assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{snapshots}");
+        // The folder that the share itself is in is not hidden from others.
+        let beside = open(dir.path(), &format!("{}/snap-%Y%m%d", dir.path().display()));
+        beside.open(&name("data"), &how()).unwrap();
+        let reach = beside.open(&name("snap-20260101"), &create_dir());
+        assert_eq!(reach.unwrap_err(), Fault::AccessDenied);
+    }
+}
+
+#[test]
+fn names_that_are_vetoed_are_out_of_reach() {
+    let veto = vec![String::from("*.key"), String::from(".ssh")];
+    let options = PosixOptions {
+        veto,
+        follow_symlinks_inside: true,
+        short_names: true,
+        ..Default::default()
+    };
+    let s = share_with(options);
+    s.mkdir("d/.ssh");
+    s.file("d/.ssh/id", "secret");
+    s.file("d/a.KEY", "secret");
+    s.file("d/b", "");
+    symlink("d/.ssh", s.path("link")).unwrap();
+    symlink("a.KEY", s.path("d/open")).unwrap();
+    assert_eq!(s.list("d"), ["b", "open"]);
+    let short = frevo_store::short_name::short_name(".ssh").map(|short| format!("d\\{short}"));
+    let paths = ["d\\.SSH", "d\\.ssh\\id", "D\\A.key", "new.key", "link\\id", "link", "d\\open"];
+    for path in paths.into_iter().chain(short.as_deref()) {
+        let opened = s.open(path, &either());
+        assert_eq!(opened.unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+    let b = s.open("d\\b", &write()).unwrap();
+    for path in ["d\\b.key", "d\\.ssh\\b"] {
+        let moved = s.vfs.rename(&name("d\\b"), b.node.key(), &name(path), true);
+        assert_eq!(moved.unwrap_err(), Fault::AccessDenied, "{path}");
+        assert!(s.vfs.link(&*b.node, &name(path), true).is_err(), "{path}");
+    }
+    let d = s.open("d", &how()).unwrap().node.key();
+    assert!(s.vfs.remove(&name("d"), d).is_err());
+    assert_eq!(std::fs::read_to_string(s.path("d/.ssh/id")).unwrap(), "secret");
+}

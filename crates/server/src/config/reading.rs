@@ -1,0 +1,274 @@
+//! Reads a configuration from several texts, and finds all faults in one go.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::fault::{Fault, line_of};
+use super::schema::{AuditSection, Config, LimitsSection, ServerSection};
+use crate::limits;
+
+/// Faults in the form of one text that are told.
+const FAULTS_MAX: usize = 100;
+
+impl Config {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it. Of a text that is no TOML, the first mistake is told.
+    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        Self::parse_all(&[text])
+    }
+
+    /// Reads texts of which the later ones count more: they replace keys of the sections, and add
+    /// shares and users.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them. [`Fault::part`] tells the text.
+    pub fn parse_all(texts: &[&str]) -> Result<Self, Vec<Fault>> {
+        match Self::parse_lenient(texts) {
+            (Some(config), faults) if faults.is_empty() => Ok(config),
+            (_, faults) => Err(faults),
+        }
+    }
+
+    /// Like [`Self::parse_all`]; keys with faults are left out. None when a text is no TOML.
+    pub fn parse_lenient(texts: &[&str]) -> (Option<Self>, Vec<Fault>) {
+        if texts.iter().map(|text| text.len()).sum::<usize>() > limits::CONFIG_FILE_BYTES {
+            let what = format!("the file is longer than {} bytes", limits::CONFIG_FILE_BYTES);
+            return (None, vec![Fault::new(what)]);
+        }
+        let (mut whole, mut starts) = (String::new(), Vec::new());
+        for text in texts {
+            starts.push(whole.len());
+            whole.push_str(text);
+            if !text.ends_with('\n') {
+                whole.push('\n');
+            }
+        }
+        let mut faults = Vec::new();
+        let mut config = Some(Self::default());
+        for (index, start) in starts.iter().enumerate() {
+            let end = starts.get(index + 1).copied().unwrap_or(whole.len());
+            let (part, found) = parse_part(&whole, *start..end);
+            faults.extend(found);
+            config = config.zip(part).map(|(config, part)| config.overlaid(part));
+        }
+        if let Some(config) = &mut config {
+            config.guard_snapshots();
+            faults.extend(config.faults(&whole));
+        }
+        let first_lines: Vec<usize> = starts.iter().map(|start| line_of(&whole, *start)).collect();
+        faults.iter_mut().for_each(|fault| fault.locate(&first_lines));
+        (config, faults)
+    }
+
+    /// The configuration with the keys, shares and users of another one added.
+    fn overlaid(mut self, later: Self) -> Self {
+        self.server = self.server.overlaid(later.server);
+        self.limits = self.limits.overlaid(later.limits);
+        self.audit = self.audit.overlaid(later.audit);
+        self.shares.extend(later.shares);
+        self.users.extend(later.users);
+        self
+    }
+}
+
+/// Reads one part of a text. Spans are those of the whole text. A key with a fault is taken out,
+/// and the rest is read again.
+fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
+    let mut text = " ".repeat(part.start);
+    text.push_str(whole.get(part).unwrap_or_default());
+    let (mut faults, mut gone) = (Vec::new(), Vec::new());
+    while faults.len() < FAULTS_MAX {
+        let error = match toml::from_str::<Config>(&text) {
+            Ok(config) => return (Some(config), faults),
+            Err(error) => error,
+        };
+        // A key that was taken out is not missed.
+        let missing = error.message().strip_prefix("missing field `");
+        let missing = missing.and_then(|rest| rest.split('`').next());
+        if !missing.is_some_and(|key| gone.iter().any(|known: &String| known == key)) {
+            faults.push(Fault::from_toml(whole, &error));
+        }
+        let is_toml = text.parse::<toml::Table>().is_ok();
+        let span = error.span().filter(|_| is_toml);
+        let taken = span.and_then(|span| take_out(&mut text, &span, missing.is_some()));
+        match taken {
+            Some(key) => gone.push(key),
+            None => break,
+        }
+    }
+    (None, faults)
+}
+
+/// Replaces the key at a span, or the whole table, by blanks. Returns the key. None when nothing
+/// was left to replace.
+fn take_out(text: &mut String, span: &Range<usize>, is_table: bool) -> Option<String> {
+    let at = if is_table { span.end } else { span.start };
+    let lines: Vec<Range<usize>> = lines_of(text).collect();
+    let line = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+    let begins = |range: &Range<usize>| is_header(line(range)) || key_of(line(range)).is_some();
+    let last = lines.iter().rposition(|range| range.start <= at)?;
+    let is_first = |range: &Range<usize>| {
+        if is_table { is_header(line(range)) } else { begins(range) }
+    };
+    let first = lines.get(..=last)?.iter().rposition(is_first)?;
+    let header = is_header(line(lines.get(first)?));
+    let key = key_of(line(lines.get(first)?)).unwrap_or_default();
+    let rest = lines.get(first + 1..)?;
+    let is_end = |range: &Range<usize>| {
+        if header { is_header(line(range)) } else { begins(range) && range.start >= at }
+    };
+    let count = rest.iter().position(is_end).unwrap_or(rest.len());
+    let end = lines.get(first + count)?.end;
+    let start = lines.get(first)?.start;
+    let old = text.get(start..end)?;
+    if old.trim().is_empty() {
+        return None;
+    }
+    // Blanks take as many bytes as what they replace, so spans stay as they are.
+    let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
+    let blanks: String = old.bytes().map(blank).collect();
+    text.replace_range(start..end, &blanks);
+    Some(key)
+}
+
+/// The lines of a text, each with its line break.
+fn lines_of(text: &str) -> impl Iterator<Item = Range<usize>> {
+    text.split_inclusive('\n').scan(0, |start, line| {
+        let range = *start..*start + line.len();
+        *start = range.end;
+        Some(range)
+    })
+}
+
+fn is_header(line: &str) -> bool {
+    line.trim_start().starts_with('[') && line.trim_end().ends_with(']')
+        || line.trim_start().starts_with("[[")
+}
+
+/// The key of a line that has one.
+fn key_of(line: &str) -> Option<String> {
+    let (key, _) = line.split_once('=')?;
+    let key = key.trim().trim_matches('"');
+    let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    (is_key && !key.is_empty()).then(|| key.to_owned())
+}
+
+/// A key of which a later text may have another value.
+trait Overlay {
+    fn overlay(&mut self, later: Self);
+}
+
+impl<T> Overlay for Option<T> {
+    fn overlay(&mut self, later: Self) {
+        if later.is_some() {
+            *self = later;
+        }
+    }
+}
+
+impl<T> Overlay for Vec<T> {
+    fn overlay(&mut self, later: Self) {
+        if !later.is_empty() {
+            *self = later;
+        }
+    }
+}
+
+impl<V> Overlay for BTreeMap<String, V> {
+    fn overlay(&mut self, later: Self) {
+        self.extend(later);
+    }
+}
+
+impl Overlay for bool {
+    fn overlay(&mut self, later: Self) {
+        *self |= later;
+    }
+}
+
+/// Writes `overlaid` for a section: each key of `later` counts before that of `self`.
+macro_rules! overlaid {
+    ($section:ident: $($key:ident),+ $(,)?) => {
+        impl $section {
+            fn overlaid(mut self, later: Self) -> Self {
+                $(self.$key.overlay(later.$key);)+
+                self
+            }
+        }
+    };
+}
+
+overlaid!(ServerSection:
+    name, comment, model, listen, min_dialect, max_dialect, encryption, signing, ciphers, signing_algorithms, read_only, state_dir, users_file, user_map, user_map_file, log, log_level, cores, pin_cores, require_mic, anonymous, account_listing, confinement, confine_to, target_names,
+);
+overlaid!(LimitsSection:
+    max_io, max_transact, connections, connections_per_user, connections_per_address, sessions_per_user, opens_per_user, idle_session_minutes, drain_seconds, memory, pool_per_core,
+);
+overlaid!(AuditSection: file, journald, syslog);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(texts: &[&str]) -> Vec<(usize, Option<usize>, String)> {
+        let faults = Config::parse_all(texts).unwrap_err();
+        faults.into_iter().map(|fault| (fault.part, fault.line, fault.what)).collect()
+    }
+
+    #[test]
+    fn all_faults_are_told_in_one_go() {
+        let text = "[server]\nnmae = \"a\"\ncores = \"two\"\nlisten = [\n  5,\n  \"no where\",\n]\n\
+                    encryption = \"requierd\"\n\n[sever]\nx = 1\n\n[limits]\nmax_io = \"1G\"\n\n\
+                    [[share]]\npath = \"relative\"\n\n[[share]]\nname = \"a/b\"\npath = \"/b\"\n\n\
+                    [[share]]\nname = \"c\"\npath = \"relative\"\nfile_mode = 8\n";
+        let found = faults(&[text]);
+        let lines: Vec<Option<usize>> = found.iter().map(|(_, line, _)| *line).collect();
+        for line in [2, 3, 5, 8, 10, 14, 16, 20, 25] {
+            assert!(lines.contains(&Some(line)), "{line} not in {found:?}");
+        }
+        assert_eq!(found.len(), 9, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_alone() {
+        assert_eq!(faults(&["[server]\nnmae = 1\ncores = = 2\n"]).len(), 1);
+    }
+
+    #[test]
+    fn later_texts_count_more() {
+        let first = "[server]\nname = \"A\"\ncores = 1\nlisten = [\"eth0\"]\n\
+                     user_map = { a = \"b\" }\n[[share]]\nname = \"one\"\npath = \"/1\"\n";
+        let second = "[server]\nname = \"B\"\nlisten = [\"eth1\", \"eth2\"]\n\
+                      user_map = { c = \"d\" }\n[[share]]\nname = \"two\"\npath = \"/2\"\n";
+        let config = Config::parse_all(&[first, second]).unwrap();
+        assert_eq!(config.server.name.unwrap().as_str(), "B");
+        assert_eq!((config.server.cores, config.server.listen.len()), (Some(1), 2));
+        assert_eq!((config.shares.len(), config.server.user_map.len()), (2, 2));
+    }
+
+    #[test]
+    fn faults_tell_their_text() {
+        let first = "[[share]]\nname = \"one\"\npath = \"/1\"\n";
+        let found = faults(&[first, "# empty\n", "\n[[share]]\nname = \"ONE\"\npath = \"/2\""]);
+        assert_eq!(found, [(2, Some(3), String::from("a second share is called ONE"))]);
+        let found = faults(&[first, "\n[servr]\n"]);
+        assert_eq!((found.len(), found[0].0, found[0].1), (1, 1, Some(2)), "{found:?}");
+    }
+
+    /// No key is forgotten where texts are put together.
+    #[test]
+    fn every_key_of_a_later_text_counts() {
+        let text = super::super::tests::EVERY_KEY;
+        let sections = text.split("[[share]]").next().unwrap();
+        let whole = Config::parse(sections).unwrap();
+        let later = Config::parse_all(&["", sections]).unwrap();
+        assert_eq!(format!("{:?}", whole.server), format!("{:?}", later.server));
+        let plain = |config: &Config| {
+            let spans = format!("{:?} {:?}", config.limits, config.audit);
+            spans.split(|c: char| c.is_ascii_digit()).collect::<String>()
+        };
+        assert_eq!(plain(&whole), plain(&later));
+    }
+}
