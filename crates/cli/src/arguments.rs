@@ -34,6 +34,9 @@ pub(crate) enum Command {
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
+    /// List and change the shares of a configuration; its comments stay
+    #[command(after_help = EXIT_CODES)]
+    Share(crate::shares::Shares),
     /// Convert Samba's smb.conf to a frevo.toml
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
@@ -70,11 +73,12 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
 
 const IMPORT_HELP: &str = "\
 The configuration goes to standard output, or to the file of -o. Standard error \
-lists every setting that could not be converted, with the reason. If Samba restricts \
-a share in a way that Frevo cannot, the share is written as a comment: it is not \
-served until you have looked at it.
+reports what differs, sorted by weight, with the reason. If Samba restricts a share \
+in a way that Frevo cannot, the share is written as a comment: it is not served until \
+you have looked at it. If an option of [global] does, nothing is written.
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf has a syntax error, 6 not found";
+Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf has a syntax error or restricts \
+users in a way that Frevo cannot, 6 not found";
 
 /// `frevo serve`
 #[derive(Debug, Args)]
@@ -160,6 +164,14 @@ pub(crate) struct Check {
     /// Configuration file to check
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
+
+    /// Print all keys with their values, defaults included
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) resolved: bool,
+
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Where the configuration of a system's server is.
@@ -270,6 +282,10 @@ pub(crate) struct Import {
     /// File to write; it must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
+
+    /// Leave this option or module out although users may be able to do more without it
+    #[arg(long, value_name = "OPTION")]
+    pub(crate) accept: Vec<String>,
 }
 
 fn named_folder(text: &str) -> Result<(ShareName, PathBuf), String> {

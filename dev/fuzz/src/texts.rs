@@ -10,23 +10,26 @@ use frevo_server::user_map::UserMap;
 mod import {
     // The modules of `frevo import` that turn text into text.
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
-    pub(super) mod access_options;
-    pub(super) mod global;
-    pub(super) mod report;
-    pub(super) mod share;
-    pub(super) mod smb_conf;
+    mod access_options;
+    mod conversion;
+    mod global;
+    mod global_options;
+    mod hosts;
+    mod modules;
+    mod options;
+    mod report;
+    mod share;
+    mod share_modules;
+    mod smb_conf;
+    mod toml_text;
+    mod whole;
+    mod words;
 
     /// The frevo.toml for an smb.conf, as `frevo import` makes it.
     pub(super) fn converted(text: &str) -> Option<String> {
         let conf = smb_conf::SmbConf::parse(text).ok()?;
-        let mut report = report::Report::default();
-        let none = smb_conf::Section::global();
-        let global = conf.global().unwrap_or(&none);
-        let mut toml = global::convert(global, &mut report);
-        for section in conf.shares() {
-            toml.push_str(&share::convert(section, global, &mut report));
-        }
-        assert!(report.lines().all(|line| !line.contains('\n')), "a report in lines");
+        let (toml, report) = whole::convert(&conf, &[]);
+        assert!(report.lines().iter().all(|line| !line.contains('\n')), "a report in lines");
         Some(toml)
     }
 }

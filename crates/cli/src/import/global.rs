@@ -1,152 +1,107 @@
-//! `[global]` to `[server]`.
+//! `[global]` to `[server]`, `[limits]` and `[audit]`.
 
 use std::fmt::Write as _;
 
-use frevo_server::config::{DialectName, Listen, ListenOn, ServerName};
+use frevo_server::config::{DialectName, Listen, ListenOn, ServerName, nearest};
 
-use super::report::Report;
-use super::smb_conf::{Section, list, truth};
+use super::conversion::Conversion;
+use super::options::{self, Effect};
+use super::report::Weight;
+use super::smb_conf::Parameter;
+use super::toml_text::{encryption, line, quoted};
+use super::words::list;
+use super::{modules, share_modules};
 
-/// Parameters that are looked at here or with the shares.
-const LOOKED_AT: &[&str] = &[
-    "bind interfaces only",
-    "guest account",
-    "interfaces",
-    "max protocol",
-    "min protocol",
-    "netbios name",
-    "protocol",
-    "server max protocol",
-    "server min protocol",
-    "server signing",
-    "server smb encrypt",
-    "server string",
-    "smb encrypt",
-    "smb ports",
-    "username map",
-];
-
-/// Parameters without an equal, and why none is needed or had.
-const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("workgroup", "not needed; clients log on with the user name alone"),
-    ("security", "Frevo has its own accounts"),
-    ("server role", "Frevo is a standalone file server"),
-    ("passdb backend", "import the accounts with: pdbedit -L -w | frevo user import -"),
-    ("smb passwd file", "import the accounts with: frevo user import FILE"),
-    ("encrypt passwords", "not needed; passwords are never sent unencrypted"),
-    ("map to guest", "guests are not supported; everyone logs on"),
-    ("null passwords", "empty passwords are not supported"),
-    ("log file", "the log goes to standard error or to the journal; see log and log_level"),
-    ("log level", "see log_level"),
-    ("max log size", "limit the log in the journal, or with logrotate"),
-    ("logging", "see log"),
-    ("syslog", "see log"),
-    ("syslog only", "see log"),
-    ("panic action", "running programs is not supported"),
-    ("load printers", "printing is not supported"),
-    ("printing", "printing is not supported"),
-    ("printcap name", "printing is not supported"),
-    ("disable spoolss", "printing is not supported"),
-    ("unix password sync", "not needed; Frevo's accounts are independent of Unix users"),
-    ("passwd program", "not needed; Frevo's accounts are independent of Unix users"),
-    ("passwd chat", "not needed; Frevo's accounts are independent of Unix users"),
-    ("pam password change", "not needed; Frevo's accounts are independent of Unix users"),
-    ("obey pam restrictions", "PAM is not supported"),
-    ("usershare allow guests", "user shares and guests are not supported"),
-    ("usershare max shares", "user shares are not supported"),
-    ("usershare path", "user shares are not supported"),
-    ("dns proxy", "the NetBIOS name service is not supported"),
-    ("name resolve order", "the NetBIOS name service is not supported"),
-    ("wins support", "the NetBIOS name service is not supported"),
-    ("wins server", "the NetBIOS name service is not supported"),
-    ("domain master", "the browsing service is not supported"),
-    ("local master", "the browsing service is not supported"),
-    ("preferred master", "the browsing service is not supported"),
-    ("os level", "the browsing service is not supported"),
-    ("disable netbios", "NetBIOS is not supported"),
-    ("socket options", "not needed"),
-    ("use sendfile", "not needed; Frevo uses the fastest method of the system"),
-    ("aio read size", "not needed; Frevo uses the fastest method of the system"),
-    ("aio write size", "not needed; Frevo uses the fastest method of the system"),
-    ("min receivefile size", "not needed; Frevo uses the fastest method of the system"),
-    ("getwd cache", "not needed"),
-    ("deadtime", "see idle_session_minutes"),
-    ("keepalive", "not needed; Frevo detects dead connections"),
-    ("unix extensions", "SMB1 is not supported; for the SMB 3.1.1 extensions see posix"),
-    ("ntlm auth", "only NTLMv2 is supported"),
-    ("lanman auth", "only NTLMv2 is supported"),
-    ("client min protocol", "only for Samba's clients"),
-    ("client max protocol", "only for Samba's clients"),
-    ("client signing", "only for Samba's clients"),
-    ("realm", "Active Directory is not supported yet"),
-    ("server multi channel support", "not needed; multichannel is always on"),
-    ("winbind use default domain", "Active Directory is not supported yet"),
-    ("template shell", "Active Directory is not supported yet"),
-    ("template homedir", "Active Directory is not supported yet"),
-];
-
-/// The `[server]` that goes with `[global]`.
-pub(super) fn convert(global: &Section, report: &mut Report) -> String {
+/// The sections of the server that go with `[global]`.
+pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
     let mut toml = String::from("\n[server]\n");
-    name(global, report, &mut toml);
-    listen(global, report, &mut toml);
-    dialects(global, report, &mut toml);
-    protection(global, report, &mut toml);
-    match global.value(&["username map"]).filter(|path| !path.is_empty()) {
-        Some(path) if path.starts_with('/') && !path.contains('%') => {
-            line(&mut toml, "user_map_file", &quoted(path));
-        }
-        Some(path) => report.dropped(
-            "global",
-            &format!("username map = {path}"),
-            "the path is not absolute, or has a % substitution",
-        ),
-        None => {}
+    name(conversion, &mut toml);
+    listen(conversion, &mut toml);
+    dialects(conversion, &mut toml);
+    protection(conversion, &mut toml);
+    user_map(conversion, &mut toml);
+    limits(conversion, &mut toml);
+    if conversion.conf.shares().any(|section| share_modules::is_audited(section, conversion)) {
+        toml.push_str("\n[audit]\nsyslog = true\n");
     }
-    for parameter in &global.parameters {
-        rest(&parameter.name, &parameter.value, report);
+    for parameter in &conversion.global.parameters {
+        // The last one of a name counts.
+        if conversion.global.parameter(&parameter.name) == Some(parameter) {
+            rest(parameter, conversion);
+        }
     }
     toml
 }
 
-fn name(global: &Section, report: &mut Report, toml: &mut String) {
-    if let Some(name) = global.value(&["netbios name"]) {
-        match name.parse::<ServerName>() {
+fn name(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let (global, report) = (conversion.global, &mut conversion.report);
+    if let Some(parameter) = global.parameter("netbios name") {
+        match parameter.value.parse::<ServerName>() {
             Ok(name) => line(toml, "name", &quoted(name.as_str())),
-            Err(why) => report.dropped("global", "netbios name", &why),
+            Err(why) => report.parameter(Weight::LeftOut, "global", parameter, &why),
         }
     }
-    if let Some(comment) = global.value(&["server string"]) {
-        if comment.contains('%') {
-            report.dropped("global", "server string", "% substitutions are not supported");
-        } else if !comment.is_empty() {
-            line(toml, "comment", &quoted(comment));
+    if let Some(parameter) = global.parameter("server string") {
+        if parameter.value.contains('%') {
+            let why = "% substitutions are not supported";
+            report.parameter(Weight::LeftOut, "global", parameter, why);
+        } else if !parameter.value.is_empty() {
+            line(toml, "comment", &quoted(&parameter.value));
         }
+    }
+    if let Some(model) = global.value("fruit:model").filter(|model| !model.is_empty()) {
+        line(toml, "model", &quoted(model));
     }
 }
 
-fn listen(global: &Section, report: &mut Report, toml: &mut String) {
-    let ports: Vec<u16> = global
-        .value(&["smb ports"])
-        .map(|value| list(value).iter().filter_map(|port| port.parse().ok()).collect())
-        .unwrap_or_default();
-    if ports.contains(&139) {
-        report.dropped("global", "smb ports 139", "NetBIOS is not supported");
+/// The ports of `smb ports`, or those of its successor `server smb transports`.
+fn ports(conversion: &mut Conversion<'_>) -> Vec<u16> {
+    let global = conversion.global;
+    let transports = global.parameter("server smb transports");
+    let Some(parameter) = transports.or_else(|| global.parameter("smb ports")) else {
+        return Vec::new();
+    };
+    let mut ports: Vec<u16> = Vec::new();
+    for word in list(&parameter.value.to_ascii_lowercase()) {
+        let port = word.strip_prefix("tcp:").unwrap_or(&word);
+        match port.parse() {
+            Ok(port) if port != 139 => ports.push(port),
+            _ if word == "tcp" => ports.push(445),
+            _ => {
+                let why = format!("{word} is not supported; Frevo listens on TCP without NetBIOS");
+                conversion.report.parameter(Weight::Stricter, "global", parameter, &why);
+            }
+        }
     }
-    let ports: Vec<u16> = ports.into_iter().filter(|port| *port != 139).collect();
+    if ports.is_empty() && transports.is_some() {
+        conversion.refuse(parameter, "Frevo listens on TCP");
+    }
+    ports
+}
+
+fn listen(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let global = conversion.global;
+    let ports = ports(conversion);
     let mut places = Vec::new();
-    if global.truth(&["bind interfaces only"]).unwrap_or(false) {
-        for interface in global.value(&["interfaces"]).map(list).unwrap_or_default() {
+    let interfaces = global.parameter("interfaces").filter(|parameter| !parameter.value.is_empty());
+    if let Some(parameter) =
+        interfaces.filter(|_| global.truth("bind interfaces only") == Some(true))
+    {
+        for interface in list(&parameter.value) {
             // After a slash is a mask, after a semicolon advice for multichannel.
             let name = interface.split([';', '/']).next().unwrap_or_default();
             match name.parse::<Listen>() {
                 Ok(Listen { on, port: None }) => places.push(on),
-                _ => report.dropped(
-                    "global",
-                    &format!("interfaces {interface}"),
-                    "it is neither an address nor the name of an interface; see listen",
-                ),
+                _ => {
+                    let why = format!(
+                        "{interface} is neither an address nor the name of an interface; see listen"
+                    );
+                    conversion.report.parameter(Weight::Stricter, "global", parameter, &why);
+                }
             }
+        }
+        if places.is_empty() {
+            conversion.refuse(parameter, "no interface is left, and Frevo would listen on all");
         }
     }
     if places.is_empty() {
@@ -178,84 +133,189 @@ fn dialect(value: &str) -> Result<DialectName, &'static str> {
     }
 }
 
-fn dialects(global: &Section, report: &mut Report, toml: &mut String) {
-    let keys: [(&str, &[&str]); 2] = [
-        ("min_dialect", &["server min protocol", "min protocol"]),
-        ("max_dialect", &["server max protocol", "max protocol", "protocol"]),
-    ];
-    for (key, names) in keys {
-        let Some(value) = global.value(names) else { continue };
-        match dialect(value) {
+fn dialects(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let (global, report) = (conversion.global, &mut conversion.report);
+    let keys = [("min_dialect", "server min protocol"), ("max_dialect", "server max protocol")];
+    for (key, name) in keys {
+        let Some(parameter) = global.parameter(name) else { continue };
+        match dialect(&parameter.value) {
             Ok(dialect) => line(toml, key, &quoted(dialect.as_str())),
-            Err(why) => report.dropped("global", &format!("{} = {value}", names[0]), why),
+            Err(why) => report.parameter(Weight::Stricter, "global", parameter, why),
         }
     }
-    if global.value(&["server min protocol", "min protocol"]).is_none() {
-        report.note("global", "clients older than SMB 3.0 are refused; see min_dialect");
+    if global.value("server min protocol").is_none() {
+        let what = "clients older than SMB 3.0 are refused; see min_dialect";
+        report.note(Weight::Stricter, "global", what);
     }
 }
 
-fn protection(global: &Section, report: &mut Report, toml: &mut String) {
-    let signing = global.value(&["server signing"]).map(str::to_ascii_lowercase);
-    match signing.as_deref() {
-        None | Some("mandatory" | "required") => {}
-        Some("auto" | "default" | "enabled" | "yes") => line(toml, "signing", "\"offered\""),
-        Some(value) => {
-            let what = format!("server signing = {value}");
-            report.dropped("global", &what, "signing cannot be switched off; it stays required");
+fn protection(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let (global, report) = (conversion.global, &mut conversion.report);
+    match global.parameter("server signing") {
+        None => {
+            let what = "messages must be signed; see signing";
+            report.note(Weight::Stricter, "global", what);
+        }
+        Some(parameter) => match parameter.value.to_ascii_lowercase().as_str() {
+            "mandatory" | "required" => {}
+            "auto" | "default" | "enabled" | "yes" => line(toml, "signing", "\"offered\""),
+            _ => {
+                let why = "signing cannot be switched off; it stays required";
+                report.parameter(Weight::Stricter, "global", parameter, why);
+            }
+        },
+    }
+    match global.parameter("server smb encrypt") {
+        None => {
+            let what = "clients must encrypt; see encryption";
+            report.note(Weight::Stricter, "global", what);
+        }
+        Some(parameter) => match encryption(&parameter.value) {
+            Some(choice) => line(toml, "encryption", &quoted(choice)),
+            None => {
+                let why = "unknown value; encryption stays required";
+                report.parameter(Weight::Stricter, "global", parameter, why);
+            }
+        },
+    }
+    let algorithms: [(&str, &str, Algorithms); 2] = [
+        ("ciphers", "server smb3 encryption algorithms", CIPHERS),
+        ("signing_algorithms", "server smb3 signing algorithms", SIGNING_ALGORITHMS),
+    ];
+    for (key, name, words) in algorithms {
+        let Some(parameter) = global.parameter(name) else { continue };
+        match algorithm_list(&parameter.value, words) {
+            Ok(chosen) => {
+                let chosen: Vec<String> = chosen.iter().map(|word| quoted(word)).collect();
+                line(toml, key, &format!("[{}]", chosen.join(", ")));
+            }
+            Err(why) => conversion.refuse(parameter, &why),
         }
     }
-    if let Some(value) = global.value(&["server smb encrypt", "smb encrypt"]) {
-        match encryption(value) {
-            Some("required") => line(toml, "encryption", "\"required\""),
-            Some(choice) => line(toml, "encryption", &quoted(choice)),
-            None => report.dropped("global", &format!("smb encrypt = {value}"), "unknown value"),
+}
+
+/// Samba's names of algorithms, in its order, and Frevo's.
+type Algorithms = &'static [(&'static str, &'static str)];
+
+/// Samba's names of ciphers, in its order, and Frevo's.
+const CIPHERS: Algorithms = &[
+    ("aes-128-gcm", "aes-128-gcm"),
+    ("aes-128-ccm", "aes-128-ccm"),
+    ("aes-256-gcm", "aes-256-gcm"),
+    ("aes-256-ccm", "aes-256-ccm"),
+];
+
+/// Samba's names of signing algorithms, in its order, and Frevo's.
+const SIGNING_ALGORITHMS: Algorithms =
+    &[("aes-128-gmac", "aes-gmac"), ("aes-128-cmac", "aes-cmac"), ("hmac-sha256", "hmac-sha256")];
+
+/// A list of algorithms. Words with a minus are taken from Samba's default, with a plus added.
+fn algorithm_list(value: &str, words: Algorithms) -> Result<Vec<&'static str>, String> {
+    let said = list(&value.to_ascii_lowercase());
+    let changes = said.first().is_some_and(|word| word.starts_with(['-', '+']));
+    let mut chosen: Vec<&'static str> =
+        if changes { words.iter().map(|(_, ours)| *ours).collect() } else { Vec::new() };
+    for word in &said {
+        let bare = word.trim_start_matches(['-', '+']);
+        let (_, ours) = words
+            .iter()
+            .find(|(theirs, _)| *theirs == bare)
+            .ok_or_else(|| format!("{word} is not known"))?;
+        if word.starts_with('-') {
+            chosen.retain(|known| known != ours);
+        } else if !chosen.contains(ours) {
+            chosen.push(ours);
+        }
+    }
+    if chosen.is_empty() { Err(String::from("no algorithm is left")) } else { Ok(chosen) }
+}
+
+fn user_map(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let parameter = conversion.global.parameter("username map");
+    let Some(parameter) = parameter.filter(|parameter| !parameter.value.is_empty()) else { return };
+    let path = &parameter.value;
+    if path.starts_with('/') && !path.contains('%') {
+        line(toml, "user_map_file", &quoted(path));
+    } else {
+        conversion.refuse(parameter, "the path is not absolute, or has a % substitution");
+    }
+}
+
+fn limits(conversion: &mut Conversion<'_>, toml: &mut String) {
+    let keys = [("connections", "max smbd processes"), ("idle_session_minutes", "deadtime")];
+    let mut section = String::new();
+    for (key, name) in keys {
+        let Some(parameter) = conversion.global.parameter(name) else { continue };
+        match parameter.value.parse::<u32>() {
+            Ok(0) => {}
+            Ok(number) => line(&mut section, key, &number.min(MINUTES_MAX).to_string()),
+            Err(_) if key == "connections" => conversion.refuse(parameter, "it is not a number"),
+            Err(_) => {
+                let why = "it is not a number; see idle_session_minutes";
+                conversion.report.parameter(Weight::LeftOut, "global", parameter, why);
+            }
+        }
+    }
+    if !section.is_empty() {
+        let _ = write!(toml, "\n[limits]\n{section}");
+    }
+}
+
+/// The largest `idle_session_minutes`: a year.
+const MINUTES_MAX: u32 = 527_040;
+
+fn rest(parameter: &Parameter, conversion: &mut Conversion<'_>) {
+    let (name, value) = (&*parameter.name, &*parameter.value);
+    if name == "ntlm auth" {
+        match value.to_ascii_lowercase().as_str() {
+            "disabled" => conversion.refuse(parameter, "Frevo's users log on with NTLMv2"),
+            "yes" | "ntlmv1-permitted" | "mschapv2-and-ntlmv2-only" => conversion.report.parameter(
+                Weight::Stricter,
+                "global",
+                parameter,
+                "only NTLMv2 is supported",
+            ),
+            _ => {}
+        }
+        return;
+    }
+    if let Some(row) = options::of_global(name) {
+        match row.effect {
+            Effect::Opens if row.applies_to(value) => conversion.refuse(parameter, row.why),
+            effect => report_row(parameter, effect, row.applies_to(value), row.why, conversion),
+        }
+    } else if name == "vfs objects" {
+        share_modules::report_modules("global", parameter, &mut conversion.report);
+    } else if let Some(row) = options::of_share(name) {
+        // What restricts is told with each share.
+        if row.effect != Effect::Opens {
+            report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
+        }
+    } else if name.contains(':') {
+        let loaded = |module: &str| conversion.loads(None, module);
+        match modules::option(name, value, loaded) {
+            // Known ones are told with each share.
+            (Effect::Opens, why) if !modules::is_known(name) => conversion.refuse(parameter, why),
+            (Effect::Opens, _) => {}
+            (effect, why) => report_row(parameter, effect, true, why, conversion),
         }
     } else {
-        report.note("global", "encryption is required from all clients; see encryption");
+        let near = nearest(name, options::names());
+        let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        let why = format!("unknown to Frevo, as is whether it restricts users{near}");
+        conversion.refuse(parameter, &why);
     }
 }
 
-/// Frevo's word for Samba's.
-pub(super) fn encryption(value: &str) -> Option<&'static str> {
-    match value.to_ascii_lowercase().as_str() {
-        "required" | "mandatory" | "desired+required" => Some("required"),
-        "desired" | "if_required" | "default" | "auto" | "enabled" => Some("offered"),
-        "off" | "disabled" => Some("off"),
-        other => truth(other).map(|yes| if yes { "offered" } else { "off" }),
+fn report_row(
+    parameter: &Parameter,
+    effect: Effect,
+    applies: bool,
+    why: &str,
+    conversion: &mut Conversion<'_>,
+) {
+    let weight = Weight::of(effect).filter(|weight| applies || *weight == Weight::Harmless);
+    if let Some(weight) = weight {
+        conversion.report.parameter(weight, "global", parameter, why);
     }
-}
-
-fn rest(name: &str, value: &str, report: &mut Report) {
-    if LOOKED_AT.contains(&name) || super::share::is_share_parameter(name) {
-        return;
-    }
-    if let Some((_, why)) = WITHOUT_EQUAL.iter().find(|(parameter, _)| *parameter == name) {
-        report.dropped("global", name, why);
-        return;
-    }
-    match name {
-        "include" | "config backend" | "registry shares" => report.dropped(
-            "global",
-            &format!("{name} = {value}"),
-            "other files are not read; run `testparm -s` and import its output",
-        ),
-        _ if name.starts_with("idmap ") || name.starts_with("winbind ") => {
-            report.dropped("global", name, "Active Directory is not supported yet");
-        }
-        _ if name.contains(':') => {
-            report.dropped("global", name, &super::share::module_option(name));
-        }
-        _ => report.dropped("global", name, "Frevo has no such setting"),
-    }
-}
-
-pub(super) fn line(toml: &mut String, key: &str, value: &str) {
-    // Writing to a String does not fail.
-    let _ = writeln!(toml, "{key} = {value}");
-}
-
-/// A TOML string.
-pub(super) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
 }

@@ -1,14 +1,23 @@
 //! `frevo import`: converts Samba's smb.conf to a frevo.toml.
 //!
-//! The report lists all parameters without an equal. A share that Samba restricts in a
-//! way that Frevo cannot is written as a comment: no share becomes more open by the
-//! conversion.
+//! Nothing becomes more open by the conversion. A share that Samba restricts in a way that Frevo
+//! cannot is written as a comment; an option of `[global]` of that kind keeps everything from
+//! being written. The report is sorted by weight.
 
 mod access_options;
+mod conversion;
 mod global;
+mod global_options;
+mod hosts;
+mod modules;
+mod options;
 mod report;
 mod share;
+mod share_modules;
 mod smb_conf;
+mod toml_text;
+mod whole;
+mod words;
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -19,8 +28,8 @@ use crate::arguments;
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
 
-use self::report::Report;
 use self::smb_conf::SmbConf;
+use self::whole::convert;
 
 /// The largest smb.conf that is read, bytes.
 const BYTES_MAX: u64 = 4 << 20;
@@ -30,30 +39,23 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
     let text = read(&import.file)?;
     let conf = SmbConf::parse(&text)
         .map_err(|(line, why)| Failure::new(Exit::Config, format!("{shown}:{line}: {why}")))?;
-    let (toml, report) = convert(&conf);
+    let (toml, report) = convert(&conf, &import.accept);
     for line in report.lines() {
         tell(line);
+    }
+    if report.is_refused() {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "{shown} was not converted; change the lines above, or name the options that may \
+                 be left out with --accept"
+            ),
+        ));
     }
     match &import.output {
         None => print(toml.as_bytes()),
         Some(path) => write_new(path, &toml),
     }
-}
-
-/// The frevo.toml, and what it leaves out.
-fn convert(conf: &SmbConf) -> (String, Report) {
-    let mut report = Report::default();
-    let mut toml = String::from(
-        "# Converted from an smb.conf by `frevo import`. Keys that are not here have Frevo's\n\
-         # defaults: SMB 3.0 and up, signing and encryption required.\n",
-    );
-    let none = smb_conf::Section::global();
-    let global = conf.global().unwrap_or(&none);
-    toml.push_str(&global::convert(global, &mut report));
-    for section in conf.shares() {
-        toml.push_str(&share::convert(section, global, &mut report));
-    }
-    (toml, report)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -1,26 +1,98 @@
-//! The report of parameters that could not be converted.
+//! The report of a conversion, sorted by weight.
 
-/// Collected lines, in the order of the smb.conf.
+use super::options::Effect;
+use super::smb_conf::Parameter;
+
+/// The weight of a line of the report, heaviest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Weight {
+    /// Nothing can be converted as long as the line holds.
+    Refused,
+    /// A share is not served.
+    NotShared,
+    /// Users can do less than before.
+    Stricter,
+    /// A function is missing; nobody has more rights than before.
+    LeftOut,
+    /// Nobody notices a difference.
+    Harmless,
+}
+
+impl Weight {
+    const ALL: [Self; 5] =
+        [Self::Refused, Self::NotShared, Self::Stricter, Self::LeftOut, Self::Harmless];
+
+    /// The weight of an option with this effect; None for one that is converted.
+    pub(super) const fn of(effect: Effect) -> Option<Self> {
+        match effect {
+            Effect::Converted => None,
+            Effect::Harmless => Some(Self::Harmless),
+            Effect::LeftOut => Some(Self::LeftOut),
+            Effect::Stricter => Some(Self::Stricter),
+            Effect::Opens => Some(Self::NotShared),
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Refused => "Not converted, because users could do more than before",
+            Self::NotShared => "Not shared (a comment in the frevo.toml)",
+            Self::Stricter => "Stricter than before",
+            Self::LeftOut => "Left out",
+            Self::Harmless => "Without importance",
+        }
+    }
+}
+
+/// The lines of the report.
 #[derive(Debug, Default)]
-pub(super) struct Report(Vec<String>);
+pub(super) struct Report(Vec<(Weight, String)>);
 
 impl Report {
-    /// A parameter that has no equal.
-    pub(super) fn dropped(&mut self, section: &str, parameter: &str, why: &str) {
-        self.0.push(format!("dropped [{section}] {parameter}: {why}"));
+    /// A parameter that is not taken over as it is.
+    pub(super) fn parameter(
+        &mut self,
+        weight: Weight,
+        section: &str,
+        parameter: &Parameter,
+        why: &str,
+    ) {
+        let Parameter { shown, line, .. } = parameter;
+        self.push(weight, &format!("[{section}] line {line}: {shown}: {why}"));
     }
 
-    /// A note about a default that differs.
-    pub(super) fn note(&mut self, section: &str, what: &str) {
-        self.0.push(format!("note [{section}]: {what}"));
+    /// A difference that no parameter causes alone.
+    pub(super) fn note(&mut self, weight: Weight, section: &str, what: &str) {
+        self.push(weight, &format!("[{section}] {what}"));
     }
 
-    /// A share that is not served: it is written as a comment, or not at all.
-    pub(super) fn left_out(&mut self, section: &str, why: &str) {
-        self.0.push(format!("not shared [{section}]: {why}"));
+    fn push(&mut self, weight: Weight, line: &str) {
+        let line = line.replace(['\n', '\r'], " ");
+        if !self.0.iter().any(|(known, text)| *known == weight && *text == line) {
+            self.0.push((weight, line));
+        }
     }
 
-    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    /// True when the conversion must not be used.
+    pub(super) fn is_refused(&self) -> bool {
+        self.0.iter().any(|(weight, _)| *weight == Weight::Refused)
+    }
+
+    /// The lines of one weight, in the order of the smb.conf.
+    pub(super) fn of(&self, weight: Weight) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(known, _)| *known == weight).map(|(_, line)| line.as_str())
+    }
+
+    /// The whole report: a title for each weight with its lines below.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for weight in Weight::ALL {
+            let found: Vec<&str> = self.of(weight).collect();
+            if !found.is_empty() {
+                lines.push(format!("{} ({}):", weight.title(), found.len()));
+                lines.extend(found.iter().map(|line| format!("  {line}")));
+            }
+        }
+        lines
     }
 }

@@ -1,157 +1,46 @@
 //! A section of smb.conf to `[[share]]`.
 
-use frevo_server::config::{Mode, ShareName};
+use frevo_server::config::{Mode, ShareName, nearest};
 
-use super::access_options;
-use super::global::{encryption, line, quoted};
-use super::report::Report;
-use super::smb_conf::{Section, list, truth};
-
-/// Parameters of shares that have an equal; in `[global]` they are the default
-/// for all shares.
-const WITH_EQUAL: &[&str] = &[
-    "available",
-    "browsable",
-    "browseable",
-    "case sensitive",
-    "casesignames",
-    "comment",
-    "acl flag inherited canonicalization",
-    "create mask",
-    "create mode",
-    "directory mask",
-    "directory mode",
-    "directory",
-    "follow symlinks",
-    "force group",
-    "force user",
-    "group",
-    "hide dot files",
-    "hide unreadable",
-    "only user",
-    "path",
-    "printable",
-    "print ok",
-    "public",
-    "guest ok",
-    "guest only",
-    "only guest",
-    "read only",
-    "server smb encrypt",
-    "smb encrypt",
-    "store dos attributes",
-    "user",
-    "username",
-    "users",
-    "writable",
-    "write ok",
-    "writeable",
-];
-
-/// Parameters by which Samba lets fewer in, or lets them do less. A share that
-/// has one must not come out more open.
-const NARROWING: &[(&str, &str)] = &[
-    ("hide files", "see hide_files"),
-    ("hide unwriteable files", "files that a user cannot write are always listed"),
-    ("max connections", "the connections to a share cannot be limited"),
-    ("preexec close", "running programs is not supported"),
-    ("root preexec close", "running programs is not supported"),
-    ("veto files", "forbidding files by name is not supported"),
-];
-
-/// Parameters without an equal that lets anybody in further, and why.
-const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("access based share enum", "not needed; users see only the shares that they may use"),
-    ("acl allow execute always", "users who may read a file may execute it"),
-    ("admin users", "not supported; use the group Administrators"),
-    ("blocking locks", "not needed; a lock waits if the client asks for it"),
-    ("delete veto files", "forbidding files by name is not supported"),
-    ("dos filemode", "the file system decides about permissions"),
-    ("dos filetimes", "not needed; users who may write a file may set its times"),
-    ("ea support", "not needed; extended attributes are always on"),
-    ("force create mode", "see file_mode"),
-    ("force directory mode", "see directory_mode"),
-    ("guest account", "guests are not supported"),
-    ("hide special files", "special files cannot be hidden"),
-    ("inherit acls", "set default ACLs with setfacl -d"),
-    ("inherit owner", "the file system decides about permissions"),
-    ("inherit permissions", "set default ACLs with setfacl -d"),
-    ("kernel oplocks", "leases apply between clients only"),
-    ("kernel share modes", "share modes apply between clients only"),
-    ("level2 oplocks", "see level2_oplocks"),
-    ("locking", "not needed; locks are always on"),
-    ("map archive", "not needed; DOS attributes are stored apart from permissions"),
-    ("map hidden", "not needed; DOS attributes are stored apart from permissions"),
-    ("map readonly", "not needed; DOS attributes are stored apart from permissions"),
-    ("map system", "not needed; DOS attributes are stored apart from permissions"),
-    ("nt acl support", "the file system decides about permissions"),
-    ("oplocks", "leases are always on"),
-    ("posix locking", "see posix_locks"),
-    ("postexec", "running programs is not supported"),
-    ("preexec", "running programs is not supported"),
-    ("preserve case", "not needed; names keep their case"),
-    ("root postexec", "running programs is not supported"),
-    ("root preexec", "running programs is not supported"),
-    ("short preserve case", "not needed; names keep their case"),
-    ("default case", "not needed; names keep their case"),
-    ("strict allocate", "space is allocated when data is written"),
-    ("strict locking", "not needed; locks are always enforced"),
-    ("strict sync", "not needed; a flush always reaches the disk"),
-    ("sync always", "not needed; a flush always reaches the disk"),
-    ("veto oplock files", "leases are on for all files"),
-    ("volume", "the volume has the name of the share"),
-    ("wide links", "not supported; links never lead out of a share"),
-];
-
-/// Samba's modules, and what stands for them.
-const MODULES: &[(&str, &str)] = &[
-    ("acl_xattr", "not needed; see nt_acls"),
-    ("aio_pthread", "not needed; Frevo uses the fastest method of the system"),
-    ("btrfs", "not needed; reflinks are always used"),
-    ("catia", "translating names is not supported"),
-    ("fruit", "not needed; support for macOS is always on; see time_machine"),
-    ("full_audit", "see [audit]"),
-    ("io_uring", "not needed; Frevo uses the fastest method of the system"),
-    ("recycle", "a recycle bin is not supported"),
-    ("shadow_copy2", "see snapshots"),
-    ("streams_xattr", "not needed; see streams"),
-];
-
-/// True for a parameter that `[global]` sets for all shares.
-pub(super) fn is_share_parameter(name: &str) -> bool {
-    WITH_EQUAL.contains(&name)
-        || access_options::is_rule(name)
-        || name == "vfs objects"
-        || NARROWING.iter().chain(WITHOUT_EQUAL).any(|(parameter, _)| *parameter == name)
-}
+use super::access_options::NAMES;
+use super::conversion::Conversion;
+use super::hosts::Hosts;
+use super::options::{self, Effect};
+use super::report::{Report, Weight};
+use super::smb_conf::{Parameter, Section};
+use super::toml_text::{encryption, line, quoted};
+use super::words::{list, truth};
+use super::{modules, share_modules};
 
 /// The `[[share]]` of a section; a comment, if it must not be used as it is.
-pub(super) fn convert(section: &Section, global: &Section, report: &mut Report) -> String {
-    let share = Share { section, global };
-    match section.name.to_ascii_lowercase().as_str() {
-        "homes" => {
-            report.left_out(
-                "homes",
-                "home folders are not shared automatically; add a [[share]] for each",
-            );
-            return String::new();
-        }
-        "printers" | "print$" => {
-            report.left_out(&section.name, "printing is not supported");
-            return String::new();
-        }
-        _ => {}
+pub(super) fn convert(section: &Section, conversion: &mut Conversion<'_>) -> String {
+    let name = section.name.to_ascii_lowercase();
+    let reason = match &*name {
+        "homes" => "home folders are not shared automatically; add a [[share]] for each",
+        "printers" | "print$" => "printing is not supported",
+        _ => return convert_folder(section, conversion),
+    };
+    conversion.report.note(Weight::NotShared, &section.name, reason);
+    String::new()
+}
+
+fn convert_folder(section: &Section, conversion: &mut Conversion<'_>) -> String {
+    let share = Share::new(section, conversion);
+    let (accepted, reasons): (Vec<Reason<'_>>, Vec<Reason<'_>>) =
+        share.reasons_against().into_iter().partition(|reason| conversion.accepts(&reason.option));
+    let report = &mut conversion.report;
+    for reason in &accepted {
+        reason.report(Weight::LeftOut, &section.name, "accepted", report);
     }
-    let reasons_against = share.reasons_against();
     let mut toml = String::from("[[share]]\n");
     share.write(report, &mut toml);
-    if reasons_against.is_empty() {
+    if reasons.is_empty() {
         return format!("\n{toml}");
     }
     let mut commented = String::from("\n");
-    for reason in &reasons_against {
-        report.left_out(&section.name, reason);
-        commented.push_str(&comment(&format!("Not shared: {reason}")));
+    for reason in &reasons {
+        reason.report(Weight::NotShared, &section.name, &reason.why, report);
+        commented.push_str(&comment(&format!("Not shared: {}", reason.shown())));
     }
     toml.lines().for_each(|written| commented.push_str(&comment(written)));
     commented
@@ -171,224 +60,343 @@ fn comment(text: &str) -> String {
     line
 }
 
-struct Share<'a> {
-    section: &'a Section,
-    global: &'a Section,
+/// A reason why a share cannot be used as it is written.
+pub(super) struct Reason<'a> {
+    /// The option or module that --accept can name; empty for none.
+    option: String,
+    parameter: Option<&'a Parameter>,
+    why: String,
 }
 
-impl Share<'_> {
-    /// The value in the section or, failing that, in `[global]`.
-    fn value(&self, names: &[&str]) -> Option<&str> {
-        self.section.value(names).or_else(|| self.global.value(names))
+impl<'a> Reason<'a> {
+    pub(super) fn of(parameter: &'a Parameter, why: impl Into<String>) -> Self {
+        Self { option: parameter.name.clone(), parameter: Some(parameter), why: why.into() }
     }
 
-    fn truth(&self, names: &[&str]) -> Option<bool> {
-        self.value(names).and_then(truth)
+    pub(super) fn of_module(module: &str, parameter: &'a Parameter, why: &str) -> Self {
+        let why = format!("{module}: {why}");
+        Self { option: module.to_owned(), parameter: Some(parameter), why }
+    }
+
+    /// A reason that no --accept removes.
+    fn lasting(why: impl Into<String>) -> Self {
+        Self { option: String::new(), parameter: None, why: why.into() }
+    }
+
+    fn shown(&self) -> String {
+        match self.parameter {
+            Some(parameter) => format!("{}: {}", parameter.shown, self.why),
+            None => self.why.clone(),
+        }
+    }
+
+    fn report(&self, weight: Weight, section: &str, why: &str, report: &mut Report) {
+        match self.parameter {
+            Some(parameter) => report.parameter(weight, section, parameter, why),
+            None => report.note(weight, section, why),
+        }
+    }
+}
+
+/// A section with the defaults of `[global]`.
+pub(super) struct Share<'a> {
+    pub(super) section: &'a Section,
+    pub(super) global: &'a Section,
+    /// Names of the modules in `vfs objects`.
+    pub(super) modules: Vec<String>,
+    domains: Vec<String>,
+}
+
+impl<'a> Share<'a> {
+    pub(super) fn new(section: &'a Section, conversion: &Conversion<'a>) -> Self {
+        let mut share = Self {
+            section,
+            global: conversion.global,
+            modules: Vec::new(),
+            domains: conversion.domains(),
+        };
+        share.modules = share.value("vfs objects").map(list).unwrap_or_default();
+        share
+    }
+
+    /// The parameter in the section or, failing that, in `[global]`.
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a Parameter> {
+        self.section.parameter(name).or_else(|| self.global.parameter(name))
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&'a str> {
+        self.parameter(name).map(|parameter| parameter.value.as_str())
+    }
+
+    pub(super) fn truth(&self, name: &str) -> Option<bool> {
+        self.value(name).and_then(truth)
+    }
+
+    /// True when the share loads a module.
+    pub(super) fn loads(&self, module: &str) -> bool {
+        self.modules.iter().any(|word| {
+            word.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(module))
+        })
+    }
+
+    /// A value with the name of the share for `%S`.
+    fn substituted(&self, value: &str) -> String {
+        value.replace("%S", &self.section.name)
+    }
+
+    fn path(&self) -> String {
+        self.substituted(self.value("path").unwrap_or_default())
     }
 
     /// Why the share cannot be used as it is written.
-    fn reasons_against(&self) -> Vec<String> {
+    fn reasons_against(&self) -> Vec<Reason<'a>> {
         let mut reasons = Vec::new();
         if let Err(why) = self.section.name.parse::<ShareName>() {
-            reasons.push(why);
+            reasons.push(Reason::lasting(why));
         }
-        match self.value(&["path", "directory"]) {
-            None | Some("") => reasons.push(String::from("the path is missing")),
-            Some(path) if path.contains('%') => {
-                reasons
-                    .push(format!("the path {path} has a % substitution, which is not supported"));
-            }
-            Some(path) if !path.starts_with('/') => {
-                reasons.push(format!("the path {path} is not absolute"));
-            }
-            Some(_) => {}
+        let path = self.path();
+        if path.is_empty() {
+            reasons.push(Reason::lasting("the path is missing"));
+        } else if path.contains('%') {
+            let why = format!("the path {path} has a % substitution, which is not supported");
+            reasons.push(Reason::lasting(why));
+        } else if !path.starts_with('/') {
+            reasons.push(Reason::lasting(format!("the path {path} is not absolute")));
         }
-        for (key, names) in
-            [("force user", &["force user"][..]), ("force group", &["force group", "group"])]
-        {
-            if let Some(value) = self.value(names).filter(|value| value.contains('%')) {
-                reasons.push(format!("{key} = {value}: % substitutions are not supported"));
-            }
+        if self.truth("printable") == Some(true) {
+            reasons.push(Reason::lasting("it is a printer; printing is not supported"));
         }
-        if self.truth(&["printable", "print ok"]) == Some(true) {
-            reasons.push(String::from("it is a printer; printing is not supported"));
-        }
-        if self.truth(&["available"]) == Some(false) {
-            reasons.push(String::from("available = no"));
-        }
-        if self.section.value(&["copy", "include"]).is_some() {
-            reasons.push(String::from(
-                "it takes parameters from elsewhere; run `testparm -s` and import its output",
-            ));
-        }
-        for (name, why) in NARROWING {
-            let value = self.value(&[name]).filter(|value| !is_without_effect(name, value));
-            if let Some(value) = value {
-                reasons.push(format!("{name} = {value}: {why}"));
+        for name in ["available", "-valid"] {
+            if let Some(parameter) = self.parameter(name).filter(|p| truth(&p.value) != Some(true))
+            {
+                reasons.push(Reason::of(parameter, "the share is not in use"));
             }
         }
-        reasons.extend(access_options::convert(|names| self.value(names)).1);
+        for name in ["copy", "include"] {
+            if let Some(parameter) = self.section.parameter(name) {
+                let why = "it takes parameters from elsewhere; import the output of `testparm -s`";
+                reasons.push(Reason::of(parameter, why));
+            }
+        }
+        for (row, name) in options::restricting() {
+            let parameter = self.parameter(name).filter(|p| row.applies_to(&p.value));
+            reasons.extend(parameter.map(|parameter| Reason::of(parameter, row.why)));
+        }
+        self.reasons_of_access(&mut reasons);
+        share_modules::reasons_against(self, &mut reasons);
+        let is_unknown = |parameter: &&Parameter| {
+            let name = &*parameter.name;
+            !name.contains(':')
+                && options::of_share(name).is_none()
+                && options::of_global(name).is_none()
+        };
+        for parameter in self.section.parameters.iter().filter(is_unknown) {
+            let near = nearest(&parameter.name, options::names());
+            let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let why = format!("unknown to Frevo, as is whether it restricts users{near}");
+            reasons.push(Reason::of(parameter, why));
+        }
         reasons
+    }
+
+    /// Reasons in lists of users and hosts, users and groups of the host, and permissions.
+    fn reasons_of_access(&self, reasons: &mut Vec<Reason<'a>>) {
+        for names in NAMES {
+            let Some(parameter) = self.parameter(names.option) else { continue };
+            let value = self.substituted(&parameter.value);
+            if let Err(why) = names.convert(&value, &self.domains) {
+                reasons.push(Reason::of(parameter, why));
+            }
+        }
+        if let Err((name, why)) = self.hosts() {
+            match self.parameter(name) {
+                Some(parameter) => reasons.push(Reason::of(parameter, why)),
+                None => reasons.push(Reason::lasting(why)),
+            }
+        }
+        if let Some(parameter) = self.parameter("veto files").filter(|p| p.value.contains('%')) {
+            reasons.push(Reason::of(parameter, "% substitutions are not supported"));
+        }
+        for name in ["force user", "force group"] {
+            let Some(parameter) = self.parameter(name) else { continue };
+            if parameter.value.contains('%') {
+                reasons.push(Reason::of(parameter, "% substitutions are not supported"));
+            } else if parameter.value.starts_with(['+', '@', '&']) {
+                let why = "a group cannot be forced for its members only; use force_group if all \
+                           users are members, or chmod g+s on the folder";
+                reasons.push(Reason::of(parameter, why));
+            }
+        }
+        for name in ["create mask", "directory mask"] {
+            let parameter = self.parameter(name);
+            if let Some(parameter) = parameter.filter(|p| p.value.parse::<Mode>().is_err()) {
+                reasons.push(Reason::of(parameter, "the value is not permission bits"));
+            }
+        }
+        let encrypt = self.section.parameter("server smb encrypt");
+        if let Some(parameter) = encrypt.filter(|p| encryption(&p.value).is_none()) {
+            reasons.push(Reason::of(parameter, "unknown value"));
+        }
+    }
+
+    /// The rules for addresses. Those of `[global]` hold for all shares, also where a share has
+    /// its own.
+    fn hosts(&self) -> Result<Hosts, (&'static str, String)> {
+        let value = |section: &'a Section, name| section.value(name);
+        let of_all =
+            Hosts::convert(value(self.global, "hosts allow"), value(self.global, "hosts deny"))?;
+        let own = Hosts::convert(self.value("hosts allow"), self.value("hosts deny"))?;
+        own.and(&of_all).ok_or_else(|| {
+            let why = "the lists of [global] and of the share cannot be joined; write one list";
+            ("hosts deny", String::from(why))
+        })
     }
 
     fn write(&self, report: &mut Report, toml: &mut String) {
         let name = &self.section.name;
         line(toml, "name", &quoted(name));
-        let path = self.value(&["path", "directory"]).unwrap_or_default();
-        line(toml, "path", &quoted(path));
-        match self.value(&["comment"]) {
-            Some(comment) if comment.contains('%') => {
-                report.dropped(name, "comment", "% substitutions are not supported");
+        line(toml, "path", &quoted(&self.path()));
+        match self.parameter("comment") {
+            Some(comment) if comment.value.contains('%') => {
+                let why = "% substitutions are not supported";
+                report.parameter(Weight::LeftOut, name, comment, why);
             }
-            Some("") | None => {}
-            Some(comment) => line(toml, "comment", &quoted(comment)),
+            Some(comment) if !comment.value.is_empty() => {
+                line(toml, "comment", &quoted(&comment.value));
+            }
+            _ => {}
         }
         if self.is_read_only() {
             line(toml, "read_only", "true");
         }
-        if self.truth(&["browseable", "browsable"]) == Some(false) {
-            line(toml, "hidden", "true");
+        for (option, value, key) in [
+            ("browseable", false, "hidden"),
+            ("hide unreadable", true, "hide_unreadable"),
+            ("acl flag inherited canonicalization", false, "inherited_as_set"),
+            ("continuous availability", true, "continuous"),
+            ("case sensitive", true, "case_sensitive"),
+            ("posix locking", true, "posix_locks"),
+        ] {
+            if self.truth(option) == Some(value) {
+                line(toml, key, "true");
+            }
         }
-        if self.truth(&["hide unreadable"]) == Some(true) {
-            line(toml, "hide_unreadable", "true");
-        }
-        if self.truth(&["acl flag inherited canonicalization"]) == Some(false) {
-            line(toml, "inherited_as_set", "true");
-        }
-        let encrypt = self.section.value(&["server smb encrypt", "smb encrypt"]);
-        match encrypt.map(|value| (value, encryption(value))) {
-            None | Some((_, Some("offered"))) => {}
+        match self.section.parameter("server smb encrypt").map(|p| (p, encryption(&p.value))) {
+            None | Some((_, None | Some("offered"))) => {}
             Some((_, Some("required"))) => line(toml, "encrypt", "true"),
-            Some((value, _)) => report.dropped(
-                name,
-                &format!("smb encrypt = {value}"),
-                "encryption cannot be switched off for one share only",
-            ),
+            Some((parameter, _)) => {
+                let why = "encryption cannot be switched off for one share only";
+                report.parameter(Weight::Stricter, name, parameter, why);
+            }
         }
-        self.write_identities(report, toml);
-        for (key, words) in access_options::convert(|names| self.value(names)).0 {
-            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-            line(toml, key, &format!("[{}]", words.join(", ")));
-        }
-        self.write_files(report, toml);
+        self.write_identities(toml);
+        self.write_access(toml);
+        self.write_files(toml);
+        share_modules::write(self, report, toml);
         self.report_rest(report);
     }
 
-    /// Samba uses files as who has logged on, unless it is told otherwise.
-    fn write_identities(&self, report: &mut Report, toml: &mut String) {
-        let name = &self.section.name;
-        let host = |names: &[&str]| self.value(names).filter(|value| !value.is_empty());
-        match host(&["force user"]) {
+    /// Samba uses files as the user that has logged on, unless it is told otherwise.
+    fn write_identities(&self, toml: &mut String) {
+        let host = |name: &str| self.value(name).filter(|value| !value.is_empty());
+        let is_guest =
+            self.truth("guest ok") == Some(true) && self.truth("guest only") == Some(true);
+        let guest = host("guest account").unwrap_or("nobody");
+        match host("force user").or_else(|| is_guest.then_some(guest)) {
             Some(user) => line(toml, "force_user", &quoted(user)),
             None => line(toml, "run_as", "\"user\""),
         }
-        match host(&["force group", "group"]) {
-            Some(group) if group.starts_with('+') => report.dropped(
-                name,
-                &format!("force group = {group}"),
-                "a group cannot be forced for its members only; use chmod g+s on the folder",
-            ),
-            Some(group) => line(toml, "force_group", &quoted(group)),
-            None => {}
+        if let Some(group) = host("force group") {
+            line(toml, "force_group", &quoted(group));
+        }
+    }
+
+    fn write_access(&self, toml: &mut String) {
+        // The module forbids writing to all users.
+        let is_frozen = self.loads("readonly");
+        let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
+        for names in NAMES {
+            let value = self.value(names.option).map(|value| self.substituted(value));
+            let words = value.and_then(|value| names.convert(&value, &self.domains).ok());
+            if !(is_frozen && names.key == "write_list") {
+                keys.extend(words.map(|words| (names.key, words)));
+            }
+        }
+        keys.extend(self.hosts().unwrap_or_default().keys());
+        for (key, words) in keys.iter().filter(|(_, words)| !words.is_empty()) {
+            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            line(toml, key, &format!("[{}]", words.join(", ")));
         }
     }
 
     fn is_read_only(&self) -> bool {
-        // Among the section's own, the last one counts, whatever it is called.
-        let last = |section: &Section| {
-            section.parameters.iter().rev().find_map(|parameter| match &*parameter.name {
-                "read only" => truth(&parameter.value),
-                "writable" | "writeable" | "write ok" => truth(&parameter.value).map(|yes| !yes),
-                _ => None,
-            })
-        };
-        last(self.section).or_else(|| last(self.global)).unwrap_or(true)
+        self.loads("readonly") || self.truth("read only").unwrap_or(true)
     }
 
     /// How files are shown and made.
-    fn write_files(&self, report: &mut Report, toml: &mut String) {
-        let name = &self.section.name;
-        if self.truth(&["case sensitive", "casesignames"]) == Some(true) {
-            line(toml, "case_sensitive", "true");
+    fn write_files(&self, toml: &mut String) {
+        // Clients with the POSIX extensions set all bits unless there is a mask.
+        let modes =
+            [("file_mode", "create mask", 0o744), ("directory_mode", "directory mask", 0o755)];
+        for (key, name, default) in modes {
+            let mode = self.value(name).and_then(|value| value.parse::<Mode>().ok());
+            line(toml, key, &format!("\"{:04o}\"", mode.map_or(default, |mode| mode.0)));
         }
-        let modes: [(&str, &[&str]); 2] = [
-            ("file_mode", &["create mask", "create mode"]),
-            ("directory_mode", &["directory mask", "directory mode"]),
-        ];
-        for (key, names) in modes {
-            let Some(value) = self.value(names) else { continue };
-            match value.parse::<Mode>() {
-                Ok(mode) => line(toml, key, &format!("\"{:04o}\"", mode.0)),
-                Err(why) => report.dropped(name, names[0], &why),
+        if self.truth("nt acl support") == Some(false) {
+            line(toml, "nt_acls", "\"off\"");
+        }
+        for (option, key) in [
+            ("store dos attributes", "dos_attributes"),
+            ("hide dot files", "hide_dot_files"),
+            ("level2 oplocks", "level2_oplocks"),
+            ("smb3 unix extensions", "posix"),
+            ("change notify", "change_notify"),
+            ("kernel change notify", "host_changes"),
+        ] {
+            if self.truth(option) == Some(false) {
+                line(toml, key, "false");
             }
         }
-        if self.truth(&["store dos attributes"]) == Some(false) {
-            line(toml, "dos_attributes", "false");
-        }
-        if self.truth(&["hide dot files"]) == Some(false) {
-            line(toml, "hide_dot_files", "false");
-        }
-        if self.truth(&["follow symlinks"]).unwrap_or(true) {
+        if self.truth("follow symlinks").unwrap_or(true) {
             line(toml, "follow_symlinks", "true");
         }
+        for (option, key) in [("hide files", "hide_files"), ("veto files", "veto")] {
+            let listed = self.value(option).unwrap_or_default().split('/');
+            let names: Vec<String> = listed.filter(|name| !name.is_empty()).map(quoted).collect();
+            if !names.is_empty() {
+                line(toml, key, &format!("[{}]", names.join(", ")));
+            }
+        }
     }
 
+    /// Reports what is not taken over of the section itself.
     fn report_rest(&self, report: &mut Report) {
         let name = &self.section.name;
-        if self.truth(&["guest ok", "public", "guest only", "only guest"]) == Some(true) {
-            report.dropped(name, "guest ok", "guests are not supported; everyone logs on");
-        }
         for parameter in &self.section.parameters {
             let known = &*parameter.name;
-            let narrowing = NARROWING.iter().any(|(narrowing, _)| *narrowing == known);
-            if WITH_EQUAL.contains(&known)
-                || access_options::is_rule(known)
-                || narrowing
-                || matches!(known, "copy" | "include")
-            {
+            if self.section.parameter(known) != Some(parameter) {
                 continue;
             }
-            if known == "vfs objects" {
-                report_modules(name, &parameter.value, report);
-            } else if let Some((_, why)) = WITHOUT_EQUAL.iter().find(|(p, _)| *p == known) {
-                report.dropped(name, known, why);
+            if let Some(row) = options::of_share(known) {
+                let applies = row.applies_to(&parameter.value);
+                let weight = Weight::of(row.effect).filter(|weight| match row.effect {
+                    Effect::Opens => false,
+                    _ => applies || *weight == Weight::Harmless,
+                });
+                if let Some(weight) = weight {
+                    report.parameter(weight, name, parameter, row.why);
+                }
+            } else if options::of_global(known).is_some() {
+                let why = "Samba ignores this outside of [global]";
+                report.parameter(Weight::Harmless, name, parameter, why);
             } else if known.contains(':') {
-                report.dropped(name, known, &module_option(known));
-            } else {
-                report.dropped(name, known, "Frevo has no such setting");
+                let loaded = |module: &str| self.loads(module);
+                let (effect, why) = modules::option(known, &parameter.value, loaded);
+                let weight = Weight::of(effect).filter(|_| effect != Effect::Opens);
+                if let Some(weight) = weight {
+                    report.parameter(weight, name, parameter, why);
+                }
             }
         }
-        if let (None, Some(modules)) =
-            (self.section.value(&["vfs objects"]), self.global.value(&["vfs objects"]))
-        {
-            report_modules(name, modules, report);
-        }
-    }
-}
-
-/// A narrowing parameter with a value that narrows nothing.
-fn is_without_effect(name: &str, value: &str) -> bool {
-    match name {
-        "max connections" => value == "0",
-        "hide unwriteable files" | "preexec close" | "root preexec close" => {
-            truth(value) == Some(false)
-        }
-        _ => value.is_empty(),
-    }
-}
-
-/// The reason why an option of a module of Samba's, such as `fruit:metadata`, is dropped.
-pub(super) fn module_option(name: &str) -> String {
-    let module = name.split(':').next().unwrap_or(name).trim();
-    let why = MODULES.iter().find(|(known, _)| *known == module);
-    let why = why.map_or("which Frevo does not have", |(_, why)| why);
-    format!("an option of Samba's module {module}, {why}")
-}
-
-fn report_modules(share: &str, value: &str, report: &mut Report) {
-    for module in list(value) {
-        let why = MODULES.iter().find(|(name, _)| *name == module);
-        let why = why.map_or("Frevo has no such module", |(_, why)| why);
-        report.dropped(share, &format!("vfs objects = {module}"), why);
     }
 }

@@ -1,11 +1,20 @@
 //! The syntax of smb.conf(5).
 
+use super::options;
+use super::words::{squeezed, truth};
+
 /// A parameter as it stands in a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// Its name in lower case, with single blanks.
+    /// The name by which the table of options knows it; for others the name in lower case,
+    /// without the blanks that Samba ignores.
     pub(super) name: String,
+    /// Its value; the opposite of what stands in the file for an opposite name (`writeable`).
     pub(super) value: String,
+    /// Name and value as they stand in the file.
+    pub(super) shown: String,
+    /// Its line in the file, from 1.
+    pub(super) line: usize,
 }
 
 /// `[name]` and what follows it.
@@ -17,7 +26,12 @@ pub(super) struct Section {
 
 /// The sections of an smb.conf.
 #[derive(Debug)]
-pub(super) struct SmbConf(Vec<Section>);
+pub(super) struct SmbConf {
+    sections: Vec<Section>,
+    /// The line of a `[global]` that comes after a share: Samba applies its defaults to later
+    /// shares only.
+    late_global: Option<usize>,
+}
 
 impl Section {
     /// An empty `[global]`.
@@ -25,24 +39,19 @@ impl Section {
         Self { name: String::from("global"), parameters: Vec::new() }
     }
 
-    /// The value that counts: the last one, under any of its names.
-    pub(super) fn value(&self, names: &[&str]) -> Option<&str> {
-        let found = self.parameters.iter().rfind(|parameter| names.contains(&&*parameter.name));
-        found.map(|parameter| parameter.value.as_str())
+    /// The parameter that counts: the last one of the name.
+    pub(super) fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().rfind(|parameter| parameter.name == name)
+    }
+
+    /// The value that counts.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.parameter(name).map(|parameter| parameter.value.as_str())
     }
 
     /// A value that is yes or no.
-    pub(super) fn truth(&self, names: &[&str]) -> Option<bool> {
-        self.value(names).and_then(truth)
-    }
-}
-
-/// Yes or no, in the words that Samba takes.
-pub(super) fn truth(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "yes" | "true" | "on" | "1" => Some(true),
-        "no" | "false" | "off" | "0" => Some(false),
-        _ => None,
+    pub(super) fn truth(&self, name: &str) -> Option<bool> {
+        self.value(name).and_then(truth)
     }
 }
 
@@ -50,7 +59,7 @@ impl SmbConf {
     /// Reads a file. An error is the line, from 1, and what is wrong there.
     pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
         // What comes before the first header is [global]'s.
-        let mut sections: Vec<Section> = Vec::new();
+        let mut conf = Self { sections: Vec::new(), late_global: None };
         for (number, line) in logical_lines(text) {
             let line = line.trim();
             if line.is_empty() || line.starts_with(['#', ';']) {
@@ -60,30 +69,46 @@ impl SmbConf {
                 let Some((name, _)) = rest.split_once(']') else {
                     return Err((number, format!("the section \"{line}\" has no closing bracket")));
                 };
-                open_section(&mut sections, one_blank(name));
+                conf.open_section(one_blank(name), number);
                 continue;
             }
             let Some((name, value)) = line.split_once('=') else {
                 return Err((number, format!("\"{line}\" is neither a section nor a parameter")));
             };
-            if sections.is_empty() {
-                sections.push(Section::global());
+            if conf.sections.is_empty() {
+                conf.sections.push(Section::global());
             }
-            if let Some(section) = sections.last_mut() {
-                let name = one_blank(name).to_ascii_lowercase();
-                let value = unquoted(value.trim()).to_owned();
-                section.parameters.push(Parameter { name, value });
+            if let Some(section) = conf.sections.last_mut() {
+                section.parameters.push(parameter(name, value, number));
             }
         }
-        Ok(Self(sections))
+        Ok(conf)
+    }
+
+    /// A section that comes again goes on; it becomes the last.
+    fn open_section(&mut self, name: String, line: usize) {
+        if name.eq_ignore_ascii_case("global") && self.shares().next().is_some() {
+            self.late_global.get_or_insert(line);
+        }
+        let is_same = |section: &Section| section.name.eq_ignore_ascii_case(&name);
+        let section = match self.sections.iter().position(is_same) {
+            Some(at) => self.sections.remove(at),
+            None => Section { name, parameters: Vec::new() },
+        };
+        self.sections.push(section);
     }
 
     pub(super) fn global(&self) -> Option<&Section> {
-        self.0.iter().find(|section| is_global(section))
+        self.sections.iter().find(|section| is_global(section))
     }
 
     pub(super) fn shares(&self) -> impl Iterator<Item = &Section> {
-        self.0.iter().filter(|section| !is_global(section))
+        self.sections.iter().filter(|section| !is_global(section))
+    }
+
+    /// The line of a `[global]` that comes after a share.
+    pub(super) const fn late_global(&self) -> Option<usize> {
+        self.late_global
     }
 }
 
@@ -91,14 +116,21 @@ fn is_global(section: &Section) -> bool {
     section.name.eq_ignore_ascii_case("global")
 }
 
-/// A section that comes again goes on; it becomes the last.
-fn open_section(sections: &mut Vec<Section>, name: String) {
-    let known = sections.iter().position(|section| section.name.eq_ignore_ascii_case(&name));
-    let section = match known {
-        Some(at) => sections.remove(at),
-        None => Section { name, parameters: Vec::new() },
+/// A parameter under the name that the table has for it.
+fn parameter(name: &str, value: &str, line: usize) -> Parameter {
+    let value = unquoted(value.trim());
+    let shown = format!("{} = {value}", one_blank(name));
+    let squeezed = squeezed(name);
+    let (name, is_opposite) = match options::canonical(&squeezed) {
+        Some((name, is_opposite)) => (name.to_owned(), is_opposite),
+        None if squeezed.contains(':') => (squeezed, false),
+        None => (one_blank(name).to_ascii_lowercase(), false),
     };
-    sections.push(section);
+    let value = match truth(value).filter(|_| is_opposite) {
+        Some(yes) => if yes { "no" } else { "yes" }.to_owned(),
+        None => value.to_owned(),
+    };
+    Parameter { name, value, shown, line }
 }
 
 /// Lines with those that a backslash continues joined, and the number of the
@@ -126,27 +158,4 @@ fn one_blank(text: &str) -> String {
 
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
-}
-
-/// The words of a list: blanks and commas part them, quotation marks keep them
-/// together.
-pub(super) fn list(value: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut quoted = false;
-    for c in value.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            c if !quoted && (c.is_whitespace() || matches!(c, ',' | ';')) => {
-                if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            c => word.push(c),
-        }
-    }
-    if !word.is_empty() {
-        words.push(word);
-    }
-    words
 }

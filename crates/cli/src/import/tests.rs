@@ -1,18 +1,37 @@
 use frevo_server::config::{
-    Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice,
+    Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice, Who,
 };
 
+use super::modules;
+use super::options::{self, Effect};
+use super::report::{Report, Weight};
 use super::*;
 
-fn import(text: &str) -> (Config, String, String) {
+/// The configuration, its text, and the report.
+fn import_with(text: &str, accepted: &[&str]) -> (Config, String, Report) {
     let conf = SmbConf::parse(text).unwrap();
-    let (toml, report) = convert(&conf);
+    let accepted: Vec<String> = accepted.iter().map(ToString::to_string).collect();
+    let (toml, report) = convert(&conf, &accepted);
     let config = Config::parse(&toml).unwrap_or_else(|faults| panic!("{faults:?} in:\n{toml}"));
-    (config, toml, report.lines().collect::<Vec<_>>().join("\n"))
+    (config, toml, report)
 }
 
-const TYPICAL: &str = r#"
-# Sample
+fn import(text: &str) -> (Config, String, String) {
+    let (config, toml, report) = import_with(text, &[]);
+    (config, toml, report.lines().join("\n"))
+}
+
+fn words(listed: &[Who]) -> Vec<&str> {
+    listed.iter().map(Who::as_str).collect()
+}
+
+/// True when the conversion shares [x] without having been refused.
+fn is_shared(text: &str) -> bool {
+    let (config, _, report) = import_with(text, &[]);
+    !report.is_refused() && config.shares.iter().any(|share| share.name.get_ref().as_str() == "x")
+}
+
+const TYPICAL: &str = r#"# Sample
 [global]
    workgroup = WORKGROUP
    netbios name = nas
@@ -26,15 +45,14 @@ const TYPICAL: &str = r#"
    create mask = 0664
    log level = 1 \
       auth:3
-   fruit:metadata = stream
-   no such thing = 1
+   fruit:metadata = netatalk
 
 [Photos]
    comment = Pictures
    path = /srv/photos
    writeable = yes
    browseable = no
-   valid users = ann, "bob" DOM\carl
+   valid users = ann, "bob" WORKGROUP\carl
    directory mask = 2775
    vfs objects = catia fruit streams_xattr
    guest ok = yes
@@ -61,55 +79,161 @@ fn a_typical_file_is_taken_over() {
     let photos = &config.shares[0];
     assert_eq!(photos.name.get_ref().as_str(), "Photos");
     assert!(!photos.read_only && photos.hidden && !photos.encrypt && !photos.follow_symlinks);
-    let users: Vec<&str> = photos.allow.iter().map(|user| user.as_str()).collect();
-    assert_eq!(users, ["ann", "bob", "carl"]);
+    assert_eq!(words(&photos.allow), ["ann", "bob", "carl"]);
     assert_eq!(photos.file_mode, Some(Mode(0o664)));
     assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
 
-    // Without a word about it a share of Samba's is read-only.
+    // Without a word about it a share of Samba's is read-only, and its files have these modes.
     let docs = &config.shares[1];
     assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.allow.is_empty());
+    assert_eq!(docs.directory_mode, Some(Mode(0o755)));
 
-    for dropped in [
-        "dropped [global] interfaces eth*: it is neither an address nor",
-        "dropped [global] workgroup:",
-        "dropped [global] log level:",
-        "dropped [global] smb ports 139: NetBIOS is not supported",
-        "dropped [global] fruit:metadata: an option of Samba's module fruit, not needed",
-        "dropped [global] no such thing: Frevo has no such setting",
-        "dropped [Photos] guest ok: guests are not supported",
-        "dropped [Photos] vfs objects = fruit:",
+    for line in [
+        "[global] line 6: interfaces = lo 192.0.2.1/24 \"2001:db8::1;speed=1000\" eth*: eth* is neither",
+        "[global] line 13: log level = 1       auth:3: the log goes to",
+        "[global] line 8: smb ports = 445 139: 139 is not supported",
+        "[global] line 15: fruit:metadata = netatalk: Finder information is in streams",
+        "[Photos] line 25: guest ok = yes: guests are not supported",
+        "[Photos] line 24: vfs objects = catia fruit streams_xattr: catia: names are not translated",
     ] {
-        assert!(report.contains(dropped), "{dropped} not in\n{report}");
+        assert!(report.contains(line), "{line} not in\n{report}");
     }
     assert!(!report.contains("create mask"), "{report}");
+}
+
+/// Each name of Samba 4.22 is in the table of options, or belongs to a module that is known.
+#[test]
+fn every_option_of_samba_is_known() {
+    let names = include_str!("fixtures/options-4.22.txt");
+    assert!(names.lines().count() > 500);
+    for line in names.lines() {
+        let (_, name) = line.split_once(' ').unwrap();
+        let squeezed = words::squeezed(name);
+        let is_known = match options::canonical(&squeezed) {
+            Some((name, _)) => {
+                options::of_share(name).is_some() || options::of_global(name).is_some()
+            }
+            None => name.contains(':') && modules::is_known(&squeezed),
+        };
+        assert!(is_known, "{name}");
+    }
+}
+
+/// Each option that restricts keeps its share, or everything, from being converted; with a value
+/// that restricts nothing, and for each other option, the share is converted.
+#[test]
+fn no_option_opens_a_share() {
+    let names = include_str!("fixtures/options-4.22.txt");
+    for name in names.lines().filter_map(|line| line.split_once(' ')).map(|(_, name)| name) {
+        let Some((known, _)) = options::canonical(&words::squeezed(name)) else { continue };
+        let row = options::of_share(known).or_else(|| options::of_global(known)).unwrap();
+        let is_global = options::of_share(known).is_none();
+        let text = |value: &str| {
+            if is_global {
+                format!("[global]\n{name} = {value}\n[x]\npath = /x\n")
+            } else {
+                format!("[global]\n[x]\npath = /x\n{name} = {value}\n")
+            }
+        };
+        match row.effect {
+            Effect::Opens => {
+                assert!(!is_shared(&text("strange")), "{name} is lost");
+                // The same, for all shares at once.
+                let all = format!("[global]\n{name} = strange\n[x]\npath = /x\n");
+                assert!(!is_shared(&all), "{name} of [global] is lost");
+                for value in row.harmless_values() {
+                    assert!(is_shared(&text(value)), "{name} = {value} restricts nothing");
+                }
+            }
+            Effect::Converted => {}
+            _ => assert!(is_shared(&text("strange")), "{name} restricts nothing"),
+        }
+    }
+    for unknown in ["no such thing = 1", "nosuch:option = 1"] {
+        assert!(!is_shared(&format!("[x]\npath = /x\n{unknown}\n")), "{unknown}");
+        assert!(!is_shared(&format!("[global]\n{unknown}\n[x]\npath = /x\n")), "{unknown}");
+    }
+}
+
+#[test]
+fn no_module_opens_a_share() {
+    for module in modules::all() {
+        let name = module.name;
+        let own = format!("[x]\npath = /x\nvfs objects = streams_xattr {name}\n");
+        let of_all = format!("[global]\nvfs object = {name}\n[x]\npath = /x\n");
+        for text in [own, of_all] {
+            assert_eq!(is_shared(&text), module.effect != Effect::Opens, "{name}");
+        }
+    }
+    for unknown in ["nosuch", "/usr/lib/samba/vfs/mine.so"] {
+        assert!(!is_shared(&format!("[x]\npath = /x\nvfs objects = {unknown}\n")), "{unknown}");
+    }
+    // Found as a writable share: the modules that forbid writing.
+    let (config, ..) = import("[x]\npath=/x\nread only=no\nwrite list=ann\nvfs objects=readonly\n");
+    assert!(config.shares[0].read_only && config.shares[0].write_list.is_empty());
+    let worm = "[x]\npath=/x\nread only=no\nvfs objects=worm\nworm:grace_period=300\n";
+    assert!(!is_shared(worm));
+    let acl = "vfs objects = acl_xattr\n[x]\npath=/x\n";
+    assert!(!is_shared(&format!("[global]\nacl_xattr:ignore system acls = yes\n{acl}")));
+    assert!(!is_shared(&format!("[global]\nacl_xattr:security_acl_name = user.other\n{acl}")));
+    assert!(is_shared(&format!("[global]\nacl_xattr:ignore system acls = no\n{acl}")));
+    // Options of a module that is not loaded have no effect in Samba either.
+    assert!(is_shared("[x]\npath=/x\nacl_xattr:ignore system acls = yes\n"));
 }
 
 #[test]
 fn nothing_becomes_more_open() {
     for narrowing in [
-        "valid users = %S",
+        "valid users = %U",
+        "valid users = &netgroup",
+        "valid users = OTHER\\ann",
         "invalid users = %U",
-        "hosts allow = 192.0.2. EXCEPT 192.0.2.7",
+        "write list = %G",
+        "hosts allow = pc.example.com",
         "hosts deny = nas.example.com",
-        "veto files = /*.key/",
+        "hosts deny = ALL EXCEPT pc.example.com",
+        "hosts allow = 192.0.2.0/255.0.255.0",
+        "hosts allow = @netgroup",
+        "veto files = /%U.key/",
+        "dont descend = /proc",
+        "dontdescend = /proc",
         "force user = %U",
+        "force group = +staff",
+        "create mask = rw",
         "copy = other",
         "available = no",
+        "inherit permissions = yes",
+        "preexec close = yes",
+        "path = /srv/%m",
     ] {
         let (config, toml, report) = import(&format!("[x]\npath = /x\n{narrowing}\n"));
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
-        assert!(toml.contains("# Not shared: ") && report.contains("not shared [x]: "), "{report}");
+        assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
         // The same, for all shares at once.
-        if !narrowing.starts_with("copy") {
-            let (config, ..) = import(&format!("[global]\n{narrowing}\n[x]\npath = /x\n"));
-            assert!(config.shares.is_empty(), "{narrowing}");
+        if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
+            assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
         }
     }
+    for refused in [
+        "include = /etc/samba/more.conf",
+        "config file = /etc/samba/%m.conf",
+        "config backend = registry",
+        "root directory = /srv",
+        "obey pam restrictions = yes",
+        "username map script = /bin/map",
+        "username map = maps/%m",
+        "ntlm auth = disabled",
+        "server smb3 encryption algorithms = AES-512",
+        "bind interfaces only = yes\ninterfaces = eth*",
+        "server smb transports = quic",
+    ] {
+        assert!(!is_shared(&format!("[global]\n{refused}\n[x]\npath = /x\n")), "{refused}");
+    }
+    // A default that comes after a share is for later shares only.
+    assert!(!is_shared("[x]\npath=/x\n[global]\nread only = no\n"));
     for harmless in ["max connections = 0", "hosts allow = ALL", "hide unreadable = no"] {
-        let (config, ..) = import(&format!("[x]\npath = /x\n{harmless}\n"));
-        assert_eq!(config.shares.len(), 1, "{harmless}");
+        assert!(is_shared(&format!("[x]\npath = /x\n{harmless}\n")), "{harmless}");
     }
     let (config, ..) = import("[global]\nhide unreadable = yes\n[x]\npath = /x\n");
     assert!(config.shares[0].hide_unreadable && !config.shares[0].inherited_as_set);
@@ -118,36 +242,103 @@ fn nothing_becomes_more_open() {
 }
 
 #[test]
+fn what_restricts_can_be_accepted() {
+    let text = "[global]\nobey pam restrictions = yes\n[x]\npath = /x\nvfs objects = worm\n\
+                hide special files = yes\n";
+    let (config, _, report) =
+        import_with(text, &["Obey PAM restrictions", "worm", "hidespecialfiles"]);
+    assert!(!report.is_refused() && config.shares.len() == 1, "{:?}", report.lines());
+    assert_eq!(report.of(Weight::LeftOut).filter(|line| line.ends_with(": accepted")).count(), 3);
+    let (config, _, report) = import_with(text, &["worm"]);
+    assert!(report.is_refused() && config.shares.is_empty());
+}
+
+#[test]
 fn who_may_do_what_is_taken_over() {
     let (config, toml, report) = import(
         "[global]\nhosts allow = 192.0.2. 127.\nusername map = /etc/samba/users\n[x]\npath = /x\nread only = yes\n\
          valid users = @staff +it bob\ninvalid users = carl\nread list = bob\n\
-         write list = @it\nhosts deny = ALL\n",
+         write list = @it\n",
     );
     let share = config.shares.first().unwrap_or_else(|| panic!("{report}"));
-    let words = |listed: &[frevo_server::config::Who]| -> Vec<String> {
-        listed.iter().map(|who| who.as_str().to_owned()).collect()
-    };
     assert_eq!(words(&share.allow), ["@staff", "@it", "bob"]);
     assert_eq!(words(&share.deny), ["carl"]);
-    assert_eq!(
-        (words(&share.read_list), words(&share.write_list)),
-        (vec!["bob".into()], vec!["@it".into()])
-    );
+    assert_eq!((words(&share.read_list), words(&share.write_list)), (vec!["bob"], vec!["@it"]));
     let hosts: Vec<String> = share.hosts_allow.iter().map(ToString::to_string).collect();
-    assert_eq!(hosts, ["192.0.2.0/24", "127.0.0.0/8"]);
-    assert_eq!(share.hosts_deny.len(), 1, "{toml}");
+    assert_eq!(hosts, ["192.0.2.0/24", "127.0.0.0/8"], "{toml}");
     assert!(share.read_only && !report.contains("[x]"), "{report}");
     assert_eq!(config.server.user_map_file, Some("/etc/samba/users".into()));
     assert_eq!(share.run_as, Some(RunAsChoice::User));
     let (config, _, report) = import(
-        "[x]\npath = /x\nforce user = media\nforce group = media\n[y]\npath = /y\ngroup = +it\n",
+        "[x]\npath = /x\nforce user = media\nforce group = media\n[y]\npath = /y\nvalid users = %S\n",
     );
     let forced = |name: &Option<toml::Spanned<String>>| name.as_ref().map(|n| n.get_ref().clone());
     let [x, y] = &config.shares[..] else { panic!("{report}") };
     assert_eq!((x.run_as, forced(&x.force_user)), (None, Some("media".into())));
-    assert_eq!((forced(&x.force_group), forced(&y.force_group)), (Some("media".into()), None));
-    assert!(report.contains("dropped [y] force group = +it"), "{report}");
+    assert_eq!((forced(&x.force_group), words(&y.allow)), (Some("media".into()), vec!["y"]));
+}
+
+/// Whoever uses a guest share acts as the guest, not with rights of its own.
+#[test]
+fn users_of_guest_shares_have_the_guests_rights() {
+    let (config, _, report) = import(
+        "[global]\nguest account = visitor\nmap to guest = bad user\n[x]\npath=/x\nguest ok=yes\n\
+         guest only=yes\n[y]\npath=/y\nonly guest=yes\n",
+    );
+    let [x, y] = &config.shares[..] else { panic!("{report}") };
+    assert_eq!(x.force_user.as_ref().map(|user| user.get_ref().as_str()), Some("visitor"));
+    assert_eq!(y.run_as, Some(RunAsChoice::User));
+    assert!(report.contains("map to guest = bad user: guests are not supported"), "{report}");
+}
+
+/// Rules for addresses of [global] hold for shares with rules of their own, too.
+#[test]
+fn hosts_of_the_server_and_of_a_share_both_count() {
+    let (config, _, report) = import(
+        "[global]\nhosts allow = 192.0.2.\n[x]\npath=/x\nhosts allow = 192.0.2.7 203.0.113.1\n\
+         [y]\npath=/y\nhosts deny = ALL EXCEPT 192.0.2.7\n[z]\npath=/z\nhosts deny=192.0.2.9\n",
+    );
+    let shown = |index: usize| {
+        let share: &frevo_server::config::ShareSection = &config.shares[index];
+        let list = |networks: &[frevo_server::access_rules::Network]| {
+            networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        (list(&share.hosts_allow), list(&share.hosts_deny))
+    };
+    assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
+    assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
+    // smbd asks the lists of [global] first, and then those of the share.
+    assert_eq!(config.shares.len(), 2, "{report}");
+    assert!(report.contains("the lists of [global] and of the share cannot be joined"));
+}
+
+#[test]
+fn options_of_modules_that_exist_here_are_taken_over() {
+    let (config, toml, report) = import(
+        "[global]\nfruit:model = MacPro\n[tm]\npath=/tm\nvfs objects=fruit streams_xattr\n\
+         fruit:time machine = yes\nfruit:time machine max size = 2T\n\
+         [a]\npath=/a\nvfs objects=shadow_copy2\nshadow:snapdir=.zfs/snapshot\n\
+         shadow:format=auto-%Y-%m-%d\n\
+         [b]\npath=/srv/b\nvfs objects=shadow_copy2\nshadow:basedir=/srv\nshadow:snapdir=/snap\n\
+         [c]\npath=/c\nvfs objects=snapper\n\
+         [d]\npath=/d\nvfs objects=shadow_copy2\nshadow:localtime=yes\n\
+         [e]\npath=/e\nvfs objects=full_audit\nfull_audit:success=renameat unlinkat\n",
+    );
+    assert_eq!(config.server.model.as_deref(), Some("MacPro"));
+    let share = |name: &str| config.shares.iter().find(|s| s.name.get_ref().as_str() == name);
+    let tm = share("tm").unwrap();
+    assert!(tm.time_machine && tm.time_machine_max_size.is_some_and(|size| size.0 == 2 << 40));
+    for line in [
+        "snapshots = \".zfs/snapshot/auto-%Y-%m-%d\"",
+        "snapshots = \"/snap/@GMT-%Y.%m.%d-%H.%M.%S/b\"",
+        "snapshots = \".snapshots/%N/snapshot\"",
+        "audit = [\"rename\", \"delete\"]",
+        "[audit]\nsyslog = true",
+    ] {
+        assert!(toml.contains(line), "{line} not in\n{toml}");
+    }
+    assert!(share("d").unwrap().snapshots.is_none());
+    assert!(report.contains("shadow:localtime = yes: previous versions are not found"), "{report}");
 }
 
 #[test]
@@ -158,15 +349,15 @@ fn what_cannot_be_shared_is_said() {
     );
     assert!(config.shares.is_empty());
     for line in [
-        "[homes]: home folders",
-        "[printers]: printing is not supported",
-        "[a]: the path is missing",
-        "[b]: the path /home/%U",
-        "[c]: the path x",
-        "[bad/name]: the share name",
-        "[spool]: it is a printer",
+        "[homes] home folders",
+        "[printers] printing is not supported",
+        "[a] the path is missing",
+        "[b] the path /home/%U",
+        "[c] the path x",
+        "[bad/name] the share name",
+        "[spool] it is a printer",
     ] {
-        assert!(report.contains(&format!("not shared {line}")), "{line} not in\n{report}");
+        assert!(report.contains(&format!("  {line}")), "{line} not in\n{report}");
     }
 }
 
@@ -197,5 +388,28 @@ fn a_line_that_is_no_smb_conf_is_named() {
 #[test]
 fn a_share_that_is_left_out_is_a_comment_whatever_its_name_holds() {
     let (config, _, report) = import("[a\u{8}b]\npath = c\u{c}d\re\n");
-    assert!(report.contains("not shared [") && config.shares.is_empty(), "{report}");
+    assert!(report.contains("Not shared (") && config.shares.is_empty(), "{report}");
+}
+
+/// A whole server's configuration gives this frevo.toml and this report, sorted by weight. With
+/// WRITE_FIXTURES in the environment the test writes them, to be read after a change.
+#[test]
+fn the_configuration_of_a_company() {
+    let text = include_str!("fixtures/company.conf");
+    let (_, toml, report) = import_with(text, &["obey pam restrictions"]);
+    let report = report.lines().join("\n") + "\n";
+    if std::env::var_os("WRITE_FIXTURES").is_some() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/import/fixtures");
+        std::fs::write(format!("{folder}/company.toml"), &toml).unwrap();
+        std::fs::write(format!("{folder}/company.report"), &report).unwrap();
+    }
+    for (found, wanted, name) in [
+        (toml, include_str!("fixtures/company.toml"), "company.toml"),
+        (report, include_str!("fixtures/company.report"), "company.report"),
+    ] {
+        for (number, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+            assert_eq!(found, wanted, "{name}:{}", number + 1);
+        }
+        assert_eq!(found.lines().count(), wanted.lines().count(), "{name}");
+    }
 }
