@@ -1,79 +1,163 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
-use frevo_server::config::ListenOn;
+use frevo_auth::AccountFile;
+use frevo_server::config::{Config, ListenOn};
 
 use crate::arguments::Check;
-use crate::config_checks::{
-    changeable_by_others, read, secrets_in_shares, unknown_users, warnings,
-};
+use crate::config_checks::{changeable_by_others, secrets_in_shares, warnings};
+use crate::config_sources::{Sources, text_of};
 use crate::console::{print, tell};
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 use crate::serve::confine;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
-use crate::{accounts, passwords, state};
+use crate::{accounts, passwords, resolved, state};
+use crate::{config_contradictions, config_names};
+
+/// One thing that a check found.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    /// The file or variable, and the line, from 1.
+    pub(crate) place: (String, Option<usize>),
+    /// True when the server would not start, or would not do what the key says.
+    pub(crate) is_fault: bool,
+    pub(crate) text: String,
+}
+
+impl Finding {
+    fn shown(&self) -> String {
+        let weight = if self.is_fault { "" } else { "warning: " };
+        match &self.place {
+            (name, Some(line)) => format!("{name}:{line}: {weight}{}", self.text),
+            (name, None) => format!("{name}: {weight}{}", self.text),
+        }
+    }
+
+    fn object(&self) -> serde_json::Value {
+        let (name, line) = &self.place;
+        let kind = if self.is_fault { "fault" } else { "warning" };
+        serde_json::json!({ "file": name, "line": line, "kind": kind, "message": self.text })
+    }
+}
 
 pub(crate) fn run(check: &Check) -> Done {
     let path = &check.config;
-    let config = read(path)?;
-    let mut faults = Vec::new();
+    let sources = Sources::read(path)?;
+    let (config, faults) = sources.lenient();
+    let mut findings: Vec<Finding> = faults
+        .iter()
+        .map(|fault| Finding {
+            place: sources.place_of(fault),
+            is_fault: true,
+            text: text_of(fault),
+        })
+        .collect();
+    let mut users = 0;
+    if let Some(config) = &config {
+        let whole = (path.display().to_string(), None);
+        findings.extend(of_shares(config, &sources));
+        findings.extend(config_contradictions::find(config, &sources));
+        findings.extend(of_server(config, &whole));
+        match accounts::read(&state::users_file_of(config)) {
+            Ok(file) => {
+                findings.extend(config_names::find(config, &file, &sources));
+                users = known_users(config, &file).len();
+            }
+            Err(failure) => findings.push(Finding {
+                place: whole.clone(),
+                is_fault: true,
+                text: failure.to_string(),
+            }),
+        }
+        let found = warnings(config).into_iter();
+        findings.extend(found.map(|text| Finding { place: whole.clone(), is_fault: false, text }));
+    }
+    findings.sort_by(|a, b| (!a.is_fault, &a.place).cmp(&(!b.is_fault, &b.place)));
+    let faults = findings.iter().filter(|finding| finding.is_fault).count();
+    if is_json() {
+        return report_json(&findings, faults, config.as_ref(), users);
+    }
+    for finding in &findings {
+        tell(finding.shown());
+    }
+    if faults > 0 {
+        let text = format!("{}: {} found", path.display(), counted(faults, "fault"));
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let config = config.unwrap_or_default();
+    if check.resolved {
+        return print(resolved::text(&sources.table()).as_bytes());
+    }
+    let (shares, users) = (counted(config.shares.len(), "share"), counted(users, "user"));
+    let confined = confine::outlook(config.server.confinement);
+    let lines = format!("{confined}\n{}: ok ({shares}, {users})\n", path.display());
+    print(lines.as_bytes())
+}
+
+fn report_json(findings: &[Finding], faults: usize, config: Option<&Config>, users: usize) -> Done {
+    let found: Vec<serde_json::Value> = findings.iter().map(Finding::object).collect();
+    let shares = config.map_or(0, |config| config.shares.len());
+    let object = serde_json::json!({
+        "ok": faults == 0, "shares": shares, "users": users, "findings": found,
+    });
+    print(format!("{object}\n").as_bytes())?;
+    if faults == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Config, format!("{} found", counted(faults, "fault"))))
+}
+
+/// Folders and users of the host that shares need.
+fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for share in &config.shares {
+        let name = share.name.get_ref();
         if let Err(fault) = share.open_folder() {
-            faults.push(format!("share {}: {fault}", share.name.get_ref()));
+            let text = format!("share {name}: {fault}");
+            let place = sources.place(&share.path.span());
+            findings.push(Finding { place, is_fault: true, text });
         }
         if let Err(why) = share.identities() {
-            faults.push(format!("share {}: {why}", share.name.get_ref()));
+            let key = ["force_group", "force_user", "run_as"].into_iter();
+            let key = key.clone().find(|key| why.starts_with(key)).unwrap_or("run_as");
+            let place = sources.place_of_key(&share.name.span(), key);
+            findings.push(Finding { place, is_fault: true, text: format!("share {name}: {why}") });
         }
     }
-    if let Err(failure) = user_map(&config) {
-        faults.push(failure.to_string());
+    findings
+}
+
+/// Files and interfaces that the server needs.
+fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
+    let mut texts = Vec::new();
+    if let Err(failure) = user_map(config) {
+        texts.push(failure.to_string());
     }
     for listen in &config.server.listen {
         if let ListenOn::Interface(name) = &listen.on
             && let Err(failure) = addresses_of(name)
         {
-            faults.push(format!("listen: {failure}"));
+            texts.push(format!("listen: {failure}"));
         }
     }
     for user in &config.users {
         if let Err(failure) = passwords::from_file(&user.password_file) {
-            faults.push(format!("user {}: {failure}", user.name.get_ref()));
+            texts.push(format!("user {}: {failure}", user.name.get_ref()));
         }
     }
     if let Err(why) = config.audit.check() {
-        faults.push(why);
+        texts.push(why);
     }
-    faults.extend(secrets_in_shares(&config, true));
-    faults.extend(changeable_by_others(&config, true));
-    let mut known: Vec<String> =
-        config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase()).collect();
-    let mut users_read = true;
-    match accounts::read(&state::users_file_of(&config)) {
-        Ok(file) => {
-            let with_password = file.entries().filter(|entry| entry.nt_hash.is_some());
-            known.extend(with_password.map(|entry| entry.name.to_lowercase()));
-        }
-        Err(failure) => {
-            faults.push(failure.to_string());
-            users_read = false;
-        }
-    }
-    if !faults.is_empty() {
-        let lines: Vec<String> =
-            faults.iter().map(|fault| format!("{}: {fault}", path.display())).collect();
-        return Err(Failure::new(Exit::Config, lines.join("\nfrevo: ")));
-    }
-    if users_read {
-        for warning in unknown_users(&config, &known) {
-            tell(format_args!("warning: {warning}"));
-        }
-    }
-    for warning in warnings(&config) {
-        tell(format_args!("warning: {warning}"));
-    }
-    let (shares, users) = (counted(config.shares.len(), "share"), counted(known.len(), "user"));
-    let confined = confine::outlook(config.server.confinement);
-    let lines = format!("{confined}\n{}: ok ({shares}, {users})\n", path.display());
-    print(lines.as_bytes())
+    texts.extend(secrets_in_shares(config, true));
+    texts.extend(changeable_by_others(config, true));
+    let finding = |text| Finding { place: whole.clone(), is_fault: true, text };
+    texts.into_iter().map(finding).collect()
+}
+
+/// The names of all accounts of a configuration, in lower case.
+pub(crate) fn known_users(config: &Config, file: &AccountFile) -> Vec<String> {
+    let own = config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase());
+    let with_password = file.entries().filter(|entry| entry.nt_hash.is_some());
+    own.chain(with_password.map(|entry| entry.name.to_lowercase())).collect()
 }

@@ -6,39 +6,13 @@ use frevo_server::config::{
     Config, DialectName, EncryptionChoice, NtAclsChoice, ShareSection, SigningChoice,
 };
 
-use crate::exit::{Exit, Failure};
+use crate::config_sources::Sources;
+use crate::exit::Failure;
 use crate::{state, trusted_file};
 
-/// Bytes that are read of a configuration: one more than the longest, which is then refused.
-const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1;
-
-/// Reads a configuration file, with every fault told.
+/// Reads a configuration, with every fault told.
 pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
-    let shown = path.display();
-    let text = trusted_file::read(path, CONFIG_BYTES_MAX).map_err(|refusal| match refusal {
-        trusted_file::Refusal::OthersWrite(why) => {
-            Failure::new(Exit::Config, format!("the configuration was not read: {why}"))
-        }
-        trusted_file::Refusal::Unreadable(error) => {
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            let exit = if missing { Exit::NotFound } else { Exit::Config };
-            Failure::new(exit, format!("cannot read the configuration {shown}: {error}"))
-        }
-    })?;
-    Config::parse(&text).map_err(|faults| {
-        let lines: Vec<String> = faults
-            .iter()
-            .map(|fault| match fault.line {
-                Some(line) => {
-                    let rest = fault.to_string();
-                    let rest = rest.split_once(": ").map_or(&*rest, |(_, rest)| rest);
-                    format!("{shown}:{line}: {rest}")
-                }
-                None => format!("{shown}: {fault}"),
-            })
-            .collect();
-        Failure::new(Exit::Config, lines.join("\nfrevo: "))
-    })
+    Sources::read(path)?.config()
 }
 
 /// Names in `allow` of a share that no account has.

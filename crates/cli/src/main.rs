@@ -6,6 +6,9 @@ mod arguments;
 mod bench;
 mod check;
 mod config_checks;
+mod config_contradictions;
+mod config_names;
+mod config_sources;
 mod console;
 mod exit;
 mod expect;
@@ -16,8 +19,10 @@ mod manual;
 mod passwords;
 mod plural;
 mod remote;
+mod resolved;
 mod secret_file;
 mod serve;
+mod shares;
 mod state;
 mod svg;
 mod trusted_file;
@@ -55,6 +60,7 @@ fn main() -> ExitCode {
         Command::ConfinementTrial(trial) => serve::confine::trial::run(trial),
         Command::Check(check) => check::run(check),
         Command::User(user) => user::run(user),
+        Command::Share(shares) => shares::run(shares),
         Command::Import(import) => import::run(import),
         Command::Remote(verb) => remote::run(verb),
         Command::Expect(expect) => expect::run(expect),

@@ -157,12 +157,7 @@ fn a_good_configuration_is_ok() {
         config.replace("\"bob\"", "\"bop\"").replace("[server]", "[server]\nsigning = \"offered\"");
     let file = place.file("frevo.toml", &odd, 0o644);
     let check = place.run(&["check", "-c", text(&file)]);
-    check.succeeds();
-    assert!(
-        check
-            .err
-            .contains("share photos allows bop, but there is no account bop; did you mean bob?")
-    );
+    check.fails(3, &["share photos: users: there is no account bop; did you mean bob?"]);
     assert!(check.err.contains("could change unsigned messages"), "{}", check.err);
 }
 
@@ -192,6 +187,127 @@ fn a_bad_configuration_is_told_by_its_line() {
     place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["frevo.toml:2:", "`listen`"]);
     place.file("frevo.toml", "[server]\nlog_level = \"loud\"\n", 0o644);
     place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["log level \"loud\""]);
+}
+
+#[test]
+fn a_check_tells_all_faults_with_their_lines() {
+    let place = Sandbox::new();
+    place.folder("conf.d");
+    place.folder("photos");
+    let path = place.path("photos");
+    place.file(
+        "frevo.toml",
+        "[server]\nnmae = \"a\"\ncores = \"two\"\n\n[[share]]\nname = \"a\"\npath = \"/nowhere/a\"\n\
+         allow = [\"@no such group here\"]\ntime_machine_max_size = \"1T\"\n",
+        0o644,
+    );
+    let share =
+        |keys: &str| format!("[[share]]\nname = \"b\"\npath = \"{}\"\n{keys}", path.display());
+    place.file("conf.d/b.toml", &share("allow = [\"stranger\"]\nlisten = []\n"), 0o644);
+    let check = |flags: &[&str]| {
+        let line = [&["check", "-c", "frevo.toml"], flags].concat();
+        let mut command = place.command(&line);
+        command.env("FREVO_LIMITS_CONNECTIONS", "many").env("FREVO_SERVER_STATE_DIR", "/nowhere/s");
+        said(command.output().unwrap())
+    };
+    let wanted = [
+        "frevo.toml:2: unknown key `nmae`",
+        "frevo.toml:3: `cores` must be a whole number",
+        "frevo.toml:7: share a: there is no folder /nowhere/a",
+        "frevo.toml:8: share a: allow: neither the account file nor this host has a group",
+        "frevo.toml:9: share a: time_machine_max_size has no effect",
+        "conf.d/b.toml:4: share b: allow: there is no account stranger",
+        "conf.d/b.toml:5: unknown key `listen` in [[share]]",
+        "FREVO_LIMITS_CONNECTIONS: `connections` must be a whole number",
+        "8 faults found",
+    ];
+    check(&[]).fails(3, &wanted);
+    let json = check(&["--json"]);
+    let found: serde_json::Value = serde_json::from_str(json.out.trim()).unwrap();
+    assert_eq!((json.code, found["ok"].as_bool()), (3, Some(false)), "{json:?}");
+    let is_fault = |found: &&serde_json::Value| found["kind"] == "fault";
+    let faults = found["findings"].as_array().unwrap().iter().filter(is_fault);
+    assert_eq!((faults.count(), json.out.lines().count()), (8, 1), "{json:?}");
+}
+
+#[test]
+fn the_effective_configuration_is_shown() {
+    let place = Sandbox::new();
+    place.folder("conf.d");
+    place.folder("photos");
+    place.file("frevo.toml", "[server]\nname = \"A\"\ncores = 1\n", 0o644);
+    let share = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", place.path("photos").display());
+    place.file("conf.d/b.toml", &format!("{share}[server]\nname = \"B\"\n"), 0o644);
+    let mut command = place.command(&["check", "-c", "frevo.toml", "--resolved"]);
+    command.env("FREVO_SERVER_CORES", "3").env("FREVO_SERVER_LOG_LEVEL", "debug");
+    let shown = said(command.output().unwrap());
+    let shown = shown.succeeds().to_owned();
+    for line in [
+        "name = \"B\"",
+        "cores = 3",
+        "log_level = \"debug\"",
+        "log = \"text\" # default",
+        "read_only = false # default",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} not in\n{shown}");
+    }
+    // What is shown is a configuration that means the same.
+    fs::remove_dir_all(place.path("conf.d")).unwrap();
+    place.file("frevo.toml", &shown, 0o644);
+    let again = place.run(&["check", "-c", "frevo.toml", "--resolved"]);
+    let plain = |text: &str| text.replace(" # default", "");
+    assert_eq!(plain(again.succeeds()), plain(&shown));
+}
+
+#[test]
+fn shares_are_added_changed_listed_and_removed() {
+    let place = Sandbox::new();
+    let (photos, music) = (place.folder("photos"), place.folder("music"));
+    place.folder("conf.d");
+    let text = "# The server of the house\n[server]\nname = \"A\" # short\n\n# Pictures\n[[share]]\n\
+                name = \"photos\"\n";
+    let text =
+        format!("{text}path = \"{}\" # a disk\nread_only = false # for now\n", photos.display());
+    place.file("frevo.toml", &text, 0o640);
+    let share =
+        |arguments: &[&str]| place.run(&[&["share", "--config", "frevo.toml"], arguments].concat());
+    let read = || fs::read_to_string(place.path("frevo.toml")).unwrap();
+    share(&["set", "Photos", "read_only=true", "allow=ann,@staff", "comment=all of them"])
+        .succeeds();
+    let wanted = text.replace("false # for now", "true # for now")
+        + "allow = [\"ann\", \"@staff\"]\ncomment = \"all of them\"\n";
+    assert_eq!(read(), wanted);
+    assert_eq!(fs::metadata(place.path("frevo.toml")).unwrap().mode() & 0o7777, 0o640);
+    share(&["add", "music", "music", "time_machine=true", "max_file_size=1G"]).succeeds();
+    let added = format!(
+        "\n[[share]]\nname = \"music\"\npath = \"{}\"\ntime_machine = true\nmax_file_size = \"1G\"\n",
+        music.display()
+    );
+    assert_eq!(read(), wanted.clone() + &added);
+    let listed = share(&["list"]);
+    assert!(listed.succeeds().lines().count() == 2, "{listed:?}");
+    assert!(listed.out.contains("photos  ") && listed.out.contains("(read-only)"), "{listed:?}");
+    let json = share(&["list", "--json"]);
+    let first: serde_json::Value = json.succeeds().lines().next().unwrap().parse().unwrap();
+    assert_eq!((&first["name"], &first["line"]), (&"photos".into(), &7.into()));
+    // What is wrong is not written.
+    share(&["set", "music", "read_onyl=true"]).fails(3, &["unknown key `read_onyl`", "read_only"]);
+    share(&["set", "music", "read_only=maybe"]).fails(3, &["`read_only` must be true or false"]);
+    share(&["set", "musik", "read_only=true"]).fails(6, &["no share musik; did you mean music?"]);
+    share(&["set", "music", "read_only"]).fails(2, &["read_only is not KEY=VALUE"]);
+    share(&["add", "Music", "music"]).fails(3, &["a second share is called Music"]);
+    share(&["add", "new", "nowhere"]).fails(6, &["there is no folder"]);
+    assert_eq!(read(), wanted.clone() + &added);
+    share(&["set", "music", "time_machine=", "max_file_size="]).succeeds();
+    assert!(!read().contains("time_machine") && !read().contains("1G"), "{}", read());
+    share(&["rm", "MUSIC"]).succeeds();
+    assert_eq!(read(), wanted);
+    // A share is changed where it is.
+    let further = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", music.display());
+    let further = place.file("conf.d/b.toml", &further, 0o644);
+    share(&["set", "b", "hidden=true"]).succeeds();
+    assert!(fs::read_to_string(&further).unwrap().ends_with("hidden = true\n"));
+    assert_eq!(read(), wanted);
 }
 
 #[test]
@@ -336,8 +452,12 @@ fn who_cannot_act_as_others_is_told() {
     place.file("none.toml", &share("force_user = \"no such user here\""), 0o644);
     if rustix::process::geteuid().is_root() {
         let absent = ["force_user: this host has no user no such user here"];
-        place.run(&["check", "-c", "none.toml"]).fails(3, &absent);
-        assert!(place.run(&["check", "-c", "user.toml"]).succeeds().contains("ok (1 share,"));
+        let check = |file: &str| {
+            let mut command = place.command(&["check", "-c", file]);
+            said(command.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap())
+        };
+        check("none.toml").fails(3, &absent);
+        assert!(check("user.toml").succeeds().contains("ok (1 share,"));
     }
     // The program lies where others cannot reach it, and so do the files.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
@@ -380,9 +500,9 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     place.file("smb.conf", &conf, 0o644);
     let import = place.run(&["import", "smb.conf", "-o", "frevo.toml"]);
     assert_eq!(import.succeeds(), "");
-    assert!(import.err.contains("dropped [global] workgroup:"), "{}", import.err);
-    assert!(import.err.contains("not shared [staff]: valid users = %U"), "{}", import.err);
-    let check = place.run(&["check", "-c", "frevo.toml"]);
+    assert!(import.err.contains("[staff] line 8: valid users = %U: "), "{}", import.err);
+    let mut check = place.command(&["check", "-c", "frevo.toml"]);
+    let check = said(check.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap());
     // Samba uses files as who has logged on, which takes root.
     if rustix::process::geteuid().is_root() {
         assert!(check.succeeds().contains("ok (1 share, 0 users)"), "{check:?}");

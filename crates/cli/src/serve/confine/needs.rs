@@ -6,6 +6,7 @@ use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
 
 use crate::arguments::Serve;
 use crate::config_checks::real;
+use crate::config_sources::further_files;
 use crate::serve::plan::Plan;
 use crate::state;
 
@@ -82,6 +83,9 @@ impl Needs {
 /// Files that a reload reads.
 fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = arguments.config.iter().cloned().collect();
+    // A folder, of which the files are read.
+    let further = arguments.config.iter().map(|file| further_files(file));
+    files.extend(further.filter(|folder| folder.is_dir()));
     files.extend(arguments.password_file.clone());
     files.extend(config.users.iter().map(|user| user.password_file.clone()));
     files.extend(config.server.user_map_file.clone());

@@ -1,0 +1,124 @@
+//! Keys of shares that contradict others, or have no effect because of them.
+
+use frevo_server::config::{
+    AuditedOperation, Config, DialectName, EncryptionChoice, ShareSection, StreamsChoice,
+};
+
+use crate::check::Finding;
+use crate::config_sources::Sources;
+
+/// The contradictions of all shares.
+pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for share in &config.shares {
+        for (key, why) in of_share(share, config) {
+            let place = sources.place_of_key(&share.name.span(), key);
+            let text = format!("share {}: {why}", share.name.get_ref());
+            findings.push(Finding { place, is_fault: true, text });
+        }
+    }
+    findings
+}
+
+/// The contradictions of one share: the key to change, and the reason.
+fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
+    let server = &config.server;
+    let both = |a: &[_], b: &[_]| -> Option<String> {
+        let found = a.iter().find(|who: &&frevo_server::config::Who| {
+            b.iter().any(|other: &frevo_server::config::Who| {
+                other.as_str().eq_ignore_ascii_case(who.as_str())
+            })
+        });
+        found.map(|who| who.as_str().to_owned())
+    };
+    let mut found: Vec<(&'static str, String)> = Vec::new();
+    let mut when = |holds: bool, key: &'static str, why: &str| {
+        if holds {
+            found.push((key, why.to_owned()));
+        }
+    };
+    let is_written = !share.read_only || !share.write_list.is_empty();
+    when(
+        server.read_only == Some(true) && !share.write_list.is_empty(),
+        "write_list",
+        "write_list has no effect, because read_only of [server] is true",
+    );
+    when(
+        share.encrypt && server.encryption == Some(EncryptionChoice::Off),
+        "encrypt",
+        "encrypt = true, but encryption of [server] is \"off\": no client could connect",
+    );
+    when(
+        share.encrypt && server.max_dialect.is_some_and(|d| (d as u8) < DialectName::Smb30 as u8),
+        "encrypt",
+        "encrypt = true, but max_dialect is below 3.0, which cannot encrypt",
+    );
+    when(
+        share.time_machine_max_size.is_some() && !share.time_machine,
+        "time_machine_max_size",
+        "time_machine_max_size has no effect without time_machine = true",
+    );
+    when(
+        share.time_machine && !is_written,
+        "time_machine",
+        "time_machine = true, but nobody may write to the share",
+    );
+    when(
+        share.time_machine && share.streams == Some(StreamsChoice::Off),
+        "streams",
+        "time_machine = true, but macOS needs streams, which are \"off\"",
+    );
+    when(
+        !share.read_only && !share.write_list.is_empty() && share.read_list.is_empty(),
+        "write_list",
+        "write_list has no effect, because everybody may write; did you mean read_only = true?",
+    );
+    when(
+        // The default is no wish.
+        share.audit.iter().flatten().any(|one| *one != AuditedOperation::Acl)
+            && !config.audit.is_kept(),
+        "audit",
+        "audit has no effect, because [audit] names no file, journald or syslog",
+    );
+    for (a, b, key, lists) in [
+        (&share.allow, &share.deny, "deny", "allow and deny"),
+        (&share.read_list, &share.write_list, "read_list", "read_list and write_list"),
+    ] {
+        if let Some(who) = both(a, b) {
+            found.push((key, format!("{who} is in {lists}; remove it from one of them")));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contradictions(server: &str, share: &str) -> Vec<&'static str> {
+        let text = format!("[server]\n{server}\n[[share]]\nname = \"a\"\npath = \"/a\"\n{share}\n");
+        let config = Config::parse(&text).unwrap();
+        of_share(&config.shares[0], &config).into_iter().map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn contradictions_between_keys_are_found() {
+        for (server, share, key) in [
+            ("read_only = true", "read_only = true\nwrite_list = [\"ann\"]", "write_list"),
+            ("encryption = \"off\"", "encrypt = true", "encrypt"),
+            ("encryption = \"offered\"\nmax_dialect = \"2.1\"", "encrypt = true", "encrypt"),
+            ("", "time_machine_max_size = \"1T\"", "time_machine_max_size"),
+            ("", "time_machine = true\nread_only = true", "time_machine"),
+            ("", "time_machine = true\nstreams = \"off\"", "streams"),
+            ("", "write_list = [\"ann\"]", "write_list"),
+            ("", "audit = [\"open\"]", "audit"),
+            ("", "allow = [\"ann\"]\ndeny = [\"ANN\"]", "deny"),
+            ("", "read_list = [\"@it\"]\nwrite_list = [\"@it\"]", "read_list"),
+        ] {
+            assert_eq!(contradictions(server, share), [key], "{server} {share}");
+        }
+        for share in ["", "read_only = true\nwrite_list = [\"ann\"]", "time_machine = true"] {
+            assert_eq!(contradictions("", share), [""; 0], "{share}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Users and groups that a configuration names, looked up in the account file and on the host.
+
+use frevo_auth::AccountFile;
+use frevo_server::config::{Config, RunAsChoice, ShareSection, Who, nearest};
+
+use crate::check::{Finding, known_users};
+use crate::config_sources::Sources;
+
+/// Accounts that are looked up on the host for a share with `run_as = "user"`.
+const LOOKED_UP: usize = 1_000;
+
+/// Users and groups that nobody is, and accounts that a share cannot serve.
+pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Vec<Finding> {
+    let users = known_users(config, file);
+    let groups: Vec<String> = file
+        .entries()
+        .flat_map(|entry| entry.groups.iter().map(|group| group.to_lowercase()))
+        .collect();
+    let mut findings = Vec::new();
+    for share in &config.shares {
+        // A name that gives rights is a slip or waits for a stranger; one that takes them away
+        // does no harm.
+        let lists: [(&str, &[Who], bool); 4] = [
+            ("allow", &share.allow, true),
+            ("write_list", &share.write_list, true),
+            ("read_list", &share.read_list, false),
+            ("deny", &share.deny, false),
+        ];
+        for (key, listed, is_fault) in lists {
+            for who in listed {
+                let unknown = match who.group() {
+                    Some(group) => unknown_group(group, &groups),
+                    None => unknown_user(who.as_str(), &users),
+                };
+                if let Some(why) = unknown {
+                    let key =
+                        if key == "allow" && has_users_key(sources, share) { "users" } else { key };
+                    let place = sources.place_of_key(&share.name.span(), key);
+                    let text = format!("share {}: {key}: {why}", share.name.get_ref());
+                    findings.push(Finding { place, is_fault, text });
+                }
+            }
+        }
+        if share.run_as == Some(RunAsChoice::User) {
+            findings.extend(without_host_user(share, &users, sources));
+        }
+    }
+    findings
+}
+
+/// True when the section calls `allow` by its other name.
+fn has_users_key(sources: &Sources, share: &ShareSection) -> bool {
+    let span = share.name.span();
+    sources.place_of_key(&span, "allow") == sources.place(&span)
+}
+
+fn unknown_user(user: &str, known: &[String]) -> Option<String> {
+    if known.contains(&user.to_lowercase()) {
+        return None;
+    }
+    let near = nearest(user, known.iter().map(|name| &**name));
+    let hint = near.map_or_else(
+        || format!("; add it with: frevo user add {user}"),
+        |near| format!("; did you mean {near}?"),
+    );
+    Some(format!("there is no account {user}{hint}"))
+}
+
+fn unknown_group(group: &str, known: &[String]) -> Option<String> {
+    if known.contains(&group.to_lowercase()) || group.eq_ignore_ascii_case("Administrators") {
+        return None;
+    }
+    match frevo_posix::group_id(group) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!(
+            "neither the account file nor this host has a group {group}; see frevo user groups"
+        )),
+        Err(errno) => Some(format!("cannot look up the group {group} on this host: {errno}")),
+    }
+}
+
+/// Accounts that may use a share as themselves, and whom the host does not have.
+fn without_host_user(share: &ShareSection, users: &[String], sources: &Sources) -> Vec<Finding> {
+    let named: Vec<String> = share
+        .allow
+        .iter()
+        .filter(|who| who.group().is_none())
+        .map(|who| who.as_str().to_lowercase())
+        .collect();
+    let has_groups = share.allow.iter().any(|who| who.group().is_some());
+    let is_allowed = |user: &&String| named.is_empty() || named.contains(user) || has_groups;
+    let served: Vec<&String> = users.iter().filter(is_allowed).take(LOOKED_UP).collect();
+    let why_not = |user: &str| match frevo_posix::user(user) {
+        Ok(Some(found)) if found.uid == 0 => Some("is root, who may not use the share"),
+        Ok(Some(_)) => None,
+        Ok(None) => Some("is no user of this host; add one with: useradd"),
+        Err(_) => Some("cannot be looked up on this host"),
+    };
+    let refused: Vec<(&String, &str)> =
+        served.iter().filter_map(|user| Some((*user, why_not(user)?))).collect();
+    let is_nobody_served = !served.is_empty() && refused.len() == served.len();
+    let place = sources.place_of_key(&share.name.span(), "run_as");
+    refused
+        .into_iter()
+        .map(|(user, why)| Finding {
+            place: place.clone(),
+            is_fault: is_nobody_served || named.contains(user),
+            text: format!(
+                "share {}: run_as = \"user\", but the account {user} {why}",
+                share.name.get_ref()
+            ),
+        })
+        .collect()
+}

@@ -1,0 +1,274 @@
+//! `frevo share`: lists and changes the shares of a configuration. Comments stay as they are.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueHint};
+use frevo_server::config::{ShareName, ShareSection, nearest};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+
+use crate::arguments::DEFAULT_CONFIG;
+use crate::config_sources::Sources;
+use crate::console::{print, tell};
+use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
+
+/// `frevo share`
+#[derive(Debug, Args)]
+pub(crate) struct Shares {
+    /// Configuration file of the server
+    #[arg(long, short, value_name = "FILE", global = true, default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
+    config: PathBuf,
+
+    #[command(subcommand)]
+    command: Change,
+}
+
+#[derive(Debug, Subcommand)]
+enum Change {
+    /// List the shares
+    #[command(after_help = EXIT_CODES)]
+    List {
+        /// Print one JSON object per share
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a share
+    #[command(after_help = EXIT_CODES)]
+    Add {
+        /// Name of the share
+        name: ShareName,
+        /// The folder
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+        /// Keys of the share, such as read_only=true or allow=ann,@staff
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Change keys of a share
+    #[command(after_help = EXIT_CODES)]
+    Set {
+        /// Name of the share
+        name: String,
+        /// Keys with their values; a key without a value (KEY=) is removed
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+    },
+    /// Remove a share; its folder stays
+    #[command(after_help = EXIT_CODES)]
+    Rm {
+        /// Name of the share
+        name: String,
+    },
+}
+
+pub(crate) fn run(shares: &Shares) -> Done {
+    let config = &shares.config;
+    match &shares.command {
+        Change::List { .. } => list(config),
+        Change::Add { name, path, keys } => add(config, name, path, keys),
+        Change::Set { name, keys } => set(config, name, keys),
+        Change::Rm { name } => remove(config, name),
+    }
+}
+
+fn list(config: &Path) -> Done {
+    let sources = Sources::read(config)?;
+    let mut out = String::new();
+    for share in &sources.config()?.shares {
+        let (name, path) = (share.name.get_ref(), share.path.get_ref().display().to_string());
+        if is_json() {
+            let (file, line) = sources.place(&share.name.span());
+            let object = serde_json::json!({
+                "name": name.as_str(), "path": path, "comment": share.comment,
+                "read_only": share.read_only, "hidden": share.hidden, "file": file, "line": line,
+            });
+            out.push_str(&format!("{object}\n"));
+        } else {
+            let kind = if share.read_only { " (read-only)" } else { "" };
+            out.push_str(&format!("{name}  {path}{kind}\n"));
+        }
+    }
+    print(out.as_bytes())
+}
+
+/// The file and the section of a share.
+fn find(config: &Path, name: &str) -> Result<(Sources, PathBuf, ShareSection), Failure> {
+    let sources = Sources::read(config)?;
+    let all = sources.config()?.shares;
+    let is_wanted =
+        |share: &&ShareSection| share.name.get_ref().as_str().to_lowercase() == name.to_lowercase();
+    let Some(share) = all.iter().find(is_wanted) else {
+        let near = nearest(name, all.iter().map(|share| share.name.get_ref().as_str()));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let text = format!("{} has no share {name}{near}", config.display());
+        return Err(Failure::new(Exit::NotFound, text));
+    };
+    let file = PathBuf::from(sources.place(&share.name.span()).0);
+    let share = share.clone();
+    Ok((sources, file, share))
+}
+
+/// A file that is changed.
+struct Edited {
+    file: PathBuf,
+    document: DocumentMut,
+}
+
+impl Edited {
+    fn open(sources: &Sources, file: PathBuf) -> Result<Self, Failure> {
+        let shown = file.display().to_string();
+        let text = sources.text(&shown).unwrap_or_default();
+        let document = text.parse::<DocumentMut>().map_err(|error| {
+            Failure::new(Exit::Config, format!("{shown} is not TOML: {}", error.message()))
+        })?;
+        Ok(Self { file, document })
+    }
+
+    fn shares(&mut self) -> Result<&mut ArrayOfTables, Failure> {
+        let item =
+            self.document.entry("share").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        item.as_array_of_tables_mut().ok_or_else(|| {
+            let text = format!("{}: write each share as [[share]]", self.file.display());
+            Failure::new(Exit::Config, text)
+        })
+    }
+
+    /// The section of the share of this name.
+    fn share(&mut self, name: &str) -> Result<&mut Table, Failure> {
+        let shown = self.file.display().to_string();
+        let found = self.shares()?.iter_mut().find(|table| is_called(table, name));
+        found.ok_or_else(|| Failure::new(Exit::NotFound, format!("{shown} has no share {name}")))
+    }
+
+    /// Checks the changed configuration, and replaces the file.
+    fn save(self, sources: &Sources) -> Done {
+        let text = self.document.to_string();
+        sources.with(&self.file.display().to_string(), &text).config()?;
+        replace(&self.file, &text).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
+        })?;
+        tell(format_args!(
+            "{} is changed; a running server takes it over when it is told to: systemctl reload frevo",
+            self.file.display()
+        ));
+        Ok(())
+    }
+}
+
+fn is_called(table: &Table, name: &str) -> bool {
+    let found = table.get("name").and_then(Item::as_str).unwrap_or_default();
+    found.to_lowercase() == name.to_lowercase()
+}
+
+fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
+    let sources = Sources::read(config)?;
+    let path = std::path::absolute(path)
+        .map_err(Failure::failed(format!("cannot share {}", path.display())))?;
+    let Some(shown) = path.to_str() else {
+        let text = format!("the name of the folder {} is not valid UTF-8", path.display());
+        return Err(Failure::new(Exit::Usage, text));
+    };
+    if let Err(fault) = ShareSection::new(name.clone(), path.clone()).open_folder() {
+        let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
+        return Err(Failure::new(exit, fault.to_string()));
+    }
+    let mut edited = Edited::open(&sources, config.to_owned())?;
+    let mut table = Table::new();
+    table.insert("name", toml_edit::value(name.as_str()));
+    table.insert("path", toml_edit::value(shown));
+    table.decor_mut().set_prefix("\n");
+    edited.shares()?.push(table);
+    change(&mut edited, &sources, name.as_str(), keys)?;
+    edited.save(&sources)
+}
+
+fn set(config: &Path, name: &str, keys: &[String]) -> Done {
+    let (sources, file, _) = find(config, name)?;
+    let mut edited = Edited::open(&sources, file)?;
+    change(&mut edited, &sources, name, keys)?;
+    edited.save(&sources)
+}
+
+/// Sets or removes keys of a share.
+fn change(edited: &mut Edited, sources: &Sources, name: &str, keys: &[String]) -> Done {
+    let mut name = name.to_owned();
+    for said in keys {
+        let Some((key, value)) = said.split_once('=') else {
+            let text = format!("{said} is not KEY=VALUE");
+            return Err(Failure::new(Exit::Usage, text));
+        };
+        let key = key.trim();
+        if value.is_empty() {
+            edited.share(&name)?.remove(key);
+            continue;
+        }
+        let before = edited.document.clone();
+        let mut first = None;
+        let mut is_set = false;
+        for value in readings(value) {
+            edited.document = before.clone();
+            set_key(edited.share(&name)?, key, value);
+            let text = edited.document.to_string();
+            match sources.with(&edited.file.display().to_string(), &text).config() {
+                Ok(_) => {
+                    is_set = true;
+                    break;
+                }
+                Err(failure) => drop(first.get_or_insert(failure)),
+            }
+        }
+        if let Some(failure) = first.filter(|_| !is_set) {
+            return Err(failure);
+        }
+        if key == "name" {
+            value.trim_matches('"').clone_into(&mut name);
+        }
+    }
+    Ok(())
+}
+
+/// The meanings that a value on the command line can have: TOML, a text, a list of texts.
+fn readings(value: &str) -> Vec<Value> {
+    let texts: toml_edit::Array = value.split(',').map(str::trim).collect();
+    let mut readings: Vec<Value> = value.parse::<Value>().into_iter().collect();
+    readings.extend([Value::from(value), Value::Array(texts)]);
+    readings
+}
+
+/// Sets a key; a comment behind its value stays.
+fn set_key(table: &mut Table, key: &str, mut value: Value) {
+    if let Some(old) = table.get(key).and_then(Item::as_value) {
+        *value.decor_mut() = old.decor().clone();
+    }
+    table.insert(key, Item::Value(value));
+}
+
+fn remove(config: &Path, name: &str) -> Done {
+    let (sources, file, _) = find(config, name)?;
+    let mut edited = Edited::open(&sources, file)?;
+    edited.share(name)?;
+    edited.shares()?.retain(|table| !is_called(table, name));
+    edited.save(&sources)
+}
+
+/// Replaces a file by another one with its owner and mode, in one step.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    // A link stays one.
+    let file = fs::canonicalize(file)?;
+    let old = fs::metadata(&file)?;
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = file.with_file_name(name);
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut made = options.write(true).create_new(true).mode(0o600).open(&new)?;
+        made.write_all(text.as_bytes())?;
+        std::os::unix::fs::fchown(&made, Some(old.uid()), Some(old.gid()))?;
+        made.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+        made.sync_all()?;
+        fs::rename(&new, &file)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&new)))
+}
