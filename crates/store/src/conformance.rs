@@ -4,19 +4,35 @@
 //! To run them on a file system of one's own, take this crate with the feature
 //! `conformance` as a dev-dependency:
 //!
-//! ```ignore
-//! struct Mine(MyVfs);
+//! ```
+//! use std::sync::Arc;
+//! use frevo_store::conformance::{self, Subject};
+//! use frevo_store::memory::{MemoryOptions, MemoryVfs};
+//! use frevo_store::{Name, Vfs};
 //!
-//! impl frevo_store::conformance::Subject for Mine {
+//! struct Mine(MemoryVfs); // or any other implementor
+//!
+//! impl Subject for Mine {
 //!     fn vfs(&self) -> &dyn Vfs {
 //!         &self.0
 //!     }
+//!
 //!     fn symlink(&self, name: &str, target: &str) {
-//!         self.0.make_link(name, target);
+//!         self.0.symlink(&Name::from_stored(name.into()), target).unwrap();
 //!     }
 //! }
+//!
+//! fn mine() -> Mine {
+//!     Mine(MemoryVfs::new(MemoryOptions::default(), Arc::new(Default::default)))
+//! }
+//!
 //! // A #[test] of each check, on a new and empty file system.
-//! frevo_store::conformance_tests!(Mine(MyVfs::new()));
+//! mod tests {
+//!     frevo_store::conformance_tests!(super::mine());
+//! }
+//!
+//! // Or a single check.
+//! conformance::content_is_read_as_written(&mine());
 //! ```
 //!
 //! [`conformance_tests!`](crate::conformance_tests) makes all of them; each check is also a
