@@ -8,8 +8,9 @@ mod client;
 use std::time::{Duration, Instant};
 
 use client::settings;
-use client::world::play;
+use client::world::{play, play_under_caps};
 use frevo_server::Settings;
+use frevo_server::internal::ledger::Kind;
 use frevo_server::settings::Encryption;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -18,9 +19,15 @@ use proptest::test_runner::{Config, TestRunner};
 const TIME: Duration = Duration::from_secs(5);
 
 fn random_scripts(settings: &Settings) {
+    repeatedly(proptest::collection::vec(any::<u8>(), 0..2000), |bytes| {
+        play(settings.clone(), &bytes);
+    });
+}
+
+/// Runs `test` on values of `strategy` for [`TIME`].
+fn repeatedly<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
     let begun = Instant::now();
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
-    let script = proptest::collection::vec(any::<u8>(), 0..2000);
     let mut scripts = 0;
     while begun.elapsed() < TIME {
         let one = Config {
@@ -30,8 +37,8 @@ fn random_scripts(settings: &Settings) {
             ..Config::default()
         };
         runner = TestRunner::new_with_rng(one, runner.new_rng());
-        let played = runner.run(&script, |bytes| {
-            play(settings.clone(), &bytes);
+        let played = runner.run(&strategy, |value| {
+            test(value);
             Ok(())
         });
         if let Err(failure) = played {
@@ -50,4 +57,14 @@ fn random_scripts_do_no_harm() {
 #[test]
 fn random_scripts_do_no_harm_under_seal() {
     random_scripts(&Settings { encryption: Encryption::Required, ..settings() });
+}
+
+/// Whatever is refused, and wherever in a request: at the end nothing is charged, and nothing was
+/// given back twice (`World::wind_up`).
+#[test]
+fn random_scripts_under_changing_caps_leave_nothing_charged() {
+    let kind = proptest::sample::select(&Kind::ALL[..]);
+    let caps = proptest::collection::vec((kind, proptest::option::of(0..6_usize)), 1..24);
+    let script = proptest::collection::vec(any::<u8>(), 0..2000);
+    repeatedly((script, caps), |(bytes, caps)| play_under_caps(settings(), &bytes, &caps));
 }

@@ -105,6 +105,11 @@ struct Seat {
 /// Plays `bytes` against the server of `world`, and then asks a bystander
 /// whether it still serves.
 pub async fn play(world: &World, bytes: &[u8]) {
+    play_while(world, bytes, |_| {}).await;
+}
+
+/// Plays `bytes`, and calls `meanwhile` with the number of each step.
+pub async fn play_while(world: &World, bytes: &[u8], mut meanwhile: impl FnMut(usize)) {
     let mut bystander = world.connect();
     bystander.negotiate(&Offer::default()).await;
     let mut choices = Choices::new(bytes);
@@ -112,6 +117,7 @@ pub async fn play(world: &World, bytes: &[u8]) {
     let mut steps = 0;
     while !choices.is_over() && steps < STEPS {
         steps += 1;
+        meanwhile(steps);
         seats.retain(|seat: &Seat| !seat.ended);
         if seats.len() < 3 && (seats.is_empty() || choices.one_in(24)) {
             let seat = take_seat(world, &mut choices, seats.first()).await;
@@ -171,9 +177,10 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
         return seat;
     };
     for share in ["data", "IPC$"] {
-        seat.mounts.push(seat.peer.mount(&logon, share).await);
+        // A cap may forbid it.
+        seat.mounts.extend(seat.peer.try_mount(&logon, share).await.ok());
     }
-    let mount = seat.mounts[0].clone();
+    let Some(mount) = seat.mounts.first().cloned() else { return seat };
     for want in [Want::file("seed"), Want::directory("dir")] {
         let reply = seat.peer.create(&mount, &want).await;
         if reply.status() == Status::SUCCESS {

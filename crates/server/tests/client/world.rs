@@ -294,6 +294,12 @@ pub fn in_frozen_world(settings: Settings, test: impl AsyncFnOnce(&World)) {
 /// Plays a script (see `script`) in a world of its own. Its file system is in
 /// memory and small: a script may ask for terabytes.
 pub fn play(settings: Settings, bytes: &[u8]) {
+    play_under_caps(settings, bytes, &[]);
+}
+
+/// Plays a script while accounts may have as many objects of each kind as `caps` say: the cap of
+/// one kind changes with each step.
+pub fn play_under_caps(settings: Settings, bytes: &[u8], caps: &[(Kind, Option<usize>)]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -304,7 +310,12 @@ pub fn play(settings: Settings, bytes: &[u8]) {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, clock));
     LocalSet::new().block_on(&runtime, async {
         let world = World::over(settings, &vfs);
-        super::script::play(&world, bytes).await;
+        let meanwhile = |step: usize| {
+            if let Some((kind, cap)) = caps.get(step % caps.len().max(1)) {
+                world.server.ledger.set_most(*kind, *cap, None);
+            }
+        };
+        super::script::play_while(&world, bytes, meanwhile).await;
         world.wind_up().await;
     });
 }
