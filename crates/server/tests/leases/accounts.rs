@@ -101,3 +101,34 @@ fn x6_a_parent_key_hides_no_change_of_another_account() {
         assert_eq!((told.lease_key, told.new_lease_state), (key(1), NONE));
     });
 }
+
+/// Sessions of one account with one ClientGuid are one client: they share a lease. Its break
+/// comes once, over one of them, and either acknowledges it, also when the other is gone.
+#[test]
+fn x6_sessions_of_one_account_share_a_lease_and_its_break_comes_once() {
+    in_frozen_world(settings(), async |world| {
+        for is_told_one_gone in [false, true] {
+            let (mut one, ones) = session(world, "ann").await;
+            // Upper and lower case are one account.
+            let (mut two, twos) = session(world, "ANN").await;
+            let wanted = || with_lease(&Want::file("f"), key(1), rwh());
+            assert_eq!(lease(&one.on(&ones, wanted()).await).lease.lease_state, rwh());
+            assert_eq!(lease(&two.on(&twos, wanted()).await).lease.lease_state, rwh());
+            let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
+            let waiting = start(&mut bob, &bobs, Want::file("f").draft()).await;
+            bob.interim().await;
+            let told = lease_notification(&mut one).await;
+            assert_eq!((told.lease_key, told.new_lease_state), (key(1), rh()));
+            two.expect_silence(Duration::from_secs(1)).await;
+            let mut one = (!is_told_one_gone).then_some(one);
+            two.expect_silence(Duration::from_secs(1)).await;
+            two.on(&twos, lease_ack(key(1), rh())).await.ok();
+            let reply = bob.final_reply(waiting).await;
+            // The lease that is left is still that of both: bob's write breaks it, once.
+            bob.on(&bobs, write_draft(files::file_id(&reply), 0, b"changed")).await.ok();
+            let holder = one.as_mut().unwrap_or(&mut two);
+            assert_eq!(lease_notification(holder).await.new_lease_state, NONE);
+            two.expect_silence(Duration::from_secs(1)).await;
+        }
+    });
+}

@@ -88,6 +88,49 @@ fn below_the_floor_is_not_supported() {
     });
 }
 
+/// MS-SMB2 3.3.5.4: a connection negotiates once. A second NEGOTIATE ends it, also one of SMB1,
+/// and one that arrives together with the first.
+#[test]
+fn a_second_negotiation_ends_the_connection() {
+    in_world(async |world| {
+        for first in [Dialect::SMB_2_0_2, Dialect::SMB_3_1_1] {
+            for is_logged_on in [false, true] {
+                let mut peer = world.connect();
+                peer.negotiate(&Offer::only(first)).await;
+                if is_logged_on {
+                    peer.log_on("ann").await;
+                }
+                let mut second = Offer::only(Dialect::SMB_3_0).draft(peer.guid);
+                peer.stamp(&mut second);
+                peer.send_frame(&pack(&[second], Via::Plain)).await;
+                peer.expect_disconnect().await;
+            }
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::only(first)).await;
+            peer.send_frame(&smb1(&["SMB 2.???"])).await;
+            peer.expect_disconnect().await;
+        }
+        for second in [Offer::only(Dialect::SMB_3_1_1), Offer::only(Dialect::SMB_2_1)] {
+            let mut peer = world.connect();
+            let mut frames = Vec::new();
+            for offer in [&Offer::default(), &second] {
+                let mut draft = offer.draft(peer.guid);
+                peer.stamp(&mut draft);
+                let message = pack(&[draft], Via::Plain);
+                frames.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+                frames.extend(message);
+            }
+            peer.send_bytes(&frames).await;
+            // The first may have been answered.
+            let answered = peer.frame().await;
+            if let Some(frame) = answered {
+                assert_eq!(peer.open(frame)[0].header.message_id, 0);
+                peer.expect_disconnect().await;
+            }
+        }
+    });
+}
+
 fn smb1(dialects: &[&str]) -> Vec<u8> {
     let mut frame = b"\xFFSMB\x72".to_vec();
     frame.resize(33, 0);
