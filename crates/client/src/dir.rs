@@ -104,9 +104,20 @@ impl Share {
     /// # Errors
     /// Fails if the directory cannot be opened.
     pub async fn read_dir(&self, path: &str) -> Result<ReadDir> {
+        self.read_dir_with(path, Links::Followed).await
+    }
+
+    async fn read_dir_with(&self, path: &str, links: Links) -> Result<ReadDir> {
         let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
-        let (open, _) = Open::new(self, path, ask, "list").await?;
+        if links == Links::Refused {
+            ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+            ask.is_of_name = true;
+        }
+        let (open, opened) = Open::new(self, path, ask, "list").await?;
+        if links == Links::Refused && opened.attributes.contains(FileAttributes::REPARSE_POINT) {
+            return Err(Error::new(Status::NOT_A_DIRECTORY, "list", self.url(path)));
+        }
         Ok(ReadDir::of(open))
     }
 
@@ -118,24 +129,47 @@ impl Share {
     /// Fails if the directory cannot be listed, or has more than 8,388,608 entries
     /// ([`Cause::Limit`]).
     pub async fn list_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
-        if let Some(entries) = self.listed(path, Room::Now).await? {
+        self.list_dir_with(path, Links::Followed).await
+    }
+
+    /// Returns all entries of a directory, which is not reached through a link of its name:
+    /// another program may have put one in its place.
+    ///
+    /// # Errors
+    /// Fails with NOT_A_DIRECTORY for a symbolic link, with [`Cause::Usage`] for a link of a DFS
+    /// namespace, and as [`Self::list_dir`] does.
+    pub(crate) async fn list_dir_itself(&self, path: &str) -> Result<Vec<DirEntry>> {
+        self.list_dir_with(path, Links::Refused).await
+    }
+
+    async fn list_dir_with(&self, path: &str, links: Links) -> Result<Vec<DirEntry>> {
+        if let Some(entries) = self.listed(path, links, Room::Now).await? {
             return Ok(entries);
         }
         let _turn = UNDER_WAY.turn().await;
-        let listed = self.listed(path, Room::Wait).await?;
+        let listed = self.listed(path, links, Room::Wait).await?;
         listed.ok_or_else(|| Error::new(Cause::Limit(TOO_MANY), "list", self.url(path)))
     }
 
     /// Returns all entries; `None` if there is no room for them.
-    async fn listed(&self, path: &str, room: Room) -> Result<Option<Vec<DirEntry>>> {
+    async fn listed(&self, path: &str, links: Links, room: Room) -> Result<Option<Vec<DirEntry>>> {
         for _ in 1..LISTINGS {
-            match self.read_dir(path).await?.all_in(&UNDER_WAY, room).await {
+            match self.read_dir_with(path, links).await?.all_in(&UNDER_WAY, room).await {
                 Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
                 listed => return listed,
             }
         }
-        self.read_dir(path).await?.all_in(&UNDER_WAY, room).await
+        self.read_dir_with(path, links).await?.all_in(&UNDER_WAY, room).await
     }
+}
+
+/// The treatment of a link that has the name of a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// Its target is listed.
+    Followed,
+    /// It is an error.
+    Refused,
 }
 
 /// The reaction of a listing that finds no room in the budget.

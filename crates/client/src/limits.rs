@@ -90,6 +90,10 @@ pub const ENTRIES_MAX: usize = 8 << 20;
 /// Most entries of all listings under way in a process (`Share::list_dir`). A listing without
 /// room waits for the others.
 pub const ENTRIES_UNDER_WAY: usize = ENTRIES_MAX;
+/// Most directories below each other that a walk or the removal of a tree goes down.
+pub const TREE_DEPTH: usize = 1024;
+/// Most files and directories that a walk or the removal of a tree has still to look at.
+pub const TREE_ENTRIES: usize = ENTRIES_MAX;
 /// Most replies to a listing in a row without a name (except `.` and `..`).
 pub const EMPTY_LISTINGS: usize = 4;
 /// Most symbolic links and DFS referrals followed for one path.

@@ -1,18 +1,26 @@
 //! Whole trees and copies of files.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
 
 use crate::dir::DirEntry;
-use crate::error::Result;
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
 use crate::metadata::{FileType, Metadata};
 use crate::open_options::OpenOptions;
 use crate::share::Share;
+
+/// A directory deeper than [`TREE_DEPTH`].
+const TOO_DEEP: &str =
+    "the tree is deeper than 1,024 directories; perhaps a directory contains itself";
+/// More than [`TREE_ENTRIES`] entries to look at.
+const TOO_WIDE: &str = "more files and directories than this program keeps (8,388,608) are still to be \
+    looked at; take a part of the tree";
 
 /// A file or directory that a [`Walk`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +57,42 @@ impl WalkEntry {
 /// returned and not followed.
 pub struct Walk {
     share: Share,
-    /// Directories that are still to be listed.
-    directories: Vec<String>,
-    ready: VecDeque<WalkEntry>,
-    listing: Option<(String, BoxFuture<'static, Result<Vec<DirEntry>>>)>,
+    pending: Pending,
+    /// The path and the depth of the directory that was listed last.
+    directory: (Arc<str>, usize),
+    /// The entries of that directory that were not returned yet.
+    ready: std::vec::IntoIter<DirEntry>,
+    listing: Option<Listing>,
+}
+
+/// A directory that is being listed: its path, its depth and the request.
+type Listing = (Arc<str>, usize, BoxFuture<'static, Result<Vec<DirEntry>>>);
+
+/// Directories that are still to be listed. Only their names are kept: a server that lists
+/// millions of them in a deep directory would have this client keep its path as often.
+struct Pending {
+    /// The path of the directory above, the name, and the depth: 0 for the first one.
+    directories: Vec<(Arc<str>, String, usize)>,
+    most: usize,
+}
+
+impl Pending {
+    /// Returns the next directory, the one that was added last.
+    fn pop(&mut self) -> Option<(String, usize)> {
+        let (above, name, depth) = self.directories.pop()?;
+        Some((join(&above, &name), depth))
+    }
+
+    /// Adds a directory that was found in `above`.
+    fn push(&mut self, above: &Arc<str>, name: &str, depth: usize) {
+        self.directories.push((Arc::clone(above), name.to_owned(), depth));
+    }
+
+    /// Returns an error if there is no room for `count` directories.
+    fn check(&self, count: usize) -> std::result::Result<(), Cause> {
+        let sum = self.directories.len().saturating_add(count);
+        if sum > self.most { Err(Cause::Limit(TOO_WIDE)) } else { Ok(()) }
+    }
 }
 
 impl std::fmt::Debug for Walk {
@@ -65,34 +105,57 @@ impl Walk {
     /// Returns the next file or directory, `None` at the end.
     ///
     /// # Errors
-    /// Fails if a directory cannot be listed; the next call goes on with the others.
+    /// Fails if a directory cannot be listed, and with [`Cause::Limit`] for one that lies 1,024
+    /// directories below the first one, or if 8,388,608 files and directories are still to be
+    /// looked at; the next call goes on with the others.
     pub async fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         poll_fn(|cx| self.poll_next_entry(cx)).await
     }
 
     fn poll_next_entry(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<WalkEntry>>> {
         loop {
-            if let Some(found) = self.ready.pop_front() {
-                return Poll::Ready(Ok(Some(found)));
+            if let Some(entry) = self.ready.next() {
+                let (directory, depth) = &self.directory;
+                if entry.file_type().is_dir() && !entry.metadata().is_junction() {
+                    self.pending.push(directory, entry.file_name(), depth + 1);
+                }
+                let path = join(directory, entry.file_name());
+                return Poll::Ready(Ok(Some(WalkEntry { path, entry })));
             }
             if self.listing.is_none() {
-                let Some(path) = self.directories.pop() else { return Poll::Ready(Ok(None)) };
-                let (share, directory) = (self.share.clone(), path.clone());
-                let listing = async move { share.list_dir(&directory).await };
-                self.listing = Some((path, Box::pin(listing)));
-            }
-            let Some((path, listing)) = &mut self.listing else { continue };
-            let listed = ready!(listing.as_mut().poll(cx));
-            let directory = std::mem::take(path);
-            self.listing = None;
-            for entry in listed? {
-                let path = join(&directory, entry.file_name());
-                if entry.file_type().is_dir() && !entry.metadata().is_junction() {
-                    self.directories.push(path.clone());
+                let Some((path, depth)) = self.pending.pop() else { return Poll::Ready(Ok(None)) };
+                if depth >= TREE_DEPTH {
+                    return Poll::Ready(Err(self.refused(TOO_DEEP, &path)));
                 }
-                self.ready.push_back(WalkEntry { path, entry });
+                self.listing = Some(self.list(path, depth));
             }
+            let Some((path, depth, listing)) = &mut self.listing else { continue };
+            let listed = ready!(listing.as_mut().poll(cx));
+            self.directory = (Arc::clone(path), *depth);
+            self.listing = None;
+            let entries = listed?;
+            self.pending.check(entries.len()).during("list", &self.share.url(&self.directory.0))?;
+            self.ready = entries.into_iter();
         }
+    }
+
+    /// Begins to list a directory. Only the first one may be reached through a link.
+    fn list(&self, path: String, depth: usize) -> Listing {
+        let share = self.share.clone();
+        let path: Arc<str> = path.into();
+        let directory = Arc::clone(&path);
+        let listing = async move {
+            if depth == 0 {
+                share.list_dir(&directory).await
+            } else {
+                share.list_dir_itself(&directory).await
+            }
+        };
+        (path, depth, Box::pin(listing))
+    }
+
+    fn refused(&self, why: &'static str, path: &str) -> Error {
+        Error::new(Cause::Limit(why), "list", self.share.url(path))
     }
 }
 
@@ -115,42 +178,70 @@ impl Share {
     pub fn walk(&self, path: &str) -> Walk {
         Walk {
             share: self.clone(),
-            directories: vec![path.trim_matches('/').to_owned()],
-            ready: VecDeque::new(),
+            pending: Pending {
+                directories: vec![("".into(), path.trim_matches('/').to_owned(), 0)],
+                most: TREE_ENTRIES,
+            },
+            directory: ("".into(), 0),
+            ready: Vec::new().into_iter(),
             listing: None,
         }
     }
 
     /// Removes `path`: a directory with all files and directories in it. Symbolic links are
-    /// removed, not followed; links of a DFS namespace are neither removed nor followed.
+    /// removed, not followed, also if `path` is one; links of a DFS namespace are neither removed
+    /// nor followed.
     ///
     /// # Errors
     /// Fails with the first error, with what was removed before it gone: among others
     /// `DirectoryNotEmpty` if another program adds files meanwhile or the directory
-    /// contains a link of a DFS namespace.
+    /// contains a link of a DFS namespace, and [`Cause::Limit`] if the tree is deeper than 1,024
+    /// directories or 8,388,608 files and directories are to be looked at.
     pub async fn remove_dir_all(&self, path: &str) -> Result<()> {
-        let mut listed = vec![(path.trim_matches('/').to_owned(), self.list_dir(path).await?)];
+        let path = path.trim_matches('/');
+        let metadata = self.metadata(path).await?;
+        if matches!(metadata.file_type(), FileType::Reparse(_)) {
+            return self.remove_entry(path, &metadata).await;
+        }
+        let mut listed = vec![(path.to_owned(), self.list_dir_itself(path).await?)];
+        let mut held = listed.iter().map(|(_, entries)| entries.len()).sum::<usize>();
         while let Some((directory, entries)) = listed.last_mut() {
             let Some(entry) = entries.pop() else {
                 self.remove_dir(directory).await?;
                 listed.pop();
                 continue;
             };
+            held -= 1;
             let path = join(directory, entry.file_name());
             let metadata = entry.metadata();
             if metadata.is_junction() {
                 continue;
             }
-            if metadata.is_dir() {
-                let entries = self.list_dir(&path).await?;
-                listed.push((path, entries));
-            } else if metadata.attributes().contains(crate::FileAttributes::DIRECTORY) {
-                self.remove_dir(&path).await?;
-            } else {
-                self.remove_file(&path).await?;
+            if !metadata.is_dir() {
+                self.remove_entry(&path, metadata).await?;
+                continue;
             }
+            let refused = |why| Error::new(Cause::Limit(why), "remove", self.url(&path));
+            if listed.len() >= TREE_DEPTH {
+                return Err(refused(TOO_DEEP));
+            }
+            let entries = self.list_dir_itself(&path).await?;
+            held = held.saturating_add(entries.len());
+            if held > TREE_ENTRIES {
+                return Err(refused(TOO_WIDE));
+            }
+            listed.push((path, entries));
         }
         Ok(())
+    }
+
+    /// Removes a file or a link.
+    async fn remove_entry(&self, path: &str, metadata: &Metadata) -> Result<()> {
+        if metadata.attributes().contains(crate::FileAttributes::DIRECTORY) {
+            self.remove_dir(path).await
+        } else {
+            self.remove_file(path).await
+        }
     }
 
     /// Copies the file `from` to `to`, creates or replaces it, and returns its length in
@@ -174,5 +265,21 @@ impl Share {
         }
         target.close().await?;
         Ok(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_directories_are_kept_and_no_more() {
+        let mut pending = Pending { directories: Vec::new(), most: 10 };
+        let above: Arc<str> = "a/b".into();
+        (0..6).for_each(|at| pending.push(&above, &at.to_string(), 3));
+        assert!(pending.check(4).is_ok() && pending.check(5).is_err());
+        assert!(pending.check(usize::MAX).is_err());
+        assert_eq!(pending.pop(), Some((String::from("a/b/5"), 3)));
+        assert!(pending.check(5).is_ok());
     }
 }
