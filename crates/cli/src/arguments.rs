@@ -9,6 +9,7 @@ use frevo_server::config::{
 };
 
 use crate::exit::EXIT_CODES;
+use crate::state::DEFAULT_CONFIG;
 use crate::value_words::words;
 
 /// Share folders over SMB 3.1.1.
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     /// Convert Samba's smb.conf to a frevo.toml
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
+    #[command(flatten)]
+    Admin(Box<crate::admin::arguments::AdminCommand>),
     #[command(flatten)]
     Remote(Box<crate::remote::arguments::Verb>),
     /// Estimate how fast a server can be, and name the bottleneck
@@ -173,9 +176,6 @@ pub(crate) struct Check {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-/// Where the configuration of a system's server is.
-pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
 
 /// `frevo user`
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! Log lines: to standard error as text or JSON, or to systemd's journal.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,15 +17,19 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure};
 
+mod levels;
+
+use levels::Filters;
+
 /// The level where neither flag nor configuration names one.
 const DEFAULT_LEVEL: &str = "info";
 
 /// The registry with its filter, below the layer that writes.
-type Filtered = tracing_subscriber::layer::Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Filters, Registry>, Registry>;
 
 /// A handle to change the level while running.
-#[derive(Debug)]
-pub(crate) struct Logging(reload::Handle<EnvFilter, Registry>);
+#[derive(Debug, Clone)]
+pub(crate) struct Logging(reload::Handle<Filters, Registry>);
 
 impl Logging {
     /// Starts logging. Only once in a process.
@@ -61,7 +66,7 @@ impl Logging {
         layer: Box<dyn Layer<Filtered> + Send + Sync>,
         level: Option<&str>,
     ) -> Result<Self, Failure> {
-        let (filter, handle) = reload::Layer::new(filter(level)?);
+        let (filter, handle) = reload::Layer::new(Filters::new(filter(level)?));
         let subscriber = tracing_subscriber::registry().with(filter).with(layer);
         subscriber.try_init().map_err(Failure::failed("cannot start logging"))?;
         Ok(Self(handle))
@@ -70,7 +75,31 @@ impl Logging {
     /// Changes the level of the running process.
     pub(crate) fn set_level(&self, level: Option<&str>) -> Result<(), Failure> {
         let filter = filter(level)?;
-        self.0.reload(filter).map_err(Failure::failed("cannot change the log level"))
+        let change = |filters: &mut Filters| filters.all = filter;
+        self.0.modify(change).map_err(Failure::failed("cannot change the log level"))
+    }
+
+    /// Changes the level of lines about one client, which come beside all others. None ends it.
+    pub(crate) fn set_client_level(
+        &self,
+        client: IpAddr,
+        level: Option<&str>,
+    ) -> Result<(), Failure> {
+        let filter = level.map(|level| filter(Some(level))).transpose()?;
+        let change = |filters: &mut Filters| {
+            filters.of_client = filter.map(|filter| (client.to_canonical(), filter));
+        };
+        self.0.modify(change).map_err(Failure::failed("cannot change the log level"))
+    }
+
+    /// The filter of all lines, and that of one client if there is one.
+    pub(crate) fn levels(&self) -> (String, Option<(IpAddr, String)>) {
+        let told = self.0.with_current(|filters| {
+            let of_client = filters.of_client.as_ref();
+            let of_client = of_client.map(|(client, filter)| (*client, filter.to_string()));
+            (filters.all.to_string(), of_client)
+        });
+        told.unwrap_or_default()
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod admin;
 mod arguments;
 mod bench;
 mod check;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Import(import) => import::run(import),
+        Command::Admin(command) => admin::run(command),
         Command::Remote(verb) => remote::run(verb),
         Command::Expect(expect) => expect::run(expect),
         Command::Bench(bench) => bench::run(bench),

@@ -19,6 +19,20 @@ const SERVER_GUID: &str = "server-guid";
 /// The file of persistent handles in a state directory.
 pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
 
+/// Where the configuration of a system's server is.
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
+
+/// The admin socket in a state or runtime directory.
+pub(crate) const ADMIN_SOCKET: &str = "admin.sock";
+
+/// Where a server without a state directory has its admin socket: in the directory of this
+/// login, if there is one.
+pub(crate) fn session_socket() -> Option<PathBuf> {
+    let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let folder = folder.filter(|folder| folder.is_absolute())?;
+    Some(folder.join("frevo").join(ADMIN_SOCKET))
+}
+
 /// Where state is kept when nobody says otherwise.
 pub(crate) fn default_dir() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());

@@ -1,5 +1,6 @@
 //! `frevo serve`.
 
+mod admin_interface;
 pub(crate) mod confine;
 pub(crate) mod listen;
 mod plan;

@@ -19,6 +19,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
 use crate::{accounts, config_checks, machine_sid, state};
 
+use super::admin_interface;
 use super::confine::Confined;
 use super::listen::ListeningSockets;
 use super::plan::Plan;
@@ -89,6 +90,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let guid = identity(arguments, &plan)?;
     let doors = ListeningSockets::open(&plan.config.server.listen)?;
     let address = doors.best_address();
+    let admin = admin_interface::prepare(&plan)?;
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
@@ -97,6 +99,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let signals = Signals::new()?;
     let server = make_server(&loaded)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
+    admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
     Running { arguments, logging, guid, server, loaded, signals, confined }.serve(doors).await
@@ -269,6 +272,7 @@ fn needs_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
         ("connections", a.limits.connections != b.limits.connections),
         ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
         ("audit", a.audit != b.audit),
+        ("admin", a.admin != b.admin),
         ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
     ];
     keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

@@ -20,7 +20,8 @@ pub use fault::Fault;
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{
-    AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection, keys,
+    AdminSection, AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection,
+    keys,
 };
 pub use values::{
     AuditedOperation, CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub limits: LimitsSection,
     /// `[audit]`
     pub audit: AuditSection,
+    /// `[admin]`
+    pub admin: AdminSection,
     /// Each `[[share]]`
     #[serde(rename = "share")]
     pub shares: Vec<ShareSection>,
@@ -125,6 +128,37 @@ pub struct LimitsSection {
     pub memory: Option<Spanned<Size>>,
     /// Memory that each core keeps for reuse.
     pub pool_per_core: Option<Size>,
+}
+
+/// `[admin]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminSection {
+    /// False turns the admin interface off.
+    pub enabled: Option<bool>,
+    /// The Unix socket; chosen by the server when left out.
+    pub socket: Option<PathBuf>,
+    /// An address on TCP to listen on too.
+    pub listen: Option<SocketAddr>,
+    /// A file with the token that requests on TCP need.
+    pub token_file: Option<PathBuf>,
+}
+
+impl AdminSection {
+    /// Keys that contradict each other.
+    fn faults(&self) -> Option<Fault> {
+        let (what, hint) = match (self.enabled, &self.listen, &self.token_file) {
+            (Some(false), Some(_), _) => {
+                ("[admin] has enabled = false and listen", "remove one of the two keys")
+            }
+            (_, Some(_), None) => (
+                "[admin] listen needs token_file",
+                "name a file with the secret that requests on TCP must have",
+            ),
+            _ => return None,
+        };
+        Some(Fault { line: None, what: String::from(what), hint: Some(String::from(hint)) })
+    }
 }
 
 /// `[audit]`
@@ -400,7 +434,7 @@ impl Config {
 
     /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
-        self.server.faults()
+        self.server.faults().into_iter().chain(self.admin.faults()).collect()
     }
 }
 
@@ -566,6 +600,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[server]", keys_of::<ServerSection>()),
         ("[limits]", keys_of::<LimitsSection>()),
         ("[audit]", keys_of::<AuditSection>()),
+        ("[admin]", keys_of::<AdminSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]

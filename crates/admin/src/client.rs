@@ -1,0 +1,82 @@
+//! The other end of the interface: requests to the server of this machine.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::UnixStream;
+
+use crate::limits::ANSWER_BYTES;
+
+/// The time within which a server must answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The failure of a request.
+#[derive(Debug)]
+pub enum Failure {
+    /// No server listens on the socket, or the user may not connect to it.
+    Unreachable(io::Error),
+    /// The server refused the request, for this reason.
+    Refused {
+        /// HTTP's status code.
+        status: u16,
+        /// The reason, for people.
+        why: String,
+    },
+    /// The connection broke, or what came is no answer.
+    Broken(String),
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+/// Asks the server that listens at `socket`, and returns the body of its answer. With `body` the
+/// request is a POST.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn ask(socket: &Path, path: &str, body: Option<&str>) -> Result<Bytes, Failure> {
+    let stream = UnixStream::connect(socket).await.map_err(Failure::Unreachable)?;
+    match tokio::time::timeout(PATIENCE, exchange(stream, path, body)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Failure::Broken(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<Bytes, Failure> {
+    let broken = |error: hyper::Error| Failure::Broken(error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let content = Full::new(Bytes::from(body.unwrap_or_default().to_owned()));
+    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+    let request = request.body(content).map_err(|error| Failure::Broken(error.to_string()))?;
+    let asked = async move {
+        let answer = sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| Failure::Broken(error.to_string()))?.to_bytes();
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        let refusal: Option<Refusal> = serde_json::from_slice(&body).ok();
+        let why = refusal.map_or_else(|| status.to_string(), |refusal| refusal.error);
+        Err(Failure::Refused { status: status.as_u16(), why })
+    };
+    tokio::select! {
+        biased;
+        answer = asked => answer,
+        // It ends after the answer, unless it breaks.
+        ended = connection => Err(Failure::Broken(match ended {
+            Ok(()) => String::from("the server closed the connection"),
+            Err(error) => error.to_string(),
+        })),
+    }
+}

@@ -1,0 +1,87 @@
+//! The admin interface of a Frevo server: HTTP/1.1 on a Unix socket of its machine, and on TCP
+//! if that is configured.
+//!
+//! It runs on a thread of its own, off the data path, and looks at the server through the public
+//! API of `frevo-server`. Who may use the Unix socket is decided by its mode (0600) and by the
+//! kernel's word about the peer: root and the user that the server runs as. On TCP every request
+//! but those for health and for the files of the page needs the token.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
+mod access;
+mod answers;
+pub mod client;
+mod connections;
+pub mod limits;
+mod metrics;
+mod routes;
+mod sockets;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use frevo_server::Server;
+
+pub use access::Token;
+pub use sockets::{Listening, Occupied};
+
+/// The levels of a program's log.
+pub trait LogLevels: Send + Sync {
+    /// Changes the filter of all log lines, or that of lines about one client beside it. An empty
+    /// filter ends the client's own. Returns the filters in force.
+    ///
+    /// # Errors
+    /// The reason why the filter is none, for people.
+    fn set(&self, filter: &str, client: Option<IpAddr>) -> Result<Levels, String>;
+
+    /// Returns the filters in force.
+    fn levels(&self) -> Levels;
+}
+
+/// The filters of a log that are in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Levels {
+    /// The filter of all lines.
+    pub filter: String,
+    /// A filter of the lines about one client, if there is one.
+    pub client: Option<ClientLevel>,
+}
+
+/// A filter of the log lines about one client.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ClientLevel {
+    /// The client.
+    pub address: IpAddr,
+    /// The filter.
+    pub filter: String,
+}
+
+/// The parts of an admin interface.
+pub struct Admin {
+    /// The server that it shows.
+    pub server: Server,
+    /// The log that it changes the levels of.
+    pub levels: Arc<dyn LogLevels>,
+    /// The token that TCP needs. Without it TCP answers for health alone.
+    pub token: Option<Token>,
+}
+
+impl Admin {
+    /// Starts a thread that serves the interface until the process ends.
+    ///
+    /// # Errors
+    /// When the thread or its event loop cannot be made.
+    pub fn start(self, listening: Listening) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let named = std::thread::Builder::new().name(String::from("frevo-admin"));
+        named.spawn(move || {
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, connections::serve(Arc::new(self), listening));
+        })?;
+        Ok(())
+    }
+}

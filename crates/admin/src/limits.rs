@@ -1,0 +1,36 @@
+//! Named limits of the admin interface.
+
+use std::time::Duration;
+
+/// Connections at one time, on all sockets.
+pub const CONNECTIONS: usize = 32;
+
+/// Bytes of the head of a request, and of what a connection reads ahead.
+pub const HEAD_BYTES: usize = 16 * 1024;
+
+/// Bytes of the body of a request.
+pub const BODY_BYTES: usize = 4 * 1024;
+
+/// Headers of a request.
+pub const HEADERS: usize = 64;
+
+/// Time in which the head of a request must come, also the time that an idle connection is kept.
+pub const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// Time in which the body of a request must come and its answer be made.
+pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// The delay of the answer to a wrong token.
+pub const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
+
+/// Least number of characters of a token.
+pub const TOKEN_CHARS_MIN: usize = 16;
+
+/// Rows of each list that a request may ask for.
+pub const ROWS_MAX: usize = 100_000;
+
+/// Shares with metrics of their own; the others are counted as one.
+pub const SHARE_LABELS: usize = 200;
+
+/// Bytes of an answer that the client side of the interface reads.
+pub const ANSWER_BYTES: usize = 256 << 20;

@@ -1,0 +1,199 @@
+//! `/metrics`: numbers in Prometheus' text format.
+//!
+//! Names follow the conventions of Prometheus: base units, `_total` for counters. Labels are
+//! bounded: classes of operations, causes of waiting, and the names of shares up to
+//! [`SHARE_LABELS`](crate::limits::SHARE_LABELS). Users and clients are no labels.
+
+use std::fmt::Error;
+
+use frevo_server::{LatencyBuckets, Metrics, Server, Status, StatusQuery};
+use hyper::StatusCode;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::answers::{Answer, refusal};
+use crate::limits::SHARE_LABELS;
+
+/// The type of the text.
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers a scrape.
+pub(crate) fn answer(server: &Server) -> Answer {
+    match text(server) {
+        Ok(text) => super::answers::answer(StatusCode::OK, KIND, text),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn text(server: &Server) -> Result<String, Error> {
+    let mut query = StatusQuery::default();
+    (query.opens, query.locks, query.leases) = (false, false, false);
+    let scrape = Scrape { status: server.status(&query), metrics: server.metrics() };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// The numbers of one scrape.
+#[derive(Debug)]
+struct Scrape {
+    status: Status,
+    metrics: Metrics,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        self.gauges(&mut encoder)?;
+        self.counters(&mut encoder)?;
+        self.times(&mut encoder)?;
+        self.latencies(&mut encoder)?;
+        self.shares(&mut encoder)
+    }
+}
+
+/// A number as Prometheus takes it: whole up to 2^53.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+const fn float(number: u64) -> f64 {
+    number as f64
+}
+
+fn seconds(micros: u64) -> f64 {
+    float(micros) / 1e6
+}
+
+impl Scrape {
+    fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Self { status, metrics } = self;
+        let version = [("version", status.server.version)];
+        family(
+            encoder,
+            "frevo_build_info",
+            "Version of the server",
+            MetricType::Gauge,
+            |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
+        )?;
+        let gauges: [(&str, &str, usize); 8] = [
+            ("frevo_connections", "Transport connections", metrics.connections),
+            ("frevo_sessions", "Sessions of clients", metrics.sessions),
+            ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
+            (
+                "frevo_files",
+                "Files and directories that are open, each counted once",
+                metrics.files,
+            ),
+            ("frevo_durable_opens", "Opens that outlive their connection", metrics.durable_opens),
+            ("frevo_waiting_opens", "Opens that wait for their client", metrics.waiting_opens),
+            ("frevo_memory_bytes", "Memory that the server keeps for its clients", metrics.memory),
+            ("frevo_share_count", "Shares", status.shares.rows.len() + status.shares.more),
+        ];
+        for (name, help, value) in gauges {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family(encoder, name, help, MetricType::Gauge, |one| {
+                ConstGauge::new(value).encode(one)
+            })?;
+        }
+        let started = status.server.started;
+        let (name, help) = ("frevo_start_time_seconds", "Seconds from 1970 to the start");
+        family(encoder, name, help, MetricType::Gauge, |one| ConstGauge::new(started).encode(one))
+    }
+
+    fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let activity = &self.status.server.activity;
+        let counters: [(&str, &str, u64); 6] = [
+            ("frevo_received_bytes", "Bytes of requests", activity.received),
+            ("frevo_sent_bytes", "Bytes of responses", activity.sent),
+            ("frevo_failed_requests", "Requests answered with an error", activity.failures),
+            ("frevo_failed_logons", "Logons that failed", self.status.server.failed_logons),
+            ("frevo_panics", "Panics, each a bug in the server", self.metrics.panics),
+            ("frevo_held_polls", "Polls that held a core for too long", self.metrics.held_polls),
+        ];
+        for (name, help, value) in counters {
+            family(encoder, name, help, MetricType::Counter, |one| {
+                ConstCounter::new(value).encode(one)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// On what the time of requests went.
+    fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let activity = &self.status.server.activity;
+        let spent = [
+            ("core", activity.busy_us),
+            ("medium", activity.waited_medium_us),
+            ("others", activity.waited_others_us),
+        ];
+        let (name, help) = ("frevo_request_time_seconds", "Time of requests, by what it went on");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            spent.iter().try_for_each(|(on, micros)| {
+                ConstCounter::new(seconds(*micros)).encode(one.encode_family(&[("on", *on)])?)
+            })
+        })?;
+        let waits = [("credits", activity.without_credits_us), ("network", activity.unsent_us)];
+        let (name, help) = ("frevo_client_wait_seconds", "Time in which clients waited, by cause");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            waits.iter().try_for_each(|(cause, micros)| {
+                ConstCounter::new(seconds(*micros)).encode(one.encode_family(&[("cause", *cause)])?)
+            })
+        })
+    }
+
+    fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let classes = &self.status.server.activity.classes;
+        let ends = LatencyBuckets::ends();
+        let (name, help) = ("frevo_request_duration_seconds", "Latency of requests");
+        family(encoder, name, help, MetricType::Histogram, |mut one| {
+            classes.iter().try_for_each(|class| {
+                let buckets: Vec<(f64, u64)> = ends.into_iter().zip(class.buckets).collect();
+                let label = [("class", class.class)];
+                let mut of_class = one.encode_family(&label)?;
+                let sum = seconds(class.sum_us);
+                of_class.encode_histogram::<NoLabelSet>(sum, class.count, &buckets, None)
+            })
+        })
+    }
+
+    fn shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let rows = &self.status.shares.rows;
+        let (shown, rest) = rows.split_at(rows.len().min(SHARE_LABELS));
+        let mut counts: Vec<(&str, usize, usize)> =
+            shown.iter().map(|share| (&*share.name, share.connections, share.opens)).collect();
+        if !rest.is_empty() {
+            // No share can have this name.
+            let sum = |of: fn(&frevo_server::ShareStatus) -> usize| rest.iter().map(of).sum();
+            counts.push(("/others/", sum(|share| share.connections), sum(|share| share.opens)));
+        }
+        type Count = fn(&(&str, usize, usize)) -> usize;
+        let families: [(&str, &str, Count); 2] = [
+            ("frevo_share_connections", "Tree connects to a share", |(_, count, _)| *count),
+            ("frevo_share_opens", "Opens through a share", |(_, _, count)| *count),
+        ];
+        for (name, help, count) in families {
+            family(encoder, name, help, MetricType::Gauge, |mut one| {
+                counts.iter().try_for_each(|share| {
+                    let value = i64::try_from(count(share)).unwrap_or(i64::MAX);
+                    ConstGauge::new(value).encode(one.encode_family(&[("share", share.0)])?)
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one family of metrics.
+fn family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: impl FnOnce(MetricEncoder<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    values(encoder.encode_descriptor(name, help, None, kind)?)
+}

@@ -1,0 +1,270 @@
+//! Requests of the interface and their answers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use frevo_server::{Kick, Kicked, Server, StatusQuery};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Request, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::access::{Caller, has_token};
+use crate::answers::{Answer, json, refusal, text};
+use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
+use crate::{Admin, metrics};
+
+/// The interface, as all connections share it.
+pub(crate) struct Service {
+    admin: Arc<Admin>,
+}
+
+/// The body of `POST /kick`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KickBody {
+    /// `user`, `session`, `open`, `share`, or `any` to find out by the name.
+    kind: String,
+    name: String,
+}
+
+/// The body of `POST /log-level`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LevelBody {
+    filter: String,
+    #[serde(default)]
+    client: Option<IpAddr>,
+}
+
+impl Service {
+    pub(crate) fn new(admin: Arc<Admin>) -> Self {
+        Self { admin }
+    }
+
+    /// Answers a request in bounded time.
+    pub(crate) async fn answer(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller)).await {
+            Ok(answer) => answer,
+            Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
+        }
+    }
+
+    async fn route(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+        let is_get = request.method() == Method::GET;
+        match request.uri().path() {
+            "/healthz" if is_get => return text(StatusCode::OK, "ok"),
+            "/readyz" if is_get => return self.ready(),
+            _ => {}
+        }
+        if caller == Caller::Remote && !self.is_authorized(&request).await {
+            let mut answer =
+                refusal(StatusCode::UNAUTHORIZED, "this needs the token of the server");
+            let scheme = hyper::header::HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(hyper::header::WWW_AUTHENTICATE, scheme);
+            return answer;
+        }
+        let path = request.uri().path().to_owned();
+        match (request.method(), &*path) {
+            (&Method::GET, "/status") => match query_of(request.uri().query().unwrap_or("")) {
+                Ok(query) => json(&self.admin.server.status(&query)),
+                Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
+            },
+            (&Method::GET, "/metrics") => metrics::answer(&self.admin.server),
+            (&Method::GET, "/log-level") => json(&self.admin.levels.levels()),
+            (&Method::POST, "/log-level") => match body(request).await {
+                Ok(LevelBody { filter, client }) => self.set_level(&filter, client),
+                Err(answer) => answer,
+            },
+            (&Method::POST, "/kick") => match body(request).await {
+                Ok(wanted) => self.kick(wanted, caller).await,
+                Err(answer) => answer,
+            },
+            (_, "/status" | "/metrics" | "/log-level" | "/kick" | "/healthz" | "/readyz") => {
+                refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
+            }
+            _ => refusal(StatusCode::NOT_FOUND, "there is no such path"),
+        }
+    }
+
+    async fn is_authorized(&self, request: &Request<Incoming>) -> bool {
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        has_token(self.admin.token.as_ref(), header).await
+    }
+
+    /// Ready: clients are accepted, and there is a share for them.
+    fn ready(&self) -> Answer {
+        if self.admin.server.is_serving() {
+            text(StatusCode::OK, "ready")
+        } else {
+            text(StatusCode::SERVICE_UNAVAILABLE, "the server starts or stops")
+        }
+    }
+
+    fn set_level(&self, filter: &str, client: Option<IpAddr>) -> Answer {
+        match self.admin.levels.set(filter, client) {
+            Ok(levels) => {
+                tracing::info!(target: "frevo::admin", filter, client = client.map(tracing::field::display),
+                    "the log level was changed");
+                json(&levels)
+            }
+            Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
+        }
+    }
+
+    async fn kick(&self, wanted: KickBody, caller: Caller) -> Answer {
+        let server = &self.admin.server;
+        let target = match target_of(server, &wanted) {
+            Ok(target) => target,
+            Err((status, why)) => return refusal(status, &why),
+        };
+        let by = match caller {
+            Caller::Local => "admin socket",
+            Caller::Remote => "admin token",
+        };
+        let Kicked { sessions, tree_connects, opens, .. } = server.kick(&target, by).await;
+        if sessions + tree_connects + opens == 0 {
+            let why = format!("{target}: there is nothing to end");
+            return refusal(StatusCode::NOT_FOUND, &why);
+        }
+        json(&serde_json::json!({
+            "target": target.to_string(),
+            "sessions": sessions,
+            "connects": tree_connects,
+            "opens": opens,
+        }))
+    }
+}
+
+/// The target that the words of a request mean.
+fn target_of(server: &Server, wanted: &KickBody) -> Result<Kick, (StatusCode, String)> {
+    let name = wanted.name.trim();
+    let number = || {
+        let digits = name.strip_prefix("0x").unwrap_or(name);
+        u64::from_str_radix(digits, 16).map_err(|_| {
+            let why = format!("\"{name}\" is no id; frevo status and frevo opens show ids");
+            (StatusCode::BAD_REQUEST, why)
+        })
+    };
+    match &*wanted.kind {
+        "user" => Ok(Kick::User(name.to_owned())),
+        "share" => Ok(Kick::Share(name.to_owned())),
+        "session" => number().map(Kick::Session),
+        "open" => number().map(Kick::Open),
+        "any" => find(server, name),
+        other => {
+            let why = format!("\"{other}\" is none of user, session, open, share, any");
+            Err((StatusCode::BAD_REQUEST, why))
+        }
+    }
+}
+
+/// Finds out what a name without a kind means.
+fn find(server: &Server, name: &str) -> Result<Kick, (StatusCode, String)> {
+    let mut query = StatusQuery::default();
+    query.limit = ROWS_MAX;
+    (query.locks, query.leases) = (false, false);
+    let status = server.status(&query);
+    let is_same = |other: &str| other.to_lowercase() == name.to_lowercase();
+    let id = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let mut found = Vec::new();
+    if status.sessions.rows.iter().any(|row| is_same(&row.user))
+        || status.opens.rows.iter().any(|row| is_same(&row.user))
+    {
+        found.push(Kick::User(name.to_owned()));
+    }
+    if status.shares.rows.iter().any(|row| is_same(&row.name)) {
+        found.push(Kick::Share(name.to_owned()));
+    }
+    if let Some(id) = id {
+        found.extend(
+            status.sessions.rows.iter().any(|row| is_same(&row.id)).then_some(Kick::Session(id)),
+        );
+        found
+            .extend(status.opens.rows.iter().any(|row| is_same(&row.id)).then_some(Kick::Open(id)));
+    }
+    match found.len() {
+        1 => found.pop().ok_or((StatusCode::NOT_FOUND, String::new())),
+        0 => Err((
+            StatusCode::NOT_FOUND,
+            format!("no session, user, open file or share is called \"{name}\""),
+        )),
+        _ => Err((
+            StatusCode::CONFLICT,
+            format!("\"{name}\" is a user and a share; write user:{name} or share:{name}"),
+        )),
+    }
+}
+
+/// Reads the body of a request as JSON.
+async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Answer> {
+    let bytes = Limited::new(request.into_body(), BODY_BYTES).collect().await;
+    let bytes =
+        bytes.map_err(|_| refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
+    serde_json::from_slice(&bytes.to_bytes())
+        .map_err(|error| refusal(StatusCode::BAD_REQUEST, &format!("the body: {error}")))
+}
+
+/// The status that the query of a URL asks for: `parts=sessions,opens&limit=10&user=ann`.
+fn query_of(text: &str) -> Result<StatusQuery, String> {
+    let mut query = StatusQuery::default();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match key {
+            "limit" => {
+                let limit: usize =
+                    value.parse().map_err(|_| format!("limit={value}: no number"))?;
+                query.limit = limit.min(ROWS_MAX);
+            }
+            "parts" => {
+                let has = |part: &str| value.split(',').any(|one| one == part);
+                (query.opens, query.locks, query.leases) =
+                    (has("opens"), has("locks"), has("leases"));
+            }
+            "user" => query.user = Some(decoded(value)?),
+            "share" => query.share = Some(decoded(value)?),
+            _ => return Err(format!("{key}: no such parameter")),
+        }
+    }
+    Ok(query)
+}
+
+/// Decodes `%41` and `+` of a URL's query.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || format!("\"{text}\" is no text of a URL");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+                let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+                u8::try_from(high << 4 | low).map_err(|_| wrong())?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_bounded_and_decoded() {
+        let query =
+            query_of("limit=999999999&parts=opens,locks&user=a%20b%c3%a4&share=x+y").unwrap();
+        assert_eq!(query.limit, ROWS_MAX);
+        assert_eq!((query.opens, query.locks, query.leases), (true, true, false));
+        assert_eq!(query.user.as_deref(), Some("a b\u{e4}"));
+        assert_eq!(query.share.as_deref(), Some("x y"));
+        for bad in ["limit=-1", "limit=x", "user=%", "user=%4", "user=%zz", "user=%ff", "what=1"] {
+            assert!(query_of(bad).is_err(), "{bad}");
+        }
+        assert!(query_of("").unwrap().leases);
+    }
+}

@@ -1,0 +1,161 @@
+//! The arguments of the commands for administrators.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::exit::EXIT_CODES;
+
+const KICK_HELP: &str = "\
+NAME alone is looked up among users, sessions, open files and shares. A client whose \
+session ended may log on again: `frevo user disable` forbids that.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 there is nothing of this name";
+
+const TOP_HELP: &str = "\
+WAITS FOR names what took most of the time: disk, others (locks and lease breaks), \
+credits (the client used up its credits), network (the client does not take its \
+replies), server (work on a core). 100 % is the whole time; requests side by side take more.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs";
+
+const LOG_LEVEL_HELP: &str = "\
+A bare level such as `debug` is for all targets; `frevo::tree=debug` changes one target. \
+The level lasts until the server stops or reloads its configuration. Targets are the \
+words in front of log lines.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Show sessions, shares, open files, locks and leases of this machine's server
+    #[command(after_help = EXIT_CODES)]
+    Status(StatusArguments),
+    /// List the files that clients have open
+    #[command(after_help = EXIT_CODES)]
+    Opens(OpensArguments),
+    /// Show live which sessions do most, how fast, and what they wait for
+    #[command(after_help = TOP_HELP)]
+    Top(TopArguments),
+    /// End the sessions of a user, one session, an open file or all uses of a share
+    #[command(after_help = KICK_HELP)]
+    Kick(KickArguments),
+    /// Show or change the level of the running server's log
+    #[command(after_help = LOG_LEVEL_HELP)]
+    LogLevel(LogLevelArguments),
+}
+
+/// The server that is meant.
+#[derive(Debug, Args)]
+pub(crate) struct ServerPlace {
+    /// Admin socket of the server [default: of the service, or of your own server]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+
+    /// Use the server of this configuration
+    #[arg(long, short, value_name = "FILE", conflicts_with = "socket", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The rows that are shown.
+#[derive(Debug, Args)]
+pub(crate) struct Rows {
+    /// Show only what belongs to this user
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// Show only open files, locks and leases of this share
+    #[arg(long, value_name = "NAME")]
+    pub(crate) share: Option<String>,
+
+    /// Rows of each list [default: 10000 in JSON, otherwise 50]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// `frevo status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) rows: Rows,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo opens`
+#[derive(Debug, Args)]
+pub(crate) struct OpensArguments {
+    #[command(flatten)]
+    pub(crate) rows: Rows,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// The order of the sessions that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Order {
+    /// Operations per second.
+    #[default]
+    Operations,
+    /// Bytes per second, both ways.
+    Bytes,
+    /// The latency that 99 % of the operations keep.
+    Latency,
+    /// The time that its requests waited.
+    Waiting,
+    /// The name of the user.
+    User,
+}
+
+/// `frevo top`
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// Time between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) interval: f64,
+
+    /// Number of looks [default: until q or Ctrl-C]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+
+    /// Order of the sessions [default: operations]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) sort: Option<Order>,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo kick`
+#[derive(Debug, Args)]
+pub(crate) struct KickArguments {
+    /// User, session, open file or share: NAME, ID, or user:NAME, session:ID,
+    /// open:ID, share:NAME
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo log-level`
+#[derive(Debug, Args)]
+pub(crate) struct LogLevelArguments {
+    /// LEVEL or TARGET=LEVEL, several with commas; none: show the level in force
+    #[arg(value_name = "TARGET=LEVEL")]
+    pub(crate) filter: Option<String>,
+
+    /// Only for lines about the client at this address, beside all others; `off` ends it
+    #[arg(long, value_name = "ADDR", requires = "filter")]
+    pub(crate) client: Option<IpAddr>,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}

@@ -1,0 +1,32 @@
+//! `frevo status`, `opens`, `top`, `kick` and `log-level`: the server of this machine.
+
+pub(crate) mod arguments;
+mod figures;
+mod kick;
+mod log_level;
+mod rates;
+mod socket;
+mod status;
+mod table;
+mod terminal;
+mod top;
+
+use crate::exit::{Done, Failure};
+use arguments::AdminCommand;
+
+/// Runs a command.
+pub(crate) fn run(command: &AdminCommand) -> Done {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed("cannot start the event loop"))?;
+    runtime.block_on(async {
+        match command {
+            AdminCommand::Status(arguments) => status::status(arguments).await,
+            AdminCommand::Opens(arguments) => status::opens(arguments).await,
+            AdminCommand::Top(arguments) => top::run(arguments).await,
+            AdminCommand::Kick(arguments) => kick::run(arguments).await,
+            AdminCommand::LogLevel(arguments) => log_level::run(arguments).await,
+        }
+    })
+}

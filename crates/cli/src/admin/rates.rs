@@ -1,0 +1,184 @@
+//! Rates and latencies between two looks at a server.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::arguments::Order;
+use super::figures::{float, number, protection, text};
+
+/// The first bucket of a histogram ends here, microseconds; each further one at twice that.
+const FIRST_BUCKET_US: u64 = 16;
+
+/// A cause of slowness, with the part of the time that it took: 1 is all of the time.
+pub(super) type Cause = (&'static str, f64);
+
+/// Activity between two looks, of a session or of the server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) operations: f64,
+    pub(super) received: f64,
+    pub(super) sent: f64,
+    /// Latencies of half and of 99 % of the operations, microseconds. None without operations.
+    pub(super) median: Option<f64>,
+    pub(super) p99: Option<f64>,
+    /// Causes by their part, the largest first.
+    pub(super) causes: Vec<Cause>,
+}
+
+/// A session with its rates.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) user: String,
+    pub(super) address: String,
+    pub(super) client: String,
+    pub(super) protection: String,
+    pub(super) channels: usize,
+    pub(super) opens: u64,
+    pub(super) rates: Rates,
+}
+
+fn counts(activity: &Value) -> Vec<u64> {
+    let mut sum = Vec::new();
+    for class in activity["classes"].as_array().into_iter().flatten() {
+        for (at, count) in class["buckets"].as_array().into_iter().flatten().enumerate() {
+            if sum.len() <= at {
+                sum.push(0);
+            }
+            sum[at] += count.as_u64().unwrap_or(0);
+        }
+    }
+    sum
+}
+
+/// The latency that the part `of` of the operations keeps, in microseconds.
+fn percentile(counts: &[u64], of: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let wanted = float(all) * of;
+    let (mut below, mut start) = (0.0, 0.0);
+    for (at, count) in counts.iter().enumerate() {
+        let end = float(FIRST_BUCKET_US << at.min(40));
+        if *count > 0 && below + float(*count) >= wanted {
+            return Some(start + (end - start) * (wanted - below) / float(*count));
+        }
+        below += float(*count);
+        start = end;
+    }
+    None
+}
+
+impl Rates {
+    /// The rates over `seconds`. `before` is null for a session that is new.
+    pub(super) fn between(before: &Value, now: &Value, seconds: f64) -> Self {
+        let grown = |field| float(number(now, field).saturating_sub(number(before, field)));
+        let seconds = seconds.max(0.001);
+        let old = counts(before);
+        let latencies: Vec<u64> = counts(now)
+            .iter()
+            .enumerate()
+            .map(|(at, count)| count.saturating_sub(old.get(at).copied().unwrap_or(0)))
+            .collect();
+        let part = |name, field| (name, grown(field) / 1e6 / seconds);
+        let mut causes = vec![
+            part("disk", "waited_medium_us"),
+            part("others", "waited_others_us"),
+            part("credits", "without_credits_us"),
+            part("network", "unsent_us"),
+            part("server", "busy_us"),
+        ];
+        causes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        Self {
+            operations: grown("operations") / seconds,
+            received: grown("received") / seconds,
+            sent: grown("sent") / seconds,
+            median: percentile(&latencies, 0.5),
+            p99: percentile(&latencies, 0.99),
+            causes,
+        }
+    }
+
+    /// The time that requests or the client waited, work on the core left out.
+    fn waiting(&self) -> f64 {
+        self.causes.iter().filter(|(name, _)| *name != "server").map(|(_, part)| part).sum()
+    }
+
+    /// The two largest causes, where they count: `disk 80 %, credits 10 %`.
+    pub(super) fn why(&self) -> String {
+        let large = self.causes.iter().filter(|(_, part)| *part >= 0.05).take(2);
+        large
+            .map(|(name, part)| format!("{name} {:.0} %", part * 100.0))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+/// The sessions of `now` with their rates since `before`.
+pub(super) fn rows(before: &Value, now: &Value, seconds: f64, order: Order) -> Vec<Row> {
+    let sessions =
+        |status: &Value| status["sessions"]["rows"].as_array().cloned().unwrap_or_default();
+    let old: HashMap<String, Value> = sessions(before)
+        .into_iter()
+        .map(|row| (text(&row, "id"), row["activity"].clone()))
+        .collect();
+    let mut rows: Vec<Row> = sessions(now)
+        .iter()
+        .map(|row| Row {
+            id: text(row, "id"),
+            user: text(row, "user"),
+            address: text(row, "address"),
+            client: text(row, "client"),
+            protection: protection(row),
+            channels: row["channels"].as_array().map_or(0, Vec::len),
+            opens: number(row, "opens"),
+            rates: {
+                let before = old.get(&text(row, "id")).unwrap_or(&Value::Null);
+                Rates::between(before, &row["activity"], seconds)
+            },
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| match order {
+            Order::Operations => row.rates.operations,
+            Order::Bytes => row.rates.received + row.rates.sent,
+            Order::Latency => row.rates.p99.unwrap_or(0.0),
+            Order::Waiting => row.rates.waiting(),
+            Order::User => 0.0,
+        };
+        key(b).total_cmp(&key(a)).then_with(|| (&a.user, &a.id).cmp(&(&b.user, &b.id)))
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn session(id: &str, user: &str, operations: u64, medium: u64, buckets: [u64; 4]) -> Value {
+        json!({"id": id, "user": user, "channels": [{}], "opens": 3, "activity": {
+            "operations": operations, "received": operations * 1000, "sent": 0,
+            "waited_medium_us": medium, "busy_us": 1000,
+            "classes": [{"class": "read", "buckets": buckets}]}})
+    }
+
+    #[test]
+    fn rates_and_causes_are_of_the_time_between_two_looks() {
+        let before = json!({"sessions": {"rows": [session("0x1", "ann", 100, 0, [100, 0, 0, 0])]}});
+        let now = json!({"sessions": {"rows": [
+            session("0x1", "ann", 300, 1_600_000, [200, 0, 98, 2]),
+            session("0x2", "bob", 1000, 0, [1000, 0, 0, 0])]}});
+        let shown = rows(&before, &now, 2.0, Order::Operations);
+        assert_eq!([&*shown[0].user, &*shown[1].user], ["bob", "ann"]);
+        let ann = &shown[1].rates;
+        assert_eq!((ann.operations, ann.received), (100.0, 100_000.0));
+        assert_eq!(ann.why(), "disk 80 %");
+        // 100 of the 200 operations are in the first bucket, 98 more up to 64 us.
+        assert_eq!(ann.median, Some(16.0));
+        assert!(ann.p99.is_some_and(|p99| (63.9..=64.1).contains(&p99)), "{ann:?}");
+        let by_waiting = rows(&before, &now, 2.0, Order::Waiting);
+        assert_eq!(by_waiting[0].user, "ann");
+        assert_eq!(rows(&before, &now, 2.0, Order::User)[0].user, "ann");
+        assert_eq!(percentile(&[0, 0], 0.5), None);
+    }
+}

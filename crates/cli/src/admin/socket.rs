@@ -1,0 +1,91 @@
+//! The admin socket of the server that is meant.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use frevo_admin::client::{self, Failure as Refused};
+use frevo_server::config::Config;
+
+use super::arguments::ServerPlace;
+use crate::config_checks;
+use crate::exit::{Exit, Failure};
+use crate::state;
+
+/// The runtime directory of the service's unit.
+const RUNTIME_DIRECTORY: &str = "/run/frevo";
+
+/// Sockets at which the server may be, best first.
+fn candidates(place: &ServerPlace) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(socket) = &place.socket {
+        return Ok(vec![socket.clone()]);
+    }
+    let service = || Path::new(RUNTIME_DIRECTORY).join(state::ADMIN_SOCKET);
+    let of = |config: &Config| match &config.admin.socket {
+        Some(socket) => socket.clone(),
+        None => state::dir_of(config).join(state::ADMIN_SOCKET),
+    };
+    if let Some(path) = &place.config {
+        let config = config_checks::read(path)?;
+        let chosen = config.admin.socket.is_some();
+        return Ok([of(&config)].into_iter().chain((!chosen).then(service)).collect());
+    }
+    // A file that this user cannot read says nothing.
+    let configured =
+        config_checks::read(Path::new(state::DEFAULT_CONFIG)).ok().map(|config| of(&config));
+    let own = state::default_dir().join(state::ADMIN_SOCKET);
+    let all = [Some(service()), configured, state::session_socket(), Some(own)];
+    let mut all: Vec<PathBuf> = all.into_iter().flatten().collect();
+    all.dedup();
+    Ok(all)
+}
+
+/// Asks the server for the answer to a request.
+pub(super) async fn ask(
+    place: &ServerPlace,
+    path: &str,
+    body: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
+    let candidates = candidates(place)?;
+    let mut denied = None;
+    for socket in &candidates {
+        match client::ask(socket, path, body).await {
+            Ok(answer) => return Ok(answer.to_vec()),
+            Err(Refused::Unreachable(error)) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    denied.get_or_insert(socket);
+                }
+            }
+            Err(Refused::Refused { status, why }) => {
+                let exit = match status {
+                    404 => Exit::NotFound,
+                    400 | 409 => Exit::Usage,
+                    _ => Exit::Failed,
+                };
+                return Err(Failure::new(exit, why));
+            }
+            Err(Refused::Broken(why)) => {
+                let what = format!(
+                    "the server at {} did not answer: {why}; if it is not for this user, run this \
+                     as root or as the user that runs the server",
+                    socket.display()
+                );
+                return Err(Failure::new(Exit::Connect, what));
+            }
+        }
+    }
+    if let Some(socket) = denied {
+        let what = format!(
+            "the admin socket {} is not for this user; run this as root or as the user that runs \
+             the server",
+            socket.display()
+        );
+        return Err(Failure::new(Exit::Connect, what));
+    }
+    let tried: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+    let what = format!(
+        "no server runs here: nobody listens at {}; name another admin socket with --socket, or a \
+         configuration with --config",
+        tried.join(", ")
+    );
+    Err(Failure::new(Exit::Connect, what))
+}

@@ -1,0 +1,260 @@
+//! `frevo status` and `frevo opens`.
+
+use serde_json::Value;
+
+use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
+use super::figures::{bytes, float, number, protection, span, text};
+use super::socket::ask;
+use super::table::{Align, Table};
+use crate::console::{print, shown};
+use crate::exit::{Done, Failure};
+
+/// Rows of each list for people, unless they want more.
+const ROWS_SHOWN: usize = 50;
+
+use Align::{Left, Right};
+
+pub(super) async fn status(arguments: &StatusArguments) -> Done {
+    let answer = fetch(&arguments.place, &arguments.rows, "opens,locks,leases").await?;
+    if arguments.place.json {
+        return print(&[&answer[..], b"\n"].concat());
+    }
+    let status = parsed(&answer)?;
+    let mut out = headline(&status);
+    section(&mut out, "sessions", &status["sessions"], sessions);
+    section(&mut out, "shares", &status["shares"], shares);
+    section(&mut out, "open files", &status["opens"], open_files);
+    section(&mut out, "locks", &status["locks"], locks);
+    section(&mut out, "leases", &status["leases"], leases);
+    print(out.as_bytes())
+}
+
+pub(super) async fn opens(arguments: &OpensArguments) -> Done {
+    let answer = fetch(&arguments.place, &arguments.rows, "opens").await?;
+    let status = parsed(&answer)?;
+    let opens = &status["opens"];
+    if arguments.place.json {
+        return print(format!("{opens}\n").as_bytes());
+    }
+    let mut out = String::new();
+    section(&mut out, "open files", opens, open_files);
+    if out.is_empty() {
+        out.push_str("no files are open\n");
+    }
+    print(out.trim_start_matches('\n').as_bytes())
+}
+
+/// Gets the parts of a status, as the server sends them.
+async fn fetch(place: &ServerPlace, rows: &Rows, parts: &str) -> Result<Vec<u8>, Failure> {
+    let mut path = format!("/status?parts={parts}");
+    let limit = rows.limit.or((!place.json).then_some(ROWS_SHOWN));
+    if let Some(limit) = limit {
+        path.push_str(&format!("&limit={limit}"));
+    }
+    for (key, value) in [("user", &rows.user), ("share", &rows.share)] {
+        if let Some(value) = value {
+            path.push_str(&format!("&{key}={}", encoded(value)));
+        }
+    }
+    ask(place, &path, None).await
+}
+
+pub(super) fn parsed(answer: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(answer).map_err(Failure::failed("the server's answer makes no sense"))
+}
+
+/// Text as a part of a URL's query.
+fn encoded(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    text.bytes()
+        .map(
+            |byte| {
+                if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+            },
+        )
+        .collect()
+}
+
+fn counted(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
+fn headline(status: &Value) -> String {
+    let server = &status["server"];
+    let up = number(server, "now").saturating_sub(number(server, "started"));
+    let activity = &server["activity"];
+    let flow = |field| bytes(float(number(activity, field)));
+    let mut line = format!(
+        "{}: frevo {}, up {}; {}, {}; {} received, {} sent",
+        shown(&text(server, "name")),
+        text(server, "version"),
+        span(up),
+        counted(number(server, "sessions"), "session"),
+        counted(number(server, "opens"), "open file"),
+        flow("received"),
+        flow("sent"),
+    );
+    let waiting = number(server, "waiting_opens");
+    if waiting > 0 {
+        line.push_str(&format!("; {} for a lost client", counted(waiting, "file waits")));
+    }
+    line.push('\n');
+    line
+}
+
+/// Adds a table of `list`, if it has rows.
+fn section(out: &mut String, name: &str, list: &Value, make: fn(&[Value]) -> Table) {
+    let rows = list["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let table = make(rows);
+    if table.is_empty() {
+        return;
+    }
+    out.push('\n');
+    for line in table.lines() {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    let more = number(list, "more");
+    if more > 0 {
+        out.push_str(&format!("{more} more {name}; --limit N shows more\n"));
+    }
+}
+
+fn sessions(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("SESSION", Left),
+        ("USER", Left),
+        ("ADDRESS", Left),
+        ("CLIENT", Left),
+        ("DIALECT", Left),
+        ("PROTECTION", Left),
+        ("CHANNELS", Right),
+        ("CREDITS", Right),
+        ("OPEN", Right),
+        ("OPERATIONS", Right),
+        ("IN", Right),
+        ("OUT", Right),
+        ("IDLE", Right),
+    ]);
+    for row in rows {
+        let activity = &row["activity"];
+        let channels = row["channels"].as_array().map_or(&[][..], Vec::as_slice);
+        let credits: u64 = channels.iter().map(|channel| number(channel, "credits")).sum();
+        table.row(&[
+            text(row, "id"),
+            text(row, "user"),
+            text(row, "address"),
+            text(row, "client"),
+            text(row, "dialect"),
+            protection(row),
+            channels.len().to_string(),
+            credits.to_string(),
+            number(row, "opens").to_string(),
+            number(activity, "operations").to_string(),
+            bytes(float(number(activity, "received"))),
+            bytes(float(number(activity, "sent"))),
+            span(number(row, "idle_ms") / 1000),
+        ]);
+    }
+    table
+}
+
+fn shares(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("SHARE", Left),
+        ("SESSIONS", Right),
+        ("OPEN", Right),
+        ("OPTIONS", Left),
+        ("COMMENT", Left),
+    ]);
+    for row in rows {
+        let options = [("read_only", "read-only"), ("encrypt", "encrypted"), ("hidden", "hidden")];
+        let options = options.iter().filter(|(field, _)| row[*field] == true);
+        let options: Vec<&str> = options.map(|(_, name)| *name).collect();
+        table.row(&[
+            text(row, "name"),
+            number(row, "connections").to_string(),
+            number(row, "opens").to_string(),
+            options.join(", "),
+            text(row, "comment"),
+        ]);
+    }
+    table
+}
+
+fn open_files(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("OPEN", Left),
+        ("USER", Left),
+        ("SHARE", Left),
+        ("ACCESS", Left),
+        ("SHARING", Left),
+        ("CACHING", Left),
+        ("LOCKS", Right),
+        ("KEPT", Left),
+        ("PATH", Left),
+    ]);
+    for row in rows {
+        let path = text(row, "path");
+        let path = if path.is_empty() { String::from("\\") } else { path };
+        table.row(&[
+            text(row, "id"),
+            text(row, "user"),
+            text(row, "share"),
+            text(row, "access"),
+            text(row, "sharing"),
+            text(row, "caching"),
+            number(row, "locks").to_string(),
+            text(row, "durable"),
+            if row["kind"] == "directory" && path != "\\" { format!("{path}\\") } else { path },
+        ]);
+    }
+    table
+}
+
+fn locks(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("LOCK", Left),
+        ("USER", Left),
+        ("OFFSET", Right),
+        ("LENGTH", Right),
+        ("SHARE", Left),
+        ("PATH", Left),
+    ]);
+    for row in rows {
+        table.row(&[
+            String::from(if row["exclusive"] == true { "exclusive" } else { "shared" }),
+            text(row, "user"),
+            number(row, "offset").to_string(),
+            number(row, "length").to_string(),
+            text(row, "share"),
+            text(row, "path"),
+        ]);
+    }
+    table
+}
+
+fn leases(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("LEASE", Left),
+        ("USER", Left),
+        ("CACHING", Left),
+        ("STATE", Left),
+        ("OPEN", Right),
+        ("SHARE", Left),
+        ("PATH", Left),
+    ]);
+    for row in rows {
+        let key = text(row, "key");
+        table.row(&[
+            if key.is_empty() { String::from("oplock") } else { key },
+            text(row, "user"),
+            text(row, "state"),
+            String::from(if row["breaking"] == true { "breaking" } else { "held" }),
+            number(row, "opens").to_string(),
+            text(row, "share"),
+            text(row, "path"),
+        ]);
+    }
+    table
+}

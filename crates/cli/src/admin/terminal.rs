@@ -1,0 +1,64 @@
+//! The terminal as a screen of its own, and back.
+
+use std::io::Write;
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::exit::{Done, Failure};
+
+/// The other screen of the terminal, without a cursor; the first one comes back at the end.
+pub(super) struct Screen {
+    /// The terminal's modes before. None without one to read keys from.
+    before: Option<Termios>,
+}
+
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+impl Screen {
+    pub(super) fn enter() -> Result<Self, Failure> {
+        let stdin = std::io::stdin();
+        let before = tcgetattr(&stdin).ok();
+        if let Some(before) = &before {
+            let mut modes = before.clone();
+            // Keys come one by one and are not shown; Ctrl-C still interrupts.
+            modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
+        }
+        let screen = Self { before };
+        write(ENTER)?;
+        Ok(screen)
+    }
+
+    /// Columns and lines.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match tcgetwinsize(std::io::stdout()) {
+            Ok(size) if size.ws_col > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),
+            _ => (80, 24),
+        }
+    }
+
+    /// Shows lines, and nothing else.
+    pub(super) fn show(&self, lines: &[String]) -> Done {
+        // Each line is written over, so that nothing flickers.
+        let mut picture = String::from("\x1b[H");
+        picture.push_str(&lines.join("\x1b[K\r\n"));
+        picture.push_str("\x1b[K\x1b[J");
+        write(picture.as_bytes())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = write(LEAVE);
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+fn write(bytes: &[u8]) -> Done {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map_err(Failure::failed("cannot write to the terminal"))
+}

@@ -1,0 +1,268 @@
+//! `frevo top`: the sessions of a server, live.
+
+use std::io::{IsTerminal, Read, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use super::arguments::{Order, TopArguments};
+use super::figures::{bytes, number, span, text};
+use super::rates::{Rates, Row, rows};
+use super::socket::ask;
+use super::status::parsed;
+use super::table::{Align, Table};
+use super::terminal::Screen;
+use crate::console::{print, shown};
+use crate::exit::Done;
+
+/// The width of the output where there is no terminal.
+const PLAIN_WIDTH: usize = 120;
+
+/// The keys that choose the order.
+const KEYS: [(char, &str, Order); 5] = [
+    ('o', "operations", Order::Operations),
+    ('b', "bytes", Order::Bytes),
+    ('l', "latency", Order::Latency),
+    ('w', "waiting", Order::Waiting),
+    ('u', "user", Order::User),
+];
+
+pub(super) async fn run(arguments: &TopArguments) -> Done {
+    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.1, 3600.0));
+    let is_live = std::io::stdout().is_terminal() && !arguments.place.json;
+    let screen = if is_live { Some(Screen::enter()?) } else { None };
+    let mut keys = keys(is_live && std::io::stdin().is_terminal());
+    let mut order = arguments.sort.unwrap_or_default();
+    let (mut latest, mut at) = look(arguments).await?;
+    let mut old = (Value::Null, 1.0);
+    let mut left = arguments.count;
+    while left != Some(0) {
+        if let Some(screen) = &screen {
+            draw(screen, &old, &latest, order)?;
+        }
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            Some(key) = keys.recv() => {
+                if matches!(key, 'q' | 'Q' | '\u{1b}') {
+                    return Ok(());
+                }
+                let chosen = KEYS.iter().find(|(of, _, _)| *of == key);
+                order = chosen.map_or(order, |(_, _, order)| *order);
+                continue;
+            }
+            () = sleep_until((at + interval).into()) => {}
+        }
+        let now = look(arguments).await?;
+        let seconds = now.1.duration_since(at).as_secs_f64();
+        old = (std::mem::replace(&mut latest, now.0), seconds);
+        at = now.1;
+        left = left.map(|left| left - 1);
+        if arguments.place.json {
+            print_json(&old, &latest, order)?;
+        } else if screen.is_none() {
+            let lines = lines(&old, &latest, order, (PLAIN_WIDTH, usize::MAX));
+            print(format!("{}\n\n", lines.join("\n")).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+async fn look(arguments: &TopArguments) -> Result<(Value, Instant), crate::exit::Failure> {
+    let answer = ask(&arguments.place, "/status?parts=none", None).await?;
+    Ok((parsed(&answer)?, Instant::now()))
+}
+
+/// The keys that are pressed; none without a terminal.
+fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
+    let (pressed, keys) = mpsc::channel(8);
+    if has_terminal {
+        // It ends with the process.
+        std::thread::spawn(move || {
+            let mut keys = [0; 16];
+            while let Ok(count @ 1..) = std::io::stdin().read(&mut keys) {
+                for key in keys.iter().take(count) {
+                    if pressed.blocking_send(char::from(*key)).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+    } else {
+        // A closed channel would be ready for ever.
+        std::mem::forget(pressed);
+    }
+    keys
+}
+
+fn draw(screen: &Screen, old: &(Value, f64), now: &Value, order: Order) -> Done {
+    let size = screen.size();
+    screen.show(&lines(old, now, order, size))
+}
+
+fn latency(micros: Option<f64>) -> String {
+    match micros {
+        None => String::from("-"),
+        Some(micros) if micros < 1_000.0 => format!("{micros:.0} µs"),
+        Some(micros) if micros < 10_000.0 => format!("{:.1} ms", micros / 1e3),
+        Some(micros) if micros < 1e6 => format!("{:.0} ms", micros / 1e3),
+        Some(micros) => format!("{:.1} s", micros / 1e6),
+    }
+}
+
+/// The lines of one picture, of at most `width` columns and `height` lines.
+fn lines(
+    (before, seconds): &(Value, f64),
+    now: &Value,
+    order: Order,
+    (width, height): (usize, usize),
+) -> Vec<String> {
+    let server = &now["server"];
+    let is_first = before.is_null();
+    let rates =
+        |seconds: f64| Rates::between(&before["server"]["activity"], &server["activity"], seconds);
+    let all = if is_first { Rates::default() } else { rates(*seconds) };
+    let up = number(server, "now").saturating_sub(number(server, "started"));
+    let mut lines = vec![
+        format!(
+            "{}  up {}  sessions {}  open files {}  failed logons {}",
+            shown(&text(server, "name")),
+            span(up),
+            number(server, "sessions"),
+            number(server, "opens"),
+            number(server, "failed_logons"),
+        ),
+        format!(
+            "{:.0} op/s  in {}/s  out {}/s  50 % {}  99 % {}  {}",
+            all.operations,
+            bytes(all.received),
+            bytes(all.sent),
+            latency(all.median),
+            latency(all.p99),
+            all.why(),
+        ),
+    ];
+    let chosen = KEYS.iter().find(|(_, _, of)| *of == order).map_or("", |(_, name, _)| name);
+    let keys = KEYS.map(|(key, name, _)| format!("{key} {name}")).join("  ");
+    lines.push(match width {
+        ..90 => format!("by {chosen}; o b l w u: another order, q: quit"),
+        _ => format!("by {chosen}; keys: {keys}  q quit"),
+    });
+    lines.push(String::new());
+    let rows = if is_first { Vec::new() } else { rows(before, now, *seconds, order) };
+    if is_first {
+        lines.push(String::from("measuring ..."));
+    } else if rows.is_empty() {
+        lines.push(String::from("no sessions"));
+    } else {
+        let room = height.saturating_sub(lines.len() + 1);
+        let left_out = rows.len().saturating_sub(room);
+        let shown = if left_out > 0 { room.saturating_sub(1) } else { rows.len() };
+        lines.extend(table(&rows[..shown.min(rows.len())], width).lines());
+        if left_out > 0 {
+            lines.push(format!("{} more sessions", rows.len() - shown));
+        }
+    }
+    lines.iter().map(|line| line.chars().take(width).collect()).take(height).collect()
+}
+
+/// The table: a narrow terminal has fewer columns.
+fn table(rows: &[Row], width: usize) -> Table {
+    type Cell = fn(&Row) -> String;
+    let columns: [(&str, Align, usize, Cell); 11] = [
+        ("USER", Align::Left, 0, |row| row.user.clone()),
+        ("ADDRESS", Align::Left, 70, |row| row.address.clone()),
+        ("CLIENT", Align::Left, 130, |row| row.client.clone()),
+        ("PROTECTION", Align::Left, 150, |row| row.protection.clone()),
+        ("CH", Align::Right, 110, |row| row.channels.to_string()),
+        ("OPEN", Align::Right, 110, |row| row.opens.to_string()),
+        ("OP/S", Align::Right, 0, |row| format!("{:.0}", row.rates.operations)),
+        ("IN/S", Align::Right, 0, |row| bytes(row.rates.received)),
+        ("OUT/S", Align::Right, 0, |row| bytes(row.rates.sent)),
+        ("50 %", Align::Right, 90, |row| latency(row.rates.median)),
+        ("99 %", Align::Right, 0, |row| latency(row.rates.p99)),
+    ];
+    let why: (&str, Align, usize, Cell) = ("WAITS FOR", Align::Left, 0, |row| row.rates.why());
+    let columns: Vec<_> =
+        columns.into_iter().chain([why]).filter(|(_, _, least, _)| width >= *least).collect();
+    let heads: Vec<(&str, Align)> =
+        columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
+    let mut table = Table::new(&heads);
+    for row in rows {
+        let cells: Vec<String> = columns.iter().map(|(_, _, _, cell)| cell(row)).collect();
+        table.cells(&cells);
+    }
+    table
+}
+
+fn print_json((before, seconds): &(Value, f64), now: &Value, order: Order) -> Done {
+    let of = |rates: &Rates| {
+        let causes: serde_json::Map<String, Value> =
+            rates.causes.iter().map(|(name, part)| ((*name).to_owned(), json!(part))).collect();
+        json!({
+            "operations_per_second": rates.operations,
+            "received_per_second": rates.received,
+            "sent_per_second": rates.sent,
+            "median_us": rates.median,
+            "p99_us": rates.p99,
+            "waits": causes,
+        })
+    };
+    let sessions: Vec<Value> = rows(before, now, *seconds, order)
+        .iter()
+        .map(|row| {
+            json!({
+                "session": row.id, "user": row.user, "address": row.address, "client": row.client,
+                "rates": of(&row.rates),
+            })
+        })
+        .collect();
+    let all = Rates::between(&before["server"]["activity"], &now["server"]["activity"], *seconds);
+    let object = json!({ "seconds": seconds, "server": of(&all), "sessions": sessions });
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{object}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(crate::exit::Failure::failed("cannot write to standard output")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(sessions: usize, operations: u64) -> Value {
+        let rows: Vec<Value> = (0..sessions)
+            .map(|at| {
+                json!({"id": format!("{at:#x}"), "user": format!("user{at}\u{1b}[2J"),
+                    "address": "192.0.2.77", "client": "A-CLIENT-WITH-A-NAME", "channels": [{}],
+                    "encryption": "AES-128-GCM", "opens": 7, "activity": {
+                    "operations": operations * at as u64, "received": 5_000_000, "sent": 70,
+                    "classes": [{"class": "read", "buckets": [operations]}]}})
+            })
+            .collect();
+        json!({"server": {"name": "BOX", "started": 100, "now": 3700, "sessions": sessions},
+            "sessions": {"rows": rows, "more": 0}})
+    }
+
+    #[test]
+    fn a_picture_fits_its_terminal() {
+        let (before, now) = (status(40, 0), status(40, 100));
+        for (width, height) in [(20, 5), (40, 10), (80, 24), (120, 50), (200, 60)] {
+            let lines = lines(&(before.clone(), 2.0), &now, Order::Operations, (width, height));
+            assert!(lines.len() <= height, "{height}: {lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            assert!(!lines.concat().contains('\u{1b}'));
+        }
+        let wide = lines(&(before.clone(), 2.0), &now, Order::Operations, (200, 60)).join("\n");
+        assert!(wide.contains("AES-128-GCM") && wide.contains("A-CLIENT"), "{wide}");
+        let narrow = lines(&(before, 2.0), &now, Order::Operations, (60, 24)).join("\n");
+        assert!(narrow.contains("OP/S") && !narrow.contains("ADDRESS"), "{narrow}");
+        assert!(narrow.contains("more sessions"), "{narrow}");
+        let first = lines(&(Value::Null, 1.0), &now, Order::Operations, (80, 24)).join("\n");
+        assert!(first.contains("measuring"), "{first}");
+    }
+}

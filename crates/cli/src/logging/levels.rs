@@ -1,0 +1,74 @@
+//! The filters of log lines: one for all, and one for a client that is looked at closely.
+
+use std::net::IpAddr;
+
+use frevo_server::client_served;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer};
+
+/// A line is written when one of the filters lets it pass.
+#[derive(Debug)]
+pub(super) struct Filters {
+    /// The filter of all lines.
+    pub(super) all: EnvFilter,
+    /// A filter of the lines that a core writes while it serves this client.
+    pub(super) of_client: Option<(IpAddr, EnvFilter)>,
+}
+
+impl Filters {
+    pub(super) const fn new(all: EnvFilter) -> Self {
+        Self { all, of_client: None }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Filters {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        let all = Layer::<S>::register_callsite(&self.all, metadata);
+        let Some((_, filter)) = &self.of_client else { return all };
+        let of_client = Layer::<S>::register_callsite(filter, metadata);
+        if all.is_always() || (all.is_never() && of_client.is_never()) {
+            all
+        } else {
+            // It depends on the client.
+            Interest::sometimes()
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, context: Context<'_, S>) -> bool {
+        Layer::<S>::enabled(&self.all, metadata, context.clone())
+            || self.of_client.as_ref().is_some_and(|(client, filter)| {
+                client_served() == Some(*client) && Layer::<S>::enabled(filter, metadata, context)
+            })
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let all = EnvFilter::max_level_hint(&self.all);
+        let Some((_, filter)) = &self.of_client else { return all };
+        // No hint means all levels.
+        Some(all?.max(EnvFilter::max_level_hint(filter)?))
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_new_span(&self.all, attributes, id, context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        Layer::<S>::on_record(&self.all, id, values, context);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_enter(&self.all, id, context);
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_exit(&self.all, id, context);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        Layer::<S>::on_close(&self.all, id, context);
+    }
+}

@@ -1,0 +1,140 @@
+//! The admin interface of `frevo serve`.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
+use frevo_server::Server;
+
+use super::plan::Plan;
+use crate::exit::{Done, Exit, Failure};
+use crate::logging::Logging;
+use crate::{secret_file, state};
+
+/// The interface before the server is made: its sockets and its secret.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    listening: Listening,
+    token: Option<Token>,
+}
+
+/// The log of this process.
+struct ProcessLog(Logging);
+
+impl LogLevels for ProcessLog {
+    fn set(&self, filter: &str, client: Option<IpAddr>) -> Result<Levels, String> {
+        let done = match client {
+            Some(client) => {
+                self.0.set_client_level(client, Some(filter).filter(|filter| !filter.is_empty()))
+            }
+            None => self.0.set_level(Some(&combined(&self.0.levels().0, filter))),
+        };
+        done.map_err(|failure| failure.to_string())?;
+        Ok(self.levels())
+    }
+
+    fn levels(&self) -> Levels {
+        let (filter, client) = self.0.levels();
+        let client = client.map(|(address, filter)| ClientLevel { address, filter });
+        Levels { filter, client }
+    }
+}
+
+/// A filter of which parts are changed: `frevo::tree=debug` leaves all other targets as they are,
+/// a bare level replaces all.
+fn combined(before: &str, change: &str) -> String {
+    let is_bare = change.split(',').any(|directive| !directive.contains(['=', '[', ':']));
+    if is_bare || before.is_empty() { change.to_owned() } else { format!("{before},{change}") }
+}
+
+/// The socket of a plan: the configured one, or `admin.sock` in the runtime directory that
+/// systemd made, or in the state directory. None for a run without either.
+fn socket_of(plan: &Plan) -> Option<PathBuf> {
+    if let Some(path) = &plan.config.admin.socket {
+        return Some(path.clone());
+    }
+    // systemd names several directories with colons between them.
+    let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
+    let runtime = runtime.as_deref().and_then(|names| names.split(':').next());
+    match runtime {
+        Some(folder) => Some(PathBuf::from(folder).join(state::ADMIN_SOCKET)),
+        None if plan.has_state => Some(state::dir_of(&plan.config).join(state::ADMIN_SOCKET)),
+        None => state::session_socket(),
+    }
+}
+
+/// Opens the sockets, before the process is confined.
+pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
+    let admin = &plan.config.admin;
+    let mut prepared = Prepared::default();
+    if admin.enabled == Some(false) {
+        return Ok(prepared);
+    }
+    if let Some(path) = socket_of(plan)
+        && let Err(error) = prepared.listening.unix(&path)
+    {
+        let shown = path.display();
+        // Without it the server serves all the same, unless somebody asked for it.
+        if admin.socket.is_some() {
+            let why = format!("cannot open the admin socket {shown}: {error}");
+            return Err(Failure::new(Exit::Failed, why));
+        }
+        let is_occupied = error.kind() == io::ErrorKind::AddrInUse;
+        let hint = if is_occupied {
+            "set [admin] socket to give this server one of its own"
+        } else {
+            "set [admin] socket to a path in a folder that this user can write to"
+        };
+        tracing::warn!(target: "frevo::admin", socket = %shown, %error,
+            "the server has no admin socket, so that frevo status does not find it; {hint}");
+    }
+    if let Some(address) = admin.listen {
+        prepared.token = Some(read_token(plan)?);
+        let opened = prepared.listening.tcp(address);
+        opened.map_err(Failure::failed(format!("[admin] cannot listen on {address}")))?;
+    }
+    Ok(prepared)
+}
+
+fn read_token(plan: &Plan) -> Result<Token, Failure> {
+    let path = plan.config.admin.token_file.clone().unwrap_or_default();
+    let shown = path.display();
+    let text = secret_file::read(&path)?.ok_or_else(|| {
+        let how = "make it, for instance: head -c 24 /dev/urandom | base64 > FILE; chmod 600 FILE";
+        Failure::new(Exit::Auth, format!("there is no token file {shown}; {how}"))
+    })?;
+    Token::new(&text).map_err(|why| Failure::new(Exit::Auth, format!("{shown}: {why}")))
+}
+
+impl Prepared {
+    /// Starts the thread of the interface, if there is a socket.
+    pub(super) fn start(self, server: &Server, logging: &Logging) -> Done {
+        let Self { listening, token } = self;
+        if listening.path().is_none() && listening.address().is_none() {
+            return Ok(());
+        }
+        if let Some(path) = listening.path() {
+            tracing::debug!(target: "frevo::admin", socket = %path.display(), "admin socket");
+        }
+        if let Some(address) = listening.address() {
+            tracing::info!(target: "frevo::admin", %address, "admin interface on TCP");
+        }
+        let levels = Arc::new(ProcessLog(logging.clone()));
+        let admin = Admin { server: server.clone(), levels, token };
+        admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::combined;
+
+    #[test]
+    fn a_target_is_added_and_a_level_replaces() {
+        assert_eq!(combined("info", "frevo::tree=debug"), "info,frevo::tree=debug");
+        assert_eq!(combined("info,frevo::tree=debug", "warn"), "warn");
+        assert_eq!(combined("info", "warn,frevo::tree=debug"), "warn,frevo::tree=debug");
+    }
+}
