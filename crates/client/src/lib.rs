@@ -1,23 +1,30 @@
 //! An SMB 3.1.1 client: it keeps many requests under way, reconnects after a lost connection,
 //! and repeats what may be repeated. MS-SMB2 3.2.
 //!
-//! ```no_run
+//! ```
+//! # #[path = "../tests/world/mod.rs"]
+//! # mod world;
 //! use frevo_client::{Client, Credentials, OpenOptions};
 //!
-//! # async fn example() -> frevo_client::Result<()> {
-//! let client = Client::default();
-//! let session = client.connect("files.example", Credentials::new("ann", "secret")).await?;
-//! let share = session.share("data").await?;
-//! share.write("hello.txt", "hello").await?;
-//! let mut entries = share.read_dir("").await?;
-//! while let Some(entry) = entries.next_entry().await? {
-//!     println!("{} {}", entry.file_name(), entry.metadata().len());
+//! /// With `Client::default()` over TCP.
+//! async fn example(client: &Client) -> frevo_client::Result<()> {
+//!     let session = client.connect("files.example", Credentials::new("ann", "secret")).await?;
+//!     let share = session.share("data").await?;
+//!     share.write("hello.txt", "hello").await?;
+//!     let mut entries = share.read_dir("").await?;
+//!     while let Some(entry) = entries.next_entry().await? {
+//!         println!("{} {}", entry.file_name(), entry.metadata().len());
+//!     }
+//!     let file = OpenOptions::new().read(true).write(true).open(&share, "hello.txt").await?;
+//!     let mut buf = [0; 5];
+//!     file.read_exact_at(&mut buf, 0).await?;
+//!     file.write_all_at(b"HELLO", 0).await
 //! }
-//! let file = OpenOptions::new().read(true).write(true).open(&share, "hello.txt").await?;
-//! let mut buf = [0; 5];
-//! file.read_exact_at(&mut buf, 0).await?;
-//! file.write_all_at(b"HELLO", 0).await?;
-//! # Ok(())
+//! # fn main() {
+//! #     world::in_world(async |world| {
+//! #         example(&world.client(Default::default())).await.unwrap();
+//! #         assert_eq!(std::fs::read(world.path("hello.txt")).unwrap(), b"HELLO");
+//! #     });
 //! # }
 //! ```
 //!

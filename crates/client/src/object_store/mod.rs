@@ -32,20 +32,24 @@ const DELETES_AT_ONCE: usize = 8;
 
 /// A share as an [`ObjectStore`]. Needs the feature `object_store`.
 ///
-/// ```no_run
-/// use frevo_client::{Client, Credentials, SmbStore};
+/// ```
+/// # #[path = "../../tests/world/mod.rs"]
+/// # mod world;
+/// use frevo_client::{Share, SmbStore};
 /// use object_store::path::Path;
-/// use object_store::{ObjectStore, ObjectStoreExt, PutMode};
+/// use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let session = Client::default()
-///     .connect("files.example", Credentials::new("ann", "secret"))
-///     .await?;
-/// let store = SmbStore::new(session.share("data").await?);
-/// let location = Path::from("reports/2024.csv");
-/// store.put_opts(&location, "a,b\n".into(), PutMode::Create.into()).await?;
-/// assert_eq!(store.get(&location).await?.bytes().await?, "a,b\n");
-/// # Ok(())
+/// async fn example(share: Share) -> object_store::Result<()> {
+///     let store = SmbStore::new(share);
+///     let location = Path::from("reports/2024.csv");
+///     store.put_opts(&location, "a,b\n".into(), PutMode::Create.into()).await?;
+///     let again = store.put_opts(&location, "c,d\n".into(), PutMode::Create.into()).await;
+///     assert!(matches!(again, Err(Error::AlreadyExists { .. })));
+///     assert_eq!(store.get(&location).await?.bytes().await?, "a,b\n");
+///     Ok(())
+/// }
+/// # fn main() {
+/// #     world::in_world(async |world| example(world.share().await).await.unwrap());
 /// # }
 /// ```
 ///
