@@ -20,14 +20,14 @@ pub const LOCKS_PER_FILE: usize = 131_072;
 pub const LOCK_WAITS_PER_FILE: usize = 16_384;
 
 /// Opens of one file at a time.
-pub const OPENS_PER_FILE: usize = 65_536;
+pub const OPENS_PER_FILE: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// Bytes of one text (usually a name) in the record of a persistent Open: the largest UTF-8 form of
 /// a name of [`NAME_UNITS`].
 pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
 
 /// Leases of all clients together. Each lease is held by an Open and is small beside it.
-pub const LEASES: usize = 4 << 20;
+pub const LEASES: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 /// Changes that are kept for one watch until they are fetched.
 pub const CHANGES_PER_WATCH: usize = 512;
@@ -71,3 +71,6 @@ pub const MEMORY_EA_VALUE_BYTES: usize = 65_536;
 /// Changes of directories that the file system in memory keeps for a crash to
 /// lose; the older half becomes stable when there would be more.
 pub const MEMORY_JOURNAL_CHANGES: usize = 65_536;
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,14 @@ fn version_one_goes_with_a_handle_that_may_be_kept() {
 fn version_two_says_for_how_long() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        for (asked, granted) in [(0, 60_000), (5_000, 5_000), (u32::MAX, 300_000)] {
+        for (asked, granted) in [
+            (0, 60_000),
+            (5_000, 5_000),
+            (299_999, 299_999),
+            (300_000, 300_000),
+            (300_001, 300_000),
+            (u32::MAX, 300_000),
+        ] {
             let request = DurableRequestV2 {
                 timeout: asked,
                 flags: DurableHandleFlags::PERSISTENT,

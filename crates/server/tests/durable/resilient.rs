@@ -154,6 +154,9 @@ fn what_may_be_asked_for() {
         assert_eq!(long, Status::INVALID_PARAMETER);
         let seconds = make_resilient(&mut peer, &mount, file, 300_999).await;
         assert_eq!(seconds, Status::SUCCESS, "whole seconds are compared");
+        for allowed in [299_000, 300_000] {
+            assert_eq!(make_resilient(&mut peer, &mount, file, allowed).await, Status::SUCCESS);
+        }
         let folder = peer.open_file(&mount, &Want::directory("d")).await;
         let refused = make_resilient(&mut peer, &mount, folder, 1_000).await;
         assert_eq!(refused, Status::INVALID_PARAMETER);

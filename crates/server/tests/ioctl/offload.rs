@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use frevo_server::internal::limits::OFFLOAD_TOKENS_PER_SESSION;
+use frevo_server::internal::limits::{OFFLOAD_BYTES, OFFLOAD_TOKENS_PER_SESSION};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::{
     OffloadReadReply, OffloadReadRequest, OffloadToken, OffloadWriteReply, OffloadWriteRequest,
 };
 
 use super::calls::*;
-use crate::client::files::lock_draft;
+use crate::client::files::{lock_draft, set_draft};
 use crate::client::world::{EXCLUSIVE, in_memory};
 use crate::client::*;
 
@@ -248,5 +249,28 @@ fn rights_and_locks_hold_for_both_ends() {
             peer.close(&mount, other).await;
         }
         assert_eq!(world.content("target"), [255; 20_480]);
+    });
+}
+
+/// At n - 1, n and n + 1: a token is for as much as it may be, and so much is written at a time.
+#[test]
+fn a_token_is_for_so_many_bytes() {
+    in_memory(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = pair(&mut peer, &mount).await;
+        let end = (4 * OFFLOAD_BYTES).to_le_bytes();
+        for file in [source, target] {
+            peer.on(&mount, set_draft(FileInfoClass::END_OF_FILE, file, &end)).await.ok();
+        }
+        let mut bytes = [0; 512];
+        bytes[..4].copy_from_slice(&OffloadToken::TYPE_ZERO_DATA.to_be_bytes());
+        let zeros = OffloadToken { bytes };
+        for asked in [OFFLOAD_BYTES - 512, OFFLOAD_BYTES, OFFLOAD_BYTES + 512] {
+            let most = asked.min(OFFLOAD_BYTES);
+            let given = token(&mut peer, &mount, source, 0, asked).await;
+            assert_eq!(given.transfer_length, most);
+            let reply = write(&mut peer, &mount, target, &writes(zeros, 0, asked, 0)).await;
+            assert_eq!(written(&reply), most);
+        }
     });
 }

@@ -12,6 +12,7 @@ mod credits;
 mod files;
 mod host_locks;
 mod hung;
+mod limits;
 mod negotiation;
 mod off_core;
 mod sessions;

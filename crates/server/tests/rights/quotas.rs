@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use frevo_server::internal::limits::QUOTA_ENTRIES;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
@@ -28,6 +29,10 @@ fn quota(uid: u32, used: u64, limit: Option<u64>) -> UserQuota {
 
 fn with_quotas(test: impl AsyncFnOnce(&World)) {
     let quotas = vec![quota(4_000_000, 7, None), quota(0, 4096, None), quota(7_001, 10, Some(100))];
+    with_these_quotas(quotas, test);
+}
+
+fn with_these_quotas(quotas: Vec<UserQuota>, test: impl AsyncFnOnce(&World)) {
     let options = MemoryOptions {
         quotas: Some((QuotaState { is_enforced: true }, quotas)),
         ..MemoryOptions::default()
@@ -160,6 +165,34 @@ fn quotas_are_listed_from_where_the_last_answer_ended() {
         let (status, _) = raw(peer, &mount, file, quotas, 4096, &[0; 15]).await;
         assert_eq!(status, Status::INVALID_PARAMETER, "cut short");
     });
+}
+
+/// At n - 1, n and n + 1: users of one answer, of one query, and of one list to set.
+#[test]
+fn so_many_quotas_are_listed_and_asked_for() {
+    let users = u32::try_from(QUOTA_ENTRIES).unwrap();
+    for count in [users - 1, users, users + 1] {
+        let quotas = (0..count).map(|uid| quota(uid, 1, None)).collect();
+        with_these_quotas(quotas, async |world| {
+            let fits = count <= users;
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            let file = peer.open_file(&mount, &Want::directory("")).await;
+            let all = (false, false, QuotaSids::All);
+            let found = ask(&mut peer, &mount, file, 64 << 10, all).await.unwrap();
+            assert_eq!(found.len(), count.min(users) as usize);
+            let rest = ask(&mut peer, &mount, file, 64 << 10, all).await;
+            assert_eq!(rest.map_or(0, |rest| rest.len()), usize::from(!fits));
+
+            let sids: Vec<_> = (0..count).map(Sid::unix_user).collect();
+            let mut asked = Vec::new();
+            let mut writer = QuotaSidsWriter::new(&mut asked, 1 << 16);
+            sids.iter().for_each(|sid| assert_eq!(writer.push(sid), Pushed::Fits));
+            let listed = (false, false, QuotaSids::List(&asked));
+            let told = ask(&mut peer, &mount, file, 64 << 10, listed).await;
+            let too_many = Err(Status::INSUFFICIENT_RESOURCES);
+            assert_eq!(told.map(|told| told.len()), if fits { Ok(sids.len()) } else { too_many });
+        });
+    }
 }
 
 #[test]
