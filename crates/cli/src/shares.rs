@@ -9,10 +9,10 @@ use clap::{Args, Subcommand, ValueHint};
 use frevo_server::config::{ShareName, ShareSection, nearest};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-use crate::arguments::DEFAULT_CONFIG;
 use crate::config_sources::Sources;
 use crate::console::{print, tell};
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
+use crate::state::DEFAULT_CONFIG;
 
 /// `frevo share`
 #[derive(Debug, Args)]

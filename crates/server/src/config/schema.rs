@@ -157,7 +157,7 @@ impl AdminSection {
             ),
             _ => return None,
         };
-        Some(Fault { line: None, what: String::from(what), hint: Some(String::from(hint)) })
+        Some(Fault::new(what).hint(hint))
     }
 }
 
