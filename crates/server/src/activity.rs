@@ -9,6 +9,7 @@ mod registry;
 pub(crate) use registry::{Entry, Registered, Registry};
 
 use std::array;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,8 @@ impl Default for ClassCounts {
 #[derive(Debug)]
 pub(crate) struct Activity {
     began: Instant,
-    classes: [ClassCounts; CLASSES],
+    /// A class has memory from its first request on: most idle clients use only one.
+    classes: [OnceLock<Box<ClassCounts>>; CLASSES],
     received: AtomicU64,
     sent: AtomicU64,
     failures: AtomicU64,
@@ -185,7 +187,7 @@ impl Default for Activity {
         let zero = || AtomicU64::new(0);
         Self {
             began: Instant::now(),
-            classes: array::from_fn(|_| ClassCounts::default()),
+            classes: array::from_fn(|_| OnceLock::new()),
             received: zero(),
             sent: zero(),
             failures: zero(),
@@ -213,6 +215,7 @@ impl Activity {
         // CHANGE_NOTIFY waits by nature, for as long as nothing happens.
         let spent = if command == Command::CHANGE_NOTIFY { &Spent::default() } else { spent };
         if let Some(counts) = self.classes.get(class as usize) {
+            let counts = counts.get_or_init(Box::default);
             let took = micros(spent.whole());
             if let Some(bucket) = counts.buckets.get(bucket_of(took)) {
                 add(bucket, 1);
@@ -270,6 +273,7 @@ impl Activity {
             ..Totals::default()
         };
         for (into, from) in totals.classes.iter_mut().zip(&self.classes) {
+            let Some(from) = from.get() else { continue };
             into.micros = get(&from.micros);
             for (into, from) in into.buckets.iter_mut().zip(&from.buckets) {
                 *into = get(from);
