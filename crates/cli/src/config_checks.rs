@@ -51,7 +51,7 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
     }
     let mut faults = Vec::new();
     for share in &config.shares {
-        let folder = real(share.path.get_ref());
+        let folder = real(&share.shared_folder());
         let within = |path: &PathBuf| real(path).starts_with(&folder);
         if let Some((what, path)) = secrets.iter().find(|(_, path)| within(path)) {
             faults.push(format!(
@@ -108,7 +108,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
     }
     let cannot_keep = |share: &&ShareSection| {
-        keeps_lists(share) && !frevo_posix::may_write_security_attributes(share.path.get_ref())
+        keeps_lists(share) && !frevo_posix::may_write_security_attributes(&share.shared_folder())
     };
     warnings.extend(config.shares.iter().filter(cannot_keep).map(|share| {
         format!(

@@ -16,7 +16,7 @@ const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1
 /// Files of `conf.d` that are read.
 const FILES_MAX: usize = 1_000;
 /// Sections that variables can set keys of.
-const SECTIONS: [&str; 3] = ["server", "limits", "audit"];
+const SECTIONS: [&str; 4] = ["server", "limits", "audit", "admin"];
 
 /// One text, and what it is called in messages.
 #[derive(Debug, Clone)]

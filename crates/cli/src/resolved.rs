@@ -71,7 +71,7 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
 /// The effective configuration of the tables of all files.
 pub(crate) fn text(table: &toml::Table) -> String {
     let mut out = String::new();
-    for section in ["server", "limits", "audit"] {
+    for section in ["server", "limits", "audit", "admin"] {
         let values = table.get(section).and_then(toml::Value::as_table);
         write_section(&mut out, &format!("[{section}]"), values);
     }
@@ -96,7 +96,7 @@ mod tests {
                      [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
-            if section == "the file" || section == "[[user]]" || section.contains("admin") {
+            if section == "the file" || section == "[[user]]" {
                 continue;
             }
             for key in keys.iter().filter(|key| *key != "users") {

@@ -48,6 +48,19 @@ impl PosixVfs {
         Self::of_root(rustix::fs::open(path, flags, Mode::empty())?, options, 0)
     }
 
+    /// Opens the directory at `part` below `folder` as the root of a share. Links in `part`, which
+    /// users may make, are not followed.
+    ///
+    /// # Errors
+    /// As [`Self::open_root`].
+    pub fn open_part(folder: &Path, part: &Path, options: PosixOptions) -> std::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+        let part = std::os::unix::ffi::OsStrExt::as_bytes(part.as_os_str());
+        let root = sys::open_beneath(folder.as_fd(), part, flags, Mode::empty(), false)?;
+        Self::of_root(root, options, 0)
+    }
+
     /// Makes a share of an open directory; keys of files get `mark`.
     pub(crate) fn of_root(
         root: OwnedFd,

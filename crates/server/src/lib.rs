@@ -144,6 +144,7 @@ mod time_machine;
 mod times;
 mod tree_connect;
 mod under_way;
+mod user_folders;
 pub mod user_map;
 mod visibility;
 mod watchdog;

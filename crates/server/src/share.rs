@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
@@ -13,6 +14,7 @@ use crate::host::Credentials;
 use crate::host_users::{HostUser, HostUsers};
 use crate::impersonation;
 use crate::time_machine::Limit;
+use crate::user_folders::{USER, UserFolders};
 
 /// The largest offset a file can have.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;
@@ -108,6 +110,38 @@ pub struct Share {
     pub level2_oplocks: bool,
     /// The operations that the audit log records; none without an audit log.
     pub audit: Option<ShareAudit>,
+    /// Share.MaxUses; none: as many as there is room for.
+    pub max_connections: Option<usize>,
+    /// Share.CurrentUses
+    #[doc(hidden)]
+    pub uses: Arc<Uses>,
+    /// A folder for each user, in place of `target`.
+    #[doc(hidden)]
+    pub user_folders: Option<UserFolders>,
+}
+
+/// Share.CurrentUses: tree connects to a share, over all reloads.
+#[derive(Debug, Default)]
+pub struct Uses(AtomicUsize);
+
+/// One of the uses of a share.
+#[derive(Debug)]
+pub struct Use(Arc<Uses>);
+
+impl Uses {
+    /// Takes one more use, of at most `most`. None when all are taken.
+    pub fn take(self: &Arc<Self>, most: Option<usize>) -> Option<Use> {
+        let most = most.unwrap_or(usize::MAX);
+        let more = |count: usize| (count < most).then(|| count.saturating_add(1));
+        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Use(Arc::clone(self)))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Share {
@@ -149,6 +183,9 @@ impl Share {
             blocking_pool: None,
             level2_oplocks: true,
             audit: None,
+            max_connections: None,
+            uses: Arc::default(),
+            user_folders: None,
         }
     }
 
@@ -158,6 +195,20 @@ impl Share {
             return self;
         }
         Arc::new(Self { read_only, ..Self::clone(&self) })
+    }
+
+    /// The share as an account has it: with its own folder where each user has one. None when
+    /// there is no folder of the account.
+    pub fn for_account(self: Arc<Self>, account: &str) -> Option<Arc<Self>> {
+        let Some(folders) = &self.user_folders else { return Some(self) };
+        let target = Target::Disk(folders.of(account)?);
+        let name = self.name_for(account);
+        Some(Arc::new(Self { target, name, ..Self::clone(&self) }))
+    }
+
+    /// The name by which an account knows the share: its own name for `{user}`.
+    pub fn name_for(&self, account: &str) -> String {
+        if self.name == USER { account.to_owned() } else { self.name.clone() }
     }
 
     /// The share as an account uses it who is `host` there; none when nobody can
@@ -262,6 +313,24 @@ impl Shares {
         self.by_name.get(&name.to_uppercase())
     }
 
+    /// The share that an account calls so: `{user}` is called like the account, and by no other
+    /// name.
+    pub fn find_for(&self, name: &str, account: &str) -> Option<&Arc<Share>> {
+        let is_own = name.to_uppercase() == account.to_uppercase();
+        let own = self.find(USER).filter(|_| is_own);
+        self.find(name).filter(|share| share.name != USER).or(own)
+    }
+
+    /// These shares, which go on with the uses that `old` ones of their names have.
+    pub fn following(mut shares: Vec<Share>, old: &Self) -> Self {
+        for share in &mut shares {
+            if let Some(old) = old.find(&share.name) {
+                share.uses = Arc::clone(&old.uses);
+            }
+        }
+        Self::new(shares)
+    }
+
     /// All of them, by name.
     pub fn sorted(&self) -> Vec<Arc<Share>> {
         let mut all: Vec<_> = self.by_name.values().cloned().collect();
@@ -274,6 +343,37 @@ impl Shares {
 mod tests {
     use super::*;
     use crate::access_rules::Names;
+
+    #[test]
+    fn uses_are_counted_over_reloads() {
+        let share = || Share { max_connections: Some(2), ..Share::new("a", Target::Pipes) };
+        let shares = Shares::new([share()]);
+        let take = |shares: &Shares| {
+            let share = shares.find("A").unwrap();
+            share.uses.take(share.max_connections)
+        };
+        let one = take(&shares).unwrap();
+        let later = Shares::following(vec![share()], &shares);
+        let two = take(&later).unwrap();
+        assert!(take(&later).is_none() && take(&shares).is_none());
+        drop(one);
+        let three = take(&later).unwrap();
+        assert!(take(&later).is_none());
+        drop((two, three));
+        assert!(take(&later).is_some());
+    }
+
+    #[test]
+    fn a_share_of_each_user_is_called_like_the_user() {
+        let shares = Shares::new([USER, "docs"].map(|name| Share::new(name, Target::Pipes)));
+        let named = |name: &str, account: &str| {
+            shares.find_for(name, account).map(|share| share.name_for(account))
+        };
+        assert_eq!(named("ANN", "ann").as_deref(), Some("ann"));
+        assert_eq!(named("docs", "ann").as_deref(), Some("docs"));
+        assert_eq!(named("docs", "docs").as_deref(), Some("docs"));
+        assert_eq!((named("bob", "ann"), named("{user}", "ann")), (None, None));
+    }
 
     /// Row X8: a name that no share has takes the steps of one that refuses most.
     #[test]

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
+use parking_lot::Mutex;
 
 use crate::audit::Source;
 use crate::identity::{Identity, SharedIdentity};
 use crate::ledger::Charge;
-use crate::share::Share;
+use crate::share::{Share, Use};
 use crate::under_way::UnderWay;
 
 /// One use of a share by a session. Immutable but for its end.
@@ -28,6 +29,8 @@ pub struct TreeConnect {
     /// The client and this server have agreed on READ_DIR_ATTR.
     pub apple_entries: AtomicBool,
     disconnected: AtomicBool,
+    /// Its part of Share.CurrentUses, until it ends.
+    share_use: Mutex<Option<Use>>,
     /// None for one that was restored or is a test's.
     charge: Option<Charge>,
     /// The session, and the connection that connected it.
@@ -50,6 +53,7 @@ impl TreeConnect {
             apple,
             apple_entries,
             disconnected,
+            share_use: Mutex::new(None),
             charge: None,
             source: None,
             under_way,
@@ -59,6 +63,12 @@ impl TreeConnect {
     /// Charges the tree connect to a holder.
     pub fn charged(mut self, charge: Charge) -> Self {
         self.charge = Some(charge);
+        self
+    }
+
+    /// Counts as a use of its share until it ends.
+    pub fn counted(self, share_use: Use) -> Self {
+        *self.share_use.lock() = Some(share_use);
         self
     }
 
@@ -96,6 +106,7 @@ impl TreeConnect {
     /// Marks the end. True for the one caller that ended it: of two
     /// parallel disconnects exactly one succeeds.
     pub fn disconnect(&self) -> bool {
+        drop(self.share_use.lock().take());
         !self.disconnected.swap(true, Ordering::AcqRel)
     }
 

@@ -12,11 +12,13 @@ use super::toml_text::{encryption, line, quoted};
 use super::words::{list, truth};
 use super::{modules, share_modules};
 
+/// The word for the user in a path, and the name of a share that each user has.
+const USER: &str = "{user}";
+
 /// The `[[share]]` of a section; a comment, if it must not be used as it is.
 pub(super) fn convert(section: &Section, conversion: &mut Conversion<'_>) -> String {
     let name = section.name.to_ascii_lowercase();
     let reason = match &*name {
-        "homes" => "home folders are not shared automatically; add a [[share]] for each",
         "printers" | "print$" => "printing is not supported",
         _ => return convert_folder(section, conversion),
     };
@@ -141,11 +143,38 @@ impl<'a> Share<'a> {
 
     /// A value with the name of the share for `%S`.
     fn substituted(&self, value: &str) -> String {
-        value.replace("%S", &self.section.name)
+        value.replace("%S", &self.name())
     }
 
+    /// A list of users. Only its user may use a home folder, so `%S` needs no entry there.
+    fn listed(&self, value: &str) -> String {
+        let is_user = |word: &String| matches!(word.as_str(), "%S" | "%U" | "%u" | "%D\\%S");
+        if self.is_homes() && list(value).iter().all(is_user) {
+            return String::new();
+        }
+        self.substituted(value)
+    }
+
+    /// True for the share of home folders.
+    fn is_homes(&self) -> bool {
+        self.section.name.eq_ignore_ascii_case("homes")
+    }
+
+    /// The name of the share; `{user}` for that of home folders.
+    fn name(&self) -> String {
+        if self.is_homes() { String::from(USER) } else { self.section.name.clone() }
+    }
+
+    /// The path, with `{user}` for Samba's words for the user. Home folders are taken to be in
+    /// `/home`.
     fn path(&self) -> String {
-        self.substituted(self.value("path").unwrap_or_default())
+        let home = format!("/home/{USER}");
+        let path = match self.value("path") {
+            None | Some("") if self.is_homes() => home.clone(),
+            path => self.substituted(path.unwrap_or_default()),
+        };
+        let path = if self.is_homes() { path.replace("%H", &home) } else { path };
+        path.replace("%U", USER).replace("%u", USER)
     }
 
     /// Why the share cannot be used as it is written.
@@ -203,7 +232,7 @@ impl<'a> Share<'a> {
     fn reasons_of_access(&self, reasons: &mut Vec<Reason<'a>>) {
         for names in NAMES {
             let Some(parameter) = self.parameter(names.option) else { continue };
-            let value = self.substituted(&parameter.value);
+            let value = self.listed(&parameter.value);
             if let Err(why) = names.convert(&value, &self.domains) {
                 reasons.push(Reason::of(parameter, why));
             }
@@ -213,6 +242,10 @@ impl<'a> Share<'a> {
                 Some(parameter) => reasons.push(Reason::of(parameter, why)),
                 None => reasons.push(Reason::lasting(why)),
             }
+        }
+        let is_number = |parameter: &&Parameter| parameter.value.parse::<usize>().is_ok();
+        if let Some(parameter) = self.parameter("max connections").filter(|p| !is_number(p)) {
+            reasons.push(Reason::of(parameter, "it is not a number"));
         }
         if let Some(parameter) = self.parameter("veto files").filter(|p| p.value.contains('%')) {
             reasons.push(Reason::of(parameter, "% substitutions are not supported"));
@@ -254,7 +287,11 @@ impl<'a> Share<'a> {
 
     fn write(&self, report: &mut Report, toml: &mut String) {
         let name = &self.section.name;
-        line(toml, "name", &quoted(name));
+        line(toml, "name", &quoted(&self.name()));
+        if self.is_homes() && !self.value("path").is_some_and(|path| path.contains('/')) {
+            let what = "home folders are taken to be /home/USER; change the path if they are not";
+            report.note(Weight::LeftOut, name, what);
+        }
         line(toml, "path", &quoted(&self.path()));
         match self.parameter("comment") {
             Some(comment) if comment.value.contains('%') => {
@@ -316,7 +353,7 @@ impl<'a> Share<'a> {
         let is_frozen = self.loads("readonly");
         let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
         for names in NAMES {
-            let value = self.value(names.option).map(|value| self.substituted(value));
+            let value = self.value(names.option).map(|value| self.listed(value));
             let words = value.and_then(|value| names.convert(&value, &self.domains).ok());
             if !(is_frozen && names.key == "write_list") {
                 keys.extend(words.map(|words| (names.key, words)));
@@ -335,6 +372,10 @@ impl<'a> Share<'a> {
 
     /// How files are shown and made.
     fn write_files(&self, toml: &mut String) {
+        let most = self.value("max connections").and_then(|value| value.parse::<usize>().ok());
+        if let Some(most) = most.filter(|most| *most > 0) {
+            line(toml, "max_connections", &most.to_string());
+        }
         // Clients with the POSIX extensions set all bits unless there is a mask.
         let modes =
             [("file_mode", "create mask", 0o744), ("directory_mode", "directory mask", 0o755)];

@@ -344,21 +344,38 @@ fn options_of_modules_that_exist_here_are_taken_over() {
 #[test]
 fn what_cannot_be_shared_is_said() {
     let (config, _, report) = import(
-        "[homes]\n[printers]\npath=/x\n[print$]\n[a]\n[b]\npath=/home/%U\n[c]\npath=x\n\
+        "[printers]\npath=/x\n[print$]\n[a]\n[b]\npath=/home/%m\n[c]\npath=x\n\
          [bad/name]\npath=/x\n[spool]\npath=/x\nprintable = yes\n",
     );
     assert!(config.shares.is_empty());
     for line in [
-        "[homes] home folders",
         "[printers] printing is not supported",
         "[a] the path is missing",
-        "[b] the path /home/%U",
+        "[b] the path /home/%m",
         "[c] the path x",
         "[bad/name] the share name",
         "[spool] it is a printer",
     ] {
         assert!(report.contains(&format!("  {line}")), "{line} not in\n{report}");
     }
+}
+
+#[test]
+fn home_folders_and_folders_by_user_are_taken_over() {
+    let (config, toml, report) = import(
+        "[homes]\nread only = no\nvalid users = %S\nbrowseable = no\n\
+         [files]\npath=/srv/%U/files\nmax connections = 5\n[homes2]\npath=/srv/%H\n",
+    );
+    let [homes, files] = &config.shares[..] else { panic!("{toml}\n{report}") };
+    assert_eq!(homes.name.get_ref().as_str(), "{user}");
+    assert_eq!(homes.path.get_ref(), Path::new("/home/{user}"));
+    assert!(homes.allow.is_empty() && homes.hidden && !homes.read_only);
+    assert_eq!(files.path.get_ref(), Path::new("/srv/{user}/files"));
+    assert_eq!(files.max_connections, Some(5));
+    assert!(report.contains("[homes] home folders are taken to be /home/USER"), "{report}");
+    let (config, ..) = import("[homes]\npath = /data/%S\nvalid users = @staff\n");
+    assert_eq!(config.shares[0].path.get_ref(), Path::new("/data/{user}"));
+    assert_eq!(words(&config.shares[0].allow), ["@staff"]);
 }
 
 #[test]

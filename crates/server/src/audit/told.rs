@@ -121,10 +121,16 @@ fn open_refused(rq: &Request<'_>, status: Status) {
     let (Ok(tree), Ok(request)) = (rq.tree(), create::Request::parse(rq.message)) else { return };
     tree.record(Operations::OPEN, || {
         let name = request.name.to_string().unwrap_or_default();
-        Event::new(Kind::Open)
+        let event = Event::new(Kind::Open)
             .status(status)
             .with("path", path_of(&name))
-            .with("access", access(request.desired_access))
+            .with("access", access(request.desired_access));
+        let is_read_only = tree.share.read_only && status == Status::ACCESS_DENIED;
+        if is_read_only {
+            event.with("reason", "the share is read-only for this user")
+        } else {
+            event
+        }
     });
 }
 

@@ -124,7 +124,8 @@ fn choose(
         }
         validate::stream_type(&text, &name, request)?;
     }
-    let mut desired = validate::access(request, tree)?;
+    let mut desired = validate::access(request, tree)
+        .inspect_err(|status| validate::tell_read_only(rq, tree, &name, *status))?;
     if !Arc::ptr_eq(&vfs, live) {
         let asked = desired;
         desired = timewarp::check_access(request, desired)?;

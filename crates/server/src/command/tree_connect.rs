@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::session::Identity;
 use crate::settings::Encryption;
-use crate::share::{Share, Target};
+use crate::share::{Share, Target, Use};
 use crate::throttle::shortened;
 use crate::tree_connect::TreeConnect;
 
@@ -47,11 +47,13 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
     };
     check_encryption(rq, &share)?;
+    let share_use = take_use(rq, &share, &identity)?;
     let maximal_access = share.maximal_access();
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access)
             .used_by(session.shared_identity())
             .connected_from(rq.source())
+            .counted(share_use)
     })?;
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
@@ -97,7 +99,7 @@ fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>
         groups_are_known: identity.host.is_known(),
         address: rq.connection.peer.ip(),
     };
-    let found = shares.find(name);
+    let found = shares.find_for(name, &identity.user);
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
     // Its time counts also where nothing depends on it.
@@ -109,9 +111,23 @@ fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>
         Verdict::Writes => share.seen(false),
     };
     let users = &rq.server().host_users;
+    let share = share.for_account(&identity.user).ok_or("the user has no folder in this share")?;
     share.acting_for(&identity.user, identity.host.user(), users).ok_or(
         "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
     )
+}
+
+/// MS-SMB2 3.3.5.7: REQUEST_NOT_ACCEPTED when Share.CurrentUses has reached Share.MaxUses.
+fn take_use(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<Use, Status> {
+    share.uses.take(share.max_connections).ok_or_else(|| {
+        rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, left_out,
+                user = %identity.user, share = %share.name,
+                "refused: the share has as many connections as max_connections allows");
+        });
+        told::connect_refused(rq, &share.name, Status::REQUEST_NOT_ACCEPTED, "max_connections");
+        Status::REQUEST_NOT_ACCEPTED
+    })
 }
 
 /// MS-SMB2 3.3.5.7: ACCESS_DENIED, which only a caller who may use the share is told.

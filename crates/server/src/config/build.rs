@@ -165,6 +165,9 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         blocking_pool: section.is_off_core().then(Arc::default),
         level2_oplocks: section.level2_oplocks,
         audit: None,
+        max_connections: section.max_connections,
+        uses: Arc::default(),
+        user_folders: section.user_folders(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::fault::{Fault, line_of};
-use super::schema::{AuditSection, Config, LimitsSection, ServerSection};
+use super::schema::{AdminSection, AuditSection, Config, LimitsSection, ServerSection};
 use crate::limits;
 
 /// Faults in the form of one text that are told.
@@ -67,6 +67,7 @@ impl Config {
         self.server = self.server.overlaid(later.server);
         self.limits = self.limits.overlaid(later.limits);
         self.audit = self.audit.overlaid(later.audit);
+        self.admin = self.admin.overlaid(later.admin);
         self.shares.extend(later.shares);
         self.users.extend(later.users);
         self
@@ -207,6 +208,7 @@ overlaid!(LimitsSection:
     max_io, max_transact, connections, connections_per_user, connections_per_address, sessions_per_user, opens_per_user, idle_session_minutes, drain_seconds, memory, pool_per_core,
 );
 overlaid!(AuditSection: file, journald, syslog);
+overlaid!(AdminSection: enabled, socket, listen, token_file);
 
 #[cfg(test)]
 mod tests {
@@ -264,7 +266,7 @@ mod tests {
         let sections = text.split("[[share]]").next().unwrap();
         let whole = Config::parse(sections).unwrap();
         let later = Config::parse_all(&["", sections]).unwrap();
-        assert_eq!(format!("{:?}", whole.server), format!("{:?}", later.server));
+        assert_eq!((&whole.server, &whole.admin), (&later.server, &later.admin));
         let plain = |config: &Config| {
             let spans = format!("{:?} {:?}", config.limits, config.audit);
             spans.split(|c: char| c.is_ascii_digit()).collect::<String>()

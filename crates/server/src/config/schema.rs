@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -22,6 +22,7 @@ use crate::audit;
 use crate::embed::Limits;
 use crate::host::SnapshotFolders;
 use crate::limits;
+use crate::user_folders::USER;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
 /// in for it before the defaults do.
@@ -343,6 +344,9 @@ pub struct ShareSection {
     /// The operations on files that the audit log records.
     #[serde(default)]
     pub audit: Option<Vec<AuditedOperation>>,
+    /// Connections to the share at one time.
+    #[serde(default)]
+    pub max_connections: Option<usize>,
     /// The snapshots of all shares, each with the folder of its share; see
     /// [`Config::guard_snapshots`].
     #[serde(skip)]
@@ -390,6 +394,19 @@ impl Config {
                     Fault::at(text, &share.name.span(), format!("a second share is called {name}"))
                         .hint("clients compare names without case; rename one of them"),
                 );
+            }
+            if share.max_connections == Some(0) {
+                let what = "max_connections must be at least 1; with 0 no client could connect";
+                faults.push(Fault::at(text, &share.name.span(), what));
+            }
+            let is_each = name.as_str() == USER;
+            if is_each && share.user_part().is_none() {
+                let what = "a share that is called {user} needs {user} in its path";
+                faults.push(Fault::at(text, &share.path.span(), what));
+            }
+            if share.continuous && share.user_part().is_some() {
+                let what = "continuous and {user} in the path cannot be used together";
+                faults.push(Fault::at(text, &share.path.span(), what));
             }
             if !share.path.get_ref().is_absolute() {
                 let path = share.path.get_ref().display();
@@ -439,6 +456,24 @@ impl Config {
 }
 
 impl ShareSection {
+    /// The folder that is there for all users: `path`, or what of it is above `{user}`.
+    pub fn shared_folder(&self) -> PathBuf {
+        match self.user_part() {
+            Some((folder, _)) => folder,
+            None => self.path.get_ref().clone(),
+        }
+    }
+
+    /// The folder above the first component with `{user}`, and the rest of the path. None for a
+    /// path that is the same for all users.
+    pub(crate) fn user_part(&self) -> Option<(PathBuf, PathBuf)> {
+        let path = self.path.get_ref();
+        let has_user = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(USER);
+        let at = path.components().position(|part| has_user(&part))?;
+        let parts = path.components();
+        Some((parts.clone().take(at).collect(), parts.skip(at).collect()))
+    }
+
     /// A share of a folder, with nothing special about it.
     pub fn new(name: ShareName, path: PathBuf) -> Self {
         Self {
@@ -485,6 +520,7 @@ impl ShareSection {
             level2_oplocks: true,
             posix_locks: false,
             audit: None,
+            max_connections: None,
             guarded: Vec::new(),
         }
     }

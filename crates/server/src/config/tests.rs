@@ -104,6 +104,7 @@ pub(super) const EVERY_KEY: &str = r#"
         list_ea_sizes = true
         hide_files = ["*.tmp", "desktop.ini"]
         veto = ["*.key"]
+        max_connections = 10
         off_core = true
         level2_oplocks = false
         posix_locks = true
@@ -238,6 +239,25 @@ fn what_contradicts_itself_is_found_all_at_once() {
     );
     let text = "[server]\nmin_dialect = \"3.1.1\"\nmax_dialect = \"2.1\"\nciphers = []\nencryption = \"required\"\n";
     assert_eq!(faults(text).len(), 3);
+}
+
+#[test]
+fn the_path_may_name_the_user() {
+    let share = |name: &str, path: &str, keys: &str| {
+        let text = format!("[[share]]\nname = \"{name}\"\npath = \"{path}\"\n{keys}\n");
+        Config::parse(&text).map(|config| config.shares[0].shared_folder())
+    };
+    assert_eq!(share("{user}", "/home/{user}", "").unwrap(), std::path::Path::new("/home"));
+    assert_eq!(share("a", "/srv/u-{user}/x", "").unwrap(), std::path::Path::new("/srv"));
+    assert_eq!(share("a", "/srv/a", "").unwrap(), std::path::Path::new("/srv/a"));
+    for (name, path, keys, what) in [
+        ("{user}", "/home", "", "needs {user} in its path"),
+        ("a", "/home/{user}", "continuous = true", "cannot be used together"),
+        ("a", "/a", "max_connections = 0", "max_connections must be at least 1"),
+    ] {
+        let faults = share(name, path, keys).unwrap_err();
+        assert!(faults.len() == 1 && faults[0].what.contains(what), "{faults:?}");
+    }
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Server {
         }
         let settings = settings.unwrap_or_else(|| (*state.settings()).clone());
         let shares = match shares {
-            Some(shares) => Shares::new(self.audited(shares)),
+            Some(shares) => Shares::following(self.audited(shares), &state.shares()),
             None => Shares::clone(&state.shares()),
         };
         let accounts = accounts.unwrap_or_else(|| state.accounts());

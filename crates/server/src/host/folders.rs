@@ -14,6 +14,7 @@ use frevo_store::Vfs;
 
 use crate::config::{Identities, NtAclsChoice, RunAsChoice, ShareSection, StreamsChoice, nearest};
 use crate::share::RunAs;
+use crate::user_folders::{USER, UserFolders};
 
 impl From<StreamsChoice> for Streams {
     fn from(choice: StreamsChoice) -> Self {
@@ -117,26 +118,52 @@ impl ShareSection {
     /// answers for the file system.
     pub(crate) fn is_off_core(&self) -> bool {
         self.off_core.unwrap_or_else(|| {
-            let folder = std::fs::File::open(self.path.get_ref());
+            let folder = std::fs::File::open(self.shared_folder());
             let medium = folder.and_then(|folder| file_io::medium_at(folder.as_fd()));
             medium.is_ok_and(|medium| medium == Medium::Remote)
         })
     }
 
-    /// Opens the folder.
+    /// The folders of users, for a path with `{user}`.
+    pub(crate) fn user_folders(&self) -> Option<UserFolders> {
+        let (folder, part) = self.user_part()?;
+        let options = self.posix_options();
+        let open = move |account: &str| -> Option<Arc<dyn Vfs>> {
+            let part = PathBuf::from(part.to_str()?.replace(USER, account));
+            let opened = {
+                let _server = credentials::as_server();
+                PosixVfs::open_part(&folder, &part, options.clone())
+            };
+            match opened {
+                Ok(vfs) => Some(Arc::new(vfs)),
+                Err(error) => {
+                    let path = folder.join(&part);
+                    tracing::info!(target: "frevo::tree", path = %path.display(),
+                        "the folder of a user cannot be opened: {error}");
+                    None
+                }
+            }
+        };
+        Some(UserFolders::new(Arc::new(open)))
+    }
+
+    /// Opens the folder. Of a path with `{user}`, the folder above all users is opened, for
+    /// reading: each user gets another one.
     ///
     /// # Errors
     /// When it is not there, no folder, or may not be used.
     pub fn open_folder(&self) -> Result<Arc<dyn Vfs>, FolderFault> {
-        let path = self.path.get_ref();
+        let path = &self.shared_folder();
         let fault = |why| FolderFault { path: path.clone(), why };
         let metadata = std::fs::metadata(path).map_err(|error| fault(Why::of(path, error)))?;
         if !metadata.is_dir() {
             return Err(fault(Why::NotAFolder));
         }
         drop(std::fs::read_dir(path).map_err(|error| fault(Why::of(path, error)))?);
-        let vfs = PosixVfs::open_root(path, self.posix_options())
-            .map_err(|error| fault(Why::of(path, error)))?;
+        let mut options = self.posix_options();
+        options.read_only |= self.user_part().is_some();
+        let vfs =
+            PosixVfs::open_root(path, options).map_err(|error| fault(Why::of(path, error)))?;
         Ok(Arc::new(vfs))
     }
 }

@@ -80,9 +80,9 @@ impl fmt::Debug for Caller<'_> {
     }
 }
 
-fn share_info(share: &Share) -> ShareInfo {
+fn share_info(share: &Share, account: &str) -> ShareInfo {
     ShareInfo {
-        name: share.name.clone(),
+        name: share.name_for(account),
         kind: match share.target {
             Target::Disk(_) => ShareType::DISKTREE,
             Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
@@ -106,7 +106,10 @@ fn account(of: Principal) -> Account {
 impl Services for Caller<'_> {
     fn shares(&self) -> Vec<ShareInfo> {
         let all = self.server.shares().sorted();
-        all.iter().filter(|share| self.may_see(share)).map(|share| share_info(share)).collect()
+        all.iter()
+            .filter(|share| self.may_see(share))
+            .map(|share| share_info(share, self.user))
+            .collect()
     }
 
     fn server(&self) -> ServerInfo {

@@ -54,7 +54,7 @@ impl Needs {
     }
 
     fn add_share(&mut self, share: &ShareSection) {
-        let folder = real(share.path.get_ref());
+        let folder = real(&share.shared_folder());
         let is_read_only = share.read_only && share.write_list.is_empty();
         if is_read_only { &mut self.read } else { &mut self.written }.push(folder);
         self.read.extend(share.snapshot_folder().map(real));

@@ -13,7 +13,7 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
 use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
-use super::{apple, contexts, host_lease, streams, symlink};
+use super::{apple, contexts, host_lease, streams, symlink, validate};
 use crate::impersonation;
 use crate::lease;
 use crate::ledger::{self, Charge};
@@ -186,6 +186,9 @@ impl Create<'_> {
     fn open_failed(&self, fault: Fault) -> Status {
         match fault {
             Fault::NotFound if self.read_only() && creates(self.request.create_disposition) => {
+                if let Ok(tree) = self.rq.tree() {
+                    validate::tell_read_only(self.rq, tree, &self.name, Status::ACCESS_DENIED);
+                }
                 Status::ACCESS_DENIED
             }
             Fault::NotFound

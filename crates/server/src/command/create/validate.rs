@@ -10,7 +10,9 @@ use frevo_wire::command::create::{
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
+use crate::request;
 use crate::share::Share;
+use crate::throttle::shortened;
 use crate::tree_connect::TreeConnect;
 
 /// Bits of CreateOptions that no file has.
@@ -179,6 +181,26 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
     }
     let beyond = mapped.without(tree.maximal_access | AccessMask::MAXIMUM_ALLOWED | system);
     if beyond.is_empty() { Ok(mapped) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// Writes a log line about an Open that is refused because the share is read-only for its user.
+pub(super) fn tell_read_only(
+    rq: &request::Request<'_>,
+    tree: &TreeConnect,
+    name: &Name,
+    status: Status,
+) {
+    if status != Status::ACCESS_DENIED || !tree.share.read_only {
+        return;
+    }
+    rq.tell(|left_out| {
+        let user = tree.identity();
+        tracing::info!(target: "frevo::access", peer = %rq.connection.peer, left_out,
+            user = %user.as_ref().map_or("", |user| &*user.user), share = %tree.share.name,
+            path = shortened(name.path()),
+            "write refused: the share is read-only for this user; see read_only, read_list and \
+             write_list");
+    });
 }
 
 #[cfg(test)]

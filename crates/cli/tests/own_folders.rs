@@ -1,0 +1,134 @@
+//! Shares with a folder for each user, with few connections, and shares that are read-only.
+
+mod harness;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use harness::{PATIENCE, Said, Sandbox, Serving, said};
+
+/// A server of this configuration with the users ann and bob.
+fn serve(place: &Sandbox, shares: &str) -> Serving {
+    let text = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {:?}\n{shares}",
+        place.folder("state")
+    );
+    place.file("frevo.toml", &text, 0o644);
+    for user in ["ann", "bob"] {
+        let arguments = ["user", "add", user, "--password-stdin", "--config", "frevo.toml"];
+        place.run_with_input(&arguments, "secret").succeeds();
+    }
+    let log = place.path("log");
+    let mut command = place.command(&["serve", "-c", "frevo.toml"]);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut server = Serving::start(command);
+    let lines = BufReader::new(fs::File::open(&log).unwrap()).lines();
+    let address = lines.map(Result::unwrap).find(|line| line.contains("listening")).unwrap();
+    let (_, rest) = address.split_once("address=").unwrap();
+    rest.split(' ').next().unwrap().clone_into(&mut server.address);
+    server
+}
+
+struct World {
+    place: Sandbox,
+    server: Serving,
+}
+
+impl World {
+    /// `share` is a `[[share]]` for each folder that it names, with `%` for the sandbox.
+    fn new(shares: &str, folders: &[&str]) -> Self {
+        let place = Sandbox::new();
+        folders.iter().for_each(|folder| drop(place.folder(folder)));
+        let shares = shares.replace('%', &place.path("").display().to_string());
+        let server = serve(&place, &shares);
+        Self { place, server }
+    }
+
+    fn command(&self, user: &str, verb: &[&str], path: &str) -> Command {
+        let url = format!("smb://{user}@{}/{path}", self.server.address);
+        let mut command = self.place.command(&[verb, &[url.as_str()]].concat());
+        command.env("FREVO_PASSWORD", "secret");
+        command
+    }
+
+    fn run(&self, user: &str, verb: &[&str], path: &str) -> Said {
+        said(self.command(user, verb, path).output().unwrap())
+    }
+
+    fn logged(&self, words: &str) {
+        let began = std::time::Instant::now();
+        let log = || fs::read_to_string(self.place.path("log")).unwrap();
+        while !log().contains(words) {
+            assert!(began.elapsed() < PATIENCE, "{words:?} not in {}", log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn every_user_has_a_folder_of_their_own() {
+    let world = World::new(
+        "[[share]]\nname = \"{user}\"\npath = \"%home/{user}\"\n\
+         [[share]]\nname = \"mail\"\npath = \"%home/{user}/mail\"\n",
+        &["home/ann/mail", "home/bob", "elsewhere"],
+    );
+    world.place.file("letter", "Dear", 0o644);
+    world.place.file("home/bob/b", "bob's", 0o644);
+    // A user may make a link where the share wants a folder: it is not followed.
+    symlink("../../elsewhere", world.place.path("home/bob/mail")).unwrap();
+    assert_eq!(world.run("ann", &["ls"], "ann").succeeds().trim(), "mail/");
+    world.run("ann", &["put", "letter"], "ANN/").succeeds();
+    world.run("ann", &["put", "letter"], "mail/").succeeds();
+    assert_eq!(fs::read_to_string(world.place.path("home/ann/letter")).unwrap(), "Dear");
+    assert_eq!(fs::read_to_string(world.place.path("home/ann/mail/letter")).unwrap(), "Dear");
+    assert!(world.run("bob", &["ls"], "bob").succeeds().starts_with("b\n"));
+    // Nobody else's folder, and none by the name of the configuration.
+    for (user, share) in [("ann", "bob"), ("bob", "ann"), ("bob", "mail"), ("ann", "%7Buser%7D")] {
+        let refused = world.run(user, &["ls"], share);
+        assert!(refused.code != 0 && refused.out.is_empty(), "{user} {share} {refused:?}");
+    }
+    let listed = world.run("ann", &["shares"], "");
+    assert!(listed.succeeds().contains("ann") && !listed.out.contains("{user}"), "{listed:?}");
+}
+
+#[test]
+fn a_share_has_at_most_so_many_connections() {
+    let world = World::new("[[share]]\nname = \"a\"\npath = \"%a\"\nmax_connections = 1\n", &["a"]);
+    world.run("ann", &["ls"], "a").succeeds();
+    let mut watch = world.command("ann", &["watch"], "a").spawn().unwrap();
+    let began = std::time::Instant::now();
+    loop {
+        // The first one is connected some time after it was started.
+        let refused = world.run("bob", &["ls"], "a");
+        if refused.code != 0 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{refused:?}");
+    }
+    world.logged("the share has as many connections as max_connections allows");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    // A connection that is gone makes room.
+    let began = std::time::Instant::now();
+    while world.run("bob", &["ls"], "a").code != 0 {
+        assert!(began.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn a_write_that_read_only_refuses_is_logged() {
+    let world = World::new(
+        "[[share]]\nname = \"a\"\npath = \"%a\"\nread_only = true\nwrite_list = [\"bob\"]\n",
+        &["a"],
+    );
+    world.place.file("letter", "Dear", 0o644);
+    world.run("bob", &["put", "letter"], "a/b").succeeds();
+    assert_ne!(world.run("ann", &["put", "letter"], "a/c").code, 0);
+    world.logged("write refused: the share is read-only for this user");
+    let log = fs::read_to_string(world.place.path("log")).unwrap();
+    let line = log.lines().find(|line| line.contains("write refused")).unwrap();
+    assert!(line.contains("user=ann") && line.contains("share=a"), "{line}");
+    assert!(!log.lines().any(|line| line.contains("write refused") && line.contains("user=bob")));
+}
