@@ -5,7 +5,7 @@ use crate::hash::same;
 use crate::limits::MAX_TOKEN_LEN;
 use crate::ntlm::crypt::{self, Key, Mode};
 use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
-use crate::ntlm::{AvFlags, AvId, Flags, av_pair, is_ntlm};
+use crate::ntlm::{AvFlags, AvId, Flags, Sealing, av_pair, is_ntlm};
 use crate::spnego::{self, MechList, NTLM, NegState, NegTokenInit, NegTokenResp};
 use crate::{NtHash, Reason, Refusal, target};
 use alloc::{string::String, sync::Arc, vec::Vec};
@@ -105,6 +105,15 @@ pub struct Done {
     pub session_key: Key,
     /// True if a MIC protected the exchange.
     pub has_mic: bool,
+    /// The agreed flags.
+    flags: Flags,
+}
+
+impl Done {
+    /// Returns the server's end of the sealing of further messages, if the ends have agreed on it.
+    pub fn sealing(&self) -> Option<Sealing> {
+        Sealing::new(self.flags, &self.session_key, Mode::Server)
+    }
 }
 
 impl fmt::Debug for Done {
@@ -464,8 +473,8 @@ fn finished(
         None => Vec::new(),
         Some(envelope) => closing(envelope, mech_list_mic, &proven)?,
     };
-    let Proven { identity, exported, has_mic, .. } = proven;
-    Ok(Done { token, identity, session_key: exported, has_mic })
+    let Proven { identity, exported, has_mic, flags } = proven;
+    Ok(Done { token, identity, session_key: exported, has_mic, flags })
 }
 
 /// Checks the client's mechListMIC and makes the last token (RFC 4178 5).

@@ -29,6 +29,19 @@ pub struct Membership {
     pub is_enabled: bool,
 }
 
+/// The reason why a user's password was not changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotChanged {
+    /// The password of this user is kept elsewhere.
+    NotKept,
+    /// The password is not what it was when the change began.
+    Outdated,
+    /// The new password cannot be used, for this reason.
+    Unusable(&'static str),
+    /// It cannot be stored; the text is for logs.
+    Failed(String),
+}
+
 /// A source of accounts.
 ///
 /// Names are case-insensitive (MS-NLMP 3.2.5.1.2). An implementation should take equally long for
@@ -49,6 +62,15 @@ pub trait Accounts {
         let _ = limit;
         Vec::new()
     }
+
+    /// Stores the new password of a user whose password has the hash `old`. It may wait for a disk.
+    ///
+    /// # Errors
+    /// The reason why nothing was changed.
+    fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
+        let _ = (user, old, new);
+        Err(NotChanged::NotKept)
+    }
 }
 
 impl<A: Accounts + ?Sized> Accounts for &A {
@@ -62,5 +84,9 @@ impl<A: Accounts + ?Sized> Accounts for &A {
 
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         (**self).memberships(limit)
+    }
+
+    fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
+        (**self).change_password(user, old, new)
     }
 }

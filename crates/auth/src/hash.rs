@@ -20,7 +20,12 @@ impl NtHash {
     pub fn from_password(password: &str) -> Self {
         let utf16: Zeroizing<Vec<u8>> =
             Zeroizing::new(password.encode_utf16().flat_map(u16::to_le_bytes).collect());
-        Self(Md4::digest(utf16.as_slice()).into())
+        Self::from_utf16(&utf16)
+    }
+
+    /// Hashes a password in UTF-16LE.
+    pub(crate) fn from_utf16(bytes: &[u8]) -> Self {
+        Self(Md4::digest(bytes).into())
     }
 
     /// Parses 32 hexadecimal digits, the form in account files.

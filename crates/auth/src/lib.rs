@@ -37,6 +37,7 @@ pub mod initiator;
 mod kerberos_keys;
 pub mod limits;
 pub mod ntlm;
+pub mod password_change;
 pub mod refusal;
 pub mod smbpasswd;
 pub mod spnego;
@@ -45,7 +46,7 @@ pub mod target;
 mod tests;
 
 pub use acceptor::{Acceptor, AcceptorConfig, Done, Identity, Step};
-pub use account::{Account, Accounts, Membership};
+pub use account::{Account, Accounts, Membership, NotChanged};
 pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
 pub use kerberos_keys::KerberosKeys;

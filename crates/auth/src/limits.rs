@@ -37,3 +37,6 @@ pub const MAX_ACCOUNT_NAME_LEN: usize = 512;
 
 /// Most lines of an account file.
 pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;
+
+/// Longest new password that a client may set, in UTF-16 units: what MS-SAMR 2.2.6.21 has room for.
+pub const MAX_NEW_PASSWORD_UNITS: usize = 256;

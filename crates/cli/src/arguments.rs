@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use frevo_server::config::{
-    AccountName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, ShareName,
-    SigningChoice,
+    AccountName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, MachineSid,
+    ShareName, SigningChoice,
 };
 
 use crate::exit::EXIT_CODES;
@@ -220,7 +220,20 @@ pub(crate) enum UserCommand {
     },
     /// List the accounts
     #[command(after_help = EXIT_CODES)]
-    List,
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one account, with its SID
+    #[command(after_help = EXIT_CODES)]
+    Show {
+        /// Name of the account
+        name: AccountName,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove an account
     #[command(after_help = EXIT_CODES)]
     Rm {
@@ -282,6 +295,11 @@ pub(crate) struct Import {
     /// File to write; it must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
+
+    /// SID of the Samba server, as `net getlocalsid` tells it [default: that of
+    /// this machine's Samba, if FILE is its smb.conf]
+    #[arg(long, value_name = "SID")]
+    pub(crate) sid: Option<MachineSid>,
 
     /// Leave this option or module out although users may be able to do more without it
     #[arg(long, value_name = "OPTION")]

@@ -2,10 +2,11 @@
 //! directory's other files.
 
 use std::path::Path;
+use std::process::Command;
 
 use frevo_auth::AccountFile;
 use frevo_server::Settings;
-use frevo_server::config::Config;
+use frevo_server::config::{Config, MachineSid};
 use frevo_store::vfs::OpenHow;
 use frevo_store::{Name, Vfs};
 use frevo_wire::dtyp::{AceBody, SecurityDescriptor, Sid};
@@ -15,6 +16,8 @@ use crate::{accounts, secret_file, state};
 
 /// Entries of a shared folder whose access lists are looked at.
 const ENTRIES_MAX: usize = 64;
+/// The smb.conf of this host's Samba.
+const SMB_CONFS: [&str; 2] = ["/etc/samba/smb.conf", "/usr/local/samba/etc/smb.conf"];
 
 /// Puts the SID in force into the settings: that of the configuration, else that of the account
 /// file.
@@ -23,6 +26,12 @@ pub(crate) fn apply(settings: &mut Settings, accounts: &AccountFile) {
         settings.machine_sid = accounts.header().machine;
         settings.has_host_sids = accounts.header().is_samba;
     }
+}
+
+/// A SID that no other machine has.
+pub(crate) fn random() -> Result<Sid, Failure> {
+    let guid = state::random_guid()?;
+    Ok(Settings { server_guid: guid, ..Settings::default() }.sid())
 }
 
 /// Keeps the SID in force in the account file, with the identifiers of accounts whose passwords
@@ -130,11 +139,36 @@ fn foreign_sid(descriptor: &[u8], machine: Sid) -> Option<Sid> {
     })
 }
 
+/// The SID of the Samba server whose smb.conf is `conf`, if that server is the one of this host:
+/// its program `net` tells it.
+pub(crate) fn of_samba(conf: &Path) -> Option<MachineSid> {
+    if !SMB_CONFS.iter().any(|known| Path::new(known) == conf) {
+        return None;
+    }
+    let told = Command::new("net").arg("-s").arg(conf).arg("getlocalsid").output().ok()?;
+    let told = String::from_utf8(told.stdout).ok()?;
+    told_sid(&told)
+}
+
+/// The SID in `SID for domain BOX is: S-1-5-21-1-2-3`.
+fn told_sid(told: &str) -> Option<MachineSid> {
+    told.lines().find_map(|line| line.rsplit(' ').next()?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl};
 
     use super::*;
+
+    #[test]
+    fn what_net_says_is_read() {
+        let sid = "S-1-5-21-3004859244-1309964605-2891807487";
+        let told = format!("SID for domain REFERENCE is: {sid}\n");
+        assert_eq!(told_sid(&told).unwrap().to_string(), sid);
+        assert_eq!(told_sid("Can't fetch domain SID for name: BOX\n"), None);
+        assert_eq!(of_samba(Path::new("/tmp/smb.conf")), None, "of another server");
+    }
 
     #[test]
     fn accounts_of_other_machines_are_seen() {

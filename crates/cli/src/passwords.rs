@@ -77,16 +77,18 @@ fn usable(text: &str, place: &str) -> Result<Zeroizing<String>, Failure> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     let refuse = |why: &str| Failure::new(Exit::Auth, format!("the password in {place} {why}"));
-    if line.is_empty() {
-        return Err(refuse("is empty"));
-    }
-    if line.contains(['\n', '\r', '\0']) {
-        return Err(refuse("has more than one line"));
-    }
-    if line.len() > BYTES_MAX {
-        return Err(refuse("is longer than 1024 bytes"));
-    }
+    check_new(line).map_err(|why| refuse(why.trim_start_matches("it ")))?;
     Ok(Zeroizing::new(line.to_owned()))
+}
+
+/// Refuses what cannot be a password, with the reason.
+pub(crate) fn check_new(text: &str) -> Result<(), &'static str> {
+    match text {
+        "" => Err("it is empty"),
+        text if text.contains(['\n', '\r', '\0']) => Err("it has more than one line"),
+        text if text.len() > BYTES_MAX => Err("it is longer than 1024 bytes"),
+        _ => Ok(()),
+    }
 }
 
 /// A password that is hard to guess and easy to type.

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash, Zeroizing};
 use frevo_server::config::{AccountName, Config};
+use serde_json::json;
 
 use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
-use crate::{accounts, config_checks, passwords, secret_file, state};
+use crate::{accounts, config_checks, machine_sid, passwords, secret_file, state};
 
 /// The largest file that is imported, bytes.
 const IMPORT_BYTES_MAX: u64 = 64 << 20;
@@ -45,7 +46,13 @@ pub(crate) fn run(user: &User) -> Done {
                 Ok(())
             })
         }
-        UserCommand::List => list(&accounts::read(&path)?),
+        UserCommand::List { json: true } => list_json(&accounts::read(&path)?),
+        UserCommand::List { json: false } => list(&accounts::read(&path)?),
+        UserCommand::Show { name, json } => {
+            let file = accounts::read(&path)?;
+            existing(&file, name, &path)?;
+            show(&file, name, *json)
+        }
         UserCommand::Rm { name } => change(&path, |file| {
             existing(file, name, &path)?;
             file.remove(name.as_str());
@@ -82,7 +89,11 @@ fn change(path: &Path, edit: impl FnOnce(&mut AccountFile) -> Done) -> Done {
     }
     let _lock = secret_file::lock(path)?;
     let mut file = accounts::read(path)?;
+    let is_new = file.entries().next().is_none();
     edit(&mut file)?;
+    if is_new && file.header().machine.is_none() {
+        file.set_machine(machine_sid::random()?, false);
+    }
     secret_file::replace(path, &file.to_text())
 }
 
@@ -109,14 +120,73 @@ fn refused(name: &AccountName) -> impl FnOnce(&'static str) -> Failure {
     move |why| Failure::new(Exit::Failed, format!("cannot add user {name}: {why}"))
 }
 
+/// The state of an account in a word or two.
+fn state_of(entry: &Entry) -> &'static str {
+    match entry {
+        entry if entry.nt_hash.is_none() => "no password",
+        entry if entry.is_enabled() => "enabled",
+        _ => "disabled",
+    }
+}
+
+/// The facts about an account; no secret is among them.
+fn facts(file: &AccountFile, entry: &Entry) -> serde_json::Value {
+    let sid = entry.rid.and_then(|rid| file.header().machine?.with_rid(rid));
+    json!({
+        "name": entry.name,
+        "state": state_of(entry),
+        "sid": sid.map(|sid| sid.to_string()),
+        "rid": entry.rid,
+        "groups": entry.groups,
+        "password_changed": entry.last_change.filter(|time| *time != 0).map(time_of),
+        "kerberos_salt": entry.kerberos.as_ref().map(|keys| &keys.salt),
+    })
+}
+
+/// A time of an account file, as RFC 3339 has it.
+fn time_of(seconds: u32) -> String {
+    jiff::Timestamp::from_second(seconds.into()).map_or_else(|_| String::new(), |t| t.to_string())
+}
+
+fn list_json(file: &AccountFile) -> Done {
+    let all: Vec<_> = file.entries().map(|entry| facts(file, entry)).collect();
+    print(format!("{}\n", json!(all)).as_bytes())
+}
+
+fn show(file: &AccountFile, name: &AccountName, is_json: bool) -> Done {
+    let Some(entry) = file.find(name.as_str()) else { return Ok(()) };
+    let facts = facts(file, entry);
+    if is_json {
+        return print(format!("{facts}\n").as_bytes());
+    }
+    let word = |key: &str| match &facts[key] {
+        serde_json::Value::Null => String::from("unknown"),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let groups = match &*entry.groups {
+        [] => String::from("none"),
+        groups => groups.join(", "),
+    };
+    let keys = match &entry.kerberos {
+        Some(keys) => format!("AES-256, AES-128 (salt {})", keys.salt),
+        None => String::from("none until the password is changed"),
+    };
+    let text = format!(
+        "name              {}\nstate             {}\nSID               {}\n\
+         groups            {groups}\npassword changed  {}\nKerberos keys     {keys}\n",
+        entry.name,
+        state_of(entry),
+        word("sid"),
+        word("password_changed"),
+    );
+    print(text.as_bytes())
+}
+
 fn list(file: &AccountFile) -> Done {
     let mut text = String::new();
     for entry in file.entries() {
-        let state = match entry {
-            entry if entry.nt_hash.is_none() => "no password",
-            entry if entry.is_enabled() => "enabled",
-            _ => "disabled",
-        };
+        let state = state_of(entry);
         // Writing to a String does not fail.
         let _ = match &*entry.groups {
             [] => writeln!(text, "{}\t{state}", entry.name),

@@ -323,7 +323,8 @@ fn accounts_are_added_changed_listed_and_removed() {
     assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
     assert_eq!(place.path("state").metadata().unwrap().mode() & 0o777, 0o700);
     let written = fs::read_to_string(&file).unwrap();
-    assert!(written.starts_with("ann:") && written.contains(HASH), "{written}");
+    assert!(written.starts_with("#!frevo accounts 2 sid=S-1-5-21-"), "{written}");
+    assert!(written.contains("\nann:") && written.contains(HASH), "{written}");
     assert!(!written.contains("Password"));
 
     user(&["add", "Ann", "--password-stdin"], "x\n").fails(1, &["user Ann exists already"]);
@@ -437,6 +438,19 @@ fn accounts_of_samba_keep_their_sids() {
     assert!(told.err.contains(&format!("has sid = \"{SAMBA}\"")), "{}", told.err);
     let users = fs::read_to_string(place.path("t/users")).unwrap();
     assert!(!users.contains(SAMBA) && users.contains("RID-3001:"), "{users}");
+    let shown = place.run(&["user", "--state-dir", "s", "show", "ann"]);
+    let sid = format!("SID               {SAMBA}-3001\n");
+    assert!(shown.succeeds().contains(&sid), "{shown:?}");
+    assert!(shown.out.contains("Kerberos keys     none until the password is changed\n"));
+    let shown = place.run(&["user", "--state-dir", "s", "show", "dora", "--json"]);
+    let dora: serde_json::Value = serde_json::from_str(shown.succeeds()).unwrap();
+    assert_eq!(dora["sid"], format!("{SAMBA}-3002"));
+    assert!(dora["kerberos_salt"].as_str().unwrap().ends_with("dora"), "{dora}");
+    let all = place.run(&["user", "--state-dir", "s", "list", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(all.succeeds()).unwrap();
+    let names: Vec<_> = all.as_array().unwrap().iter().map(|of| of["name"].as_str()).collect();
+    assert_eq!(names, [Some("ann"), Some("bob"), Some("dora")]);
+    assert!(!all.to_string().contains(HASH), "no secret is printed");
     // What has no SIDs says so.
     assert!(import("u", &smbpasswd("ann", "U")).err.contains("the accounts get new SIDs"));
 }
@@ -509,6 +523,10 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     } else {
         check.fails(3, &["run_as = \"user\" is not possible here: only root"]);
     }
+    assert!(import.err.contains("the SID of the Samba server is not known"), "{}", import.err);
+    let with_sid = place.run(&["import", "smb.conf", "--sid", SAMBA]);
+    assert!(with_sid.succeeds().contains(&format!("[server]\nsid = \"{SAMBA}\"\n")));
+    place.run(&["import", "smb.conf", "--sid", "S-1-1-0"]).fails(2, &["S-1-5-21-A-B-C"]);
     let printed = place.run(&["import", "smb.conf"]);
     assert_eq!(printed.succeeds(), fs::read_to_string(place.path("frevo.toml")).unwrap());
 

@@ -224,6 +224,7 @@ mod object_store;
 mod open;
 mod open_options;
 mod options;
+mod password;
 #[doc(hidden)]
 pub mod path;
 #[cfg(feature = "plant")]

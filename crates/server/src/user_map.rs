@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use frevo_auth::{Account, Accounts, Membership};
+use frevo_auth::{Account, Accounts, Membership, NotChanged, NtHash};
 
 use crate::limits::{USER_MAP_BYTES, USER_MAP_NAMES};
 
@@ -142,6 +142,10 @@ impl<A: Accounts> Accounts for Mapped<A> {
 
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         self.accounts.memberships(limit)
+    }
+
+    fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
+        self.accounts.change_password(user, old, new)
     }
 }
 

@@ -37,6 +37,7 @@ from .peers import (  # noqa: F401
     security,
     service,
     smbclient,
+    smbpasswd,
     smbtorture,
     two_guests,
 )

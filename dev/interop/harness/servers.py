@@ -66,6 +66,8 @@ PROFILES = {
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
     # Every user may list accounts, as on smbd.
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
+    # Users change their passwords.
+    "passwords": (OFFERED, AS_ROOT),
     # Files are accessed with the rights of the logged-on user of the host.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }

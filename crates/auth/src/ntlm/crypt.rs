@@ -90,7 +90,7 @@ pub(crate) fn rc4_key(key_exchange_key: &Key, data: &[u8; 16]) -> Key {
 
 /// Makes RC4 with a 16-byte key. The cipher repeats its key over its state, so the doubled key is
 /// equivalent, and its length has a constructor that cannot fail.
-fn rc4(key: &Key) -> Rc4 {
+pub(super) fn rc4(key: &Key) -> Rc4 {
     let mut twice = Zeroizing::new([0u8; 32]);
     for (to, from) in twice.iter_mut().zip(key.iter().cycle()) {
         *to = *from;
@@ -132,7 +132,7 @@ pub(crate) fn first_signature(
     Some(signature)
 }
 
-fn sign_key(flags: Flags, exported: &Key, mode: Mode) -> Option<Key> {
+pub(super) fn sign_key(flags: Flags, exported: &Key, mode: Mode) -> Option<Key> {
     let label: &[u8] = match mode {
         Mode::Client => b"session key to client-to-server signing key magic constant\0",
         Mode::Server => b"session key to server-to-client signing key magic constant\0",
@@ -142,7 +142,7 @@ fn sign_key(flags: Flags, exported: &Key, mode: Mode) -> Option<Key> {
 }
 
 /// Returns SEALKEY with extended session security (MS-NLMP 3.4.5.3).
-fn seal_key(flags: Flags, exported: &Key, mode: Mode) -> Key {
+pub(super) fn seal_key(flags: Flags, exported: &Key, mode: Mode) -> Key {
     let strength = if flags.contains(Flags::KEY_128) {
         16
     } else if flags.contains(Flags::KEY_56) {

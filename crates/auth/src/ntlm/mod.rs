@@ -5,10 +5,12 @@ pub mod av_pair;
 pub mod crypt;
 pub mod flags;
 pub mod message;
+pub mod sealing;
 
 pub use av_pair::{AvFlags, AvId, AvPairs};
 pub use flags::Flags;
 pub use message::{Authenticate, Challenge, MessageType, Negotiate};
+pub use sealing::Sealing;
 
 /// The first bytes of every NTLM message (MS-NLMP 2.2.1.1).
 pub const SIGNATURE: [u8; 8] = *b"NTLMSSP\0";

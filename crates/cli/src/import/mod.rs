@@ -24,15 +24,33 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use frevo_server::config::MachineSid;
+
 use crate::arguments;
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
+use crate::machine_sid;
 
 use self::smb_conf::SmbConf;
 use self::whole::convert;
 
 /// The largest smb.conf that is read, bytes.
 const BYTES_MAX: u64 = 4 << 20;
+
+/// Writes the SID of the Samba server into `[server]`, so that access lists go on to name its
+/// accounts.
+fn with_sid(toml: String, sid: Option<MachineSid>) -> String {
+    match sid {
+        Some(sid) => toml.replacen("[server]\n", &format!("[server]\nsid = \"{sid}\"\n"), 1),
+        None => {
+            tell(
+                "note [global]: the SID of the Samba server is not known here; give it with --sid \
+                 (net getlocalsid tells it), so that access lists go on to name its accounts",
+            );
+            toml
+        }
+    }
+}
 
 pub(crate) fn run(import: &arguments::Import) -> Done {
     let shown = import.file.display();
@@ -52,6 +70,8 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
             ),
         ));
     }
+    let sid = import.sid.or_else(|| machine_sid::of_samba(&import.file));
+    let toml = with_sid(toml, sid);
     match &import.output {
         None => print(toml.as_bytes()),
         Some(path) => write_new(path, &toml),

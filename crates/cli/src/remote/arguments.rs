@@ -104,6 +104,17 @@ pub(crate) enum Verb {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Change your password on a server
+    ///
+    /// With --password-stdin the first line is the old password, the second one
+    /// the new password.
+    #[command(after_help = EXIT_CODES)]
+    Passwd {
+        /// Server, as in smb://USER@HOST
+        url: Url,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Remove a saved password
     #[command(after_help = EXIT_CODES)]
     Logout {

@@ -31,6 +31,7 @@ pub(crate) mod output;
 mod overlap;
 mod pacing;
 mod parallel_sessions;
+mod passwd;
 pub(crate) mod progress;
 mod put;
 mod queries;
@@ -151,6 +152,7 @@ async fn dispatch(verb: &Verb) -> Done {
             queries::watch(connection, url, *recursive).await
         }
         Verb::Acl(arguments) => acl::acl(arguments).await,
+        Verb::Passwd { connection, url } => passwd::passwd(connection, url).await,
         Verb::Snapshots { connection, url } => queries::snapshots(connection, url).await,
     }
 }

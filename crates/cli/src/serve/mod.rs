@@ -3,6 +3,7 @@
 mod admin_interface;
 pub(crate) mod confine;
 pub(crate) mod listen;
+mod live_accounts;
 mod plan;
 mod run;
 pub(crate) mod run_accounts;

@@ -22,6 +22,7 @@ use crate::{accounts, config_checks, machine_sid, state};
 use super::admin_interface;
 use super::confine::Confined;
 use super::listen::ListeningSockets;
+use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::{Logon, Password, given_names};
 use super::start_screen::{Screen, User};
@@ -69,7 +70,16 @@ impl Loaded {
     }
 
     fn accounts(&self) -> SharedAccounts {
-        Arc::new(Mapped::new(self.logon.accounts.clone(), self.logon.user_map.clone()))
+        let config = &self.plan.config;
+        let configured = config.users.iter().map(|user| user.name.get_ref().as_str().to_owned());
+        let run_user = self.logon.run_user.as_ref().map(|user| user.name.clone());
+        let live = LiveAccounts::new(
+            self.logon.accounts.clone(),
+            self.plan.has_state.then(|| state::users_file_of(config)),
+            configured.chain(run_user).collect(),
+            accounts::realm(Some(config)),
+        );
+        Arc::new(Mapped::new(live, self.logon.user_map.clone()))
     }
 
     fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {

@@ -34,6 +34,8 @@ kinds! {
     Reload = "reload",
     /// A logon.
     Logon = "logon",
+    /// A user changes the password.
+    Password = "password",
     /// The answer to a logon waits, because others failed before.
     Throttle = "throttle",
     /// The end of a session.

@@ -1,6 +1,7 @@
 //! The events that handlers cause.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::Done;
@@ -16,6 +17,7 @@ use crate::quoted::cut;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::server::ServerState;
+use crate::session::Identity;
 use crate::tree_connect::TreeConnect;
 
 impl Request<'_> {
@@ -52,6 +54,14 @@ pub fn logon_refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
             .with("user", cut(&refusal.user, AUDIT_VALUE_BYTES))
             .with("domain", cut(&refusal.domain, AUDIT_VALUE_BYTES))
             .with("reason", refusal.reason.to_string())
+    });
+}
+
+/// A change of the user's own password, or the refusal of one.
+pub fn password_changed(rq: &Request<'_>, identity: &Identity, status: Status) {
+    let source = rq.source();
+    rq.server().audit.emit_limited(source.peer.ip(), || {
+        Event::new(Kind::Password).status(status).from(source).by(Some(Arc::new(identity.clone())))
     });
 }
 

@@ -4,6 +4,7 @@
 //! with the list, and whatever is not in it does not exist.
 
 mod info;
+mod password;
 pub(crate) mod pipe;
 mod services;
 
@@ -185,7 +186,9 @@ async fn put(
     let address = rq.connection.peer.ip();
     let is_slow = pipe(open)?.lock().asks_host();
     let (written, turn) = if is_slow {
-        let (written, turn) = write_elsewhere(rq, open, data.to_vec(), identity).await?;
+        let elsewhere = write_elsewhere(rq, open, data.to_vec(), Arc::clone(&identity));
+        let (written, turn) = elsewhere.await?;
+        password::answer(rq, open, &identity).await?;
         (written, Some(turn))
     } else {
         let mut pipe = pipe(open)?.lock();

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
-use frevo_wire::rpc::{Account, Domain, Services, SidNameUse};
+use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse};
 
+use super::password::Ends;
 use crate::access_rules;
 use crate::host_users::HostUser;
 use crate::principals::{Principal, Use};
@@ -199,5 +200,17 @@ impl Services for Caller<'_> {
 
     fn is_enabled(&self, user: &Sid) -> bool {
         self.server.with_principals(|known| known.is_enabled(user))
+    }
+
+    /// Clients that change a password authenticate on the pipe too.
+    fn security(&self, pipe: rpc::Pipe) -> Option<Box<dyn PipeSecurity>> {
+        if pipe != rpc::Pipe::Samr || self.user.is_empty() {
+            return None;
+        }
+        let mut challenge = [0; 8];
+        self.server.ambient.random(&mut challenge);
+        let settings = self.server.settings();
+        let names = (&*settings.server_name, self.user);
+        Some(Box::new(Ends::new(names, self.server.accounts(), self.now().0, challenge)))
     }
 }

@@ -39,3 +39,6 @@ pub const MAX_ENUMERATED: usize = 1000;
 /// Names or SIDs of one lookup: MS-LSAT 3.1.4.6 has it for names, and we hold
 /// SIDs to it too.
 pub const MAX_LOOKUPS: usize = 1000;
+
+/// Bytes that an authentication on a pipe counts for, with the messages that it keeps.
+pub const SECURITY_BYTES: usize = 4096;

@@ -1,8 +1,8 @@
 //! Remote procedure calls on named pipes, MS-RPCE: the part that browsing a file server needs, for
 //! server and client.
 //!
-//! Connection-oriented, without authentication of its own (the SMB session has authenticated the
-//! caller), with NDR as the only transfer syntax. Malformed bytes of a peer lead to a fault and a
+//! Connection-oriented, with NDR as the only transfer syntax. The SMB session has authenticated the
+//! caller; on pipes where clients insist, they may authenticate again and seal ([`PipeSecurity`]). Malformed bytes of a peer lead to a fault and a
 //! closed pipe, never to a truncated answer.
 
 mod accounts;
@@ -14,13 +14,15 @@ pub mod lsarpc;
 pub mod ndr;
 pub mod pdu;
 pub mod samr;
+mod security;
 pub mod server;
 pub mod srvsvc;
 pub mod wkssvc;
 
 pub use accounts::{Account, Domain, SidNameUse};
 pub use client::Client;
-pub use server::{Endpoint, Pipe, PipeError, PipeRead, Services};
+pub use security::{PipeLogon, PipeSecurity};
+pub use server::{Endpoint, Pipe, PipeError, PipeRead, Question, Services};
 
 use crate::codec::{Parsed, Reader, Writer};
 use crate::dtyp::Guid;

@@ -57,6 +57,11 @@ impl<'a> NdrReader<'a> {
         self.0.u8(what)
     }
 
+    /// A fixed array of unsigned char.
+    pub fn fixed<const N: usize>(&mut self, what: &'static str) -> Parsed<[u8; N]> {
+        self.0.array(what)
+    }
+
     /// A context handle, C706 14.2.16.6.
     pub fn handle(&mut self, what: &'static str) -> Parsed<ContextHandle> {
         self.align(4)?;
@@ -225,6 +230,12 @@ impl NdrWriter {
     /// unsigned char
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.stub.push(value);
+        self
+    }
+
+    /// A fixed array of unsigned char.
+    pub fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
+        self.stub.extend_from_slice(bytes);
         self
     }
 

@@ -1,20 +1,28 @@
 //! The server's end of a pipe that RPC is spoken on: bytes that the client
 //! wrote in, messages that it reads out. Nothing here waits or does I/O.
 
+mod questions;
+
+pub use questions::Question;
+
+use self::questions::Asked;
 use super::handles::Handles;
 use super::limits::{
     MAX_CONTEXTS, MAX_FRAG, MAX_REQUEST_STUB, MAX_RESPONSE_STUB, MAX_UNREAD, MIN_FRAG,
+    SECURITY_BYTES,
 };
 use super::pdu::{
     Bind, BindAck, BindFault, ContextElement, ContextResult, ContextResultCode, Header, PduFlags,
     PduKind, REASON_ABSTRACT_SYNTAX, REASON_TRANSFER_SYNTAXES, RejectReason, Request, Response,
     encode_bind_nak, encode_fault,
 };
+use super::security::{PipeSecurity, Security};
 use super::srvsvc::{ServerInfo, ShareInfo};
-use super::{Account, Domain, FaultStatus, SyntaxId, calls};
+use super::{Account, Domain, FaultStatus, SyntaxId, calls, samr};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
 use crate::fscc::eq_ignore_case;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -53,6 +61,11 @@ pub trait Services {
     fn memberships(&self, sids: &[Sid]) -> Vec<Sid>;
     /// True if the user may log on.
     fn is_enabled(&self, user: &Sid) -> bool;
+    /// The server's end of an authentication on a pipe; None where there is none.
+    fn security(&self, pipe: Pipe) -> Option<Box<dyn PipeSecurity>> {
+        let _ = pipe;
+        None
+    }
 }
 
 /// The existing pipes. Any other name fails: a client's name is never used to look anything up.
@@ -144,6 +157,10 @@ pub struct Endpoint {
     max_xmit_frag: Option<u16>,
     contexts: Vec<u16>,
     handles: Handles,
+    /// The authentication on the pipe, if the client has begun one.
+    security: Option<Security>,
+    asked: Asked,
+    question: Option<Question>,
     /// The PDU that is coming in.
     input: Vec<u8>,
     call: Option<Call>,
@@ -164,6 +181,9 @@ impl Endpoint {
             max_xmit_frag: None,
             contexts: Vec::new(),
             handles: Handles::new(),
+            security: None,
+            asked: Asked::Nothing,
+            question: None,
             input: Vec::new(),
             call: None,
             output: VecDeque::new(),
@@ -231,7 +251,9 @@ impl Endpoint {
     pub fn bytes(&self) -> usize {
         let stub = self.call.as_ref().map_or(0, |call| call.stub.capacity());
         let places = self.output.capacity().saturating_mul(size_of::<Vec<u8>>());
-        let parts = [self.unread, self.read_of_first, places, self.input.capacity(), stub];
+        let security = if self.security.is_some() { SECURITY_BYTES } else { 0 };
+        let parts =
+            [self.unread, self.read_of_first, places, self.input.capacity(), stub, security];
         parts.into_iter().fold(0, usize::saturating_add)
     }
 
@@ -265,7 +287,7 @@ impl Endpoint {
         let bytes = self.fill(bytes, usize::from(header.frag_length));
         if self.input.len() == usize::from(header.frag_length) {
             let pdu = core::mem::take(&mut self.input);
-            self.on_pdu(header, pdu.get(Header::SIZE..).unwrap_or(&[]), services);
+            self.on_pdu(header, &pdu, services);
         }
         bytes
     }
@@ -277,14 +299,18 @@ impl Endpoint {
         rest
     }
 
-    fn on_pdu(&mut self, header: Header, body: &[u8], services: &dyn Services) {
+    fn on_pdu(&mut self, header: Header, pdu: &[u8], services: &dyn Services) {
+        let body = pdu.get(Header::SIZE..).unwrap_or(&[]);
         match header.kind {
-            PduKind::BIND => self.on_bind(header, body),
+            // Nothing follows before the server has answered.
+            _ if self.is_asking() => self.break_off(header.call_id, 0),
+            PduKind::BIND => self.on_bind(header, body, services),
+            PduKind::AUTH3 if self.security.is_some() => self.on_auth3(header, body),
             PduKind::ALTER_CONTEXT if self.max_xmit_frag.is_some() => {
                 self.on_alter_context(header, body)
             }
             PduKind::REQUEST if self.max_xmit_frag.is_some() => {
-                self.on_request(header, body, services)
+                self.on_request(header, pdu, services)
             }
             // Answers are there at once: there is nothing to cancel.
             PduKind::CO_CANCEL => {}
@@ -295,21 +321,26 @@ impl Endpoint {
         }
     }
 
-    fn on_bind(&mut self, header: Header, body: &[u8]) {
-        let reason = if self.max_xmit_frag.is_some() || !header.flags.contains(PduFlags::WHOLE) {
-            RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED
+    fn on_bind(&mut self, header: Header, body: &[u8], services: &dyn Services) {
+        let is_out_of_turn = self.max_xmit_frag.is_some();
+        let begun = if is_out_of_turn || !header.flags.contains(PduFlags::WHOLE) {
+            Err(RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED)
         } else if header.auth_length != 0 {
-            RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED
+            self.begin_security(header, body, services)
         } else {
-            match Bind::parse(body) {
-                Ok(bind) if bind.max_recv_frag.min(bind.max_xmit_frag) >= MIN_FRAG => {
-                    let frag = bind.max_recv_frag.min(MAX_FRAG);
-                    self.max_xmit_frag = Some(frag);
-                    return self.accept(&bind, PduKind::BIND_ACK, header.call_id);
-                }
-                Err(BindFault::TooMany) => RejectReason::LOCAL_LIMIT_EXCEEDED,
-                Ok(_) | Err(BindFault::Malformed) => RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED,
+            Ok((body, Vec::new()))
+        };
+        let bound = begun.and_then(|(body, token)| match Bind::parse(body) {
+            Ok(bind) if bind.max_recv_frag.min(bind.max_xmit_frag) >= MIN_FRAG => Ok((bind, token)),
+            Err(BindFault::TooMany) => Err(RejectReason::LOCAL_LIMIT_EXCEEDED),
+            Ok(_) | Err(BindFault::Malformed) => Err(RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED),
+        });
+        let reason = match bound {
+            Ok((bind, token)) => {
+                self.max_xmit_frag = Some(bind.max_recv_frag.min(MAX_FRAG));
+                return self.accept(&bind, PduKind::BIND_ACK, header.call_id, &token);
             }
+            Err(reason) => reason,
         };
         self.send(encode_bind_nak(reason, header.call_id));
         // A client that asked for an unsupported authentication may try without.
@@ -319,14 +350,14 @@ impl Endpoint {
     fn on_alter_context(&mut self, header: Header, body: &[u8]) {
         match Bind::parse(body) {
             Ok(bind) if header.flags.contains(PduFlags::WHOLE) && header.auth_length == 0 => {
-                self.accept(&bind, PduKind::ALTER_CONTEXT_RESP, header.call_id);
+                self.accept(&bind, PduKind::ALTER_CONTEXT_RESP, header.call_id, &[]);
             }
             _ => self.break_off(header.call_id, 0),
         }
     }
 
     /// MS-RPCE 3.3.1.5.6: answers each proposed context in its place.
-    fn accept(&mut self, bind: &Bind, kind: PduKind, call_id: u32) {
+    fn accept(&mut self, bind: &Bind, kind: PduKind, call_id: u32, token: &[u8]) {
         if bind.assoc_group_id != 0 {
             self.assoc_group_id = bind.assoc_group_id;
         }
@@ -339,7 +370,11 @@ impl Endpoint {
             secondary_address: if is_bind { self.pipe.secondary_address() } else { b"" },
             results,
         };
-        self.send(ack.encode(kind, call_id));
+        let pdu = ack.encode(kind, call_id);
+        match &self.security {
+            Some(security) if is_bind => self.send(security.with_token(pdu, token)),
+            _ => self.send(pdu),
+        }
     }
 
     fn negotiate(&mut self, context: &ContextElement) -> ContextResult {
@@ -371,7 +406,15 @@ impl Endpoint {
         ContextResult { code: ContextResultCode::ACCEPTANCE, reason: 0, transfer: SyntaxId::NDR }
     }
 
-    fn on_request(&mut self, header: Header, body: &[u8], services: &dyn Services) {
+    fn on_request(&mut self, header: Header, pdu: &[u8], services: &dyn Services) {
+        if header.auth_length != 0 && self.security.is_none() {
+            return self.break_off(header.call_id, 0);
+        }
+        let Some(pdu) = self.clear_request(header, pdu) else {
+            self.send(encode_fault(FaultStatus::ACCESS_DENIED, 0, header.call_id));
+            return self.close();
+        };
+        let body = pdu.get(Header::SIZE..).unwrap_or(&[]);
         let Ok(request) = Request::parse(body, header.flags) else {
             return self.break_off(header.call_id, 0);
         };
@@ -387,15 +430,16 @@ impl Endpoint {
             // A second first fragment, or one of a call that has not begun.
             _ => return self.break_off(header.call_id, request.context_id),
         };
-        if header.auth_length != 0 {
-            return self.break_off(header.call_id, request.context_id);
-        }
         if call.stub.len().saturating_add(request.stub.len()) > MAX_REQUEST_STUB {
             // MS-RPCE 3.3.3.5.4
             return self.fault_and_close(FaultStatus::ACCESS_DENIED, &call);
         }
         call.stub.extend_from_slice(request.stub);
         if header.flags.contains(PduFlags::LAST_FRAG) {
+            let is_bound = self.contexts.contains(&call.context_id);
+            if self.pipe == Pipe::Samr && call.opnum == samr::CHANGE_PASSWORD2 && is_bound {
+                return self.ask_change(&call);
+            }
             self.execute(&call, services);
         } else {
             self.call = Some(call);
@@ -425,7 +469,8 @@ impl Endpoint {
     fn respond(&mut self, call: &Call, stub: &[u8]) {
         let frag = usize::from(self.max_xmit_frag.unwrap_or(MIN_FRAG));
         // Fragments but the last keep their stub data a multiple of eight.
-        let room = frag.saturating_sub(Response::OVERHEAD) & !7;
+        let overhead = Response::OVERHEAD.saturating_add(self.sealed_overhead());
+        let room = frag.saturating_sub(overhead) & !7;
         let mut flags = PduFlags::FIRST_FRAG;
         let mut rest = stub;
         loop {
@@ -435,7 +480,7 @@ impl Endpoint {
             }
             let alloc_hint = u32::try_from(rest.len()).unwrap_or(0);
             let response = Response { alloc_hint, context_id: call.context_id, stub: part };
-            self.send(response.encode(flags, call.id));
+            self.send_response(response.encode(flags, call.id));
             if after.is_empty() {
                 return;
             }

@@ -3,6 +3,7 @@
 mod endpoint;
 mod golden;
 mod lsarpc;
+mod questions;
 mod samr;
 mod services;
 
@@ -123,6 +124,10 @@ impl Services for Fixture {
 
     fn is_enabled(&self, user: &Sid) -> bool {
         *user != machine().with_rid(1002).unwrap()
+    }
+
+    fn security(&self, pipe: Pipe) -> Option<alloc::boxed::Box<dyn crate::rpc::PipeSecurity>> {
+        (pipe == Pipe::Samr).then(|| alloc::boxed::Box::new(questions::Toy) as _)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The calls of MS-SAMR. Every account may look up names; only callers for whom the server allows
-//! it may list accounts; nobody may change anything.
+//! it may list accounts; nobody may change anything. A change of the own password is no call of
+//! these: it waits for the server ([`Question`](crate::rpc::Question)).
 
 use super::{Answer, display};
 use crate::Status;

@@ -1,11 +1,13 @@
 //! The accounts of a machine, MS-SAMR: the calls of programs that show or select users and groups.
-//! They cannot change anything.
+//! They cannot change anything but the password of the caller.
 
+mod change;
 mod display;
 mod info;
 mod reply;
 mod request;
 
+pub use change::ChangePassword;
 pub use display::{Display, DisplayIndex, QueryDisplay, Shown, encode_display};
 pub use info::{
     AliasInformation, DomainFacts, DomainInformation, GroupInformation, UserFacts, UserInformation,
@@ -78,6 +80,8 @@ pub const QUERY_DISPLAY_INFORMATION2: u16 = 48;
 pub const GET_DISPLAY_ENUMERATION_INDEX2: u16 = 49;
 /// SamrQueryDisplayInformation3, 3.1.5.3.1.
 pub const QUERY_DISPLAY_INFORMATION3: u16 = 51;
+/// SamrUnicodeChangePasswordUser2, 3.1.5.10.3.
+pub const CHANGE_PASSWORD2: u16 = 55;
 /// SamrConnect2, 3.1.5.1.3.
 pub const CONNECT2: u16 = 57;
 /// SamrConnect4, 3.1.5.1.2.

@@ -1,0 +1,109 @@
+//! The accounts of a run, whose users may change their passwords.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+
+use frevo_auth::{Account, AccountFile, Accounts, Membership, NotChanged, NtHash};
+
+use crate::{accounts, passwords, secret_file};
+
+/// The accounts as they are now, and the file that keeps them.
+pub(super) struct LiveAccounts {
+    now: RwLock<AccountFile>,
+    /// None for a run without state.
+    path: Option<PathBuf>,
+    /// Names of users whose passwords are kept elsewhere.
+    given: Vec<String>,
+    /// The realm of the users' Kerberos keys.
+    realm: String,
+}
+
+impl LiveAccounts {
+    pub(super) fn new(
+        now: AccountFile,
+        path: Option<PathBuf>,
+        given: Vec<String>,
+        realm: String,
+    ) -> Self {
+        Self { now: RwLock::new(now), path, given, realm }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&AccountFile) -> T) -> T {
+        look(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Accounts for LiveAccounts {
+    fn account(&self, user: &str, domain: &str) -> Option<Account> {
+        self.look(|now| now.account(user, domain))
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        self.look(|now| now.membership(user))
+    }
+
+    fn memberships(&self, limit: usize) -> Vec<Membership> {
+        self.look(|now| now.memberships(limit))
+    }
+
+    fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
+        let is_given = self.given.iter().any(|name| name.to_lowercase() == user.to_lowercase());
+        let path = self.path.as_ref().filter(|_| !is_given).ok_or(NotChanged::NotKept)?;
+        passwords::check_new(new).map_err(NotChanged::Unusable)?;
+        let keys = accounts::kerberos_keys(user, new, &self.realm);
+        let hash = NtHash::from_password(new);
+        let now = accounts::now();
+        let failed = |failure: crate::exit::Failure| NotChanged::Failed(failure.to_string());
+        let _lock = secret_file::lock(path).map_err(failed)?;
+        let mut file = accounts::read(path).map_err(failed)?;
+        // Somebody else may have changed it meanwhile, or removed the account.
+        if file.find(user).is_none_or(|entry| entry.nt_hash.as_ref() != Some(old)) {
+            return Err(NotChanged::Outdated);
+        }
+        file.set_password(user, hash.clone(), Some(keys.clone()), now);
+        secret_file::replace(path, &file.to_text()).map_err(failed)?;
+        let mut current = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        current.set_password(user, hash, Some(keys), now);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LiveAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveAccounts").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_stored_and_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        let mut file = AccountFile::default();
+        for name in ["ann", "bob"] {
+            file.add(accounts::entry(name, "old", "BOX")).unwrap();
+        }
+        secret_file::replace(&path, &file.to_text()).unwrap();
+        let given = vec![String::from("Bob")];
+        let live = LiveAccounts::new(file, Some(path.clone()), given, String::from("BOX"));
+        let (old, new) = (NtHash::from_password("old"), NtHash::from_password("new"));
+        assert_eq!(live.change_password("bob", &old, "new"), Err(NotChanged::NotKept));
+        assert_eq!(live.change_password("ann", &new, "new"), Err(NotChanged::Outdated));
+        assert_eq!(live.change_password("carl", &old, "new"), Err(NotChanged::Outdated));
+        for unusable in ["", "a\nb", "a\0"] {
+            let refused = live.change_password("ann", &old, unusable);
+            assert!(matches!(refused, Err(NotChanged::Unusable(_))), "{unusable:?}");
+        }
+        assert_eq!(live.change_password("ann", &old, "new"), Ok(()));
+        assert_eq!(live.account("ann", "").unwrap().nt_hash, new);
+        let stored = accounts::read(&path).unwrap();
+        let entry = stored.find("ann").unwrap();
+        assert_eq!(entry.nt_hash, Some(new));
+        assert_eq!(entry.kerberos, Some(accounts::kerberos_keys("ann", "new", "BOX")));
+        assert_eq!(stored.find("bob").unwrap().nt_hash, Some(old));
+    }
+}

@@ -1,0 +1,98 @@
+//! Users change their own passwords over SMB.
+
+mod harness;
+
+use std::fs;
+
+use harness::{Said, Sandbox, Serving};
+
+/// Starts the server, whose log has its address.
+fn serve(place: &Sandbox, more: &[&str]) -> Serving {
+    let mut command = place.command(&[&["serve", "--config", "frevo.toml"], more].concat());
+    command.stderr(fs::File::create(place.path("said")).unwrap());
+    let mut server = Serving::start(command);
+    let said = fs::read_to_string(place.path("said")).unwrap();
+    let address = said.split("listening address=").nth(1).unwrap();
+    server.address = address.split(' ').next().unwrap().to_owned();
+    server
+}
+
+/// A server with the account ann and a user of the configuration.
+fn start(place: &Sandbox) -> Serving {
+    place.folder("share");
+    place.file("password", "secret\n", 0o600);
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nname = \"box\"\nstate_dir = {:?}\n\
+         [audit]\nfile = {:?}\n[[share]]\nname = \"share\"\npath = {:?}\n\
+         [[user]]\nname = \"given\"\npassword_file = {:?}\n",
+        place.folder("state"),
+        place.folder("log").join("audit"),
+        place.path("share"),
+        place.path("password"),
+    );
+    place.file("frevo.toml", &config, 0o644);
+    let add = ["user", "--config", "frevo.toml", "add", "ann", "--password-stdin"];
+    place.run_with_input(&add, "secret\n").succeeds();
+    serve(place, &[])
+}
+
+fn passwd(place: &Sandbox, server: &Serving, user: &str, lines: &str) -> Said {
+    let url = format!("smb://{user}@{}", server.address);
+    place.run_with_input(&["passwd", &url, "--password-stdin"], lines)
+}
+
+fn lists(place: &Sandbox, server: &Serving, user: &str, password: &str) -> bool {
+    let url = format!("smb://{user}@{}/share", server.address);
+    place.run_with_input(&["ls", &url, "--password-stdin"], password).code == 0
+}
+
+#[test]
+fn a_new_password_is_in_force_at_once_and_stays() {
+    let place = Sandbox::new();
+    let server = start(&place);
+    let users = || fs::read_to_string(place.path("state/users")).unwrap();
+    let before = users();
+    let said = passwd(&place, &server, "ann", "secret\nnéu 🦀\n");
+    said.succeeds();
+    assert!(said.err.contains("the password of ann on 127.0.0.1 is changed"), "{said:?}");
+    assert!(lists(&place, &server, "ann", "néu 🦀\n"));
+    assert!(!lists(&place, &server, "ann", "secret\n"));
+    let after = users();
+    let line = |text: &str| text.lines().find(|line| line.starts_with("ann:")).unwrap().to_owned();
+    let keys = |text: &str| line(text).split("KRB5-").nth(1).unwrap().to_owned();
+    assert_ne!(keys(&before), keys(&after), "the Kerberos keys are the old ones");
+    assert!(keys(&after).starts_with("4096,424F58616E6E,"), "the salt is not BOXann: {after}");
+
+    // What is wrong changes nothing.
+    passwd(&place, &server, "ann", "wrong\nother\n").fails(4, &["password"]);
+    passwd(&place, &server, "ann", "néu 🦀\n\n").fails(4, &["empty"]);
+    passwd(&place, &server, "given", "secret\nother\n").fails(1, &["permission denied"]);
+    assert_eq!(users(), after);
+
+    // A reload and a restart have it from the file.
+    server.stop();
+    let said = fs::read_to_string(place.path("said")).unwrap();
+    assert!(said.contains("the user has changed the password"), "{said}");
+    assert!(!said.contains("néu"), "the log has the password");
+    let audit = fs::read_to_string(place.path("log/audit")).unwrap();
+    let events: Vec<_> = audit.lines().filter(|l| l.contains("\"event\":\"password\"")).collect();
+    assert_eq!(events.len(), 2, "{audit}");
+    assert!(
+        events[0].contains("\"user\":\"ann\"") && events[1].contains("ACCESS_DENIED"),
+        "{audit}"
+    );
+    let server = serve(&place, &[]);
+    assert!(lists(&place, &server, "ann", "néu 🦀\n"));
+    assert!(!lists(&place, &server, "ann", "secret\n"));
+}
+
+/// The new password is encrypted by the hash of the old one alone.
+#[test]
+fn nothing_is_sent_over_a_connection_that_is_not_encrypted() {
+    let place = Sandbox::new();
+    start(&place).stop();
+    let server = serve(&place, &["--encryption", "off"]);
+    let said = passwd(&place, &server, "ann", "secret\nother\n");
+    assert!(said.code != 0 && said.err.contains("not encrypted"), "{said:?}");
+    server.stop();
+}

@@ -1,0 +1,169 @@
+//! Passwords that users change over SAMR, and the authentication on the pipe that some clients
+//! insist on for that.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use frevo_auth::ntlm::Sealing;
+use frevo_auth::password_change::EncryptedChange;
+use frevo_auth::{Acceptor, AcceptorConfig, NotChanged, Step};
+use frevo_net::file_io::run_blocking;
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::rpc::samr::ChangePassword;
+use frevo_wire::rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
+
+use super::pipe;
+use crate::audit::told;
+use crate::open::Open;
+use crate::principals::SharedAccounts;
+use crate::request::Request;
+use crate::session::Identity;
+use crate::throttle::Attempt;
+
+/// The server's end of NTLM on a pipe. Only the session's own user may authenticate.
+pub(super) struct Ends {
+    pub(super) acceptor: Acceptor,
+    pub(super) accounts: SharedAccounts,
+    /// The time as FILETIME ticks.
+    pub(super) now: u64,
+    /// The session's user.
+    pub(super) user: String,
+    pub(super) sealing: Option<Sealing>,
+}
+
+impl Ends {
+    /// Begins an exchange for `user` with the challenge of a server called `name`.
+    pub(super) fn new(
+        (name, user): (&str, &str),
+        accounts: SharedAccounts,
+        now: u64,
+        challenge: [u8; 8],
+    ) -> Self {
+        let config = Arc::new(AcceptorConfig::standalone(name));
+        let acceptor = Acceptor::new(config, challenge);
+        Self { acceptor, accounts, now, user: user.to_owned(), sealing: None }
+    }
+}
+
+impl PipeSecurity for Ends {
+    fn challenge(&mut self, token: &[u8]) -> Option<Vec<u8>> {
+        match self.acceptor.step(token, self.now, &*self.accounts) {
+            Ok(Step::Continue(answer)) => Some(answer),
+            _ => None,
+        }
+    }
+
+    fn authenticate(&mut self, token: &[u8]) -> PipeLogon {
+        match self.acceptor.step(token, self.now, &*self.accounts) {
+            Ok(Step::Done(done)) => {
+                self.sealing = done.sealing();
+                let account = done.identity.user;
+                let is_right = account.eq_ignore_ascii_case(&self.user) && self.sealing.is_some();
+                PipeLogon { account, is_right }
+            }
+            Ok(Step::Continue(_)) => PipeLogon { account: self.user.clone(), is_right: false },
+            Err(refusal) => PipeLogon { account: refusal.account, is_right: false },
+        }
+    }
+
+    fn seal(&mut self, pdu: &mut [u8], sealed: Range<usize>) -> Option<[u8; 16]> {
+        Some(self.sealing.as_mut()?.seal(pdu, sealed))
+    }
+
+    fn unseal(&mut self, pdu: &mut [u8], sealed: Range<usize>, signature: &[u8]) -> bool {
+        self.sealing.as_mut().is_some_and(|sealing| sealing.unseal(pdu, sealed, signature))
+    }
+}
+
+impl fmt::Debug for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ends").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Answers the step of a pipe that waits for the server, if there is one.
+pub(super) async fn answer(
+    rq: &Request<'_>,
+    open: &Arc<Open>,
+    identity: &Identity,
+) -> Result<(), Status> {
+    let (question, is_sealed) = {
+        let mut pipe = pipe(open)?.lock();
+        let Some(endpoint) = &mut pipe.endpoint else { return Ok(()) };
+        (endpoint.question(), endpoint.is_sealed())
+    };
+    let Some(question) = question else { return Ok(()) };
+    let answered: Box<dyn FnOnce(&mut Endpoint) + Send> = match question {
+        Question::Logon(logon) => {
+            // As every logon, a right one too waits its turn, and is refused after many wrong ones.
+            let counts = heed(rq, &logon.account, logon.is_right).await;
+            let is_accepted = counts && logon.is_right;
+            Box::new(move |endpoint| endpoint.answer_logon(is_accepted))
+        }
+        Question::Change(change) => {
+            let status = change_password(rq, identity, is_sealed, &change).await;
+            told::password_changed(rq, identity, status);
+            Box::new(move |endpoint| endpoint.answer_change(status))
+        }
+    };
+    let mut pipe = pipe(open)?.lock();
+    let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
+    answered(&mut endpoint);
+    pipe.put_back(endpoint, Ok(()))
+}
+
+/// Waits as long as the throttle says; false when the outcome does not count.
+async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
+    let client = rq.connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
+    let attempt = Attempt { address: rq.connection.peer.ip(), client, account, success };
+    rq.server().throttle.heed(attempt).await
+}
+
+/// MS-SAMR 3.1.5.10.3. Deviation: users change their own passwords only, and only where nobody
+/// else can read the call: it is encrypted with the hash of the old password alone.
+async fn change_password(
+    rq: &Request<'_>,
+    identity: &Identity,
+    is_sealed: bool,
+    change: &ChangePassword,
+) -> Status {
+    if !(rq.encrypted || is_sealed) {
+        return Status::ACCESS_DENIED;
+    }
+    let accounts = rq.server().accounts();
+    let own = accounts
+        .account(&change.user, "")
+        .filter(|account| identity.is_local && account.name.eq_ignore_ascii_case(&identity.user));
+    let Some(account) = own else { return Status::ACCESS_DENIED };
+    let encrypted = EncryptedChange { password: change.password.clone(), proof: change.proof };
+    let new = encrypted.open(&account.nt_hash);
+    let counts = heed(rq, &account.name, new.is_some()).await;
+    let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
+    let user = account.name.clone();
+    let stored = run_blocking(move || accounts.change_password(&user, &account.nt_hash, &new));
+    let why = match stored.await {
+        Ok(Ok(())) => {
+            tracing::info!(target: "frevo::session", user = %identity.user, peer = %rq.connection.peer,
+                "the user has changed the password");
+            return Status::SUCCESS;
+        }
+        Ok(Err(why)) => why,
+        Err(_) => NotChanged::Failed(String::from("internal error")),
+    };
+    match why {
+        NotChanged::NotKept => {
+            tracing::warn!(target: "frevo::session", user = %identity.user,
+                "the password was not changed: it is kept outside of the account file");
+            Status::ACCESS_DENIED
+        }
+        NotChanged::Outdated => Status::WRONG_PASSWORD,
+        NotChanged::Unusable(_) => Status::PASSWORD_RESTRICTION,
+        NotChanged::Failed(why) => {
+            tracing::error!(target: "frevo::session", user = %identity.user, %why,
+                "the password was not changed: the account file cannot be written");
+            Status::UNSUCCESSFUL
+        }
+    }
+}
