@@ -23,6 +23,7 @@ pub(super) const EVERY_KEY: &str = r#"
         [server]
         name = "box"
         comment = "the box"
+        sid = "S-1-5-21-1-2-3"
         model = "MacPro"
         listen = ["eth0", "[::1]:4450"]
         min_dialect = "2.1"
@@ -64,6 +65,12 @@ pub(super) const EVERY_KEY: &str = r#"
         file = "/var/log/frevo/audit.log"
         journald = true
         syslog = true
+
+        [admin]
+        enabled = true
+        socket = "/run/frevo/admin"
+        listen = "127.0.0.1:9445"
+        token_file = "/etc/frevo/token"
 
         [[share]]
         name = "photos"
