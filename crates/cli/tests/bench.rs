@@ -80,7 +80,7 @@ fn several_clients_a_table_and_a_picture() {
         "bench",
         &url,
         "--only",
-        "stat,random-read",
+        "delete,stat,random-read,stat",
         "--clients",
         "3",
         "--depth",
@@ -102,11 +102,12 @@ fn several_clients_a_table_and_a_picture() {
         assert_eq!(line.split_whitespace().next(), words.first().copied(), "{line}");
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
     };
-    begins(lines[2], &["stat", "ops/s"]);
-    begins(lines[3], &["random-read", "ops/s", "s"]);
-    assert_eq!(lines.len(), 4, "{lines:?}");
+    begins(lines[2], &["random-read", "ops/s"]);
+    begins(lines[3], &["stat", "ops/s"]);
+    begins(lines[4], &["delete", "ops/s"]);
+    assert_eq!(lines.len(), 5, "{lines:?}");
     let drawn = fs::read_to_string(&picture).unwrap();
-    assert_eq!(drawn.matches("<polyline").count(), 2);
+    assert_eq!(drawn.matches("<polyline").count(), 3);
     // An existing picture stays, and nothing is measured.
     let again = world.run(&arguments);
     again.fails(1, &["cannot create", "picture.svg"]);

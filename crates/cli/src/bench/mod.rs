@@ -43,7 +43,7 @@ pub(crate) struct Bench {
     /// Share, or a directory in it; the files are made in a new directory there
     url: Url,
 
-    /// Tests to run, in this order [default: all]
+    /// Tests to run [default: all]
     #[arg(long, value_name = "TEST", value_delimiter = ',')]
     only: Vec<Test>,
 
@@ -92,11 +92,12 @@ struct Plan {
 impl Plan {
     fn new(bench: &Bench, share: &Share) -> Self {
         use clap::ValueEnum;
-        let tests = if bench.only.is_empty() {
-            Test::value_variants().to_vec()
-        } else {
-            bench.only.clone()
-        };
+        let mut tests = bench.only.clone();
+        if tests.is_empty() {
+            tests.extend(Test::value_variants());
+        }
+        tests.sort_unstable();
+        tests.dedup();
         let clients = u64::from(bench.clients);
         let most = share.session().info().map_or(BLOCK, |info| info.max_read.min(info.max_write));
         let block = (most.min(BLOCK) / PAGE as u32).max(1) * PAGE as u32;

@@ -13,8 +13,8 @@ use super::content::{Content, PAGE, Random};
 pub(super) const SMALL_FILES: u64 = 64;
 const SMALL_LEN: u32 = 4096;
 
-/// The tests, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// The tests, in the order in which they run: each finds the files that those before it leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Test {
     /// Write a large file in place, 1 MiB at a time
     Write,
