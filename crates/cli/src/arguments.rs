@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Confine the process as serve does, then try to break out (for tests)
     #[command(hide = true)]
     ConfinementTrial(Box<Trial>),
+    /// Announce a server on the local network (started by serve)
+    #[command(hide = true)]
+    Announce(Announce),
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
@@ -159,6 +162,17 @@ pub(crate) struct Trial {
 
     #[command(flatten)]
     pub(crate) serve: Serve,
+}
+
+/// `frevo announce`
+#[derive(Debug, Args)]
+pub(crate) struct Announce {
+    /// Format of the log
+    #[arg(long, value_parser = words::<LogFormat>(LogFormat::WORDS))]
+    pub(crate) log: Option<LogFormat>,
+    /// Least level of the log lines
+    #[arg(long)]
+    pub(crate) log_level: Option<String>,
 }
 
 /// `frevo check`

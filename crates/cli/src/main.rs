@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(serve),
         Command::ConfinementTrial(trial) => serve::confine::trial::run(trial),
         Command::Check(check) => check::run(check),
+        Command::Announce(announce) => serve::discovery::run(announce),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Import(import) => import::run(import),

@@ -2,6 +2,7 @@
 
 mod admin_interface;
 pub(crate) mod confine;
+pub(crate) mod discovery;
 pub(crate) mod listen;
 mod live_accounts;
 mod plan;

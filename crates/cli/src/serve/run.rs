@@ -21,6 +21,7 @@ use crate::{accounts, config_checks, machine_sid, state};
 
 use super::admin_interface;
 use super::confine::Confined;
+use super::discovery::Discovery;
 use super::listen::ListeningSockets;
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
@@ -101,6 +102,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let doors = ListeningSockets::open(&plan.config.server.listen)?;
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
+    let discovery = Discovery::start(&plan, &doors.addresses, guid);
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
@@ -112,7 +114,9 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
-    Running { arguments, logging, guid, server, loaded, signals, confined }.serve(doors).await
+    Running { arguments, logging, guid, server, loaded, signals, confined, discovery }
+        .serve(doors)
+        .await
 }
 
 /// The server's identity. It and the SID of the machine are kept before the process is confined.
@@ -163,6 +167,7 @@ struct Running<'a> {
     loaded: Loaded,
     signals: Signals,
     confined: Confined,
+    discovery: Discovery,
 }
 
 impl Running<'_> {
@@ -263,6 +268,7 @@ impl Running<'_> {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
         }
         warn(&new);
+        self.discovery.tell(&new.plan);
         self.loaded = new;
         Ok(())
     }

@@ -24,9 +24,9 @@ pub use schema::{
     keys,
 };
 pub use values::{
-    AuditedOperation, CipherName, ConfinementChoice, DialectName, EncryptionChoice, Listen,
-    ListenOn, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName, SigningChoice,
-    Size, StreamsChoice,
+    AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
+    EncryptionChoice, Listen, ListenOn, LogFormat, Mode, NtAclsChoice, RunAsChoice,
+    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

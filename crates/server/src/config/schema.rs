@@ -14,8 +14,8 @@ use super::fault::Fault;
 use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
 use super::values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
-    EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
-    SigningChoice, Size, SnapshotPath, StreamsChoice,
+    DiscoveryChoice, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice,
+    SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::access_rules::Network;
 use crate::audit;
@@ -95,6 +95,12 @@ pub struct ServerSection {
     pub anonymous: Option<bool>,
     /// Listing of accounts.
     pub account_listing: Option<AccountListingChoice>,
+    /// Announcement on the local network.
+    pub discovery: Option<DiscoveryChoice>,
+    /// Interfaces to announce the server on; all that it listens on when empty.
+    pub discovery_interfaces: Vec<String>,
+    /// Workgroup that Windows shows the server in.
+    pub workgroup: Option<String>,
     /// Confinement of the process.
     pub confinement: Option<ConfinementChoice>,
     /// Folders where a reload may add shares, besides those of the start.

@@ -45,6 +45,9 @@ pub(super) const EVERY_KEY: &str = r#"
         anonymous = true
         account_listing = "users"
         target_names = ["box.example.com"]
+        discovery = "off"
+        discovery_interfaces = ["eth0"]
+        workgroup = "LAB"
         confinement = "off"
         confine_to = ["/srv"]
 

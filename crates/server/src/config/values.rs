@@ -110,6 +110,16 @@ words! {
 }
 
 words! {
+    /// The announcement of the server on the local network.
+    DiscoveryChoice: "discovery" {
+        /// Over mDNS and WS-Discovery.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
+}
+
+words! {
     /// When the server gives up the rights that it does not need.
     ConfinementChoice: "confinement" {
         /// Confinement as far as the kernel has it; for the rest there is a warning.

@@ -69,6 +69,16 @@ fn confine_name_service() {
     let _ = privileges::drop_all_capabilities();
 }
 
+/// Takes from the process that announces the server all that announcing does not need: it reads
+/// messages of strangers. What does not hold is returned.
+pub(super) fn confine_discovery() -> Vec<String> {
+    let _ = privileges::close_memory();
+    privileges::become_nobody();
+    let files = landlock::confine_to_reading(&[]);
+    let lacks = [files, privileges::drop_all_capabilities()];
+    lacks.into_iter().filter_map(Result::err).collect()
+}
+
 impl Confined {
     /// Confines this thread and those that it starts.
     pub(super) fn begin(plan: &Plan, arguments: &Serve) -> Result<Self, Failure> {
