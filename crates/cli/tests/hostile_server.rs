@@ -160,7 +160,7 @@ fn a_tree_without_end_ends() {
     let server = start(listing(&[("dir", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
-    done.fails(1, &["too many files, or directories too deep"]);
+    done.fails(1, &["too many files, or directories too deep for one command"]);
     assert!(all(&place.path("")).is_empty(), "nothing was begun");
 }
 

@@ -94,7 +94,11 @@ impl FromStr for Entry {
         let kind = match kind {
             "allow" => AceKind::Allow,
             "deny" => AceKind::Deny,
-            _ => return Err(format!("{kind}: write allow or deny")),
+            _ => {
+                return Err(format!(
+                    "{text}: an entry begins with allow or deny, as in allow:ann:read"
+                ));
+            }
         };
         if who.is_empty() {
             return Err(format!("{text} names no user or group"));
@@ -138,7 +142,8 @@ fn parse_flags(text: &str) -> Result<AceFlags, String> {
     let mut flags = AceFlags::EMPTY;
     for word in text.split(',').filter(|word| !word.is_empty()) {
         let found = FLAGS.iter().find(|(name, flag)| *name == word && *flag != AceFlags::INHERITED);
-        let (_, flag) = found.ok_or_else(|| format!("{word}: flags are oi, ci, np, io"))?;
+        let (_, flag) = found
+            .ok_or_else(|| format!("there is no flag {word:?}; the flags are oi, ci, np and io"))?;
         flags |= *flag;
     }
     Ok(flags)
@@ -318,7 +323,10 @@ async fn remove(aces: &mut Vec<Ace>, text: &str, session: &Session, is_dir: bool
         });
     }
     if aces.len() == count {
-        let text = format!("{text}: no such entry, or it is inherited");
+        let text = format!(
+            "there is no such entry to remove: {text}; inherited entries are removed from the \
+             directory that has them"
+        );
         return Err(Failure::new(Exit::NotFound, text));
     }
     Ok(())

@@ -125,7 +125,7 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         }
         let url = one.parse().map_err(|why: String| {
             let why = if one.starts_with('+') {
-                format!("{one}: the flags are r, h, s, a and i")
+                format!("{one} has an unknown flag; the flags are r, h, s, a and i")
             } else {
                 why
             };

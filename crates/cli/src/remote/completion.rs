@@ -31,6 +31,7 @@ const BASH: &str = r#"
 _frevo_with_urls() {
     # The word as it was typed: bash breaks it at colons.
     local line="${COMP_LINE:0:COMP_POINT}" word found
+    line="${line//\\ /%20}"
     word="${line##* }"
     case "$word" in
         smb:*)

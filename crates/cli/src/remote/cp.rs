@@ -27,7 +27,7 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
     };
     match (sources(&cp.from)?, &cp.to) {
         (Sources::Local(_), Location::Local(_)) => {
-            let text = "neither the source nor the target is an smb:// URL; use cp of the system";
+            let text = "neither the source nor the target is an smb:// URL; use the cp command of this machine";
             Err(Failure::new(Exit::Usage, text))
         }
         (Sources::Remote(urls), Location::Local(to)) => {

@@ -54,8 +54,9 @@ impl TakenNames {
             Entry::Occupied(_) => {}
         }
         let case = if self.case == Case::Same { " (ignoring case)" } else { "" };
-        let text =
-            format!("skipped {from}: another source also maps to {name}{case}; rename one of them");
+        let text = format!(
+            "skipped {from}: another file is copied to the same name{case}, {name}; rename one of them"
+        );
         Err(Failure::new(Exit::Failed, text).of("copy", from))
     }
 }

@@ -149,7 +149,7 @@ pub(crate) async fn remove_all(
     .map_err(failed)?;
     if let Some(path) = junction {
         // What it leads to is not meant, and perhaps others'.
-        let why = "it is a DFS link; nothing was removed";
+        let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }
     let before = failures.count();

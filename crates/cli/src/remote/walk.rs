@@ -169,7 +169,7 @@ pub(crate) async fn remote_into(
                 count.show(seen, None);
             }
             if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
-                let cause = Cause::Protocol("too many files, or directories too deep");
+                let cause = refusal("too many files, or directories too deep for one command");
                 return Err(Error::new(cause, "list", share.url(path)));
             }
             let goes_into = see(&name, entry.metadata());
@@ -179,6 +179,11 @@ pub(crate) async fn remote_into(
             }
         }
     }
+}
+
+/// The cause of an error of this program's own.
+fn refusal(why: &'static str) -> Cause {
+    Cause::Local(Arc::new(std::io::Error::other(why)))
 }
 
 /// The entries of a directory below `path`, and the links on the way to them.
@@ -208,7 +213,7 @@ pub(crate) async fn cross(
     let to = share.real_url(place).await?;
     let trail = Trail::crossed(before, from, &to);
     if trail.is_none() {
-        let cause = Cause::Protocol("a DFS link that leads back to a directory above it");
+        let cause = refusal("it is a DFS link that leads back to a directory above it");
         return Err(Error::new(cause, "list", share.url(place)));
     }
     Ok(trail)
