@@ -144,3 +144,29 @@ fn a_password_is_saved_once_and_forgotten() {
     without(&["logout", &server]).fails(6, &["no password is saved"]);
     without(&["ls", &world.url("")]).fails(4, &["frevo login"]);
 }
+
+/// Needs FUSE, which not every machine gives to tests.
+#[test]
+fn a_folder_that_is_mounted_on_is_told() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        eprintln!("skipped: it needs root and /dev/fuse");
+        return;
+    }
+    let world = World::new();
+    let folder = world.place.folder("mnt");
+    let mount = ["mount", &*world.url(""), text(&folder)];
+    let first = world.run(&mount);
+    if first.code != 0 {
+        // A container may have the device without the right to mount.
+        assert!(first.err.contains("permitted"), "{first:?}");
+        return;
+    }
+    let second = world.run(&mount);
+    assert!(Command::new("umount").arg(&folder).status().unwrap().success());
+    second.fails(1, &["mnt is the folder of a mount already", "unmount that first"]);
+    let kept = world.place.folder("kept");
+    fs::write(kept.join("x"), "").unwrap();
+    let kept = ["mount", &*world.url(""), text(&kept)];
+    world.run(&kept).fails(1, &["kept is not empty", "name an empty folder"]);
+}
