@@ -64,12 +64,14 @@ impl Config {
 
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
-        self.server = self.server.overlaid(later.server);
-        self.limits = self.limits.overlaid(later.limits);
-        self.audit = self.audit.overlaid(later.audit);
-        self.admin = self.admin.overlaid(later.admin);
-        self.shares.extend(later.shares);
-        self.users.extend(later.users);
+        // A section that is not named here does not compile.
+        let Self { server, limits, audit, admin, shares, users } = later;
+        self.server = self.server.overlaid(server);
+        self.limits = self.limits.overlaid(limits);
+        self.audit = self.audit.overlaid(audit);
+        self.admin = self.admin.overlaid(admin);
+        self.shares.extend(shares);
+        self.users.extend(users);
         self
     }
 }
@@ -233,6 +235,16 @@ mod tests {
             assert!(lines.contains(&Some(line)), "{line} not in {found:?}");
         }
         assert_eq!(found.len(), 9, "{found:?}");
+    }
+
+    #[test]
+    fn every_section_is_read_from_each_text() {
+        let later = "[server]\ndiscovery = \"off\"\n[admin]\nenabled = false\n";
+        for texts in [&[later][..], &["[server]\ncores = 1\n", later], &[later, "[limits]\n"]] {
+            let config = Config::parse_all(texts).unwrap();
+            assert_eq!(config.admin.enabled, Some(false), "{texts:?}");
+            assert!(config.server.discovery.is_some(), "{texts:?}");
+        }
     }
 
     #[test]
