@@ -7,6 +7,7 @@
 //! are given up. This module has no clock: the caller decides when a break that nobody acknowledged
 //! has taken too long.
 
+mod grant;
 pub mod table;
 
 use alloc::vec::Vec;
@@ -18,6 +19,7 @@ pub use frevo_wire::create_context::{LeaseKey, LeaseState};
 use frevo_wire::dtyp::{AccessMask, Guid};
 
 use crate::open_id::OpenId;
+use grant::{Breaking, Grant, level, remains};
 
 const R: LeaseState = LeaseState::READ;
 const W: LeaseState = LeaseState::WRITE;
@@ -212,87 +214,6 @@ pub struct Contention {
     /// True if a promise must be given up first: ask [`Oplocks::would_wait`] again after each
     /// change.
     pub waits: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Breaking {
-    number: u64,
-    /// Lease.BreakToLeaseState: the state that the client was told.
-    told: LeaseState,
-    /// The state that the client will have to reach, because of later actions.
-    needed: LeaseState,
-}
-
-#[derive(Debug)]
-struct Grant {
-    owner: Owner,
-    opens: Vec<(OpenId, Route)>,
-    caching: LeaseState,
-    breaking: Option<Breaking>,
-    v2: Option<V2>,
-}
-
-impl Grant {
-    const fn is_lease(&self) -> bool {
-        matches!(self.owner, Owner::Lease(_))
-    }
-
-    fn is_of(&self, actor: Actor) -> bool {
-        match self.owner {
-            Owner::Open(open) => open == actor.open,
-            Owner::Lease(owner) => actor.lease == Some(owner),
-        }
-    }
-
-    /// True if the action breaks this promise. MS-FSA 2.1.4.12: an Open does not break its own
-    /// promise, except an oplock of level II when data changes.
-    fn minds(&self, actor: Actor, cause: Cause) -> bool {
-        let is_level_two = !self.is_lease() && self.caching == R;
-        !self.is_of(actor) || (cause == Cause::Write && is_level_two)
-    }
-
-    fn tell(&self, from: LeaseState, to: LeaseState, number: Option<u64>) -> Break {
-        let (owner, epoch) = (self.owner, self.v2.map_or(0, |v2| v2.epoch));
-        Break { owner, from, to, epoch, number, routes: self.opens.clone() }
-    }
-
-    const fn count(&mut self) {
-        if let Some(v2) = &mut self.v2 {
-            v2.epoch = v2.epoch.wrapping_add(1);
-        }
-    }
-
-    /// Begins a break to `to`, which must be a valid state. A promise of reads alone has nothing to
-    /// give up, so nobody waits for it.
-    fn begin(&mut self, to: LeaseState, number: u64) -> Break {
-        let from = self.caching;
-        let number = (from != R).then_some(number);
-        match number {
-            Some(number) => self.breaking = Some(Breaking { number, told: to, needed: to }),
-            None => (self.caching, self.breaking) = (to, None),
-        }
-        self.tell(from, to, number)
-    }
-}
-
-/// Returns the state after `lost` is taken away. Without reading nothing is left, and a broken
-/// oplock never keeps more than reading.
-fn remains(caching: LeaseState, lost: LeaseState, is_lease: bool) -> LeaseState {
-    let left = caching.without(lost);
-    if !left.contains(R) {
-        return NONE;
-    }
-    if is_lease { left } else { R }
-}
-
-/// Returns the level of an oplock in this state.
-const fn level(caching: LeaseState) -> OplockLevel {
-    match caching {
-        ALL => OplockLevel::BATCH,
-        c if c.contains(W) => OplockLevel::EXCLUSIVE,
-        c if c.contains(R) => OplockLevel::II,
-        _ => OplockLevel::NONE,
-    }
 }
 
 /// The result of an acknowledgment.
@@ -588,19 +509,6 @@ impl Oplocks {
     fn changed(&mut self) {
         self.forget_idle();
         self.waiting.drain(..).for_each(Waker::wake);
-    }
-}
-
-impl Grant {
-    fn granted(&self) -> Granted {
-        match self.owner {
-            Owner::Open(_) => Granted::Oplock(level(self.caching)),
-            Owner::Lease(_) => Granted::Lease {
-                state: self.caching,
-                is_breaking: self.breaking.is_some(),
-                v2: self.v2,
-            },
-        }
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::TAB_STEP_BYTES;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

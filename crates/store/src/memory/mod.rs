@@ -31,6 +31,7 @@
 //! followed. There are no holes and no descriptors.
 
 mod content;
+mod directory;
 mod faults;
 mod node;
 mod options;

@@ -10,13 +10,12 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::Content;
+use super::directory::MemoryDirectory;
 use super::faults::Operation;
 use super::shared::{Shared, storable};
 use super::stream_set::{StreamId, Streams};
-use super::tree::{Body, EntryKey, Ino, Inode};
-use crate::limits::{
-    MEMORY_COMPONENT_BYTES, MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES,
-};
+use super::tree::{Body, Ino, Inode};
+use crate::limits::{MEMORY_EA_NAME_BYTES, MEMORY_EA_VALUE_BYTES, MEMORY_FILE_BYTES};
 use crate::security::HostAcl;
 use crate::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node,
@@ -25,9 +24,9 @@ use crate::vfs::{
 
 /// A use of a file. The file exists until this is dropped.
 #[derive(Debug)]
-struct Hold {
-    shared: Arc<Shared>,
-    ino: Ino,
+pub(super) struct Hold {
+    pub(super) shared: Arc<Shared>,
+    pub(super) ino: Ino,
 }
 
 impl Hold {
@@ -283,7 +282,7 @@ impl Node for MemoryNode {
             return Err(Fault::NotADirectory);
         }
         self.pass(Operation::List)?;
-        Ok(Box::new(MemoryDirectory { hold: self.hold.again(), last: None, is_present: false }))
+        Ok(Box::new(MemoryDirectory::new(self.hold.again())))
     }
 
     fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {
@@ -505,55 +504,4 @@ fn whole_pages(offset: u64, length: u64) -> VfsResult<(u64, u64)> {
     }
     let first = offset.checked_div(page).ok_or(Fault::Invalid)?;
     Ok((first, length.div_ceil(page)))
-}
-
-/// A listing in progress. It goes by names: entries that come and go meanwhile neither hide nor
-/// repeat others.
-#[derive(Debug)]
-struct MemoryDirectory {
-    hold: Hold,
-    /// The entry that was returned last.
-    last: Option<EntryKey>,
-    /// True between the first entry and the end of the listing.
-    is_present: bool,
-}
-
-impl Directory for MemoryDirectory {
-    fn next_name(&mut self) -> VfsResult<Option<&str>> {
-        self.hold.shared.faults.pass(Operation::List)?;
-        let next = {
-            let state = self.hold.shared.state.lock();
-            let entries = state.live.entries(self.hold.ino);
-            entries.and_then(|entries| entries.after(self.last.as_ref())).cloned()
-        };
-        self.is_present = next.is_some();
-        if !self.is_present {
-            return Ok(None);
-        }
-        self.last = next;
-        Ok(self.last.as_ref().map(|key| key.name.as_str()))
-    }
-
-    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
-        let Some(key) = self.last.as_ref().filter(|_| self.is_present) else { return Ok(None) };
-        let shared = &self.hold.shared;
-        shared.faults.pass(Operation::Stat)?;
-        let state = shared.state.lock();
-        let found = state.live.find(self.hold.ino, &key.name, true);
-        Ok(found.map(|(name, ino, inode)| shared.stat(ino, inode, shared.hides(name))))
-    }
-
-    fn rewind(&mut self) -> VfsResult<()> {
-        self.last = None;
-        self.is_present = false;
-        Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<Self>().saturating_add(MEMORY_COMPONENT_BYTES)
-    }
-
-    fn descriptor(&self) -> Option<usize> {
-        None
-    }
 }
