@@ -18,9 +18,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::blocking_pool::BlockingPool;
-use crate::command::{self, Ends, OffCore, Row};
+use crate::command::{self, OffCore, Row};
 use crate::connection::ConnectionInfo;
 use crate::host::short_patience;
+use crate::limits::CLOSED_ON_CORE;
 use crate::open::{Open, OpenTarget};
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::{Cancellation, Request};
@@ -125,13 +126,12 @@ async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outco
 
 /// The blocking pool that a request has to go to.
 fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
-    if row.off_core == OffCore::Ends && ends_slowly(rq) {
+    if row.off_core == OffCore::Ends && ends_many(rq) {
         return Some(&rq.server().blocking_pool);
     }
     let share = &rq.tree.as_ref()?.share;
     let Some(pool) = share.blocking_pool.as_deref() else {
-        let leaves = is_long(rq, row, share) || closes_slowly(rq, row);
-        return leaves.then_some(&rq.server().blocking_pool);
+        return is_long(rq, row, share).then_some(&rq.server().blocking_pool);
     };
     let goes = match row.off_core {
         OffCore::Never => false,
@@ -142,16 +142,10 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
     goes.then_some(pool)
 }
 
-/// True for a session whose Opens are closed beside the core.
-fn ends_slowly(rq: &Request<'_>) -> bool {
-    !file_io::stays() && rq.session.as_ref().is_some_and(|session| session.ends_slowly())
-}
-
-/// True for a CLOSE that searches a directory for the name that it deletes.
-fn closes_slowly(rq: &Request<'_>, row: Row) -> bool {
-    row.ends == Ends::Open
+/// True for a session with many Opens, which are closed beside the core.
+fn ends_many(rq: &Request<'_>) -> bool {
+    rq.session.as_ref().is_some_and(|session| session.open_count() > CLOSED_ON_CORE)
         && !file_io::stays()
-        && rq.open.as_ref().is_some_and(|open| open.searches_to_close())
 }
 
 /// True for a request whose length shows that it is much work: thousands of extended

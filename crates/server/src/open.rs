@@ -21,7 +21,6 @@ use tokio::sync::Notify;
 
 use crate::durable::{Durables, Survival};
 use crate::enumeration::Enumeration;
-use crate::host::short_patience;
 use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
 use crate::panics::{self, Steps};
@@ -242,15 +241,6 @@ impl Open {
             }
         });
         steps.end();
-    }
-
-    /// True when closing it deletes a file under a name that is searched for in a large
-    /// directory, since the host has changed it. The search would hold the core, and a close
-    /// cannot start again.
-    pub fn searches_to_close(&self) -> bool {
-        let OpenTarget::File(file) = &self.target else { return false };
-        let (on_close, is_doomed) = file.cell.lock().deletion_of(file.id);
-        (on_close || is_doomed) && short_patience(|| file.vfs.stat(&file.name())).1
     }
 
     fn leave_file(&self, files: &FileTable, steps: &mut Steps) {

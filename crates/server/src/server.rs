@@ -25,7 +25,7 @@ use crate::descriptors::Descriptors;
 use crate::durable::{Durables, Survival};
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
-use crate::limits::SESSIONS;
+use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::Open;
 use crate::panics::{self, Steps};
@@ -287,7 +287,7 @@ impl ServerState {
     /// Ends a session whose connections are gone. One with much open is ended beside
     /// the core.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
-        let is_small = frevo_net::file_io::stays() || !session.ends_slowly();
+        let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
         let (server, ended) = (Arc::clone(self), Arc::clone(session));
         let end = move || server.close_session(&ended);
         if is_small || self.blocking_pool.run_for_core(end).is_err() {

@@ -20,7 +20,7 @@ pub(crate) use crate::identity::{Identity, SharedIdentity};
 use crate::lease::client::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{
-    CHANNELS_PER_SESSION, CLOSED_ON_CORE, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
+    CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
 };
 use crate::offload::Offloads;
 use crate::open::Open;
@@ -365,13 +365,6 @@ impl Session {
     pub fn has_any(&self, ids: &[OpenId]) -> bool {
         let opens = self.opens.read();
         ids.iter().any(|id| opens.contains_key(&id.0))
-    }
-
-    /// True when closing all Opens is long work: there are many, or one searches for the name
-    /// that it deletes.
-    pub fn ends_slowly(&self) -> bool {
-        self.open_count() > CLOSED_ON_CORE
-            || self.opens().iter().any(|open| open.searches_to_close())
     }
 
     /// How many Opens there are.

@@ -101,11 +101,12 @@ fn earlier_versions_are_listed_and_read() {
                 format!("dir\\{token}\\inside"),
                 format!("dir\\inside\\{token}"),
                 format!("{}\\f", token.to_lowercase()),
-                // As it stands in the share.
-                format!(".snapshots\\{token}\\f"),
             ] {
                 assert_eq!(content(&mut peer, &mount, &reads(&name)).await, text, "{name}");
             }
+            // No path of the share leads to the folder of the snapshots.
+            let path = reads(&format!(".snapshots\\{token}\\f"));
+            peer.create(&mount, &path).await.expect(Status::OBJECT_PATH_NOT_FOUND);
             let both = warped(reads(&format!("{token}\\f")), token);
             assert_eq!(content(&mut peer, &mount, &both).await, text);
         }
