@@ -10,7 +10,7 @@ mod limits;
 mod listeners;
 mod metrics;
 mod server;
-mod snapshot;
+pub(crate) mod snapshot;
 mod status;
 mod users;
 pub mod vfs;

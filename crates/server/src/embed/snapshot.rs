@@ -302,7 +302,7 @@ fn add_locks(
 }
 
 /// The path in the share as Windows shows it, with the stream.
-pub(super) fn path_of(name: &frevo_store::Name) -> String {
+pub(crate) fn path_of(name: &frevo_store::Name) -> String {
     let mut path = name.path().replace('/', "\\");
     if let Some(stream) = name.stream() {
         let _ = write!(path, ":{stream}");

@@ -4,6 +4,7 @@
 //! with the list, and whatever is not in it does not exist.
 
 mod info;
+mod manage;
 mod password;
 pub(crate) mod pipe;
 mod services;

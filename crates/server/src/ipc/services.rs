@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use frevo_wire::dtyp::{FileTime, Sid};
-use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
+use frevo_wire::rpc::srvsvc::{
+    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
+};
 use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse};
 
 use super::password::Ends;
@@ -30,7 +33,7 @@ const TICKS_PER_MS: u64 = 10_000;
 
 /// The server, as told to the user of one session.
 pub(super) struct Caller<'a> {
-    pub(super) server: &'a ServerState,
+    pub(super) server: &'a Arc<ServerState>,
     pub(super) user: &'a str,
     /// The groups of the user, in lower case.
     pub(super) groups: &'a [String],
@@ -44,7 +47,11 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// A caller with this identity and address.
-    pub(super) fn new(server: &'a ServerState, identity: &'a Identity, address: IpAddr) -> Self {
+    pub(super) fn new(
+        server: &'a Arc<ServerState>,
+        identity: &'a Identity,
+        address: IpAddr,
+    ) -> Self {
         Self {
             server,
             user: &identity.user,
@@ -212,5 +219,29 @@ impl Services for Caller<'_> {
         let settings = self.server.settings();
         let names = (&*settings.server_name, self.user);
         Some(Box::new(Ends::new(names, self.server.accounts(), self.now().0, challenge)))
+    }
+
+    fn may_manage(&self) -> bool {
+        self.is_member_of_administrators()
+    }
+
+    fn sessions(&self) -> Vec<SessionInfo> {
+        self.session_list()
+    }
+
+    fn files(&self) -> Vec<FileInfo> {
+        self.file_list()
+    }
+
+    fn connections(&self) -> Vec<ConnectionInfo> {
+        self.connection_list()
+    }
+
+    fn close_file(&self, id: u32) -> bool {
+        self.close_open_numbered(id)
+    }
+
+    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> bool {
+        self.end_sessions_of(client, user)
     }
 }

@@ -3,13 +3,14 @@
 mod display;
 mod lsarpc;
 mod samr;
+mod usage;
 
 pub(super) use lsarpc::lsarpc;
 pub(super) use samr::samr;
 
 use super::srvsvc::{
-    self, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionEnum, ShareEnum, ShareEnumReply,
-    ShareGetInfo, ShareInfo, ShareType, TimeOfDay, encode_share_info,
+    self, MAX_PREFERRED_LENGTH, ServerGetInfo, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo,
+    ShareType, TimeOfDay, encode_share_info,
 };
 use super::wkssvc::{self, WkstaGetInfo};
 use super::{FaultStatus, Services, WinError};
@@ -46,7 +47,12 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
             )
         }
         srvsvc::SERVER_GET_INFO => ServerGetInfo::parse(stub)?.encode_reply(&services.server()),
-        srvsvc::SESSION_ENUM => SessionEnum::parse(stub)?.encode_refusal(WinError::ACCESS_DENIED),
+        srvsvc::CONNECTION_ENUM => usage::connection_enum(stub, services)?,
+        srvsvc::FILE_ENUM => usage::file_enum(stub, services)?,
+        srvsvc::FILE_GET_INFO => usage::file_get_info(stub, services)?,
+        srvsvc::FILE_CLOSE => usage::file_close(stub, services)?,
+        srvsvc::SESSION_ENUM => usage::session_enum(stub, services)?,
+        srvsvc::SESSION_DEL => usage::session_del(stub, services)?,
         srvsvc::REMOTE_TOD => {
             srvsvc::parse_remote_tod(stub)?;
             TimeOfDay::new(services.now(), services.uptime_ms()).encode_reply()

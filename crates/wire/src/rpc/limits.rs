@@ -36,6 +36,9 @@ pub const MAX_HANDLES: usize = 64;
 /// Accounts that one enumeration tells; the client asks for more.
 pub const MAX_ENUMERATED: usize = 1000;
 
+/// Bytes of sessions, files or connections that one enumeration tells; the client asks for more.
+pub const MAX_USAGE_BYTES: usize = 1024 * 1024;
+
 /// Names or SIDs of one lookup: MS-LSAT 3.1.4.6 has it for names, and we hold
 /// SIDs to it too.
 pub const MAX_LOOKUPS: usize = 1000;

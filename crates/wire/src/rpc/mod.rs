@@ -125,10 +125,16 @@ open_enum! {
         INVALID_LEVEL = 124,
         /// ERROR_MORE_DATA
         MORE_DATA = 234,
+        /// NERR_UserNotFound
+        USER_NOT_FOUND = 2221,
         /// NERR_BufTooSmall
         BUF_TOO_SMALL = 2123,
         /// NERR_NetNameNotFound
         NET_NAME_NOT_FOUND = 2310,
+        /// NERR_ClientNameNotFound
+        CLIENT_NAME_NOT_FOUND = 2312,
+        /// NERR_FileIdNotFound
+        FILE_ID_NOT_FOUND = 2314,
     }
 }
 

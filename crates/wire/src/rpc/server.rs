@@ -17,7 +17,7 @@ use super::pdu::{
     encode_bind_nak, encode_fault,
 };
 use super::security::{PipeSecurity, Security};
-use super::srvsvc::{ServerInfo, ShareInfo};
+use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo};
 use super::{Account, Domain, FaultStatus, SyntaxId, calls, samr};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
@@ -65,6 +65,30 @@ pub trait Services {
     fn security(&self, pipe: Pipe) -> Option<Box<dyn PipeSecurity>> {
         let _ = pipe;
         None
+    }
+    /// True if the caller may see and end what others use: a member of Administrators.
+    fn may_manage(&self) -> bool {
+        false
+    }
+    /// All sessions.
+    fn sessions(&self) -> Vec<SessionInfo> {
+        Vec::new()
+    }
+    /// All open files.
+    fn files(&self) -> Vec<FileInfo> {
+        Vec::new()
+    }
+    /// All uses of shares.
+    fn connections(&self) -> Vec<ConnectionInfo> {
+        Vec::new()
+    }
+    /// Closes the open file of this number; false if there is none.
+    fn close_file(&self, _id: u32) -> bool {
+        false
+    }
+    /// Ends the sessions of a client, of a user, or of both; false if there are none.
+    fn end_sessions(&self, _client: Option<&str>, _user: Option<&str>) -> bool {
+        false
     }
 }
 

@@ -8,7 +8,9 @@ mod samr;
 mod services;
 
 use super::ndr::{NdrReader, NdrWriter};
-use super::srvsvc::{ServerInfo, ServerType, ShareInfo, ShareType};
+use super::srvsvc::{
+    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
+};
 use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId};
 use crate::dtyp::{FileTime, Sid};
 use alloc::string::ToString;
@@ -36,9 +38,42 @@ struct Fixture {
     is_administrator: bool,
     /// True if only administrators may list accounts.
     hides_accounts: bool,
+    /// True if the caller is an administrator.
+    manages: bool,
 }
 
 impl Services for Fixture {
+    fn may_manage(&self) -> bool {
+        self.manages
+    }
+
+    fn sessions(&self) -> Vec<SessionInfo> {
+        let of = |client: &str, user: &str| SessionInfo {
+            client: client.to_string(),
+            user: user.to_string(),
+            ..SessionInfo::default()
+        };
+        vec![of(r"\\192.0.2.1", "ann"), of(r"\\192.0.2.2", "bob")]
+    }
+
+    fn files(&self) -> Vec<FileInfo> {
+        let path = r"data\a".to_string();
+        vec![FileInfo { id: 7, permissions: 3, locks: 1, path, user: "ann".to_string() }]
+    }
+
+    fn connections(&self) -> Vec<ConnectionInfo> {
+        let share = "data".to_string();
+        vec![ConnectionInfo { id: 1, share, ..ConnectionInfo::default() }]
+    }
+
+    fn close_file(&self, id: u32) -> bool {
+        id == 7
+    }
+
+    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> bool {
+        client == Some(r"\\192.0.2.1") && user.is_none()
+    }
+
     fn shares(&self) -> Vec<ShareInfo> {
         self.shares.clone()
     }
@@ -172,7 +207,7 @@ fn fixture() -> Fixture {
         share("data", ShareType::DISKTREE, "größe"),
         share("IPC$", ShareType::IPC | ShareType::SPECIAL, "IPC Service"),
     ];
-    Fixture { shares, is_administrator: true, hides_accounts: false }
+    Fixture { shares, is_administrator: true, hides_accounts: false, manages: false }
 }
 
 /// A client bound to a pipe.

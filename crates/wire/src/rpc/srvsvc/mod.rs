@@ -2,11 +2,17 @@
 
 mod server_info;
 mod share;
+mod usage;
 
 pub use server_info::{ServerGetInfo, ServerInfo, ServerType, TimeOfDay};
 pub use share::{
-    SessionEnum, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, encode_share_info,
+    ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, encode_share_info,
     parse_share_info,
+};
+
+pub use usage::{
+    ConnectionInfo, FileInfo, SessionInfo, UsageEnum, encode_file_info, encode_status,
+    parse_file_id, parse_session_del,
 };
 
 pub(crate) use share::{is_enum_level, is_get_level, is_privileged_level};
@@ -15,8 +21,18 @@ use super::WinError;
 use super::ndr::{NdrReader, NdrWriter};
 use crate::codec::Parsed;
 
+/// NetrConnectionEnum, MS-SRVS 3.1.4.1.
+pub const CONNECTION_ENUM: u16 = 8;
+/// NetrFileEnum, MS-SRVS 3.1.4.2.
+pub const FILE_ENUM: u16 = 9;
+/// NetrFileGetInfo, MS-SRVS 3.1.4.3.
+pub const FILE_GET_INFO: u16 = 10;
+/// NetrFileClose, MS-SRVS 3.1.4.4.
+pub const FILE_CLOSE: u16 = 11;
 /// NetrSessionEnum, MS-SRVS 3.1.4.5.
 pub const SESSION_ENUM: u16 = 12;
+/// NetrSessionDel, MS-SRVS 3.1.4.6.
+pub const SESSION_DEL: u16 = 13;
 /// NetrShareEnum, MS-SRVS 3.1.4.8.
 pub const SHARE_ENUM: u16 = 15;
 /// NetrShareGetInfo, MS-SRVS 3.1.4.10.

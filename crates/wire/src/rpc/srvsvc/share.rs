@@ -425,38 +425,3 @@ pub fn parse_share_info(stub: &[u8], level: u32) -> Parsed<Result<ShareInfo, Win
         _ => Ok(Err(status)),
     }
 }
-
-/// Arguments of NetrSessionEnum, MS-SRVS 3.1.4.5. RPC does not list connected users, so only the
-/// fields that the refusal repeats are parsed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionEnum {
-    /// Level of InfoStruct.
-    pub level: u32,
-}
-
-impl SessionEnum {
-    /// Parses the stub data up to the level.
-    pub fn parse(stub: &[u8]) -> Parsed<Self> {
-        let mut r = NdrReader::new(stub);
-        for name in ["ServerName", "ClientName", "UserName"] {
-            r.unique_string(name)?;
-        }
-        let level = r.u32("NetrSessionEnum level")?;
-        if r.u32("NetrSessionEnum level")? != level {
-            return Err(Malformed::new("NetrSessionEnum level"));
-        }
-        Ok(Self { level })
-    }
-
-    /// Stub data of a reply without sessions.
-    pub fn encode_refusal(&self, status: WinError) -> Vec<u8> {
-        let mut w = NdrWriter::new();
-        w.u32(self.level).u32(self.level);
-        // MS-SRVS 2.2.3.4: the levels that have a container.
-        if matches!(self.level, 0 | 1 | 2 | 10 | 502) {
-            w.pointer(true).u32(0).pointer(false);
-        }
-        w.u32(0).pointer(false).u32(status.0);
-        w.into_stub()
-    }
-}

@@ -88,6 +88,7 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
             .collect(),
         is_administrator: false,
         hides_accounts: false,
+        manages: false,
     };
     // Level 0: a pointer of 4 bytes and "shareN" of 14.
     let (mut names, mut resume) = (Vec::new(), 0);
@@ -118,7 +119,8 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
 fn an_answer_longer_than_a_fragment_comes_whole() {
     let shares: Vec<_> =
         (0..2000).map(|n| share(&alloc::format!("s{n}"), ShareType::DISKTREE, "remark")).collect();
-    let services = Fixture { shares, is_administrator: true, hides_accounts: false };
+    let services =
+        Fixture { shares, is_administrator: true, hides_accounts: false, manages: false };
     let mut ends = bound(Pipe::Srvsvc, &services);
     let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
     for piece in [usize::MAX, 1024, 4281, 17] {
@@ -186,6 +188,71 @@ fn who_is_connected_is_told_to_nobody() {
     assert_eq!(answer[answer.len() - 4..], 5u32.to_le_bytes());
 }
 
+/// The stub data of an enumeration of MS-SRVS.
+fn usage_stub(names: usize, first: Option<&str>, level: u32, resume: Option<u32>) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.unique_string(Some(SERVER)).unique_string(first);
+    for _ in 1..names {
+        w.unique_string(None);
+    }
+    w.u32(level).u32(level).pointer(true).u32(0).pointer(false).u32(MAX_PREFERRED_LENGTH);
+    w.pointer(resume.is_some());
+    if let Some(resume) = resume {
+        w.u32(resume);
+    }
+    w.into_stub()
+}
+
+#[test]
+fn administrators_see_sessions_files_and_connections() {
+    let mut services = fixture();
+    services.manages = true;
+    let ends = || bound(Pipe::Srvsvc, &fixture());
+    let ask = |opnum, stub: &[u8]| call(&mut ends(), opnum, stub, &services, 1 << 20).unwrap();
+    let status = |answer: &[u8]| u32::from_le_bytes(answer[answer.len() - 4..].try_into().unwrap());
+    for level in [0, 1, 2, 10, 502] {
+        let answer = ask(SESSION_ENUM, &usage_stub(2, None, level, Some(0)));
+        assert_eq!(status(&answer), 0, "{level}");
+        assert_eq!(answer[..8], [level.to_le_bytes(), level.to_le_bytes()].concat(), "{level}");
+        // Entries of the container, and of the array behind its pointer.
+        assert_eq!(answer[12..16], 2_u32.to_le_bytes(), "{level}");
+        assert_eq!(answer[20..24], 2_u32.to_le_bytes(), "{level}");
+    }
+    let answer = ask(SESSION_ENUM, &usage_stub(2, Some(r"\\192.0.2.2"), 10, None));
+    assert_eq!((status(&answer), &answer[12..16]), (0, &1_u32.to_le_bytes()[..]));
+    let answer = ask(SESSION_ENUM, &usage_stub(2, Some(r"\\192.0.2.9"), 10, None));
+    assert_eq!(status(&answer), WinError::CLIENT_NAME_NOT_FOUND.0);
+    assert_eq!(
+        status(&ask(SESSION_ENUM, &usage_stub(2, None, 3, None))),
+        WinError::INVALID_LEVEL.0
+    );
+    let answer = ask(FILE_ENUM, &usage_stub(2, Some("DATA\\"), 3, None));
+    let mut r = NdrReader::new(&answer[16..]);
+    assert!(r.pointer("").unwrap());
+    let fixed: Vec<u32> = (0..6).map(|_| r.u32("").unwrap()).collect();
+    assert_eq!(fixed[..4], [1, 7, 3, 1]);
+    assert_eq!(r.string("").unwrap().to_string_lossy(), r"data\a");
+    assert_eq!(r.string("").unwrap().to_string_lossy(), "ann");
+    let answer = ask(CONNECTION_ENUM, &usage_stub(1, Some("data"), 1, None));
+    assert_eq!((status(&answer), &answer[12..16]), (0, &1_u32.to_le_bytes()[..]));
+    let answer = ask(CONNECTION_ENUM, &usage_stub(1, None, 1, None));
+    assert_eq!(status(&answer), WinError::INVALID_PARAMETER.0);
+    let close = |id: u32| {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(SERVER)).u32(id);
+        status(&ask(FILE_CLOSE, &w.into_stub()))
+    };
+    assert_eq!([close(7), close(8)], [0, WinError::FILE_ID_NOT_FOUND.0]);
+    let delete = |client: Option<&str>, user: Option<&str>| {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(SERVER)).unique_string(client).unique_string(user);
+        status(&ask(SESSION_DEL, &w.into_stub()))
+    };
+    assert_eq!(delete(Some(r"\\192.0.2.1"), None), 0);
+    assert_eq!(delete(None, None), WinError::INVALID_PARAMETER.0);
+    assert_eq!(delete(Some("x"), Some("y")), WinError::CLIENT_NAME_NOT_FOUND.0);
+}
+
 #[test]
 fn time_of_day() {
     let services = fixture();
@@ -238,7 +305,7 @@ fn wkssvc() {
 fn operations_that_do_not_exist() {
     let services = fixture();
     let mut ends = bound(Pipe::Srvsvc, &services);
-    for opnum in [0, 13, 57, 0xFFFF] {
+    for opnum in [0, 14, 57, 0xFFFF] {
         let fault = call(&mut ends, opnum, &[0; 40], &services, 1000);
         assert_eq!(fault, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
     }

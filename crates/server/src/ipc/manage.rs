@@ -1,0 +1,197 @@
+//! Users of the server as MS-SRVS shows them to administrators, and their end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
+use tokio::runtime::Handle;
+
+use super::services::Caller;
+use crate::activity::Entry;
+use crate::embed::Kick;
+use crate::embed::kick::kick;
+use crate::embed::snapshot::path_of;
+use crate::open::{Open, OpenTarget};
+use crate::session::Session;
+use crate::share::Target;
+
+/// PERM_FILE_READ, PERM_FILE_WRITE and PERM_FILE_CREATE of MS-SRVS 2.2.4.7.
+const READS: u32 = 1;
+const WRITES: u32 = 2;
+const CREATES: u32 = 4;
+
+/// STYPE_IPC of MS-SRVS 2.2.2.4.
+const STYPE_IPC: u32 = 3;
+
+/// A session with the facts of its channels.
+struct Shown {
+    session: Arc<Session>,
+    user: String,
+    /// The client's address, behind `\\`.
+    client: String,
+    /// The name by which the client calls its machine, behind `\\`.
+    workstation: String,
+    seconds: u32,
+    idle: Duration,
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The number by which MS-SRVS names an Open: Opens are numbered one after the other, so that
+/// four thousand million others come between two of the same number.
+#[expect(clippy::cast_possible_truncation, reason = "the low half is the number")]
+const fn file_number(open: &Open) -> u32 {
+    open.file_id.volatile as u32
+}
+
+impl Caller<'_> {
+    /// True for members of Administrators.
+    pub(super) fn is_member_of_administrators(&self) -> bool {
+        !self.user.is_empty() && self.server.token(self.user, None).contains(&Sid::ADMINISTRATORS)
+    }
+
+    fn shown(&self) -> Vec<Shown> {
+        let now = Instant::now();
+        let time = self.server.ambient.now().to_unix().0;
+        let mut entries: Vec<Entry> = self.server.activity.channels();
+        entries.sort_unstable_by_key(|entry| (entry.session, entry.connection.id));
+        let mut shown = Vec::new();
+        for channels in entries.chunk_by(|a, b| a.session == b.session) {
+            let Some(first) = channels.first() else { continue };
+            let Some(session) = self.server.session(first.session) else { continue };
+            // A logon that has not ended is nobody's.
+            let Some(identity) = session.identity() else { continue };
+            let since = channels.iter().map(|entry| entry.since.to_unix().0).min().unwrap_or(time);
+            let idle = channels.iter().map(|entry| entry.activity.idle(now)).min();
+            shown.push(Shown {
+                session,
+                user: identity.user.clone(),
+                client: format!(r"\\{}", first.connection.peer.ip().to_canonical()),
+                workstation: format!(r"\\{}", identity.workstation),
+                seconds: u32::try_from(time.saturating_sub(since)).unwrap_or(0),
+                idle: idle.unwrap_or_default(),
+            });
+        }
+        shown
+    }
+
+    pub(super) fn session_list(&self) -> Vec<SessionInfo> {
+        let info = |shown: Shown| SessionInfo {
+            opens: number(shown.session.open_count()),
+            client: shown.client,
+            user: shown.user,
+            seconds: shown.seconds,
+            idle_seconds: u32::try_from(shown.idle.as_secs()).unwrap_or(u32::MAX),
+        };
+        self.shown().into_iter().map(info).collect()
+    }
+
+    pub(super) fn file_list(&self) -> Vec<FileInfo> {
+        let shown = self.shown();
+        let of = |shown: &Shown| -> Vec<FileInfo> {
+            let opens = shown.session.opens();
+            opens.iter().map(|open| file_info(open, &shown.user)).collect()
+        };
+        shown.iter().flat_map(of).collect()
+    }
+
+    pub(super) fn connection_list(&self) -> Vec<ConnectionInfo> {
+        let mut connections = Vec::new();
+        for shown in self.shown() {
+            let opens = shown.session.opens();
+            for tree in shown.session.trees() {
+                let is_pipes = matches!(tree.share.target, Target::Pipes);
+                connections.push(ConnectionInfo {
+                    id: tree.id,
+                    kind: if is_pipes { STYPE_IPC } else { 0 },
+                    opens: number(opens.iter().filter(|open| open.tree().id == tree.id).count()),
+                    seconds: shown.seconds,
+                    user: shown.user.clone(),
+                    share: tree.share.name.clone(),
+                    client: shown.client.clone(),
+                });
+            }
+        }
+        connections
+    }
+
+    pub(super) fn close_open_numbered(&self, id: u32) -> bool {
+        let is_it = |open: &Arc<Open>| file_number(open) == id;
+        let sessions = self.server.sessions();
+        let found = sessions.iter().find_map(|session| session.opens().into_iter().find(is_it));
+        found.is_some_and(|open| {
+            self.end(vec![Kick::Open(open.file_id.volatile)]);
+            true
+        })
+    }
+
+    pub(super) fn end_sessions_of(&self, client: Option<&str>, user: Option<&str>) -> bool {
+        let bare = |name: &str| name.trim_start_matches('\\').to_lowercase();
+        let is_client = |shown: &Shown| {
+            let is = |wanted: &str, name: &str| bare(wanted) == bare(name);
+            client.is_none_or(|wanted| is(wanted, &shown.client) || is(wanted, &shown.workstation))
+        };
+        let is_user = |shown: &Shown| {
+            user.is_none_or(|wanted| wanted.to_lowercase() == shown.user.to_lowercase())
+        };
+        let shown = self.shown();
+        let ended = shown.iter().filter(|shown| is_client(shown) && is_user(shown));
+        let kicks: Vec<Kick> = ended.map(|shown| Kick::Session(shown.session.id)).collect();
+        let has_some = !kicks.is_empty();
+        self.end(kicks);
+        has_some
+    }
+
+    /// Ends objects after the answer: the caller's own session may be among them.
+    fn end(&self, kicks: Vec<Kick>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (server, by) = (Arc::clone(self.server), self.user.to_owned());
+        let end = async move {
+            for one in &kicks {
+                kick(&server, one, &by).await;
+            }
+        };
+        // To close many files takes long: not on a core.
+        let here = runtime.clone();
+        if frevo_net::file_io::stays() {
+            runtime.spawn(end);
+        } else if self.server.blocking_pool.run_for_core(move || here.block_on(end)).is_err() {
+            tracing::warn!(target: "frevo::session", user = self.user,
+                "too busy to end sessions or to close files for an administrator; try again");
+        }
+    }
+}
+
+fn file_info(open: &Open, user: &str) -> FileInfo {
+    let access = open.granted_access;
+    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+    let permissions = [
+        (access.contains(AccessMask::READ_DATA), READS),
+        (access.intersects(writes), WRITES),
+        (access.intersects(AccessMask::DELETE), CREATES),
+    ];
+    let permissions = permissions.iter().filter(|(has, _)| *has).fold(0, |all, (_, bit)| all | bit);
+    let share = open.tree().share.name.clone();
+    let (path, locks) = match &open.target {
+        // The pipe of this very call is locked.
+        OpenTarget::Pipe(pipe) => {
+            let name = pipe.try_lock().map_or("srvsvc", |pipe| pipe.name());
+            (format!(r"\PIPE\{name}"), 0)
+        }
+        OpenTarget::File(file) => {
+            let cell = file.cell.lock();
+            let path = path_of(cell.name_of(file.id));
+            (format!(r"{share}\{path}"), cell.ranges.held_by(file.id))
+        }
+    };
+    FileInfo {
+        id: file_number(open),
+        permissions,
+        locks: number(locks),
+        path,
+        user: user.to_owned(),
+    }
+}
