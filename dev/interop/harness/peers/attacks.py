@@ -4,6 +4,7 @@ They run only when named (`--only 'attacks/*'`, `./dev/test attacks`): they meas
 build and an otherwise idle machine.
 """
 
+import pathlib
 import resource
 import shutil
 import subprocess
@@ -59,6 +60,11 @@ for _kind, _profile, _full, _timeout, _text in KINDS:
         attacks(ctx, kind, timeout)
 
 
+def sockets(folder, names):
+    """The sockets of a folder, which cannot be copied: that of the admin interface."""
+    return [name for name in names if (pathlib.Path(folder) / name).is_socket()]
+
+
 @group("attacks/host", profile="attacks", named_only=True)
 def host(ctx):
     """A local user: a configuration file that others may write is refused."""
@@ -68,7 +74,7 @@ def host(ctx):
             copy = ctx.work / "frevo.toml"
             copy.unlink(missing_ok=True)
             copy.write_text(config.read_text().replace(f"{ctx.server.directory}/state", f"{ctx.work}/state"))
-            shutil.copytree(ctx.server.directory / "state", ctx.work / "state", dirs_exist_ok=True)
+            shutil.copytree(ctx.server.directory / "state", ctx.work / "state", ignore=sockets, dirs_exist_ok=True)
             copy.chmod(mode)
             serve = subprocess.Popen(
                 [ctx.server.program, "serve", "--config", copy, "--listen", "127.0.0.1:4999"],
