@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use frevo_client::internal::Lease;
-use frevo_client::{Cause, File, LeaseState, OpenOptions, Status};
-use fuser::Errno;
+use frevo_client::{Cause, File, LeaseState, Metadata, OpenOptions, Status};
+use fuser::{Errno, INodeNo};
 use tokio::time::Instant;
 
 use super::Volume;
@@ -100,15 +100,43 @@ impl Volume {
                     }
                     node.opens.lock().files.retain(|one| one.id != id);
                 }
-                other => return other.map(|()| file).map_err(|error| errno(&error)),
+                Err(error) => return Err(errno(&error)),
+                Ok(()) => {
+                    // Without this lease nobody tells this mount of another client's changes.
+                    if !content.lease.grant().state.contains(LeaseState::READ) {
+                        self.forget_attributes(node);
+                    }
+                    return Ok(file);
+                }
             }
         }
         let changes = content.changes();
         let opened = self.open_as(node, &content, writes).await?;
         let file = opened.file.clone();
-        content.opened(&file, writes, file.metadata_at_open().len(), changes);
+        let at_open = file.metadata_at_open();
+        content.opened(&file, writes, at_open.len(), changes);
         node.opens.lock().files.push(opened);
+        let told = node.known().map(|known| known.metadata);
+        let is_changed = |told: Metadata| {
+            (told.len(), told.modified_ticks()) != (at_open.len(), at_open.modified_ticks())
+        };
+        if told.is_some_and(is_changed) {
+            self.forget_attributes(node);
+        }
         Ok(file)
+    }
+
+    /// Makes this mount and the kernel forget a node's size and times. A program that opens a file
+    /// sees what another client did before, as on NFS, although the kernel may still cache older
+    /// attributes.
+    fn forget_attributes(&self, node: &Node) {
+        node.invalidate();
+        if let Some(notifier) = self.notifier.get() {
+            // A negative offset: attributes only, which needs no page and so never waits.
+            if let Err(error) = notifier.inval_inode(INodeNo(node.id), -1, 0) {
+                tracing::debug!(%error, "the kernel did not drop cached attributes");
+            }
+        }
     }
 
     /// Opens a node's file on the server; for writing also with read access, if that is allowed.

@@ -59,3 +59,28 @@ fn who_asks_about_a_file_that_is_being_closed_is_told() {
         one.release(handle).await;
     });
 }
+
+#[test]
+fn a_file_that_is_opened_has_the_size_that_another_client_gave_it() {
+    in_world(async |world| {
+        // Attributes that are never too old: only the open can replace them.
+        let settings = Settings { attr_timeout: Duration::from_hours(1), ..Settings::of(0, 0) };
+        let one = volume(world, settings.clone()).await;
+        std::fs::write(world.path("f"), b"four").unwrap();
+        let id = one.lookup(ROOT, name("f")).await.unwrap().found().attr.ino.0;
+        std::fs::write(world.path("f"), b"longer").unwrap();
+        assert_eq!(one.getattr(id).await.map(|found| found.attr.size), Ok(4));
+        let handle = one.open(id, libc::O_RDONLY).await.unwrap();
+        assert_eq!(one.getattr(id).await.map(|found| found.attr.size), Ok(6));
+        one.release(handle).await;
+        // A second program opens it through the Open of the first, which has no lease any more.
+        let uncached = Settings { cache: false, ..settings };
+        let two = volume(world, uncached).await;
+        let handle = two.take("f", libc::O_RDONLY).await;
+        std::fs::write(world.path("f"), b"longest").unwrap();
+        let again = two.open(id, libc::O_RDONLY).await.unwrap();
+        assert_eq!(two.getattr(id).await.map(|found| found.attr.size), Ok(7));
+        two.release(again).await;
+        two.release(handle).await;
+    });
+}

@@ -115,6 +115,12 @@ def seen(one, two):
         equal((two / "f").read_text(), f"one {round}", "written by one")
         (two / "f").write_text(f"and two {round}")
         equal((one / "f").read_text(), f"and two {round}", "written by two")
+    for size in range(1000, 1030):
+        equal(os.stat(two / "f").st_size > 0, True, "something is there")
+        (one / "f").write_bytes(bytes(size))
+        with open(two / "f", "rb") as opened:
+            equal(os.fstat(opened.fileno()).st_size, size, "the size after an open")
+        equal(os.stat(two / "f").st_size, size, "the size after that")
     with open(one / "f", "r+b", buffering=0) as a, open(two / "f", "r+b", buffering=0) as b:
         # A server does not wait until readers have dropped their caches (MS-SMB2 3.3.4.7): while the lease break is
         # on its way, they may read the old data.
