@@ -1,4 +1,4 @@
-//! One seed, one trace.
+//! One seed, one trace; and seeds that found something once.
 
 use frevo_sim::Run;
 
@@ -15,5 +15,23 @@ fn two_runs_of_one_seed_are_the_same() {
         assert_eq!(first.digest, second.digest, "seed {seed}");
         assert!(first.lines.len() > 50, "seed {seed} does nothing");
         assert!(first.violations.is_empty(), "seed {seed}: {:?}", first.violations);
+    }
+}
+
+/// Seeds that found something once, each with the fault. A change of the code changes what a seed
+/// does, so a unit test of the fault stands beside its mend.
+const REGRESSIONS: [(u64, &str); 2] = [
+    (
+        15_664_228,
+        "the judge took a lock that was lost on its way for held, beside a persistent one",
+    ),
+    (15_688_687, "the judge took a lock that was lost on its way for held"),
+];
+
+#[test]
+fn seeds_that_found_something_find_nothing() {
+    for (seed, fault) in REGRESSIONS {
+        let violations = Run { seed, trace: false }.run().violations;
+        assert!(violations.is_empty(), "seed {seed} ({fault}): {violations:?}");
     }
 }

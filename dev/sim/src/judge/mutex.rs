@@ -53,8 +53,16 @@ impl LockFile {
 
     /// Records that `hold` has got the lock; `losses` returns how often each client was disturbed
     /// so far.
+    ///
+    /// A client that was disturbed since it asked may hear of a lock that it has lost: the server
+    /// granted the lock, gave the connection up while the answer was on its way, and granted the
+    /// lock to the next client.
     pub fn locked(&mut self, hold: Hold, losses: impl Fn(usize) -> u64) {
-        self.holds.retain(|other| other.kept || losses(other.client) == other.losses);
+        let is_certain = |hold: &Hold| hold.kept || losses(hold.client) == hold.losses;
+        self.holds.retain(is_certain);
+        if !is_certain(&hold) {
+            return;
+        }
         for other in &self.holds {
             violation!(self.trace, "{hold:?} has the lock that {other:?} has");
         }
@@ -115,5 +123,38 @@ impl LockFile {
             self.stable = number;
             self.counted.retain(|counted| *counted <= number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    /// Judges client 0 with `first`, then client 1 with `second`, each a count of disturbances
+    /// before the request and at the answer. Returns the count of violations.
+    fn two_holders(first: ([u64; 2], bool), second: ([u64; 2], bool)) -> usize {
+        let trace = Arc::new(Trace::new(Instant::now(), false));
+        let mut file = LockFile::new(Arc::clone(&trace));
+        let now = [first.0[1], second.0[1]];
+        for (client, ([losses, _], kept)) in [first, second].into_iter().enumerate() {
+            file.locked(Hold { client, losses, kept, id: client as u64 }, |client| now[client]);
+        }
+        trace.take().2.len()
+    }
+
+    #[test]
+    fn an_answer_that_was_held_up_is_no_second_holder() {
+        assert_eq!(two_holders(([0, 0], false), ([3, 4], false)), 0);
+        assert_eq!(two_holders(([0, 0], true), ([3, 4], false)), 0);
+        assert_eq!(two_holders(([3, 4], false), ([0, 0], false)), 0);
+    }
+
+    #[test]
+    fn two_certain_holders_are_a_violation() {
+        assert_eq!(two_holders(([2, 2], false), ([3, 3], false)), 1);
+        // A persistent handle keeps its lock over every disturbance.
+        assert_eq!(two_holders(([2, 3], true), ([0, 0], false)), 1);
+        assert_eq!(two_holders(([0, 0], false), ([3, 4], true)), 1);
     }
 }
