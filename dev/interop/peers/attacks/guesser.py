@@ -103,10 +103,8 @@ class Socket:
 
     def flush(self):
         if self.output:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 self.output = self.output[self.end.send(self.output) :]
-            except BlockingIOError:
-                pass
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.output else 0)
         self.attack.selector.modify(self.end, events, self)
 
