@@ -89,6 +89,11 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 
 pub trait Dial: Send + Sync + fmt::Debug {
     /// Makes a connection to `server`.
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
+
+    /// Returns true if addresses that the server tells can be dialled. False by default.
+    fn knows_addresses(&self) -> bool {
+        false
+    }
 }
 
 /// TCP. The host resolves the names of servers.
@@ -107,5 +112,9 @@ impl Dial for Tcp {
             }
             Err(last)
         })
+    }
+
+    fn knows_addresses(&self) -> bool {
+        true
     }
 }

@@ -8,6 +8,26 @@ pub const CREDITS: u16 = 512;
 pub const CREDITS_MIN: u16 = 8;
 /// Most connections of a session.
 pub const CHANNELS_MAX: usize = 16;
+/// Channels over an interface that has several receive queues, where the count is chosen from the
+/// server's interfaces; as in Windows.
+pub const CHANNELS_PER_RSS: usize = 4;
+/// Interval at which a session with several channels looks at them.
+pub const CHANNEL_LOOK: Duration = Duration::from_millis(200);
+/// Time limit of the connection, the logon or the question that a further channel needs.
+pub const CHANNEL_DIAL: Duration = Duration::from_secs(3);
+/// Longest pause between two attempts at a further channel.
+pub const CHANNEL_BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// Time after which a path with unacknowledged bytes and no acknowledgment counts as dead, while
+/// other channels work. A path with a long round trip gets four times that.
+pub const PATH_DEAD_AFTER: Duration = Duration::from_millis(600);
+/// Silence on a channel of a busy session after which an ECHO tries its path.
+pub const PATH_PROBE_AFTER: Duration = Duration::from_millis(600);
+/// Attempts after which a path that never worked gets no channel.
+pub const PATH_TRIES: u32 = 3;
+/// Interval of questions about the server's interfaces, as in Windows.
+pub const INTERFACES_EVERY: Duration = Duration::from_secs(600);
+/// Space for the list of the server's interfaces, bytes.
+pub const INTERFACES_BYTES: u32 = 64 << 10;
 /// Time limit of one attempt to connect and log on.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of the time for which operations wait for a lost server.

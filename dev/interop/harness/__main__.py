@@ -29,6 +29,7 @@ from .peers import (  # noqa: F401
     host_users,
     interrupted,
     ksmbd,
+    links,
     mount,
     outage,
     pair,

@@ -58,8 +58,10 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) signing: Vec<SigningName>,
 
-    /// Connections of one session if the server supports multichannel, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_connections)]
+    /// Connections of one session if the server supports multichannel, 1 to 16, or
+    /// auto: 4 over each of its fastest interfaces with several queues, 1 over
+    /// others
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_channels)]
     pub(crate) channels: usize,
 
     /// Most sessions, each with its own connection, to copy many small files
@@ -143,6 +145,14 @@ pub(crate) enum SigningName {
 fn parse_connections(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=16).contains(count));
     count.ok_or_else(|| String::from("write a number from 1 to 16"))
+}
+
+/// A count of channels; 0 lets the client choose.
+fn parse_channels(text: &str) -> Result<usize, String> {
+    if text == "auto" {
+        return Ok(0);
+    }
+    parse_connections(text).map_err(|why| format!("{why}, or auto"))
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {

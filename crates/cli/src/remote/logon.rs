@@ -176,7 +176,7 @@ impl Connection {
             .encryption(if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks })
             .require_signing(!self.sign_when_asked)
             .sign(if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always })
-            .channels(self.channels.max(1))
+            .channels(self.channels)
             .posix(posix)
             .recover_for(Duration::from_secs(self.patience))
             .referrals(match self.dfs {

@@ -8,6 +8,7 @@ mod credits;
 mod crypto_offload;
 mod negotiate;
 mod outbox;
+mod path;
 mod reader;
 #[cfg(test)]
 mod receiving;
@@ -305,9 +306,9 @@ impl Connection {
         }
     }
 
-    /// Returns the count of requests under way.
+    /// Returns a measure of the bytes under way: the credits that the requests cost.
     pub(crate) fn load(&self) -> usize {
-        self.waiters.len()
+        self.waiters.credits()
     }
 
     /// Returns the largest payload, bytes, that half of the credits pay for.

@@ -1,6 +1,7 @@
 //! Requests under way and their callers: Connection.OutstandingRequests.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_proto::window::Taken;
 use parking_lot::Mutex;
@@ -24,13 +25,23 @@ pub(super) struct Waiter {
     until: Option<Instant>,
 }
 
-/// The requests by MessageId; `None` after the connection has ended.
-pub(super) struct Waiters(Mutex<Option<HashMap<u64, Waiter>>>);
+/// The requests under way.
+pub(super) struct Waiters {
+    /// By MessageId; `None` after the connection has ended.
+    all: Mutex<Option<HashMap<u64, Waiter>>>,
+    /// Credits that they cost together, at least one each.
+    credits: AtomicUsize,
+}
 
 impl Default for Waiters {
     fn default() -> Self {
-        Self(Mutex::new(Some(HashMap::new())))
+        Self { all: Mutex::new(Some(HashMap::new())), credits: AtomicUsize::new(0) }
     }
+}
+
+/// Returns the credits that a request counts for.
+fn credits(taken: &Taken) -> usize {
+    usize::from(taken.charge).max(1)
 }
 
 impl Waiters {
@@ -40,14 +51,23 @@ impl Waiters {
         let (reply, receiver) = oneshot::channel();
         let id = taken.message_id;
         let until = (!waits).then(|| Instant::now() + PUT_OFF_FOR);
+        let cost = credits(&taken);
         let waiter = Waiter { taken, reply, async_id: 0, interims: 0, put_off: None, until };
-        self.0.lock().as_mut()?.insert(id, waiter);
+        let mut all = self.all.lock();
+        all.as_mut()?.insert(id, waiter);
+        self.credits.fetch_add(cost, Ordering::Relaxed);
         Some(receiver)
     }
 
     /// Removes the request that an answer belongs to.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
-        let mut waiters = self.0.lock();
+        let waiter = self.remove(id)?;
+        self.credits.fetch_sub(credits(&waiter.taken), Ordering::Relaxed);
+        Some(waiter)
+    }
+
+    fn remove(&self, id: u64) -> Option<Waiter> {
+        let mut waiters = self.all.lock();
         let waiters = waiters.as_mut()?;
         if planted!(WrongWaiter)
             && id.is_multiple_of(16)
@@ -65,7 +85,7 @@ impl Waiters {
     /// Notes an interim response. Returns the count that the request has had; 0 if it is not
     /// under way.
     pub(super) fn interim(&self, id: u64, async_id: u64, account: impl FnOnce(&mut Taken)) -> u32 {
-        let mut waiters = self.0.lock();
+        let mut waiters = self.all.lock();
         let Some(waiter) = waiters.as_mut().and_then(|all| all.get_mut(&id)) else { return 0 };
         waiter.async_id = async_id;
         waiter.interims = waiter.interims.saturating_add(1);
@@ -78,7 +98,7 @@ impl Waiters {
 
     /// Returns a receiver that is told of the first interim response or the answer.
     pub(super) fn put_off(&self, id: u64) -> Option<oneshot::Receiver<()>> {
-        let mut waiters = self.0.lock();
+        let mut waiters = self.all.lock();
         let waiter = waiters.as_mut()?.get_mut(&id).filter(|waiter| waiter.async_id == 0)?;
         let (tell, told) = oneshot::channel();
         waiter.put_off = Some(tell);
@@ -87,35 +107,40 @@ impl Waiters {
 
     /// Returns the AsyncId of a request under way; 0 if it has none.
     pub(super) fn async_id(&self, id: u64) -> Option<u64> {
-        self.0.lock().as_ref()?.get(&id).map(|waiter| waiter.async_id)
+        self.all.lock().as_ref()?.get(&id).map(|waiter| waiter.async_id)
     }
 
     /// Returns the count of requests under way.
     pub(super) fn len(&self) -> usize {
-        self.0.lock().as_ref().map_or(0, HashMap::len)
+        self.all.lock().as_ref().map_or(0, HashMap::len)
+    }
+
+    /// Returns the credits that the requests under way cost: a measure of their bytes.
+    pub(super) fn credits(&self) -> usize {
+        self.credits.load(Ordering::Relaxed)
     }
 
     /// Returns true if a request without an interim response is under way.
     pub(super) fn due(&self) -> bool {
-        self.0.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
+        self.all.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
     }
 
     /// Returns true while a request is under way that waits for no other client and has no interim
     /// response: its answer comes soon.
     pub(super) fn expects_soon(&self) -> bool {
         let is_soon = |waiter: &Waiter| waiter.async_id == 0 && waiter.until.is_some();
-        self.0.lock().as_ref().is_some_and(|all| all.values().any(is_soon))
+        self.all.lock().as_ref().is_some_and(|all| all.values().any(is_soon))
     }
 
     /// Returns true if a request is past its deadline.
     pub(super) fn overdue(&self, now: Instant) -> bool {
         let is_over = |waiter: &Waiter| waiter.until.is_some_and(|until| now > until);
-        self.0.lock().as_ref().is_some_and(|all| all.values().any(is_over))
+        self.all.lock().as_ref().is_some_and(|all| all.values().any(is_over))
     }
 
     /// Fails all requests.
     pub(super) fn close(&self) {
-        let Some(all) = self.0.lock().take() else { return };
+        let Some(all) = self.all.lock().take() else { return };
         let mut all: Vec<_> = all.into_iter().collect();
         // In the order of sending: the simulator needs the same order in every run.
         all.sort_unstable_by_key(|(id, _)| *id);

@@ -8,7 +8,8 @@ use frevo_proto::Negotiated;
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::{Command, HeaderFlags};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::Status;
@@ -30,7 +31,7 @@ pub(crate) struct Security {
 pub(crate) struct Channel {
     pub(crate) connection: Arc<Connection>,
     /// `None` for a guest.
-    pub(crate) signing: Option<SigningKey>,
+    pub(crate) signing: Option<Arc<SigningKey>>,
 }
 
 impl Drop for Channel {
@@ -45,6 +46,9 @@ pub(crate) struct Live {
     pub(crate) generation: u64,
     pub(crate) session_id: u64,
     pub(crate) security: Security,
+    /// Session.SigningKey, that of the first channel; it signs the binding of further ones. `None`
+    /// for a guest.
+    pub(super) signing: Option<Arc<SigningKey>>,
     pub(crate) terms: Negotiated,
     pub(crate) capabilities: GlobalCapabilities,
     /// True if the POSIX extensions were negotiated.
@@ -54,6 +58,14 @@ pub(crate) struct Live {
     pub(crate) sequence: AtomicU16,
     /// The way in which the server broke the protocol, if that ended a channel.
     pub(crate) broken: OnceLock<Cause>,
+    /// The tasks that look after the channels; they end with the session.
+    pub(super) keepers: Mutex<Vec<AbortHandle>>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
 }
 
 /// The failure of a request.
@@ -80,7 +92,11 @@ impl From<Cause> for Failure {
 }
 
 impl Live {
-    /// Returns the channel with the fewest requests under way.
+    fn dismiss(&self) {
+        self.keepers.lock().drain(..).for_each(|task| task.abort());
+    }
+
+    /// Returns the channel with the fewest bytes under way.
     pub(crate) fn channel(&self) -> Option<Arc<Channel>> {
         let channels = self.channels.read();
         let live = channels.iter().filter(|channel| !channel.connection.is_gone());
@@ -116,6 +132,7 @@ impl Live {
 
     /// Ends all channels after the server has ended the session.
     pub(crate) fn abandon(&self) {
+        self.dismiss();
         self.channels.write().clear();
     }
 

@@ -91,7 +91,7 @@ impl Logon<'_> {
         if let Some(opening) = &security.opening {
             connection.open_with(end.session_id, Arc::clone(opening));
         }
-        let channel = Channel { connection: connection.keep(), signing };
+        let channel = Channel { connection: connection.keep(), signing: signing.map(Arc::new) };
         Ok(LoggedOn { session_id: end.session_id, security, channel })
     }
 
@@ -112,7 +112,7 @@ impl Logon<'_> {
         if let Some(opening) = &security.opening {
             connection.open_with(session_id, Arc::clone(opening));
         }
-        Ok(Channel { connection: connection.keep(), signing: Some(signing) })
+        Ok(Channel { connection: connection.keep(), signing: Some(Arc::new(signing)) })
     }
 
     async fn rounds(

@@ -4,8 +4,11 @@
 pub(crate) mod bound;
 pub(crate) mod breaks;
 mod channel;
+mod channels;
+mod connector;
 pub(crate) mod lease;
 mod logon;
+mod paths;
 
 pub(crate) use channel::{Failure, Live};
 
@@ -21,17 +24,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::account;
 use crate::ambient::random;
-use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName, Tcp};
 use crate::error::{Cause, During, Result};
-use crate::limits::{
-    BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, CHANNELS_MAX, LOG_OFF_FOR, LOGON_AGAIN_AFTER,
-};
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, LOG_OFF_FOR, LOGON_AGAIN_AFTER};
 use crate::options::Options;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
-use logon::Logon;
+use channels::Ways;
+use connector::{Connector, is_final};
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
 ///
@@ -96,21 +97,27 @@ impl Client {
     ) -> Result<Session> {
         let path = format!("smb://{server}");
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
-        let inner = Arc::new(Inner {
-            client: self.clone(),
+        let connector = Connector {
+            options: Arc::clone(&self.options),
+            dial: Arc::clone(&self.dial),
+            guid: self.guid,
             server,
             credentials,
+            unasked,
+        };
+        let inner = Arc::new(Inner {
+            client: self.clone(),
+            connector: Arc::new(connector),
             live: RwLock::new(None),
             recovering: tokio::sync::Mutex::new(()),
             vain: Mutex::new(None),
             generations: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            unasked,
             leases: Leases::default(),
             unreachable: watch::Sender::new(false),
         });
         let live = inner.establish(0).await.during("connect to", &path);
-        let live = live.map_err(|error| error.of_user(inner.credentials.user()))?;
+        let live = live.map_err(|error| error.of_user(inner.connector.credentials.user()))?;
         *inner.live.write() = Some(live);
         tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
         Ok(Session { inner })
@@ -129,15 +136,13 @@ pub struct Session {
 /// The state that all clones of a session share.
 pub(crate) struct Inner {
     pub(crate) client: Client,
-    server: ServerName,
-    credentials: Credentials,
+    connector: Arc<Connector>,
     live: RwLock<Option<Arc<Live>>>,
     recovering: tokio::sync::Mutex<()>,
     /// The end of the last failed recovery: time and cause.
     vain: Mutex<Option<(Instant, Cause)>>,
     generations: AtomicU64,
     closed: AtomicBool,
-    unasked: mpsc::Sender<Unasked>,
     pub(crate) leases: Leases,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
@@ -172,7 +177,7 @@ impl Session {
     }
 
     /// Logs the same user on to the same server as another client: with a ClientGuid and a
-    /// connection of its own, which waits for a lost server for at most `recover_for`. A server
+    /// connections of its own, which waits for a lost server for at most `recover_for`. A server
     /// that serves each client in one process (smbd) or on one core (Frevo) then works for both
     /// at once. Leases belong to a client: a lease of one breaks when the other opens the file.
     ///
@@ -183,20 +188,21 @@ impl Session {
     /// Panics if the system has no random numbers.
     #[doc(hidden)]
     pub async fn open_another(&self, recover_for: Duration) -> Result<Self> {
-        let Inner { client, server, credentials, .. } = &*self.inner;
-        let options = Options { channels: 1, recover_for, ..(*client.options).clone() };
+        let Inner { client, connector, .. } = &*self.inner;
+        let Connector { server, credentials, .. } = &**connector;
+        let options = Options { recover_for, ..(*client.options).clone() };
         let other = Client::with_dialer(options, Arc::clone(&client.dial));
         other.log_on(server.clone(), credentials.clone()).await
     }
 
     /// Returns the server, as the caller named it.
     pub fn server(&self) -> &ServerName {
-        &self.inner.server
+        &self.inner.connector.server
     }
 
     /// Returns the name of the user.
     pub fn user(&self) -> &str {
-        self.inner.credentials.user()
+        self.inner.connector.credentials.user()
     }
 
     /// Sends an ECHO and waits for the answer: the time that it takes is the round-trip time.
@@ -204,7 +210,7 @@ impl Session {
     /// # Errors
     /// Fails if the server cannot be reached any more.
     pub async fn echo(&self) -> Result<()> {
-        let path = format!("smb://{}", self.inner.server);
+        let path = format!("smb://{}", self.inner.connector.server);
         let live = self.inner.live().await.during("reach", &path)?;
         let channel = live.channel().ok_or(Cause::Unknown).during("reach", &path)?;
         let gone = |_| channel.connection.reason();
@@ -238,7 +244,7 @@ impl Session {
     }
 
     pub(crate) fn credentials(&self) -> &Credentials {
-        &self.inner.credentials
+        &self.inner.connector.credentials
     }
 
     /// Returns true if the server's messages are authenticated: a guest's session has no keys.
@@ -264,7 +270,9 @@ impl Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("server", &self.inner.server).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("server", &self.inner.connector.server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -303,7 +311,7 @@ impl Inner {
         let live = recovered.inspect_err(|why| {
             *self.vain.lock() = Some((Instant::now(), why.clone()));
         })?;
-        tracing::debug!(server = %self.server, "the session was recovered");
+        tracing::debug!(server = %self.connector.server, "the session was recovered");
         if !self.is_kept(&live) {
             let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
             live.abandon();
@@ -386,19 +394,24 @@ impl Inner {
             Ok(outcome) => outcome?,
             Err(_elapsed) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         };
-        let more = self.client.options.channels.min(CHANNELS_MAX).saturating_sub(1);
+        let wanted = self.client.options.channels;
         let is_wide = live.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL);
-        if more > 0 && is_wide && live.terms.is_smb3() {
-            // The session works with one connection too.
-            let _ = timeout(limit, self.widen(&live, more)).await;
+        let is_signed = live.signing.is_some();
+        if wanted != 1 && is_wide && is_signed && live.terms.is_smb3() {
+            let mut ways = Ways::new();
+            if wanted > 1 {
+                // The session works with one connection too.
+                let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
+            }
+            live.keep(&self.connector, ways);
         }
         Ok(live)
     }
 
     async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
-        let connection = self.connect().await?;
+        let connection = self.connector.connect(&self.connector.server).await?;
         let agreed = connection.agreed().clone();
-        let logged_on = self.logon().begin(connection, previous).await?;
+        let logged_on = self.connector.logon().begin(connection, previous).await?;
         Ok(Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,
@@ -406,61 +419,16 @@ impl Inner {
             terms: agreed.terms,
             capabilities: agreed.capabilities,
             posix: agreed.posix,
+            signing: logged_on.channel.signing.clone(),
             channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
             sequence: AtomicU16::new(0),
             broken: OnceLock::new(),
+            keepers: Mutex::new(Vec::new()),
         }))
-    }
-
-    /// Binds up to `more` further channels; failures are ignored.
-    async fn widen(&self, live: &Live, more: usize) {
-        let Some(main) = live.channel() else { return };
-        let Some(signing) = &main.signing else { return };
-        for _ in 0..more {
-            let bound = async {
-                let connection = self.connect().await?;
-                if connection.agreed().terms != live.terms {
-                    return Err(Cause::Protocol(
-                        "it negotiated other terms on a further connection",
-                    ));
-                }
-                let logon = self.logon();
-                logon.bind(connection, live.session_id, signing, &live.security).await
-            };
-            match bound.await {
-                Ok(channel) => live.channels.write().push(Arc::new(channel)),
-                Err(why) => {
-                    tracing::debug!(%why, "no further channel");
-                    return;
-                }
-            }
-        }
-    }
-
-    async fn connect(&self) -> std::result::Result<Claim, Cause> {
-        let stream = self.client.dial.dial(&self.server).await?;
-        Connection::open(stream, &self.client.options, self.client.guid, self.unasked.clone()).await
-    }
-
-    fn logon(&self) -> Logon<'_> {
-        Logon {
-            options: &self.client.options,
-            credentials: &self.credentials,
-            host: &self.server.host,
-        }
     }
 
     /// Returns the ClientGuid.
     pub(crate) const fn guid(&self) -> Guid {
         self.client.guid
-    }
-}
-
-/// Returns true if a further attempt would fail too.
-const fn is_final(why: &Cause) -> bool {
-    match why {
-        Cause::Transport(_) | Cause::Unknown => false,
-        Cause::Status(status) => !account::is_passing(*status),
-        _ => true,
     }
 }

@@ -25,15 +25,16 @@ EXTRA = 6000
 class Mortal:
     """A Frevo server that is killed and restarted with its old state."""
 
-    user, password, share, port, address = "smbuser", "Passw0rd", "share", 445, MORTAL
+    user, password, share, port = "smbuser", "Passw0rd", "share", 445
 
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, addresses=(MORTAL,)):
+        self.program, self.address = program, addresses[0]
+        listen = ", ".join(f'"{address}:{self.port}"' for address in addresses)
         self.directory = Path(tempfile.mkdtemp(prefix="mortal.", dir=os.environ["TMPDIR"]))
         self.path = self.directory / "share"
         self.path.mkdir()
         (self.directory / "frevo.toml").write_text(
-            f'[server]\nname = "FREVO"\nlisten = ["{MORTAL}:445"]\nstate_dir = "{self.directory}/state"\n'
+            f'[server]\nname = "FREVO"\nlisten = [{listen}]\nstate_dir = "{self.directory}/state"\n'
             + "".join(
                 f'[[share]]\nname = "{name}"\npath = "{self.path}"\ncontinuous = {continuous}\n'
                 for name, continuous in (("share", "false"), ("continuous", "true"))

@@ -1,0 +1,106 @@
+//! Channels that are lost one by one, and come back.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod world;
+
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_client::internal::{Dial, Dialing};
+use frevo_client::{Client, Credentials, OpenOptions, Options, ServerName, Session};
+use frevo_net::transport::Stream;
+use parking_lot::Mutex;
+use world::{World, in_world};
+
+/// Makes TCP connections that the test can cut.
+#[derive(Debug)]
+struct Cuttable {
+    server: SocketAddr,
+    made: Mutex<Vec<TcpStream>>,
+}
+
+impl Dial for Cuttable {
+    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async {
+            let stream = tokio::net::TcpStream::connect(self.server).await?.into_std()?;
+            self.made.lock().push(stream.try_clone()?);
+            Ok(Stream::Tcp(tokio::net::TcpStream::from_std(stream)?))
+        })
+    }
+}
+
+impl Cuttable {
+    fn cut(&self, at: usize) {
+        self.made.lock()[at].shutdown(Shutdown::Both).unwrap();
+    }
+
+    fn dialed(&self) -> usize {
+        self.made.lock().len()
+    }
+}
+
+/// Serves `world` over TCP and logs on with this many channels.
+async fn session(world: &World, channels: usize) -> (Session, Arc<Cuttable>) {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let dial =
+        Arc::new(Cuttable { server: listener.local_addr().unwrap(), made: Mutex::new(Vec::new()) });
+    let server = world.embedded.clone();
+    tokio::task::spawn_local(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::task::spawn_local(server.serve_connection(Stream::Tcp(stream)).unwrap());
+        }
+    });
+    let options = Options::new().channels(channels);
+    let client = Client::with_dialer(options, Arc::clone(&dial) as Arc<dyn Dial>);
+    let user = Credentials::new("ann", "secret");
+    (client.connect(ServerName::new("frevo"), user).await.unwrap(), dial)
+}
+
+/// Waits until the session has this many channels after this many connections were made.
+async fn until(session: &Session, dial: &Cuttable, channels: usize, dialed: usize) {
+    for _ in 0..2_000 {
+        let has = session.info().is_some_and(|info| info.channels == channels);
+        if has && dial.dialed() == dialed {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?}, {} connections made", session.info(), dial.dialed());
+}
+
+#[test]
+fn lost_channels_come_back_and_no_operation_fails() {
+    in_world(async |world| {
+        let (session, dial) = session(world, 3).await;
+        assert_eq!((session.info().unwrap().channels, dial.dialed()), (3, 3));
+        let share = session.share("data").await.unwrap();
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&share, "f").await.unwrap();
+        // The first channel too, whose key signs the binding of others.
+        for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
+            dial.cut(cut);
+            let data = vec![round as u8; 300_000];
+            file.write_all_at(&data, 0).await.unwrap();
+            let mut read = vec![0; data.len()];
+            file.read_exact_at(&mut read, 0).await.unwrap();
+            assert!(read == data, "round {round}");
+            until(&session, &dial, 3, 4 + round).await;
+        }
+        assert_eq!(world.server.sessions().len(), 1, "the session is the same one");
+        session.log_off().await;
+    });
+}
+
+#[test]
+fn a_session_chooses_its_channels_and_none_are_made_after_it() {
+    in_world(async |world| {
+        // The dialer knows no addresses: one channel over the name.
+        let (session, dial) = session(world, 0).await;
+        until(&session, &dial, 1, 1).await;
+        session.share("data").await.unwrap().write("f", b"1").await.unwrap();
+        session.log_off().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(dial.dialed(), 1);
+    });
+}
