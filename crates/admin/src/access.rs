@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use sha2::{Digest, Sha256};
 
 use crate::limits::{TOKEN_CHARS_MIN, WRONG_TOKEN_DELAY};
@@ -58,6 +59,36 @@ pub(crate) fn may_connect(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
+/// True for a request that a browser makes for a page of another site: the browser has the right
+/// to connect, and the page has not. A page that has its own name resolve to this machine asks for
+/// another host than localhost; on TCP the token keeps it out.
+pub(crate) fn is_of_another_site(headers: &HeaderMap, caller: Caller) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text("host").unwrap_or_default();
+    if caller == Caller::Local && !is_this_machine(host) {
+        return true;
+    }
+    match (text("sec-fetch-site"), text("origin")) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => {
+            origin.split_once("://").is_none_or(|(_, of)| !of.eq_ignore_ascii_case(host))
+        }
+        (None, None) => false,
+    }
+}
+
+/// True for `localhost` and loopback addresses, with or without a port.
+fn is_this_machine(host: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Checks the token of a request. A wrong one is answered late.
 pub(crate) async fn has_token(token: Option<&Token>, authorization: Option<&str>) -> bool {
     let Some(text) = authorization else { return false };
@@ -76,6 +107,41 @@ async fn delay(time: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_other_sites_are_kept_out() {
+        let foreign = |pairs: &[(&'static str, &str)], caller| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            is_of_another_site(&headers, caller)
+        };
+        for host in
+            ["localhost", "localhost:9445", "127.0.0.1", "127.0.0.1:80", "[::1]:80", "[::1]"]
+        {
+            assert!(!foreign(&[("host", host)], Caller::Local), "{host}");
+        }
+        for host in ["", "box.example:80", "localhost.example", "192.0.2.1", "127.0.0.1.example"] {
+            assert!(foreign(&[("host", host)], Caller::Local), "{host}");
+            assert!(!foreign(&[("host", host)], Caller::Remote), "{host}");
+        }
+        for caller in [Caller::Local, Caller::Remote] {
+            let host = ("host", "localhost:9445");
+            assert!(!foreign(&[host, ("origin", "http://localhost:9445")], caller));
+            assert!(foreign(&[host, ("origin", "http://localhost:8000")], caller));
+            assert!(foreign(&[host, ("origin", "null")], caller));
+            for (site, is_foreign) in
+                [("same-origin", false), ("none", false), ("same-site", true), ("cross-site", true)]
+            {
+                assert_eq!(
+                    foreign(&[host, ("sec-fetch-site", site)], caller),
+                    is_foreign,
+                    "{site}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_token_is_itself_alone_and_never_shown() {

@@ -18,6 +18,7 @@ use crate::{Admin, Listening, routes};
 pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let service = Rc::new(routes::Service::new(admin));
+    tokio::task::spawn_local(service.sampling());
     let unix = listening.unix.and_then(|(listener, _)| UnixListener::from_std(listener).ok());
     let tcp = listening.tcp.and_then(|listener| TcpListener::from_std(listener).ok());
     let on_unix = async {

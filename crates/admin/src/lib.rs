@@ -15,8 +15,11 @@ mod access;
 mod answers;
 pub mod client;
 mod connections;
+mod health;
+mod history;
 pub mod limits;
 mod metrics;
+mod page;
 mod routes;
 mod sockets;
 
@@ -76,7 +79,10 @@ impl Admin {
     /// # Errors
     /// When the thread or its event loop cannot be made.
     pub fn start(self, listening: Listening) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(limits::PROBE_THREADS)
+            .build()?;
         let named = std::thread::Builder::new().name(String::from("frevo-admin"));
         named.spawn(move || {
             let local = tokio::task::LocalSet::new();

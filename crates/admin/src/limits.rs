@@ -34,3 +34,24 @@ pub const SHARE_LABELS: usize = 200;
 
 /// Bytes of an answer that the client side of the interface reads.
 pub const ANSWER_BYTES: usize = 256 << 20;
+
+/// Time between two samples of the history.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Samples of the history: those of an hour, some 100 bytes each.
+pub const SAMPLES: usize = 720;
+
+/// Shares whose folders are looked at.
+pub const PROBED_SHARES: usize = 1_000;
+
+/// Threads that look at the folders of shares; one that does not answer keeps its thread.
+pub const PROBE_THREADS: usize = 4;
+
+/// Least time between two looks at the folders of all shares.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Time after which a folder that has not answered is shown so.
+pub const PROBE_SLOW: Duration = Duration::from_secs(5);
+
+/// Time that an answer waits for looks at folders.
+pub const PROBE_PATIENCE: Duration = Duration::from_millis(500);

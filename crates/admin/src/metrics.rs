@@ -6,7 +6,7 @@
 
 use std::fmt::Error;
 
-use frevo_server::{LatencyBuckets, Metrics, Server, Status, StatusQuery};
+use frevo_server::{LatencyBuckets, Metrics, Rows, Server, ServerStatus, ShareStatus};
 use hyper::StatusCode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -17,23 +17,27 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use crate::answers::{Answer, refusal};
+use crate::health::{ShareHealth, State};
 use crate::limits::SHARE_LABELS;
 
 /// The type of the text.
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers a scrape.
-pub(crate) fn answer(server: &Server) -> Answer {
-    match text(server) {
+pub(crate) fn answer(server: &Server, health: Rows<ShareHealth>) -> Answer {
+    match text(server, health) {
         Ok(text) => super::answers::answer(StatusCode::OK, KIND, text),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
-fn text(server: &Server) -> Result<String, Error> {
-    let mut query = StatusQuery::default();
-    (query.opens, query.locks, query.leases) = (false, false, false);
-    let scrape = Scrape { status: server.status(&query), metrics: server.metrics() };
+fn text(server: &Server, health: Rows<ShareHealth>) -> Result<String, Error> {
+    let scrape = Scrape {
+        server: server.overview(),
+        shares: server.share_status(),
+        metrics: server.metrics(),
+        health,
+    };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
@@ -44,8 +48,10 @@ fn text(server: &Server) -> Result<String, Error> {
 /// The numbers of one scrape.
 #[derive(Debug)]
 struct Scrape {
-    status: Status,
+    server: ServerStatus,
+    shares: Vec<ShareStatus>,
     metrics: Metrics,
+    health: Rows<ShareHealth>,
 }
 
 impl Collector for Scrape {
@@ -54,7 +60,9 @@ impl Collector for Scrape {
         self.counters(&mut encoder)?;
         self.times(&mut encoder)?;
         self.latencies(&mut encoder)?;
-        self.shares(&mut encoder)
+        self.errors(&mut encoder)?;
+        self.shares(&mut encoder)?;
+        self.health(&mut encoder)
     }
 }
 
@@ -70,8 +78,8 @@ fn seconds(micros: u64) -> f64 {
 
 impl Scrape {
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let Self { status, metrics } = self;
-        let version = [("version", status.server.version)];
+        let Self { server, shares, metrics, .. } = self;
+        let version = [("version", server.version)];
         family(
             encoder,
             "frevo_build_info",
@@ -91,7 +99,7 @@ impl Scrape {
             ("frevo_durable_opens", "Opens that outlive their connection", metrics.durable_opens),
             ("frevo_waiting_opens", "Opens that wait for their client", metrics.waiting_opens),
             ("frevo_memory_bytes", "Memory that the server keeps for its clients", metrics.memory),
-            ("frevo_share_count", "Shares", status.shares.rows.len() + status.shares.more),
+            ("frevo_share_count", "Shares", shares.len()),
         ];
         for (name, help, value) in gauges {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -99,18 +107,18 @@ impl Scrape {
                 ConstGauge::new(value).encode(one)
             })?;
         }
-        let started = status.server.started;
+        let started = server.started;
         let (name, help) = ("frevo_start_time_seconds", "Seconds from 1970 to the start");
         family(encoder, name, help, MetricType::Gauge, |one| ConstGauge::new(started).encode(one))
     }
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let activity = &self.status.server.activity;
+        let activity = &self.server.activity;
         let counters: [(&str, &str, u64); 6] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
-            ("frevo_failed_logons", "Logons that failed", self.status.server.failed_logons),
+            ("frevo_failed_logons", "Logons that failed", self.server.failed_logons),
             ("frevo_panics", "Panics, each a bug in the server", self.metrics.panics),
             ("frevo_held_polls", "Polls that held a core for too long", self.metrics.held_polls),
         ];
@@ -124,7 +132,7 @@ impl Scrape {
 
     /// On what the time of requests went.
     fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let activity = &self.status.server.activity;
+        let activity = &self.server.activity;
         let spent = [
             ("core", activity.busy_us),
             ("medium", activity.waited_medium_us),
@@ -146,7 +154,7 @@ impl Scrape {
     }
 
     fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let classes = &self.status.server.activity.classes;
+        let classes = &self.server.activity.classes;
         let ends = LatencyBuckets::ends();
         let (name, help) = ("frevo_request_duration_seconds", "Latency of requests");
         family(encoder, name, help, MetricType::Histogram, |mut one| {
@@ -160,14 +168,47 @@ impl Scrape {
         })
     }
 
+    fn errors(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (name, help) = ("frevo_errors", "Requests answered with an error, by status");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            self.server.errors.iter().try_for_each(|error| {
+                let label = [("status", &*error.status)];
+                ConstCounter::new(error.count).encode(one.encode_family(&label)?)
+            })
+        })
+    }
+
+    /// The health of the first shares; no value until a share was looked at.
+    fn health(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let known = || {
+            let shown = self.health.rows.iter().take(SHARE_LABELS);
+            shown.filter(|share| share.state != State::Unknown)
+        };
+        let (name, help) = ("frevo_share_usable", "1 when the folder of a share answers, else 0");
+        family(encoder, name, help, MetricType::Gauge, |mut one| {
+            known().try_for_each(|share| {
+                let value = i64::from(share.state == State::Ok);
+                ConstGauge::new(value).encode(one.encode_family(&[("share", &*share.name)])?)
+            })
+        })?;
+        let (name, help) = ("frevo_share_available_bytes", "Free space of the share's file system");
+        family(encoder, name, help, MetricType::Gauge, |mut one| {
+            known().try_for_each(|share| {
+                let Some(bytes) = share.available else { return Ok(()) };
+                let value = i64::try_from(bytes).unwrap_or(i64::MAX);
+                ConstGauge::new(value).encode(one.encode_family(&[("share", &*share.name)])?)
+            })
+        })
+    }
+
     fn shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let rows = &self.status.shares.rows;
+        let rows = &self.shares;
         let (shown, rest) = rows.split_at(rows.len().min(SHARE_LABELS));
         let mut counts: Vec<(&str, usize, usize)> =
             shown.iter().map(|share| (&*share.name, share.connections, share.opens)).collect();
         if !rest.is_empty() {
             // No share can have this name.
-            let sum = |of: fn(&frevo_server::ShareStatus) -> usize| rest.iter().map(of).sum();
+            let sum = |of: fn(&ShareStatus) -> usize| rest.iter().map(of).sum();
             counts.push(("/others/", sum(|share| share.connections), sum(|share| share.opens)));
         }
         type Count = fn(&(&str, usize, usize)) -> usize;

@@ -1,6 +1,7 @@
 //! Requests of the interface and their answers.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use frevo_server::{Kick, Kicked, Server, StatusQuery};
@@ -11,15 +12,23 @@ use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::access::{Caller, has_token};
+use crate::access::{Caller, has_token, is_of_another_site};
 use crate::answers::{Answer, json, refusal, text};
+use crate::health::Health;
+use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
-use crate::{Admin, metrics};
+use crate::{Admin, metrics, page};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
     admin: Arc<Admin>,
+    history: Rc<History>,
+    health: Arc<Health>,
 }
+
+/// All paths but those of the page.
+const PATHS: [&str; 8] =
+    ["/status", "/metrics", "/history", "/shares", "/log-level", "/kick", "/healthz", "/readyz"];
 
 /// The body of `POST /kick`.
 #[derive(Debug, Deserialize)]
@@ -41,7 +50,12 @@ struct LevelBody {
 
 impl Service {
     pub(crate) fn new(admin: Arc<Admin>) -> Self {
-        Self { admin }
+        Self { admin, history: Rc::default(), health: Arc::default() }
+    }
+
+    /// Samples the server for ever.
+    pub(crate) fn sampling(&self) -> impl Future<Output = ()> + 'static {
+        history::keep(Rc::clone(&self.history), self.admin.server.clone())
     }
 
     /// Answers a request in bounded time.
@@ -57,7 +71,17 @@ impl Service {
         match request.uri().path() {
             "/healthz" if is_get => return text(StatusCode::OK, "ok"),
             "/readyz" if is_get => return self.ready(),
+            path if is_get => {
+                if let Some(file) = page::file(path) {
+                    return file;
+                }
+            }
             _ => {}
+        }
+        if is_of_another_site(request.headers(), caller) {
+            let why = "this comes from a page of another site, or asks for another host than \
+                       localhost on the admin socket";
+            return refusal(StatusCode::FORBIDDEN, why);
         }
         if caller == Caller::Remote && !self.is_authorized(&request).await {
             let mut answer =
@@ -72,7 +96,19 @@ impl Service {
                 Ok(query) => json(&self.admin.server.status(&query)),
                 Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
             },
-            (&Method::GET, "/metrics") => metrics::answer(&self.admin.server),
+            (&Method::GET, "/metrics") => {
+                self.health.look(&self.admin.server);
+                metrics::answer(&self.admin.server, self.health.rows())
+            }
+            (&Method::GET, "/history") => match since_of(request.uri().query().unwrap_or("")) {
+                Ok(since) => json(&self.history.columns(since)),
+                Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
+            },
+            (&Method::GET, "/shares") => {
+                self.health.look(&self.admin.server);
+                self.health.settle().await;
+                json(&self.health.rows())
+            }
             (&Method::GET, "/log-level") => json(&self.admin.levels.levels()),
             (&Method::POST, "/log-level") => match body(request).await {
                 Ok(LevelBody { filter, client }) => self.set_level(&filter, client),
@@ -82,7 +118,7 @@ impl Service {
                 Ok(wanted) => self.kick(wanted, caller).await,
                 Err(answer) => answer,
             },
-            (_, "/status" | "/metrics" | "/log-level" | "/kick" | "/healthz" | "/readyz") => {
+            (_, path) if PATHS.contains(&path) || page::file(path).is_some() => {
                 refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
             }
             _ => refusal(StatusCode::NOT_FOUND, "there is no such path"),
@@ -223,12 +259,22 @@ fn query_of(text: &str) -> Result<StatusQuery, String> {
                 (query.opens, query.locks, query.leases) =
                     (has("opens"), has("locks"), has("leases"));
             }
+            "latencies" => query.latencies = value != "no",
             "user" => query.user = Some(decoded(value)?),
             "share" => query.share = Some(decoded(value)?),
             _ => return Err(format!("{key}: no such parameter")),
         }
     }
     Ok(query)
+}
+
+/// The sample after which the query of a URL asks: `since=17`; 0 for all.
+fn since_of(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("since=") {
+        Some(number) => number.parse().map_err(|_| format!("{text}: no number of a sample")),
+        None if text.is_empty() => Ok(0),
+        None => Err(format!("{text}: no such parameter")),
+    }
 }
 
 /// Decodes `%41` and `+` of a URL's query.
@@ -265,6 +311,9 @@ mod tests {
         for bad in ["limit=-1", "limit=x", "user=%", "user=%4", "user=%zz", "user=%ff", "what=1"] {
             assert!(query_of(bad).is_err(), "{bad}");
         }
-        assert!(query_of("").unwrap().leases);
+        assert!(query_of("").unwrap().leases && query_of("").unwrap().latencies);
+        assert!(!query_of("latencies=no").unwrap().latencies);
+        assert_eq!((since_of(""), since_of("since=7")), (Ok(0), Ok(7)));
+        assert!(since_of("since=").is_err() && since_of("limit=1").is_err());
     }
 }

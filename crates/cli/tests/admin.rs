@@ -276,7 +276,7 @@ fn health_is_told_and_nonsense_is_refused() {
     assert!(matches!(&*refused, "431" | ""), "{refused}");
     let body = "x".repeat(10_000);
     let post = format!(
-        "POST /kick HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /kick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let refused = of(&post);
@@ -310,7 +310,11 @@ fn tcp_needs_the_token() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(ask(get("/healthz", "")), "200");
-    assert_eq!(ask(get("/metrics", "")), "401");
+    // The files of the page hold nothing of the server.
+    assert_eq!(ask(get("/", "")), "200");
+    for path in ["/metrics", "/history", "/shares", "/nothing"] {
+        assert_eq!(ask(get(path, "")), "401", "{path}");
+    }
     assert_eq!(ask(get("/status", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n")), "401");
     assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
     // The socket of the machine needs none.
@@ -324,4 +328,115 @@ fn a_configuration_that_listens_without_a_token_is_refused() {
     let place = Sandbox::new();
     let config = place.file("frevo.toml", "[admin]\nlisten = \"127.0.0.1:9445\"\n", 0o600);
     place.run(&["check", "-c", text(&config)]).fails(3, &["token_file"]);
+}
+
+/// The head and the body of an answer on the Unix socket.
+fn asked(site: &Site, path: &str, more: &str) -> (String, String) {
+    let answer = ask_unix(&site.socket(), &get(path, more));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    (head.to_ascii_lowercase(), body.to_owned())
+}
+
+#[test]
+fn the_page_comes_with_its_files_and_nothing_else_may_be_in_it() {
+    let site = Site::new();
+    let (head, html) = asked(&site, "/", "");
+    assert!(head.contains(" 200 ") && head.contains("content-type: text/html; charset=utf-8"));
+    let mut paths = vec![String::from("/")];
+    for part in html.split(" src=\"").chain(html.split("rel=\"stylesheet\" href=\"")).skip(1) {
+        let path = part.split('"').next().unwrap();
+        if path.starts_with("page/") {
+            paths.push(format!("/{path}"));
+        }
+    }
+    for module in ["connection", "charts", "tables", "format"] {
+        paths.push(format!("/page/{module}.js"));
+    }
+    assert!(paths.len() >= 8, "{paths:?}");
+    for path in &paths {
+        let (head, body) = asked(&site, path, "");
+        assert!(head.contains(" 200 ") && !body.is_empty(), "{path}: {head}");
+        let kind = match path.rsplit('.').next() {
+            Some("js") => "text/javascript",
+            Some("css") => "text/css",
+            _ => "text/html",
+        };
+        for header in [
+            &*format!("content-type: {kind}; charset=utf-8"),
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; \
+             connect-src 'self'; img-src 'self' data:;",
+            "cache-control: no-store",
+        ] {
+            assert!(head.contains(header), "{path}: {header} not in {head}");
+        }
+    }
+    assert!(asked(&site, "/page/nothing.js", "").0.contains(" 404 "));
+}
+
+#[test]
+fn the_history_and_the_health_of_shares_are_told() {
+    let site = Site::new();
+    let of = |path: &str| -> Value { serde_json::from_str(&asked(&site, path, "").1).unwrap() };
+    let history = of("/history");
+    assert_eq!((&history["interval_seconds"], &history["samples_max"]), (&5.into(), &720.into()));
+    assert!(history["p99_us"].is_array() && history["time"].is_array(), "{history}");
+    assert!(asked(&site, "/history?since=x", "").0.contains(" 400 "));
+
+    let until = |state: &str| {
+        let began = Instant::now();
+        loop {
+            let shares = of("/shares");
+            let share =
+                shares["rows"].as_array().unwrap().iter().find(|row| row["name"] == "share");
+            let share = share.unwrap_or_else(|| panic!("{shares}")).clone();
+            if share["state"] == state {
+                return share;
+            }
+            assert!(began.elapsed() < PATIENCE, "{shares}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let share = until("ok");
+    assert!(share["total"].as_u64() >= share["available"].as_u64() && share["total"] != 0);
+    let metrics = || asked(&site, "/metrics", "").1;
+    assert!(metrics().contains("frevo_share_usable{share=\"share\"} 1"), "{}", metrics());
+    fs::remove_dir_all(site.world.place.path("share")).unwrap();
+    let share = until("failed");
+    assert!(share["reason"].as_str().unwrap().contains("its folder was removed"), "{share}");
+    assert!(metrics().contains("frevo_share_usable{share=\"share\"} 0"), "{}", metrics());
+}
+
+/// A browser that reaches the socket through a tunnel does not lend it to other sites.
+#[test]
+fn pages_of_other_sites_reach_nothing() {
+    let site = Site::new();
+    let status = |path: &str, more: &str| {
+        let answer = asked(&site, path, more).0;
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(status("/status", "Sec-Fetch-Site: same-origin\r\n"), "200");
+    assert_eq!(status("/status", "Sec-Fetch-Site: cross-site\r\n"), "403");
+    assert_eq!(status("/status", "Origin: http://evil.example\r\n"), "403");
+    let host = |host: &str| {
+        let request = format!("GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        ask_unix(&site.socket(), &request).split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(host("localhost:9445"), "200");
+    assert_eq!(host("rebound.example"), "403");
+}
+
+#[test]
+fn the_admin_socket_goes_with_a_clean_stop() {
+    let mut site = Site::new();
+    assert!(site.socket().exists());
+    site.world.stop();
+    assert!(!site.socket().exists());
+    site.world.start();
+    site.world.kill();
+    // Nobody was there to remove it, and the next start is not kept out.
+    assert!(site.socket().exists());
+    site.world.start();
+    site.status();
 }

@@ -4,6 +4,7 @@
 //! counting is a relaxed load and store of memory that no other core writes. Readers add the
 //! channels up; the counts of a channel that has ended stay in the sum of the server.
 
+mod errors;
 mod registry;
 
 pub(crate) use registry::{Entry, Registered, Registry};
@@ -174,6 +175,11 @@ fn add(counter: &AtomicU64, amount: u64) {
     }
 }
 
+/// True for the status of a request that failed. The first rounds of a logon are no failures.
+fn is_failure(status: Status) -> bool {
+    status.is_error() && status != Status::MORE_PROCESSING_REQUIRED
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -224,9 +230,7 @@ impl Activity {
         }
         add(&self.received, received as u64);
         add(&self.sent, sent as u64);
-        // The first rounds of a logon are no failures.
-        let failed = status.is_error() && status != Status::MORE_PROCESSING_REQUIRED;
-        add(&self.failures, u64::from(failed));
+        add(&self.failures, u64::from(is_failure(status)));
         add(&self.busy, micros(spent.busy));
         add(&self.medium, micros(spent.medium));
         add(&self.others, micros(spent.others));

@@ -21,7 +21,7 @@ use crate::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREAD_IDLE,
     BLOCKING_THREADS,
 };
-use crate::panics;
+use crate::{panics, watchdog};
 
 /// The threads of one share, and who may have one.
 pub struct BlockingPool {
@@ -74,13 +74,15 @@ impl BlockingPool {
         Ok(Permits { _of_all: permit(&self.closes).await?, _of_user: None })
     }
 
-    /// Runs `job` on the next thread that is free.
+    /// Runs `job` on the next thread that is free, for the client that the calling thread works
+    /// for.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES where there is no thread and none can be made.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Status> {
         self.carried_out.fetch_add(1, Ordering::Relaxed);
-        self.threads.give(Box::new(job))
+        let client = watchdog::client();
+        self.threads.give(Box::new(move || watchdog::for_client(client, job)))
     }
 
     /// Like [`Self::run`], in the calling core's runtime, which owns the timers that the job

@@ -155,9 +155,10 @@ pub use audit::Events;
 pub use durable::disk::DiskState;
 #[doc(inline)]
 pub use embed::{
-    ActivityStatus, ChannelStatus, ClassStatus, Connection, IntoListeners, Kick, Kicked,
-    LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows, Server,
-    ServerBuilder, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery, UserList, vfs,
+    ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
+    Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
+    Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace, ShareStatus, Status,
+    StatusQuery, UserList, vfs,
 };
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};

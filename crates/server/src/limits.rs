@@ -42,6 +42,9 @@ pub const UNAUTHENTICATED: usize = 4_096;
 /// Rows of each list of a status; further ones are only counted.
 pub const STATUS_ROWS: usize = 10_000;
 
+/// Statuses of errors that are counted apart; the others share one count.
+pub const STATUSES_COUNTED: usize = 64;
+
 /// Connections in all, unless configured otherwise.
 pub const CONNECTIONS: usize = 65_536;
 

@@ -267,6 +267,11 @@ impl ServerState {
         self.sessions.lock().values().cloned().collect()
     }
 
+    /// The number of sessions.
+    pub fn session_count(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
     /// Ends a session: its Opens close or wait for their client, its channels
     /// forget it.
     pub fn close_session(self: &Arc<Self>, session: &Session) {

@@ -354,6 +354,16 @@ impl Session {
         trees
     }
 
+    /// Looks at each Open, in no order; `look` must be short and take no lock.
+    pub(crate) fn for_each_open(&self, look: impl FnMut(&Arc<Open>)) {
+        self.opens.read().values().for_each(look);
+    }
+
+    /// Looks at each tree connect, in no order; `look` must be short and take no lock.
+    pub(crate) fn for_each_tree(&self, look: impl FnMut(&Arc<TreeConnect>)) {
+        self.trees.read().values().for_each(look);
+    }
+
     /// Takes an Open out and closes it. Of two parallel closes one succeeds.
     pub fn close_open(&self, open: &Open, files: &FileTable) -> Result<(), Status> {
         self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;

@@ -33,9 +33,27 @@ pub struct Watchdog {
 }
 
 /// Returns the address of the client that this thread works for now, if it is a core that serves
-/// a connection: for filters of log lines.
+/// a connection or a thread that carries a request out: for filters of log lines.
 pub fn client_served() -> Option<IpAddr> {
-    CLIENT.get().map(|address| address.to_canonical())
+    client().map(|address| address.to_canonical())
+}
+
+/// The client that this thread works for now.
+pub(crate) fn client() -> Option<IpAddr> {
+    CLIENT.get()
+}
+
+/// Does work for a client that another thread works for.
+pub(crate) fn for_client<T>(client: Option<IpAddr>, work: impl FnOnce() -> T) -> T {
+    /// Also after a panic the thread works for another client.
+    struct Back(Option<IpAddr>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            CLIENT.set(self.0);
+        }
+    }
+    let _back = Back(CLIENT.replace(client));
+    work()
 }
 
 /// Lines of the log about long polls: one a second.
@@ -92,9 +110,7 @@ impl Watchdog {
             Whose::Peer(peer) => Some(peer.ip()),
             Whose::Task(_) => None,
         };
-        let outer = CLIENT.replace(client);
-        let (polled, held) = watchdog::measured(poll);
-        CLIENT.set(outer);
+        let (polled, held) = for_client(client, || watchdog::measured(poll));
         let is_held = held.is_too_long();
         if is_held || held.wall >= CULPRIT_FROM {
             let culprit = CULPRIT.take();
@@ -182,6 +198,25 @@ impl fmt::Display for Culprit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocking_pool::BlockingPool;
+
+    /// Lines of a request that runs beside its core are lines about its client too.
+    #[test]
+    fn a_blocking_thread_works_for_the_client_of_its_request() {
+        let peer: SocketAddr = "[::ffff:192.0.2.7]:50000".parse().unwrap();
+        let (watchdog, pool) = (Watchdog::default(), BlockingPool::default());
+        let (tell, told) = std::sync::mpsc::channel();
+        let again = tell.clone();
+        watchdog.poll(Whose::Peer(peer), || {
+            assert_eq!(client_served(), Some("192.0.2.7".parse().unwrap()));
+            pool.run(move || tell.send(client_served()).unwrap()).unwrap();
+        });
+        assert_eq!(client_served(), None);
+        let patience = Duration::from_secs(60);
+        assert_eq!(told.recv_timeout(patience), Ok(Some("192.0.2.7".parse().unwrap())));
+        pool.run(move || again.send(client_served()).unwrap()).unwrap();
+        assert_eq!(told.recv_timeout(patience), Ok(None));
+    }
 
     #[test]
     fn lines_are_one_a_second_and_names_are_quoted() {

@@ -42,6 +42,9 @@ fn a_status_shows_sessions_opens_locks_and_counts() {
             |class| activity.classes.iter().find(|c| c.class == class).map_or(0, |c| c.count);
         assert_eq!([count("open"), count("write"), count("read"), count("lock")], [1, 1, 1, 1]);
         assert_eq!((activity.failures, count("close")), (1, 0));
+        let errors = &world.embedded.overview().errors;
+        let past_end = errors.iter().find(|error| error.status == "END_OF_FILE");
+        assert_eq!(past_end.map(|error| error.count), Some(1), "{errors:?}");
         assert!(activity.received > 4 && activity.sent > 0);
         let read = activity.classes.iter().find(|c| c.class == "read").unwrap();
         assert_eq!(read.buckets.iter().sum::<u64>(), 1);

@@ -4,10 +4,11 @@
 //! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
 //! counts the server's system calls for an operation. `client` compares Frevo's client with
 //! smbclient and with a bare TCP stream, `mount` compares a mounted folder with other mounts,
-//! `crypto` measures sealing and signing alone.
+//! `crypto` measures sealing and signing alone, `admin` the admin interface.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod admin;
 mod client;
 mod clients;
 mod common;
@@ -63,6 +64,8 @@ enum Cmd {
     Syscalls(RowArgs),
     /// Compare Frevo's client with smbclient and with a bare TCP stream.
     Client(clients::Arguments),
+    /// Measure the answers of the admin interface and what they cost the clients.
+    Admin(admin::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -182,6 +185,12 @@ fn run(cli: Cli) -> Result<ExitCode> {
             mounts::run(&args)?;
             Ok(ExitCode::SUCCESS)
         }
+        Cmd::Admin(args) => block_on(args.common.client_threads, async {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            println!("{}", admin::run(&args).await?);
+            Ok(ExitCode::SUCCESS)
+        }),
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),
         Cmd::Syscalls(args) => block_on(args.common.client_threads, one_row(&args, Tool::Syscalls)),

@@ -99,7 +99,27 @@ fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
 
 fn draw(screen: &Screen, old: &(Value, f64), now: &Value, order: Order) -> Done {
     let size = screen.size();
-    screen.show(&lines(old, now, order, size))
+    screen.show(&styled(&lines(old, now, order, size), size.0))
+}
+
+/// The lines with the attributes of a terminal, which any background carries: the facts bold, the
+/// keys faint, the heads of the table inverse.
+fn styled(lines: &[String], width: usize) -> Vec<String> {
+    let style = |(at, line): (usize, &String)| match at {
+        0 => format!("\x1b[1m{line}\x1b[m"),
+        2 => format!("\x1b[2m{line}\x1b[m"),
+        4 if line.starts_with("USER") => format!("\x1b[7m{line:width$}\x1b[m"),
+        _ => line.clone(),
+    };
+    lines.iter().enumerate().map(style).collect()
+}
+
+/// A text of at most `width` characters.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
 fn latency(micros: Option<f64>) -> String {
@@ -191,8 +211,13 @@ fn table(rows: &[Row], width: usize) -> Table {
         columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
     let mut table = Table::new(&heads);
     for row in rows {
-        let cells: Vec<String> = columns.iter().map(|(_, _, _, cell)| cell(row)).collect();
-        table.cells(&cells);
+        // A long name leaves room for the figures.
+        let most = (width / 4).max(8);
+        let cells = columns.iter().map(|(head, _, _, cell)| match *head {
+            "USER" | "ADDRESS" | "CLIENT" if width < 150 => cut(&cell(row), most),
+            _ => cell(row),
+        });
+        table.cells(&cells.collect::<Vec<String>>());
     }
     table
 }
@@ -249,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_name_leaves_room_for_the_figures() {
+        let (before, mut now) = (status(1, 0), status(1, 100));
+        now["sessions"]["rows"][0]["user"] = "a-name-".repeat(20).into();
+        now["sessions"]["rows"][0]["address"] = "2001:db8:1234:5678:9abc:def0:1234:5678".into();
+        let narrow = lines(&(before, 2.0), &now, Order::User, (80, 24));
+        assert!(narrow[4].contains("WAITS FOR"), "{narrow:#?}");
+        assert!(narrow[5].contains("a-name-a-name-a-nam\u{2026}"), "{narrow:#?}");
+        assert_eq!(cut("caf\u{e9}", 4), "caf\u{e9}");
+    }
+
+    #[test]
     fn a_picture_fits_its_terminal() {
         let (before, now) = (status(40, 0), status(40, 100));
         for (width, height) in [(20, 5), (40, 10), (80, 24), (120, 50), (200, 60)] {
@@ -262,6 +298,8 @@ mod tests {
         let narrow = lines(&(before, 2.0), &now, Order::Operations, (60, 24)).join("\n");
         assert!(narrow.contains("OP/S") && !narrow.contains("ADDRESS"), "{narrow}");
         assert!(narrow.contains("more sessions"), "{narrow}");
+        let styled = styled(&lines(&(status(40, 0), 2.0), &now, Order::User, (80, 24)), 80);
+        assert!(styled[4].starts_with("\u{1b}[7mUSER") && styled[4].ends_with(" \u{1b}[m"));
         let first = lines(&(Value::Null, 1.0), &now, Order::Operations, (80, 24)).join("\n");
         assert!(first.contains("measuring"), "{first}");
     }

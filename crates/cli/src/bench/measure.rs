@@ -49,6 +49,18 @@ pub(super) struct Counts {
     entries: AtomicU64,
 }
 
+impl Counts {
+    /// The count so far, in a unit.
+    pub(super) fn in_unit(&self, unit: Unit) -> u64 {
+        let counter = match unit {
+            Unit::Bytes => &self.bytes,
+            Unit::Operations => &self.operations,
+            Unit::Entries => &self.entries,
+        };
+        counter.load(Ordering::Relaxed)
+    }
+}
+
 /// How a test is run.
 #[derive(Debug)]
 pub(super) struct Run<'a> {

@@ -256,9 +256,9 @@ async fn measure_in(
         let name = test.name();
         let measured = measure::run(*test, &run, |counts, elapsed| {
             let seconds = elapsed.as_secs_f64();
-            let rate = counts.operations.load(Ordering::Relaxed) as f64 / seconds.max(0.001);
-            let rate = report::grouped(rate);
-            bar.set_message(format!("{name}: {rate} ops/s, {seconds:.0} s of {}", bench.time));
+            let done = counts.in_unit(test.unit()) as f64;
+            let rate = report::rate_in(test.unit(), done / seconds.max(0.001));
+            bar.set_message(format!("{name}: {rate}, {seconds:.0} s of {}", bench.time));
             bar.tick();
         });
         let measured = measured.await.map_err(failed).inspect_err(|_| bar.finish_and_clear())?;

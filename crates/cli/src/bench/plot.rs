@@ -38,16 +38,24 @@ pub(super) fn picture(title: &str, results: &[Measured]) -> String {
         svg::grid_line(&mut out, (LEFT, RIGHT), y(ns), &label);
         decade += 1.0;
     }
-    for (nines, label) in ["0", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"].iter().enumerate()
+    for (nines, label) in
+        ["0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"].iter().enumerate()
     {
         let at = x(nines as f64);
         // Writing to a String does not fail.
         let _ = writeln!(
             out,
-            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{BOTTOM}\" stroke=\"#ddd\"/>\
+             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
             BOTTOM + 18.0
         );
     }
+    let (middle, bottom) = (f64::midpoint(LEFT, RIGHT), BOTTOM + 40.0);
+    let _ = writeln!(
+        out,
+        "<text x=\"{middle:.1}\" y=\"{bottom:.1}\" text-anchor=\"middle\" fill=\"#555\">\
+         part of the operations that took no longer than the latency</text>"
+    );
     for (at, (one, colour)) in measured().zip(COLOURS.iter().cycle()).enumerate() {
         let most = (one.latency.len() as f64).log10().clamp(0.1, NINES);
         let steps = (most * f64::from(STEPS)).ceil() as u32;

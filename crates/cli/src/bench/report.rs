@@ -103,8 +103,12 @@ pub(super) fn object(measured: &Measured) -> Value {
 
 /// A rate with its unit: `1,234 MB/s`. A megabyte is a million bytes.
 pub(super) fn rate(measured: &Measured) -> String {
-    let per_second = measured.per_second();
-    match measured.test.unit() {
+    rate_in(measured.test.unit(), measured.per_second())
+}
+
+/// A rate in a unit.
+pub(super) fn rate_in(unit: Unit, per_second: f64) -> String {
+    match unit {
         Unit::Bytes if per_second < 1e8 => format!("{:.1} MB/s", per_second / 1e6),
         Unit::Bytes => format!("{} MB/s", grouped(per_second / 1e6)),
         Unit::Operations => format!("{} ops/s", grouped(per_second)),

@@ -2,14 +2,15 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
 use frevo_server::Server;
 
 use super::plan::Plan;
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{Exit, Failure};
 use crate::logging::Logging;
 use crate::{secret_file, state};
 
@@ -51,7 +52,10 @@ fn combined(before: &str, change: &str) -> String {
 
 /// The socket of a plan: the configured one, or `admin.sock` in the runtime directory that
 /// systemd made, or in the state directory. None for a run without either.
-fn socket_of(plan: &Plan) -> Option<PathBuf> {
+pub(super) fn socket_of(plan: &Plan) -> Option<PathBuf> {
+    if plan.config.admin.enabled == Some(false) {
+        return None;
+    }
     if let Some(path) = &plan.config.admin.socket {
         return Some(path.clone());
     }
@@ -109,12 +113,18 @@ fn read_token(plan: &Plan) -> Result<Token, Failure> {
 }
 
 impl Prepared {
-    /// Starts the thread of the interface, if there is a socket.
-    pub(super) fn start(self, server: &Server, logging: &Logging) -> Done {
+    /// Starts the thread of the interface, if there is a socket. Returns the file of the Unix
+    /// socket.
+    pub(super) fn start(
+        self,
+        server: &Server,
+        logging: &Logging,
+    ) -> Result<Option<SocketFile>, Failure> {
         let Self { listening, token } = self;
         if listening.path().is_none() && listening.address().is_none() {
-            return Ok(());
+            return Ok(None);
         }
+        let file = listening.path().and_then(SocketFile::new);
         if let Some(path) = listening.path() {
             tracing::debug!(target: "frevo::admin", socket = %path.display(), "admin socket");
         }
@@ -123,8 +133,41 @@ impl Prepared {
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
         let admin = Admin { server: server.clone(), levels, token };
-        admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))
+        admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
+        Ok(file)
     }
+}
+
+/// The file of a Unix socket, which goes with a clean stop.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and number.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> Option<Self> {
+        Some(Self { path: path.to_owned(), identity: identity_of(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    /// Removes the file, unless another server has put one of its own there.
+    fn drop(&mut self) {
+        if identity_of(&self.path) != Some(self.identity) {
+            return;
+        }
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(target: "frevo::admin", socket = %self.path.display(), %error,
+                "the file of the admin socket stays; the next start replaces it");
+        }
+    }
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]

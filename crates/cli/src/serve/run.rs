@@ -111,7 +111,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let signals = Signals::new()?;
     let server = make_server(&loaded)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
-    admin.start(&server, logging)?;
+    let _admin_socket = admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
     Running { arguments, logging, guid, server, loaded, signals, confined, discovery }

@@ -52,6 +52,11 @@ impl World {
         self.server = Some(server);
     }
 
+    /// As SIGTERM does.
+    pub fn stop(&mut self) {
+        self.server.take().unwrap().stop();
+    }
+
     /// As `kill -9` does.
     pub fn kill(&mut self) {
         let server = self.server.take().unwrap();

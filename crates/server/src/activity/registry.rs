@@ -4,16 +4,23 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use frevo_wire::dtyp::FileTime;
+use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 
-use super::{Activity, Totals};
+use super::errors::Errors;
+use super::{Activity, Spent, Totals, is_failure};
 use crate::connection::ConnectionInfo;
 
 /// All channels of a server, with the sum of those that have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<Table>, AtomicU64);
+pub(crate) struct Registry {
+    table: Mutex<Table>,
+    failed_logons: AtomicU64,
+    errors: Errors,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -52,29 +59,34 @@ impl Registry {
             since: connection.server.ambient.now(),
             activity: Arc::clone(&activity),
         };
-        self.0.lock().channels.insert(key, entry);
+        self.table.lock().channels.insert(key, entry);
         Registered { registry: Arc::clone(self), key, activity }
     }
 
     /// Counts a logon that failed.
     pub(crate) fn count_failed_logon(&self) {
-        self.1.fetch_add(1, Ordering::Relaxed);
+        self.failed_logons.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of logons that failed since the start.
     pub(crate) fn failed_logons(&self) -> u64 {
-        self.1.load(Ordering::Relaxed)
+        self.failed_logons.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were answered with an error, by status; None stands for rare statuses.
+    pub(crate) fn errors(&self) -> Vec<(Option<Status>, u64)> {
+        self.errors.counts()
     }
 
     /// All channels.
     pub(crate) fn channels(&self) -> Vec<Entry> {
-        self.0.lock().channels.values().cloned().collect()
+        self.table.lock().channels.values().cloned().collect()
     }
 
     /// The sum over all channels since the start, those that have ended included.
     pub(crate) fn totals(&self) -> Totals {
         // A channel that ends meanwhile must be counted once: its counts are read under the lock.
-        let table = self.0.lock();
+        let table = self.table.lock();
         let mut totals = table.past;
         table.channels.values().for_each(|entry| totals.add(&entry.activity.totals()));
         totals
@@ -96,9 +108,25 @@ pub(crate) struct Registered {
     pub(crate) activity: Arc<Activity>,
 }
 
+impl Registered {
+    /// Counts an answered request: of `received` bytes, answered by `sent` bytes at `now`.
+    pub(crate) fn count(
+        &self,
+        (command, status): (Command, Status),
+        spent: &Spent,
+        bytes: (usize, usize),
+        now: Instant,
+    ) {
+        self.activity.count((command, status), spent, bytes, now);
+        if is_failure(status) {
+            self.registry.errors.count(status);
+        }
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut table = self.registry.0.lock();
+        let mut table = self.registry.table.lock();
         // A later logon of the session on the connection has an entry of its own.
         let is_own = |entry: &Entry| Arc::ptr_eq(&entry.activity, &self.activity);
         let ended = if table.channels.get(&self.key).is_some_and(is_own) {

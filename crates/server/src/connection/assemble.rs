@@ -161,7 +161,7 @@ impl Assembly {
             let sent = body.len() + payload.as_ref().map_or(0, Payload::len);
             let what = (request.command, status);
             let now = frevo_net::watchdog::mark();
-            channel.registered.activity.count(what, &spent, (received, sent), now);
+            channel.registered.count(what, &spent, (received, sent), now);
         }
         self.append(connection, body, payload, signer);
     }

@@ -35,7 +35,7 @@ impl Metrics {
         let (durable_opens, waiting_opens) = state.durables.counts();
         Self {
             connections: state.ledger.count(Kind::Connection),
-            sessions: state.sessions().len(),
+            sessions: state.session_count(),
             opens: state.ledger.count(Kind::Open),
             files: state.files.len(),
             durable_opens,

@@ -9,6 +9,7 @@ pub(crate) mod kick;
 mod limits;
 mod listeners;
 mod metrics;
+mod probe;
 mod server;
 pub(crate) mod snapshot;
 mod status;
@@ -20,9 +21,10 @@ pub use kick::{Kick, Kicked};
 pub use limits::Limits;
 pub use listeners::IntoListeners;
 pub use metrics::Metrics;
+pub use probe::ShareSpace;
 pub use server::{Connection, Server};
 pub use status::{
-    ActivityStatus, ChannelStatus, ClassStatus, LatencyBuckets, LeaseStatus, LockStatus,
-    OpenStatus, Rows, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
+    ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
+    LockStatus, OpenStatus, Rows, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
 };
 pub use users::UserList;

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    IntoListeners, Kick, Kicked, Limits, Metrics, Reload, ServerBuilder, Status, StatusQuery, kick,
-    snapshot,
+    IntoListeners, Kick, Kicked, Limits, Metrics, Reload, ServerBuilder, ServerStatus, ShareSpace,
+    ShareStatus, Status, StatusQuery, kick, probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
@@ -25,7 +25,7 @@ use crate::durable::record;
 use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
 use crate::serve::serve;
 use crate::server::ServerState;
-use crate::share::{Share, Shares};
+use crate::share::{Share, Shares, Target};
 
 /// A server. Clones are handles of one server.
 ///
@@ -256,6 +256,31 @@ impl Server {
     /// meanwhile.
     pub fn status(&self, query: &StatusQuery) -> Status {
         snapshot::collect(&self.0.state, query)
+    }
+
+    /// Returns the part of a status that is about the server itself. It looks at no session and at
+    /// no Open, so that it may be asked for often.
+    pub fn overview(&self) -> ServerStatus {
+        snapshot::server_status(&self.0.state)
+    }
+
+    /// Returns the shares with the numbers of their uses.
+    pub fn share_status(&self) -> Vec<ShareStatus> {
+        snapshot::shares(&self.0.state)
+    }
+
+    /// Returns the names of all shares with folders.
+    pub fn disk_shares(&self) -> Vec<String> {
+        let shares = self.0.state.shares().sorted();
+        let disks = shares.iter().filter(|share| matches!(share.target, Target::Disk(_)));
+        disks.map(|share| share.name.clone()).collect()
+    }
+
+    /// Looks at the folder of a share, and returns its space or the reason why it is not usable.
+    /// None when there is no such share, or it has no folder. It waits as long as the file system
+    /// does: not for a core.
+    pub fn probe_share(&self, name: &str) -> Option<Result<ShareSpace, String>> {
+        probe::share(&self.0.state, name)
     }
 
     /// Ends the sessions, Opens or uses of a share that `whom` names; `by` says in the logs on

@@ -17,7 +17,7 @@ use frevo_wire::create_context::LeaseState;
 use frevo_wire::dtyp::{AccessMask, FileTime};
 
 use super::status::{
-    ActivityStatus, ChannelStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
+    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
     SessionStatus, ShareStatus, Status, StatusQuery,
 };
 use crate::activity::{Entry, Totals};
@@ -26,7 +26,7 @@ use crate::ledger::Kind;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::server::ServerState;
 use crate::session::{Session, State};
-use crate::share::Target;
+use crate::share::{Share, Target};
 
 /// A number as the identity of a session or an Open: hexadecimal, with its prefix.
 pub(super) fn hex(id: u64) -> String {
@@ -58,21 +58,54 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     }
     collector.add_leases(&mut status);
     for share in server.shares().sorted() {
-        let (connections, opens) = collector.shares.get(&*share.name).copied().unwrap_or_default();
-        status.shares.add(query.limit, || ShareStatus {
-            name: share.name.clone(),
-            comment: share.comment.clone(),
-            read_only: share.read_only && matches!(share.target, Target::Disk(_)),
-            encrypt: share.encrypt,
-            hidden: share.hidden,
-            connections,
-            opens,
-        });
+        status.shares.add(query.limit, || share_status(&share, &collector.shares));
     }
     status
 }
 
-fn server_status(server: &ServerState) -> ServerStatus {
+/// Collects the shares alone: Opens are counted and not looked at.
+pub(super) fn shares(server: &ServerState) -> Vec<ShareStatus> {
+    let mut counts = ShareCounts::new();
+    for session in server.sessions() {
+        if matches!(session.state(), State::Valid | State::Expired) {
+            session.for_each_tree(|tree| add_use(&mut counts, &tree.share.name, 1, 0));
+            session.for_each_open(|open| add_use(&mut counts, &open.tree().share.name, 0, 1));
+        }
+    }
+    for open in server.durables.waiting() {
+        add_use(&mut counts, &open.tree().share.name, 0, 1);
+    }
+    server.shares().sorted().iter().map(|share| share_status(share, &counts)).collect()
+}
+
+/// Tree connects and Opens by the name of the share.
+type ShareCounts = HashMap<String, (usize, usize)>;
+
+/// Adds to the counts of a share. Its name is copied once, not for each Open.
+fn add_use(counts: &mut ShareCounts, name: &str, connections: usize, opens: usize) {
+    if let Some(count) = counts.get_mut(name) {
+        count.0 += connections;
+        count.1 += opens;
+    } else {
+        counts.insert(name.to_owned(), (connections, opens));
+    }
+}
+
+fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
+    let (connections, opens) = counts.get(&*share.name).copied().unwrap_or_default();
+    ShareStatus {
+        name: share.name.clone(),
+        comment: share.comment.clone(),
+        read_only: share.read_only && matches!(share.target, Target::Disk(_)),
+        encrypt: share.encrypt,
+        hidden: share.hidden,
+        connections,
+        opens,
+    }
+}
+
+/// Collects what a status tells of the server itself, without a look at sessions and Opens.
+pub(super) fn server_status(server: &ServerState) -> ServerStatus {
     let settings = server.settings();
     ServerStatus {
         name: settings.server_name.clone(),
@@ -80,13 +113,25 @@ fn server_status(server: &ServerState) -> ServerStatus {
         started: seconds(server.started),
         now: seconds(server.ambient.now()),
         connections: server.ledger.count(Kind::Connection),
-        sessions: server.sessions().len(),
+        sessions: server.session_count(),
         opens: server.ledger.count(Kind::Open),
         waiting_opens: server.durables.counts().1,
         memory: server.ledger.bytes(),
         failed_logons: server.activity.failed_logons(),
+        errors: server.activity.errors().into_iter().map(error_status).collect(),
         activity: ActivityStatus::from(&server.activity.totals()),
     }
+}
+
+fn error_status((status, count): (Option<frevo_wire::Status>, u64)) -> ErrorStatus {
+    let name = status.map_or_else(
+        || String::from("other"),
+        |status| match status.name() {
+            Some(name) => String::from(name),
+            None => format!("{:#010x}", status.0),
+        },
+    );
+    ErrorStatus { status: name, count }
 }
 
 /// A lease, or the oplock of one Open.
@@ -95,8 +140,7 @@ type LeaseId = Result<LeaseOwner, u64>;
 struct Collector<'a> {
     query: &'a StatusQuery,
     leases: HashMap<LeaseId, LeaseStatus>,
-    /// Tree connects and Opens by the name of the share.
-    shares: HashMap<String, (usize, usize)>,
+    shares: ShareCounts,
 }
 
 impl Collector<'_> {
@@ -105,7 +149,7 @@ impl Collector<'_> {
         let user = identity.as_ref().map_or("", |identity| &identity.user);
         let trees = session.trees();
         for tree in &trees {
-            self.shares.entry(tree.share.name.clone()).or_default().0 += 1;
+            add_use(&mut self.shares, &tree.share.name, 1, 0);
         }
         if self.query.user.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(user)) {
             return;
@@ -113,6 +157,10 @@ impl Collector<'_> {
         let opens = session.opens();
         status.sessions.add(self.query.limit, || {
             let names = trees.iter().map(|tree| tree.share.name.clone());
+            let mut known = session_status(session, entries);
+            if !self.query.latencies {
+                known.activity.classes = Vec::new();
+            }
             SessionStatus {
                 user: user.to_owned(),
                 domain: identity.as_ref().map_or_else(String::new, |id| id.domain.clone()),
@@ -120,7 +168,7 @@ impl Collector<'_> {
                 shares: names.collect(),
                 opens: opens.len(),
                 locks: session.locks.taken(),
-                ..session_status(session, entries)
+                ..known
             }
         });
         for open in &opens {
@@ -131,7 +179,7 @@ impl Collector<'_> {
     fn add_open(&mut self, session: Option<&Session>, open: &Arc<Open>, status: &mut Status) {
         let tree = open.tree();
         let share = &tree.share.name;
-        self.shares.entry(share.clone()).or_default().1 += 1;
+        add_use(&mut self.shares, share, 0, 1);
         let query = self.query;
         if query.share.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(share)) {
             return;

@@ -16,6 +16,8 @@ pub struct StatusQuery {
     pub locks: bool,
     /// Lists leases and oplocks.
     pub leases: bool,
+    /// Lists the latencies of each session by class of operation.
+    pub latencies: bool,
     /// Leaves out what does not belong to this account.
     pub user: Option<String>,
     /// Leaves out Opens, locks and leases of other shares.
@@ -26,7 +28,15 @@ impl Default for StatusQuery {
     /// All parts of everybody, as many rows as [`STATUS_ROWS`](crate::limits::STATUS_ROWS).
     fn default() -> Self {
         let limit = crate::limits::STATUS_ROWS;
-        Self { limit, opens: true, locks: true, leases: true, user: None, share: None }
+        Self {
+            limit,
+            opens: true,
+            locks: true,
+            leases: true,
+            latencies: true,
+            user: None,
+            share: None,
+        }
     }
 }
 
@@ -98,8 +108,22 @@ pub struct ServerStatus {
     pub memory: usize,
     /// Failed logons since the start.
     pub failed_logons: u64,
+    /// Requests since the start that were answered with an error, by status, the most frequent
+    /// first.
+    pub errors: Vec<ErrorStatus>,
     /// Activity of all sessions since the start.
     pub activity: ActivityStatus,
+}
+
+/// Requests that were answered with one status.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ErrorStatus {
+    /// The specification's name without STATUS_, or the number: `ACCESS_DENIED`; `other` for all
+    /// statuses beyond [`STATUSES_COUNTED`](crate::limits::STATUSES_COUNTED).
+    pub status: String,
+    /// The number of requests.
+    pub count: u64,
 }
 
 /// A session.

@@ -72,6 +72,9 @@ pub(super) fn confine(needs: &Needs) -> Result<(), String> {
     for folder in &needs.written {
         rules = grant(rules, folder, WRITTEN)?;
     }
+    for folder in &needs.emptied {
+        rules = grant(rules, folder, AccessFs::RemoveFile.into())?;
+    }
     let system = SYSTEM.iter().map(PathBuf::from);
     for place in needs.read.iter().cloned().chain(system) {
         rules = grant(rules, &place, READ)?;

@@ -7,6 +7,7 @@ use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
 use crate::arguments::Serve;
 use crate::config_checks::real;
 use crate::config_sources::further_files;
+use crate::serve::admin_interface;
 use crate::serve::plan::Plan;
 use crate::state;
 
@@ -17,6 +18,8 @@ pub(super) struct Needs {
     pub(super) written: Vec<PathBuf>,
     /// Folders and files that are read.
     pub(super) read: Vec<PathBuf>,
+    /// Folders in which files are removed: that of the admin socket.
+    pub(super) emptied: Vec<PathBuf>,
     /// Files lie in a folder that holds other users' secrets too: after they are
     /// replaced, a reload cannot read them.
     pub(super) read_once: Vec<PathBuf>,
@@ -43,6 +46,11 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
+        // Elsewhere the socket stays after a stop, and the next start replaces it.
+        let socket =
+            admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());
+        let folder = socket.as_deref().and_then(Path::parent).filter(|folder| is_own(folder));
+        needs.emptied.extend(folder.map(real));
         needs
     }
 

@@ -1,0 +1,324 @@
+// The page: asks the server every few seconds and shows the answers.
+
+import { Chart } from "./charts.js";
+import { NeedsToken, ask, forgetToken, hasToken, keepToken } from "./connection.js";
+import { bytes, clean, counted, latency, number, span } from "./format.js";
+import { Table, badge, meter, share } from "./tables.js";
+
+const PAUSE_MS = 5000;
+const SESSIONS_ASKED = 2000;
+const OPENS_ASKED = 500;
+const ROWS_SHOWN = 100;
+const THEME = "frevo-theme";
+
+const byId = (id) => document.getElementById(id);
+const text = (id, value) => {
+  byId(id).textContent = value;
+};
+const megabytes = (value) => (value === null ? "\u2013" : number(value));
+
+let charts = null;
+let tables = null;
+let samples = null;
+let earlier = new Map();
+let asking = false;
+
+// --- Theme ---
+
+function applyTheme(theme) {
+  if (theme === "light" || theme === "dark") {
+    document.documentElement.dataset.theme = theme;
+  } else {
+    delete document.documentElement.dataset.theme;
+  }
+  Object.values(charts || {}).forEach((chart) => chart.build());
+}
+
+function startTheme() {
+  const chosen = localStorage.getItem(THEME) || "";
+  byId("theme").value = chosen;
+  applyTheme(chosen);
+  byId("theme").addEventListener("change", (event) => {
+    localStorage.setItem(THEME, event.target.value);
+    applyTheme(event.target.value);
+  });
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => applyTheme(byId("theme").value));
+}
+
+// --- The history ---
+
+const COLUMNS = [
+  "time", "received_per_second", "sent_per_second", "operations_per_second",
+  "failures_per_second", "median_us", "p95_us", "p99_us",
+];
+
+function addSamples(answer) {
+  const isNew = samples === null || answer.last < samples.last;
+  const columns = {};
+  // A clock that was set back would draw a line backwards.
+  const first = answer.time.length > 0 ? answer.time[0] : Infinity;
+  const kept = isNew ? [] : samples.columns.time.filter((time) => time < first);
+  for (const name of COLUMNS) {
+    const old = isNew ? [] : samples.columns[name].slice(0, kept.length);
+    columns[name] = old.concat(answer[name]).slice(-answer.samples_max);
+  }
+  samples = { last: answer.last, columns };
+  const { time } = columns;
+  const mega = (values) => values.map((value) => value / 1e6);
+  charts.throughput.show([time, mega(columns.sent_per_second), mega(columns.received_per_second)]);
+  charts.operations.show([time, columns.operations_per_second, columns.failures_per_second]);
+  charts.latency.show([time, columns.median_us, columns.p95_us, columns.p99_us]);
+  const latest = (name) => (time.length > 0 ? columns[name][time.length - 1] : null);
+  const rate = (name) => (time.length > 0 ? bytes(latest(name)) + "/s" : "\u2013");
+  text("tile-reads", rate("sent_per_second"));
+  text("tile-writes", rate("received_per_second"));
+  text("tile-operations", time.length > 0 ? number(latest("operations_per_second")) + "/s" : "\u2013");
+  text("tile-latency", latency(latest("p99_us")));
+}
+
+// --- Clients ---
+
+const CAUSES = [
+  ["disk", "waited_medium_us"],
+  ["others", "waited_others_us"],
+  ["credits", "without_credits_us"],
+  ["network", "unsent_us"],
+  ["server", "busy_us"],
+];
+
+function protection(row) {
+  if (row.encryption) {
+    return "sealed, " + row.encryption;
+  }
+  return row.signing ? "signed, " + row.signing : "none";
+}
+
+// The rates of sessions since the answer before.
+function withRates(sessions, now) {
+  const next = new Map();
+  const rows = sessions.map((row) => {
+    const old = earlier.get(row.id);
+    next.set(row.id, { at: now, activity: row.activity });
+    const seconds = old ? (now - old.at) / 1000 : 0;
+    const grown = (field) => {
+      return seconds > 0 ? Math.max(0, row.activity[field] - old.activity[field]) / seconds : 0;
+    };
+    const causes = CAUSES.map(([name, field]) => [name, grown(field) / 1e6]);
+    const large = causes.filter(([, part]) => part >= 0.05).sort((a, b) => b[1] - a[1]);
+    const waits = large.slice(0, 2).map(([name, part]) => name + " " + Math.round(part * 100) + " %");
+    return {
+      ...row,
+      reads: grown("sent"),
+      writes: grown("received"),
+      rate: grown("operations"),
+      waits: waits.join(", "),
+    };
+  });
+  earlier = next;
+  return rows;
+}
+
+const clientColumns = [
+  { head: "User", up: true, text: (row) => row.user, look: "name" },
+  { head: "Address", up: true, text: (row) => row.address, look: "short medium" },
+  { head: "Client", hint: "The name that the client gives its machine; it proves nothing", up: true, text: (row) => row.client, look: "medium" },
+  { head: "Dialect", text: (row) => row.dialect, look: "short wide" },
+  { head: "Protection", text: protection, look: "short medium" },
+  { head: "Reads", hint: "Sorts by reads and writes together", first: true, text: (row) => bytes(row.reads) + "/s", value: (row) => row.reads + row.writes, look: "number" },
+  { head: "Writes", text: (row) => bytes(row.writes) + "/s", value: (row) => row.writes, look: "number" },
+  { head: "Op/s", text: (row) => number(row.rate), value: (row) => row.rate, look: "number" },
+  { head: "Waits for", hint: "Parts of the time in which requests waited for the disk, for other clients, for credits, for the network or for the server's processor", text: (row) => row.waits, look: "short wide" },
+  { head: "Open", text: (row) => number(row.opens), value: (row) => row.opens, look: "number medium" },
+  { head: "Idle", up: true, text: (row) => span(row.idle_ms / 1000), value: (row) => row.idle_ms, look: "number" },
+];
+
+// --- Open files ---
+
+function pathOf(row) {
+  const isRoot = row.path === "" || row.path === "\\";
+  return isRoot ? "\\" : row.path + (row.kind === "directory" ? "\\" : "");
+}
+
+const openColumns = [
+  { head: "User", up: true, text: (row) => row.user, look: "name" },
+  { head: "Share", up: true, text: (row) => row.share, look: "medium" },
+  { head: "Path", up: true, first: true, text: pathOf, look: "path" },
+  { head: "Access", hint: "r read, w write, d delete, x execute, a attributes alone", text: (row) => row.access, look: "short medium" },
+  { head: "Caching", hint: "The client's lease or oplock: R read, W write, H handle", text: (row) => row.caching, look: "short wide" },
+  { head: "Locks", text: (row) => number(row.locks), value: (row) => row.locks, look: "number medium" },
+  { head: "Kept", hint: "How it outlives a lost connection: durable, resilient or persistent", text: (row) => row.durable || "", look: "short wide" },
+];
+
+// --- Shares ---
+
+const STATES = { ok: ["good", "ok"], failed: ["bad", "failed"], no_answer: ["bad", "no answer"] };
+
+function stateNodes(row) {
+  const [kind, words] = STATES[row.state] || ["unknown", row.state === "none" ? "pipes" : "not looked at yet"];
+  const nodes = [badge(kind, words)];
+  if (row.reason) {
+    nodes.push(" " + clean(row.reason));
+  }
+  return nodes;
+}
+
+function spaceNodes(row) {
+  if (!row.total) {
+    return ["\u2013"];
+  }
+  const used = 1 - row.available / row.total;
+  const words = Math.round(used * 100) + " % used";
+  return [meter(used, words), bytes(row.available) + " free of " + bytes(row.total)];
+}
+
+function optionsOf(row) {
+  const options = [["read_only", "read-only"], ["encrypt", "encrypted"], ["hidden", "hidden"]];
+  return options.filter(([field]) => row[field]).map(([, name]) => name).join(", ");
+}
+
+const shareColumns = [
+  { head: "Share", up: true, first: true, text: (row) => row.name },
+  { head: "State", node: stateNodes, text: (row) => row.state },
+  { head: "Space", node: spaceNodes, text: () => "", value: (row) => (row.total ? row.available / row.total : 2), look: "medium short" },
+  { head: "Sessions", text: (row) => number(row.connections), value: (row) => row.connections, look: "number" },
+  { head: "Open", text: (row) => number(row.opens), value: (row) => row.opens, look: "number" },
+  { head: "Options", text: optionsOf, look: "wide" },
+  { head: "Comment", text: (row) => row.comment, look: "wide" },
+];
+
+function shareRows(shares, health) {
+  const known = new Map(health.rows.map((row) => [row.name, row]));
+  return shares.map((row) => ({ ...row, state: "none", ...known.get(row.name) }));
+}
+
+// --- Errors ---
+
+const errorColumns = [
+  { head: "Status", up: true, text: (row) => row.status, look: "path" },
+  { head: "Requests", first: true, text: (row) => number(row.count), value: (row) => row.count, look: "number" },
+  { head: "Part", node: (row) => [share(row.part, Math.round(row.part * 100) + " % of all errors")], text: () => "", value: (row) => row.count, look: "medium" },
+];
+
+// --- All together ---
+
+function build() {
+  const chart = (id, options) => new Chart(byId(id), byId(id + "-legend"), options);
+  charts = {
+    throughput: chart("throughput", { title: "Throughput in MB/s", series: ["reads", "writes"], format: megabytes, least: 1 }),
+    operations: chart("operations", { title: "Operations per second", series: ["all", "errors"], format: number, least: 10 }),
+    latency: chart("latency", { title: "Latency", series: ["50 %", "95 %", "99 %"], format: latency, isLog: true }),
+  };
+  const table = (id, caption, columns, options) => new Table(byId(id), caption, columns, { limit: ROWS_SHOWN, ...options });
+  tables = {
+    shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
+    clients: table("clients", "Sessions of clients", clientColumns, { empty: "No client is connected.", others: "frevo top and frevo status show all" }),
+    opens: table("opens", "Files that clients have open", openColumns, { empty: "No files are open.", others: "frevo opens shows all" }),
+    errors: table("errors", "Requests answered with an error", errorColumns, { empty: "No request was answered with an error.", others: "/status lists all" }),
+  };
+  for (const name of ["clients", "opens"]) {
+    byId(name + "-filter").addEventListener("input", (event) => tables[name].filterBy(event.target.value));
+  }
+}
+
+function show([history, status, opens, health]) {
+  // Hidden elements have no width to draw in.
+  byId("login").hidden = true;
+  byId("figures").hidden = false;
+  byId("leave").hidden = !hasToken();
+  if (charts === null) {
+    build();
+  }
+  const server = status.server;
+  document.title = clean(server.name) + " \u2013 Frevo";
+  text("name", clean(server.name));
+  text("facts", "Frevo " + server.version + ", up " + span(server.now - server.started) + ", " +
+    counted(server.connections, "connection"));
+  addSamples(history);
+  text("tile-sessions", number(server.sessions));
+  text("tile-opens", number(server.opens));
+  text("tile-memory", bytes(server.memory));
+  text("tile-logons", number(server.failed_logons));
+  tables.shares.show(shareRows(status.shares.rows, health), status.shares.more);
+  tables.clients.show(withRates(status.sessions.rows, performance.now()), status.sessions.more);
+  tables.opens.show(opens.opens.rows, opens.opens.more);
+  const sum = server.errors.reduce((all, error) => all + error.count, 0);
+  tables.errors.show(server.errors.map((error) => ({ ...error, part: error.count / sum })));
+}
+
+function say(kind, words, notice) {
+  const place = byId("connection");
+  // A status that is said again would be read out again.
+  if (place.textContent !== words) {
+    place.className = "badge " + kind;
+    place.textContent = words;
+  }
+  byId("notice").hidden = !notice;
+  text("notice", notice || "");
+}
+
+function wantToken(why) {
+  const wasHidden = byId("login").hidden;
+  byId("figures").hidden = true;
+  byId("login").hidden = false;
+  byId("leave").hidden = true;
+  text("login-error", why);
+  say("unknown", "token needed", "");
+  if (wasHidden || why) {
+    byId("token").focus();
+  }
+}
+
+async function look() {
+  if (asking) {
+    return;
+  }
+  asking = true;
+  try {
+    const since = samples === null ? 0 : samples.last;
+    const answers = await Promise.all([
+      ask("history?since=" + since),
+      ask("status?parts=none&latencies=no&limit=" + SESSIONS_ASKED),
+      ask("status?parts=opens&latencies=no&limit=" + OPENS_ASKED),
+      ask("shares"),
+    ]);
+    show(answers);
+    say("good", "live", "");
+  } catch (error) {
+    if (error instanceof NeedsToken) {
+      forgetToken();
+      wantToken(error.message);
+    } else {
+      const why = error.name === "AbortError" ? "it did not answer" : clean(error.message);
+      say("bad", "no connection", "The server cannot be asked: " + why +
+        ". The figures are the latest known; the page tries again every " + PAUSE_MS / 1000 + " s.");
+    }
+  } finally {
+    asking = false;
+  }
+}
+
+function tick() {
+  // A page that nobody sees costs the server nothing, and one without the token neither.
+  if (!document.hidden && byId("login").hidden) {
+    look();
+  }
+}
+
+startTheme();
+byId("login-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(byId("token").value.trim());
+  byId("token").value = "";
+  text("login-error", "");
+  look();
+});
+byId("leave").addEventListener("click", () => {
+  forgetToken();
+  samples = null;
+  earlier = new Map();
+  wantToken("");
+});
+document.addEventListener("visibilitychange", tick);
+setInterval(tick, PAUSE_MS);
+look();
