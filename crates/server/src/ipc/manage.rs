@@ -1,11 +1,12 @@
 //! Users of the server as MS-SRVS shows them to administrators, and their end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::rpc::WinError;
 use frevo_wire::rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
-use tokio::runtime::Handle;
 
 use super::services::Caller;
 use crate::activity::Entry;
@@ -13,7 +14,8 @@ use crate::embed::Kick;
 use crate::embed::kick::kick;
 use crate::embed::snapshot::path_of;
 use crate::open::{Open, OpenTarget};
-use crate::session::Session;
+use crate::server::ServerState;
+use crate::session::{Identity, Session};
 use crate::share::Target;
 
 /// PERM_FILE_READ, PERM_FILE_WRITE and PERM_FILE_CREATE of MS-SRVS 2.2.4.7.
@@ -47,12 +49,13 @@ const fn file_number(open: &Open) -> u32 {
     open.file_id.volatile as u32
 }
 
-impl Caller<'_> {
-    /// True for members of Administrators.
-    pub(super) fn is_member_of_administrators(&self) -> bool {
-        !self.user.is_empty() && self.server.token(self.user, None).contains(&Sid::ADMINISTRATORS)
-    }
+/// True for members of Administrators.
+pub(super) fn is_administrator(server: &ServerState, identity: &Identity) -> bool {
+    let user = &*identity.user;
+    !user.is_empty() && server.token(user, None).contains(&Sid::ADMINISTRATORS)
+}
 
+impl Caller<'_> {
     fn shown(&self) -> Vec<Shown> {
         let now = Instant::now();
         let time = self.server.ambient.now().to_unix().0;
@@ -101,13 +104,16 @@ impl Caller<'_> {
     pub(super) fn connection_list(&self) -> Vec<ConnectionInfo> {
         let mut connections = Vec::new();
         for shown in self.shown() {
-            let opens = shown.session.opens();
+            let mut opens: HashMap<u32, u32> = HashMap::new();
+            for open in shown.session.opens() {
+                *opens.entry(open.tree().id).or_default() += 1;
+            }
             for tree in shown.session.trees() {
                 let is_pipes = matches!(tree.share.target, Target::Pipes);
                 connections.push(ConnectionInfo {
                     id: tree.id,
                     kind: if is_pipes { STYPE_IPC } else { 0 },
-                    opens: number(opens.iter().filter(|open| open.tree().id == tree.id).count()),
+                    opens: opens.get(&tree.id).copied().unwrap_or(0),
                     seconds: shown.seconds,
                     user: shown.user.clone(),
                     share: tree.share.name.clone(),
@@ -118,17 +124,19 @@ impl Caller<'_> {
         connections
     }
 
-    pub(super) fn close_open_numbered(&self, id: u32) -> bool {
+    pub(super) fn close_open_numbered(&self, id: u32) -> Result<(), WinError> {
         let is_it = |open: &Arc<Open>| file_number(open) == id;
         let sessions = self.server.sessions();
         let found = sessions.iter().find_map(|session| session.opens().into_iter().find(is_it));
-        found.is_some_and(|open| {
-            self.end(vec![Kick::Open(open.file_id.volatile)]);
-            true
-        })
+        let open = found.ok_or(WinError::FILE_ID_NOT_FOUND)?;
+        self.end(vec![Kick::Open(open.file_id.volatile)])
     }
 
-    pub(super) fn end_sessions_of(&self, client: Option<&str>, user: Option<&str>) -> bool {
+    pub(super) fn end_sessions_of(
+        &self,
+        client: Option<&str>,
+        user: Option<&str>,
+    ) -> Result<(), WinError> {
         let bare = |name: &str| name.trim_start_matches('\\').to_lowercase();
         let is_client = |shown: &Shown| {
             let is = |wanted: &str, name: &str| bare(wanted) == bare(name);
@@ -140,28 +148,31 @@ impl Caller<'_> {
         let shown = self.shown();
         let ended = shown.iter().filter(|shown| is_client(shown) && is_user(shown));
         let kicks: Vec<Kick> = ended.map(|shown| Kick::Session(shown.session.id)).collect();
-        let has_some = !kicks.is_empty();
-        self.end(kicks);
-        has_some
+        if kicks.is_empty() {
+            return Err(WinError::CLIENT_NAME_NOT_FOUND);
+        }
+        self.end(kicks)
     }
 
-    /// Ends objects after the answer: the caller's own session may be among them.
-    fn end(&self, kicks: Vec<Kick>) {
-        let Ok(runtime) = Handle::try_current() else { return };
+    /// Begins to end objects. The caller's own session may be among them, and to close many files
+    /// takes long: the answer does not wait.
+    fn end(&self, kicks: Vec<Kick>) -> Result<(), WinError> {
+        let runtime = self.manager.clone().ok_or(WinError::ACCESS_DENIED)?;
         let (server, by) = (Arc::clone(self.server), self.user.to_owned());
         let end = async move {
             for one in &kicks {
                 kick(&server, one, &by).await;
             }
         };
-        // To close many files takes long: not on a core.
-        let here = runtime.clone();
         if frevo_net::file_io::stays() {
             runtime.spawn(end);
-        } else if self.server.blocking_pool.run_for_core(move || here.block_on(end)).is_err() {
+            return Ok(());
+        }
+        self.server.blocking_pool.run(move || runtime.block_on(end)).map_err(|_| {
             tracing::warn!(target: "frevo::session", user = self.user,
                 "too busy to end sessions or to close files for an administrator; try again");
-        }
+            WinError::BUSY
+        })
     }
 }
 
@@ -176,11 +187,8 @@ fn file_info(open: &Open, user: &str) -> FileInfo {
     let permissions = permissions.iter().filter(|(has, _)| *has).fold(0, |all, (_, bit)| all | bit);
     let share = open.tree().share.name.clone();
     let (path, locks) = match &open.target {
-        // The pipe of this very call is locked.
-        OpenTarget::Pipe(pipe) => {
-            let name = pipe.try_lock().map_or("srvsvc", |pipe| pipe.name());
-            (format!(r"\PIPE\{name}"), 0)
-        }
+        // Not locked here: managers are answered beside the core.
+        OpenTarget::Pipe(pipe) => (format!(r"\PIPE\{}", pipe.lock().name()), 0),
         OpenTarget::File(file) => {
             let cell = file.cell.lock();
             let path = path_of(cell.name_of(file.id));

@@ -16,12 +16,14 @@ use pipe::Written;
 use std::pin::pin;
 use std::sync::Arc;
 
+use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
 use frevo_wire::command::{create, read};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::rpc::{self, PipeError};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ledger::Kind;
@@ -185,9 +187,13 @@ async fn put(
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let address = rq.connection.peer.ip();
-    let is_slow = pipe(open)?.lock().asks_host();
-    let (written, turn) = if is_slow {
-        let elsewhere = write_elsewhere(rq, open, data.to_vec(), Arc::clone(&identity));
+    let (kind, asks_host) = {
+        let pipe = pipe(open)?.lock();
+        (pipe.kind, pipe.asks_host())
+    };
+    let manages = kind == rpc::Pipe::Srvsvc && manage::is_administrator(rq.server(), &identity);
+    let (written, turn) = if asks_host || manages {
+        let elsewhere = write_elsewhere(rq, open, data.to_vec(), Arc::clone(&identity), manages);
         let (written, turn) = elsewhere.await?;
         password::answer(rq, open, &identity).await?;
         (written, Some(turn))
@@ -210,20 +216,23 @@ const fn status(error: PipeError) -> Status {
     }
 }
 
-/// Like [`write`], on a thread that may wait for the host's name service. The pipe is not
-/// locked meanwhile: others may look at it. The answer comes to the pipe even when its request
-/// has ended.
+/// Like [`write`], on a thread that may wait for the host's name service, or, where the caller
+/// `manages` the server, compute for long. The pipe is not locked meanwhile: others may look at
+/// it. The answer comes to the pipe even when its request has ended.
 async fn write_elsewhere(
     rq: &Request<'_>,
     open: &Arc<Open>,
     data: Vec<u8>,
     identity: Arc<Identity>,
+    manages: bool,
 ) -> Result<(Written, OwnedSemaphorePermit), Status> {
     let turn = Arc::clone(&pipe(open)?.lock().turn);
     let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
     let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
     let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
     let address = rq.connection.peer.ip();
+    let manager = manages.then(Handle::current);
+    let user = identity.user.clone();
     let written = move || {
         let pipe = pipe(&open)?;
         let endpoint = {
@@ -233,11 +242,19 @@ async fn write_elsewhere(
         };
         // Whose turn it is finds it there.
         let mut endpoint = endpoint.ok_or(Status::PIPE_DISCONNECTED)?;
-        let caller = Caller::new(&server, &identity, address);
+        let caller = Caller { manager, ..Caller::new(&server, &identity, address) };
         let written = endpoint.write(&data, &caller).map_err(status);
         pipe.lock().put_back(endpoint, written)
     };
-    rq.server().host_users.naming(move || (written(), turn)).await
+    if !manages {
+        return rq.server().host_users.naming(move || (written(), turn)).await;
+    }
+    let place = rq.server().blocking_pool.place(&user).await?;
+    let answered = run_blocking(move || {
+        let _place = place;
+        (written(), turn)
+    });
+    answered.await.map_err(|_| Status::INTERNAL_ERROR)
 }
 
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to

@@ -8,7 +8,8 @@ use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
 };
-use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse};
+use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
+use tokio::runtime::Handle;
 
 use super::password::Ends;
 use crate::access_rules;
@@ -43,10 +44,13 @@ pub(super) struct Caller<'a> {
     pub(super) host: Option<&'a HostUser>,
     /// The address of the caller.
     pub(super) address: IpAddr,
+    /// The runtime of its core, for a member of Administrators that is answered beside the core.
+    /// None for a caller that may not manage the server.
+    pub(super) manager: Option<Handle>,
 }
 
 impl<'a> Caller<'a> {
-    /// A caller with this identity and address.
+    /// A caller with this identity and address, that may not manage the server.
     pub(super) fn new(
         server: &'a Arc<ServerState>,
         identity: &'a Identity,
@@ -59,6 +63,7 @@ impl<'a> Caller<'a> {
             groups_are_known: identity.host.is_known(),
             host: identity.host.user(),
             address,
+            manager: None,
         }
     }
 
@@ -222,7 +227,7 @@ impl Services for Caller<'_> {
     }
 
     fn may_manage(&self) -> bool {
-        self.is_member_of_administrators()
+        self.manager.is_some()
     }
 
     fn sessions(&self) -> Vec<SessionInfo> {
@@ -237,11 +242,11 @@ impl Services for Caller<'_> {
         self.connection_list()
     }
 
-    fn close_file(&self, id: u32) -> bool {
+    fn close_file(&self, id: u32) -> Result<(), WinError> {
         self.close_open_numbered(id)
     }
 
-    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> bool {
+    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> Result<(), WinError> {
         self.end_sessions_of(client, user)
     }
 }

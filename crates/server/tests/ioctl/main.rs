@@ -10,6 +10,7 @@ mod copies;
 mod extents;
 mod facts;
 mod leases;
+mod manage;
 mod naming;
 mod negotiated;
 mod notify;

@@ -33,14 +33,14 @@ use crate::client::peer::async_id;
 use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
 
-async fn ipc(world: &World, user: &str) -> (Peer, Mount) {
+pub async fn ipc(world: &World, user: &str) -> (Peer, Mount) {
     let (mut peer, mount) = world.session(user, &Offer::default()).await;
     let ipc = peer.mount(&mount.logon, "IPC$").await;
     (peer, ipc)
 }
 
 /// Binds by TRANSCEIVE.
-async fn bind(peer: &mut Peer, mount: &Mount, file: FileId, interface: SyntaxId) -> Client {
+pub async fn bind(peer: &mut Peer, mount: &Mount, file: FileId, interface: SyntaxId) -> Client {
     let mut client = Client::new(interface);
     let reply = ask(peer, mount, CtlCode::PIPE_TRANSCEIVE, file, &client.bind(), 4280).await;
     assert!(client.handle_bind_reply(&output(reply.ok())).unwrap());
@@ -48,7 +48,7 @@ async fn bind(peer: &mut Peer, mount: &Mount, file: FileId, interface: SyntaxId)
 }
 
 /// Calls by WRITE and READ.
-async fn call(
+pub async fn call(
     peer: &mut Peer,
     mount: &Mount,
     file: FileId,

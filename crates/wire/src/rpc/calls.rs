@@ -216,24 +216,22 @@ fn file_get_info(stub: &[u8], services: &dyn Services) -> Answer {
 /// NetrFileClose, MS-SRVS 3.1.4.4.
 fn file_close(stub: &[u8], services: &dyn Services) -> Answer {
     let (id, _) = parse_file_id(stub)?;
-    let status = match services.may_manage() {
-        false => WinError::ACCESS_DENIED,
-        true if services.close_file(id) => WinError::SUCCESS,
-        true => WinError::FILE_ID_NOT_FOUND,
+    let done = match services.may_manage() {
+        false => Err(WinError::ACCESS_DENIED),
+        true => services.close_file(id),
     };
-    Ok(encode_status(status))
+    Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
 }
 
 /// NetrSessionDel, MS-SRVS 3.1.4.6: of a client, of a user, or of both.
 fn session_del(stub: &[u8], services: &dyn Services) -> Answer {
     let (client, user) = parse_session_del(stub)?;
-    let status = match (client.as_deref(), user.as_deref()) {
-        _ if !services.may_manage() => WinError::ACCESS_DENIED,
-        (None, None) => WinError::INVALID_PARAMETER,
-        (client, user) if services.end_sessions(client, user) => WinError::SUCCESS,
-        _ => WinError::CLIENT_NAME_NOT_FOUND,
+    let done = match (client.as_deref(), user.as_deref()) {
+        _ if !services.may_manage() => Err(WinError::ACCESS_DENIED),
+        (None, None) => Err(WinError::INVALID_PARAMETER),
+        (client, user) => services.end_sessions(client, user),
     };
-    Ok(encode_status(status))
+    Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
 }
 
 /// True if a name is the one that is asked for, or none is. A client is named with and without

@@ -123,6 +123,8 @@ open_enum! {
         INVALID_PARAMETER = 87,
         /// ERROR_INVALID_LEVEL
         INVALID_LEVEL = 124,
+        /// ERROR_BUSY
+        BUSY = 170,
         /// ERROR_MORE_DATA
         MORE_DATA = 234,
         /// NERR_UserNotFound

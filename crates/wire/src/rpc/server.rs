@@ -18,7 +18,7 @@ use super::pdu::{
 };
 use super::security::{PipeSecurity, Security};
 use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo};
-use super::{Account, Domain, FaultStatus, SyntaxId, calls, samr};
+use super::{Account, Domain, FaultStatus, SyntaxId, WinError, calls, samr};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
 use crate::fscc::eq_ignore_case;
@@ -46,8 +46,7 @@ pub trait Services {
     fn caller(&self) -> Option<Account>;
     /// Returns the account with this SID.
     fn find_sid(&self, sid: &Sid) -> Option<Account>;
-    /// Returns the account called `name`, `domain
-    /// ame` or `name@domain`.
+    /// Returns the account called `name`, `domain\name` or `name@domain`.
     fn find_name(&self, name: &str) -> Option<Account>;
     /// True if the caller may list accounts and members of groups.
     fn may_list_accounts(&self) -> bool;
@@ -82,13 +81,19 @@ pub trait Services {
     fn connections(&self) -> Vec<ConnectionInfo> {
         Vec::new()
     }
-    /// Closes the open file of this number; false if there is none.
-    fn close_file(&self, _id: u32) -> bool {
-        false
+    /// Closes the open file of this number.
+    ///
+    /// # Errors
+    /// FILE_ID_NOT_FOUND where there is none, BUSY when it cannot be closed now.
+    fn close_file(&self, _id: u32) -> Result<(), WinError> {
+        Err(WinError::FILE_ID_NOT_FOUND)
     }
-    /// Ends the sessions of a client, of a user, or of both; false if there are none.
-    fn end_sessions(&self, _client: Option<&str>, _user: Option<&str>) -> bool {
-        false
+    /// Ends the sessions of a client, of a user, or of both.
+    ///
+    /// # Errors
+    /// CLIENT_NAME_NOT_FOUND where there are none, BUSY when they cannot be ended now.
+    fn end_sessions(&self, _client: Option<&str>, _user: Option<&str>) -> Result<(), WinError> {
+        Err(WinError::CLIENT_NAME_NOT_FOUND)
     }
 }
 

@@ -11,7 +11,7 @@ use super::ndr::{NdrReader, NdrWriter};
 use super::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
 };
-use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId};
+use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId, WinError};
 use crate::dtyp::{FileTime, Sid};
 use alloc::string::ToString;
 use alloc::vec;
@@ -66,12 +66,13 @@ impl Services for Fixture {
         vec![ConnectionInfo { id: 1, share, ..ConnectionInfo::default() }]
     }
 
-    fn close_file(&self, id: u32) -> bool {
-        id == 7
+    fn close_file(&self, id: u32) -> Result<(), WinError> {
+        if id == 7 { Ok(()) } else { Err(WinError::FILE_ID_NOT_FOUND) }
     }
 
-    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> bool {
-        client == Some(r"\\192.0.2.1") && user.is_none()
+    fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> Result<(), WinError> {
+        let is_known = client == Some(r"\\192.0.2.1") && user.is_none();
+        if is_known { Ok(()) } else { Err(WinError::CLIENT_NAME_NOT_FOUND) }
     }
 
     fn shares(&self) -> Vec<ShareInfo> {
