@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::told;
 use crate::connection::{self, Accepted};
+use crate::durable::handover;
 use crate::idle;
 use crate::limits::{
     ACCEPT_PAUSE, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, NEGOTIATE_DEADLINE,
@@ -78,12 +79,14 @@ pub(crate) async fn serve(
     for session in server.sessions() {
         panics::contained(|| server.close_session(&session));
     }
-    server.close_waiting();
     let deadline = Instant::now() + drain;
+    // Large sessions end there.
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
             "a long request did not end in time; it was cut off");
     }
+    handover::leave(&server).await;
+    server.close_waiting();
     for share in server.shares().sorted() {
         if let Some(blocking_pool) = &share.blocking_pool
             && !blocking_pool.settled(deadline).await

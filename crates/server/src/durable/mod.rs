@@ -10,6 +10,7 @@
 
 mod caching;
 pub mod disk;
+pub mod handover;
 mod reconnect;
 pub mod record;
 pub mod scavenger;

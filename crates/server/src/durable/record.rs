@@ -17,7 +17,7 @@ use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Sharing, StateStor
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -33,9 +33,17 @@ use crate::share::{RunAs, Share};
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 
-/// The record of `open`; none unless it is persistent.
-fn record_of(open: &Open) -> Option<OpenRecord> {
-    let survival = open.survival().filter(|survival| survival.is_persistent())?;
+/// Why an Open of an earlier run is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It is persistent.
+    Always,
+    /// It is durable, and the earlier run has left it to this one.
+    OverThisRestart,
+}
+
+/// The record of `open`, which survives by `survival`.
+pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> {
     let file = open.file().ok()?;
     let birth = file.node.birth().unwrap_or_default();
     let state = file.cell.lock();
@@ -148,7 +156,7 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(store) = server.durables.store() else { return false };
     // What is put later is newer.
     let _order = survival.recording.lock();
-    let Some(record) = record_of(open) else { return false };
+    let Some(record) = record_of(open, survival) else { return false };
     let id = RecordId(record.durable_file_id);
     server.durables.backlog().put(&**store, id, record.to_bytes(), done);
     true
@@ -197,50 +205,77 @@ fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> R
 pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
     let records = store.load()?;
     server.durables.set_store(store);
+    let mut readable = Vec::new();
+    for (id, bytes) in records {
+        match OpenRecord::from_bytes(&bytes) {
+            Ok(record) => {
+                let time = Duration::from_millis(u64::from(record.timeout_ms));
+                readable.push((id, record, Instant::now() + time));
+            }
+            Err(error) => lost(server, id, &error.to_string(), Kept::Always),
+        }
+    }
+    Ok(restore_all(server, readable, Kept::Always))
+}
+
+/// An Open of an earlier run cannot be made again.
+fn lost(server: &ServerState, id: RecordId, why: &str, kept: Kept) {
+    if kept == Kept::OverThisRestart {
+        tracing::info!(target: "frevo::durable", why, "lost a durable handle over the restart");
+        return;
+    }
+    tracing::warn!(target: "frevo::durable", why, "lost a persistent handle");
+    if let Some(store) = server.durables.store() {
+        server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
+    }
+}
+
+/// Makes Opens of an earlier run anew, each of which waits for its client until its deadline.
+/// Returns their number.
+pub(super) fn restore_all(
+    server: &Arc<ServerState>,
+    records: Vec<(RecordId, OpenRecord, Instant)>,
+    kept: Kept,
+) -> usize {
     let mut opens = Vec::new();
     // One patience for all of them.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
-    for (id, bytes) in records {
-        let record = OpenRecord::from_bytes(&bytes).map_err(|error| error.to_string());
-        let made = record.and_then(|record| {
-            let open = reopen(server, &record, patience).map_err(|why| {
-                format!("{} of {} in {}: {why}", record.name, record.owner, record.share)
-            })?;
-            Ok((open, record))
-        });
-        match made {
-            Ok(made) => opens.push(made),
+    for (id, record, deadline) in records {
+        match reopen(server, &record, kept, patience) {
+            Ok(open) => opens.push((open, record, deadline)),
             Err(why) => {
-                tracing::warn!(target: "frevo::durable", why, "lost a persistent handle");
-                if let Some(store) = server.durables.store() {
-                    server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
-                }
+                let why = format!("{} of {} in {}: {why}", record.name, record.owner, record.share);
+                lost(server, id, &why, kept);
             }
         }
     }
     let count = opens.len();
     // All are in before any caches, locks or deletes: that would keep others out.
-    for (open, record) in &opens {
+    for (open, record, deadline) in &opens {
         put_back(server, open, record);
-        let time = Duration::from_millis(u64::from(record.timeout_ms));
-        if !server.durables.restore(open, Instant::now() + time) {
+        if !server.durables.restore(open, *deadline) {
             open.close(&server.files);
         }
     }
-    Ok(count)
+    count
 }
 
 /// Opens the file again, as it was open.
 fn reopen(
     server: &Arc<ServerState>,
     record: &OpenRecord,
+    kept: Kept,
     patience: std::time::Instant,
 ) -> Result<Arc<Open>, String> {
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
     let share = as_owner(server, share, &record.owner, patience);
     let share = &share.ok_or("there is nobody to act as")?;
-    let vfs = share.vfs().filter(|_| share.continuous).ok_or("the share is not continuous")?;
+    let is_persistent = kept == Kept::Always;
+    if is_persistent && !share.continuous {
+        return Err("the share is not continuous".into());
+    }
+    let vfs = share.vfs().ok_or("the share has no files")?;
     let opened = open_recorded(&**vfs, record)?;
     let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
     let id = OpenId(file_id.volatile);
@@ -287,7 +322,7 @@ fn reopen(
     *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
     let survival = open.survival_or(&server.durables, || survival_of(record));
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
-    survival.set_persistent(true);
+    survival.set_persistent(is_persistent);
     Ok(Arc::new(open))
 }
 
@@ -361,7 +396,8 @@ fn survival_of(record: &OpenRecord) -> Survival {
     Survival::new(
         &record.owner,
         record.client_guid,
-        Some(record.create_guid),
+        // One of version 1 has none.
+        Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
         (asked, CreateAction::OPENED),
     )

@@ -68,6 +68,8 @@ pub struct Durables {
     table: Ordered<Table, { rank::DURABLE }>,
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
+    /// Where other durable Opens are left when the server stops, if anywhere.
+    handover: OnceLock<Arc<dyn StateStore>>,
     /// Requests to the state store that failed.
     backlog: StoreBacklog,
     /// Persistent Opens that wait for their client.
@@ -215,6 +217,16 @@ impl Durables {
         let _ = self.store.set(store);
     }
 
+    /// Where durable Opens are left for the next run.
+    pub(super) fn handover(&self) -> Option<&Arc<dyn StateStore>> {
+        self.handover.get()
+    }
+
+    /// Leaves durable Opens in `store` when the server stops.
+    pub(super) fn set_handover(&self, store: Arc<dyn StateStore>) {
+        let _ = self.handover.set(store);
+    }
+
     /// The persistent Opens of a file.
     pub(super) fn persistent_of(&self, key: FileKey) -> Vec<Arc<Open>> {
         let table = self.table.lock();
@@ -300,7 +312,7 @@ impl Durables {
         true
     }
 
-    /// Takes in a persistent Open of an earlier run: its client may come until
+    /// Takes in an Open of an earlier run: its client may come until
     /// `deadline`.
     pub fn restore(&self, open: &Arc<Open>, deadline: Instant) -> bool {
         let Some(survival) = open.survival() else { return false };

@@ -30,6 +30,7 @@ pub struct ServerBuilder {
     events: Vec<EventSender>,
     pub(super) audited: Operations,
     pub(super) state_store: Option<Arc<dyn StateStore>>,
+    pub(super) handover_store: Option<Arc<dyn StateStore>>,
     pub(super) cores: CoresConfig,
 }
 
@@ -47,6 +48,7 @@ impl Default for ServerBuilder {
             events: Vec::new(),
             audited: Operations::ACL,
             state_store: None,
+            handover_store: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
         }
     }
@@ -115,6 +117,13 @@ impl ServerBuilder {
     /// 3.3.5.9.12. Only shares that are `continuous` have persistent handles.
     pub fn state_store(self, store: Arc<dyn StateStore>) -> Self {
         Self { state_store: Some(store), ..self }
+    }
+
+    /// Leaves durable handles whose clients are away in `store` when the server stops, and takes
+    /// up those that an earlier run has left there: clients do not notice a planned restart. It
+    /// is another store than that of [`Self::state_store`].
+    pub fn handover_store(self, store: Arc<dyn StateStore>) -> Self {
+        Self { handover_store: Some(store), ..self }
     }
 
     /// Sets the clock and the source of randomness: those of the host if this is not

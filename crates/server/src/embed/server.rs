@@ -21,7 +21,7 @@ use super::{
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
-use crate::durable::record;
+use crate::durable::{handover, record};
 use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
 use crate::serve::serve;
 use crate::server::ServerState;
@@ -80,7 +80,15 @@ impl Server {
         audit: Option<Audit>,
     ) -> io::Result<Self> {
         let ServerBuilder {
-            settings, accounts, limits, ambient, audited, state_store, cores, ..
+            settings,
+            accounts,
+            limits,
+            ambient,
+            audited,
+            state_store,
+            handover_store,
+            cores,
+            ..
         } = builder;
         let state = ServerState::new(settings, shares, accounts, ambient);
         if let Some(audit) = audit {
@@ -105,6 +113,14 @@ impl Server {
             if count > 0 {
                 tracing::info!(target: "frevo::durable", count,
                     "restored persistent handles; their files stay open for the clients");
+            }
+            server.state().start_scavenger();
+        }
+        if let Some(store) = handover_store {
+            let count = handover::take_up(server.state(), store).map_err(io::Error::other)?;
+            if count > 0 {
+                tracing::info!(target: "frevo::durable", count,
+                    "took up durable handles that the stopped server left; their clients go on");
             }
             server.state().start_scavenger();
         }

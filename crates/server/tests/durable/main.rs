@@ -7,6 +7,7 @@ mod client;
 mod accounts;
 mod asking;
 mod handles;
+mod handover;
 mod instances;
 mod persistent;
 mod replayed;
