@@ -293,8 +293,12 @@ pub const BREAK_RTO_MIN: Duration = Duration::from_millis(200);
 /// See [`BREAK_RTO_MIN`].
 pub const BREAK_RTO_MAX: Duration = Duration::from_secs(1);
 
-/// Retransmission time-outs after which a break notification that did not arrive
-/// is sent over another channel.
+/// Retransmission time-outs without an acknowledgment after which a break notification is sent
+/// over a second channel too.
+pub const BREAK_RTOS_BESIDE: u32 = 2;
+
+/// Retransmission time-outs without an acknowledgment of a break notification after which a
+/// connection counts as dead.
 pub const BREAK_RTOS: u32 = 6;
 
 /// Times that one CREATE waits for others to give back what they cache: a file

@@ -9,6 +9,8 @@ mod accounts;
 mod acknowledged;
 #[path = "leases/asked_again.rs"]
 mod asked_again;
+#[path = "leases/channels.rs"]
+mod channels;
 mod client;
 #[path = "leases/host.rs"]
 mod host;
@@ -16,7 +18,6 @@ mod host;
 use std::time::Duration;
 
 use client::files::{close_draft, write_draft};
-use client::logon::Setup;
 use client::peer::async_id;
 use client::*;
 use frevo_server::internal::lease::client_id;
@@ -378,34 +379,6 @@ fn breaks_of_what_is_sealed_are_sealed() {
             panic!("an oplock");
         };
         assert_eq!((told.new_lease_state, told.flags), (NONE, LeaseBreakFlags::ACK_REQUIRED));
-    });
-}
-
-/// MS-SMB2 3.3.4.6 and 3.3.4.7: a channel that is dead without knowing it is
-/// given up, and the break goes over another.
-#[test]
-fn a_break_goes_over_another_channel() {
-    in_frozen_world(settings(), async |world| {
-        let (one, mine) = world.session("ann", &Offer::default()).await;
-        let mut side = world.connect();
-        side.guid = one.guid;
-        side.negotiate(&Offer::default()).await;
-        let bound = side.try_log_on(Setup::binding("ann", &mine.logon)).await.expect("bound");
-        let also_mine = mine.on(&bound);
-        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
-        side.on(&also_mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
-        // `one` reads nothing any more: in memory that is what a dead road looks like.
-        let begun = Instant::now();
-        let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
-        two.interim().await;
-        let told = lease_notification(&mut side).await;
-        assert_eq!(told.new_lease_state, rh());
-        let waited = begun.elapsed();
-        assert!(waited >= Duration::from_millis(1_200), "{waited:?}");
-        assert!(waited <= Duration::from_millis(2_000), "{waited:?}");
-        side.on(&also_mine, lease_ack(key(1), rh())).await.ok();
-        two.final_reply(waiting).await.ok();
-        assert!(begun.elapsed() < Duration::from_secs(3));
     });
 }
 

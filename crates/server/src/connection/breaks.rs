@@ -2,6 +2,8 @@
 //! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
 //! to another channel.
 
+use std::time::Duration;
+
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
@@ -10,19 +12,34 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
 
 use super::Connection;
-use crate::lease::delivery::could_go_elsewhere;
+use crate::lease::delivery::{could_go_elsewhere, deliver};
 use crate::lease::parcel::{Attempt, Parcel};
-use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS};
+use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
 use crate::refusal::Doom;
 
 /// A notification that the peer's transport has not acknowledged yet.
 pub(super) struct Sent {
-    pub(super) parcel: Parcel,
+    /// The notification; `None` after it went to another channel too.
+    pub(super) parcel: Option<Parcel>,
     /// Where it ends in the stream.
     end: u64,
-    begun: Instant,
-    deadline: Instant,
+    /// Retransmission time-out assumed for the connection.
+    rto: Duration,
+    /// Bytes of the stream that were acknowledged at the last progress, and its time.
+    arrived: u64,
+    progress: Instant,
     next_look: Instant,
+}
+
+impl Sent {
+    /// Returns the time without an acknowledgment.
+    fn stalled(&mut self, arrived: u64, now: Instant) -> Duration {
+        if arrived > self.arrived {
+            self.arrived = arrived;
+            self.progress = now;
+        }
+        now.saturating_duration_since(self.progress)
+    }
 }
 
 impl Connection {
@@ -61,10 +78,11 @@ impl Connection {
         let rto = rto.clamp(BREAK_RTO_MIN, BREAK_RTO_MAX);
         let now = Instant::now();
         self.breaks.borrow_mut().push(Sent {
-            parcel,
+            parcel: Some(parcel),
             end: self.queue.sent_bytes() + self.queue.queued_bytes() as u64,
-            begun: now,
-            deadline: now + rto * BREAK_RTOS,
+            rto,
+            arrived: self.arrived(stream),
+            progress: now,
             next_look: now + rto,
         });
         Attempt::Queued
@@ -75,30 +93,47 @@ impl Connection {
         self.breaks.borrow().iter().map(|sent| sent.next_look).min()
     }
 
-    /// Forgets what has arrived. What has not in time ends the connection: it is
-    /// dead without knowing.
-    pub(super) fn look_after_breaks(&self, stream: &Stream) {
-        let now = Instant::now();
+    /// Returns the count of sent bytes that the peer's transport has acknowledged.
+    fn arrived(&self, stream: &Stream) -> u64 {
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
         let arrived = self.queue.sent_bytes().saturating_sub(on_its_way);
-        let arrived = if hooked!(self.info, plays_dead) { 0 } else { arrived };
+        if hooked!(self.info, plays_dead) { 0 } else { arrived }
+    }
+
+    /// Forgets what has arrived. What the first channel does not acknowledge soon goes to another
+    /// channel of the client too. A connection that acknowledges nothing for longer is dead without knowing, and
+    /// ends. The only channel gets all the time that there is: its client has nowhere else to be
+    /// told.
+    pub(super) fn look_after_breaks(&self, stream: &Stream) {
+        let now = Instant::now();
+        let arrived = self.arrived(stream);
         let mut is_dead = false;
         let mut sent = self.breaks.borrow_mut();
+        let mut elsewhere = Vec::new();
         for mut one in std::mem::take(&mut *sent) {
             if one.end <= arrived {
                 continue;
             }
-            // The only channel gets all the time that there is: its client has
-            // nowhere else to be told.
-            let last = one.begun + BREAK_RTO_MAX * BREAK_RTOS;
-            is_dead |= now >= last
-                || (now >= one.deadline && could_go_elsewhere(&self.info.server, &one.parcel));
+            let stalled = one.stalled(arrived, now);
+            let is_first = one.parcel.as_ref().is_some_and(Parcel::is_at_first_channel);
+            let soon = if is_first { BREAK_RTOS_BESIDE } else { BREAK_RTOS };
+            if stalled >= one.rto * soon {
+                let server = &self.info.server;
+                elsewhere.extend(one.parcel.take_if(|parcel| could_go_elsewhere(server, parcel)));
+            }
+            let patience = if one.parcel.is_none() {
+                one.rto * BREAK_RTOS
+            } else {
+                BREAK_RTO_MAX * BREAK_RTOS
+            };
+            is_dead |= stalled >= patience;
             if now >= one.next_look {
                 one.next_look = now + BREAK_RTO_MIN;
             }
             sent.push(one);
         }
         drop(sent);
+        elsewhere.into_iter().for_each(|parcel| deliver(&self.info.server, parcel));
         if is_dead {
             self.disconnect(Doom::Rule("the transport does not acknowledge a break"));
         }

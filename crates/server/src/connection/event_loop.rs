@@ -375,7 +375,7 @@ impl Connection {
     /// notices from here on.
     fn take_undelivered(&self) -> Vec<Parcel> {
         self.notices.borrow_mut().close();
-        let queued = self.breaks.take().into_iter().map(|sent| sent.parcel);
+        let queued = self.breaks.take().into_iter().filter_map(|sent| sent.parcel);
         let notified =
             std::iter::from_fn(|| self.try_next_notice()).filter_map(|notice| match notice {
                 Notice::Break(parcel) => Some(*parcel),

@@ -53,6 +53,11 @@ impl Parcel {
         self.via
     }
 
+    /// Returns true if no other channel was tried before the present one.
+    pub const fn is_at_first_channel(&self) -> bool {
+        self.tried.len() <= 1
+    }
+
     /// SessionId of the notification, MS-SMB2 3.3.4.6 and 3.3.4.7.
     pub fn session_id(&self) -> u64 {
         match (self.broken.owner, self.via) {
