@@ -13,8 +13,6 @@
 //! thread makes large buffers and another frees them, the second returns its surplus to the first
 //! through the [`depot`].
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::RefCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -22,8 +20,13 @@ use std::ptr::NonNull;
 
 pub mod budget;
 mod depot;
+mod pool;
 
-use crate::limits::{BUF_BYTES_MAX, POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
+use crate::limits::BUF_BYTES_MAX;
+use pool::{Block, CLASSES, MAPPED_BYTES_MIN, POOL, class_for};
+pub use pool::{
+    PoolStats, pool_stats, release_free_memory, release_unused, set_pool_retained_max, trim_pool,
+};
 
 /// Alignment of the payload in a new buffer.
 pub const ALIGNMENT: usize = 64;
@@ -31,242 +34,6 @@ pub const ALIGNMENT: usize = 64;
 /// Headroom of frames, received and sent. It is enough for the headers of any reply: frame prefix
 /// 4, transform header 52, message header 64, body 16, rounded up to [`ALIGNMENT`].
 pub const HEADROOM: usize = 192;
-
-/// Capacities of the pooled blocks: a power of two for payload, and room for headers.
-const CLASSES: [usize; 10] = [
-    512 + 256,
-    (4 << 10) + 512,
-    (16 << 10) + 512,
-    (64 << 10) + 4096,
-    (256 << 10) + 4096,
-    (512 << 10) + 4096,
-    (1 << 20) + 4096,
-    (2 << 20) + 4096,
-    (4 << 20) + 4096,
-    POOLED_BLOCK_BYTES_MAX,
-];
-
-/// Blocks of at least this capacity are mapped from the kernel: page-aligned, and an unwritten page
-/// costs nothing.
-const MAPPED_BYTES_MIN: usize = 64 << 10;
-
-/// An owned piece of memory, zeroed when it was made.
-struct Block {
-    ptr: NonNull<u8>,
-    capacity: usize,
-}
-
-// SAFETY: a Block owns its memory alone and has no tie to a thread; both
-// malloc and mmap memory may be freed anywhere.
-unsafe impl Send for Block {}
-// SAFETY: a shared Block offers no access to its memory.
-unsafe impl Sync for Block {}
-
-impl Block {
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, ALIGNMENT).expect("capacities are bounded")
-    }
-
-    /// Makes a zeroed block of exactly `capacity` bytes, which is not 0.
-    fn allocate(capacity: usize) -> Self {
-        let layout = Self::layout(capacity);
-        if capacity < MAPPED_BYTES_MIN {
-            // SAFETY: capacity is not 0.
-            let raw = unsafe { alloc_zeroed(layout) };
-            let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
-            return Self { ptr, capacity };
-        }
-        // SAFETY: a fresh private anonymous mapping touches no memory of ours.
-        let raw = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                capacity,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        match NonNull::new(raw.cast::<u8>()) {
-            Some(ptr) if raw != libc::MAP_FAILED => Self { ptr, capacity },
-            _ => handle_alloc_error(layout),
-        }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if self.capacity == 0 {
-            return;
-        }
-        if self.capacity < MAPPED_BYTES_MIN {
-            // SAFETY: allocated in `allocate` with this very layout.
-            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
-        } else {
-            // SAFETY: mapped in `allocate` with this very length, and nothing
-            // refers to it any more.
-            unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.capacity) };
-        }
-    }
-}
-
-/// Returns the smallest class that holds `bytes`.
-fn class_for(bytes: usize) -> Option<usize> {
-    CLASSES.iter().position(|&capacity| capacity >= bytes)
-}
-
-/// True if blocks of this class are mapped, which is expensive.
-const fn is_mapped(class: usize) -> bool {
-    CLASSES[class] >= MAPPED_BYTES_MIN
-}
-
-/// Blocks made by other threads that a thread keeps.
-const SURPLUS_KEPT: i32 = 2;
-/// Largest surplus that is counted, in blocks.
-const SURPLUS_MAX: i32 = 64;
-
-/// The free blocks of one thread.
-struct Pool {
-    free: [Vec<Block>; CLASSES.len()],
-    /// The lowest number of free blocks of each class since the last trim: so many were not needed.
-    unused: [usize; CLASSES.len()],
-    /// Blocks freed here minus blocks taken here, for mapped classes.
-    surplus: [i32; CLASSES.len()],
-    stats: PoolStats,
-    retained_max: usize,
-}
-
-/// The state and the counters of a thread's pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Bytes of free blocks kept for reuse.
-    pub retained_bytes: usize,
-    /// Number of buffers that reused a block.
-    pub reused: u64,
-    /// Number of buffers that needed new memory.
-    pub made: u64,
-    /// Number of blocks returned to the system because the pool was full or the block too large to
-    /// keep.
-    pub released: u64,
-}
-
-impl Pool {
-    const fn new() -> Self {
-        Self {
-            free: [const { Vec::new() }; CLASSES.len()],
-            unused: [0; CLASSES.len()],
-            surplus: [0; CLASSES.len()],
-            stats: PoolStats { retained_bytes: 0, reused: 0, made: 0, released: 0 },
-            retained_max: POOL_RETAINED_BYTES_MAX,
-        }
-    }
-
-    fn take(&mut self, class: usize) -> Block {
-        let capacity = CLASSES[class];
-        if is_mapped(class) {
-            self.surplus[class] = (self.surplus[class] - 1).max(-SURPLUS_MAX);
-        }
-        if let Some(block) = self.free[class].pop() {
-            self.unused[class] = self.unused[class].min(self.free[class].len());
-            self.stats.retained_bytes -= capacity;
-            self.stats.reused += 1;
-            return block;
-        }
-        if is_mapped(class)
-            && let Some(block) = depot::take(class)
-        {
-            self.stats.reused += 1;
-            return block;
-        }
-        self.stats.made += 1;
-        Block::allocate(capacity)
-    }
-
-    /// Keeps the block, or returns it if it must be freed.
-    fn put(&mut self, block: Block) -> Option<Block> {
-        let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
-        let mut block = block;
-        if let Some(class) = class.filter(|&c| is_mapped(c)) {
-            self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // Other threads make these blocks and should get them back.
-            if self.surplus[class] > SURPLUS_KEPT {
-                match depot::put(class, block, self.retained_max) {
-                    None => return None,
-                    Some(refused) => block = refused,
-                }
-            }
-        }
-        match class {
-            Some(class) if self.stats.retained_bytes + block.capacity <= self.retained_max => {
-                self.stats.retained_bytes += block.capacity;
-                self.free[class].push(block);
-                None
-            }
-            _ => {
-                self.stats.released += 1;
-                Some(block)
-            }
-        }
-    }
-}
-
-thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
-}
-
-/// Returns the state of this thread's pool.
-#[must_use]
-pub fn pool_stats() -> PoolStats {
-    POOL.with_borrow(|pool| pool.stats)
-}
-
-/// Frees all pooled blocks of this thread.
-pub fn trim_pool() {
-    let freed = POOL.with_borrow_mut(|pool| {
-        pool.stats.retained_bytes = 0;
-        pool.unused = [0; CLASSES.len()];
-        std::mem::replace(&mut pool.free, [const { Vec::new() }; CLASSES.len()])
-    });
-    drop(freed);
-}
-
-/// Frees pooled blocks of this thread that were not used since the last call: the memory of a burst
-/// is soon returned.
-pub fn release_unused() {
-    let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
-        let mut freed = Vec::new();
-        for (class, unused) in pool.unused.iter_mut().enumerate() {
-            // The first blocks were freed longest ago.
-            let count = std::mem::take(unused);
-            pool.stats.retained_bytes -= count * CLASSES[class];
-            freed.extend(pool.free[class].drain(..count));
-            *unused = pool.free[class].len();
-        }
-        pool.stats.released += freed.len() as u64;
-        freed
-    });
-    drop(freed);
-    depot::release_unused();
-}
-
-/// Sets the bytes of free blocks that this thread may keep (a memory budget may allow fewer than
-/// [`POOL_RETAINED_BYTES_MAX`], which is the maximum).
-pub fn set_pool_retained_max(bytes: usize) {
-    POOL.with_borrow_mut(|pool| pool.retained_max = bytes.min(POOL_RETAINED_BYTES_MAX));
-    if pool_stats().retained_bytes > bytes {
-        trim_pool();
-    }
-}
-
-/// Returns free memory of the allocator to the system. This may take many milliseconds and must not
-/// run on a core.
-pub fn release_free_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes no pointer and may be called at any time from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
 
 /// Bytes with headroom before and spare room behind them. See the module's text.
 pub struct Buf {

@@ -12,166 +12,23 @@
 //! On the client, one task for each connection runs [`SendQueue::run`].
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::buffer::Buf;
-use crate::file_io::FileFd;
 use crate::limits::{
-    FRAME_BYTES_MAX, SEND_BLOCKED_LOOK, SEND_IOV_MAX, SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX,
-    SEND_RATE_MIN, SEND_STALL_TIMEOUT, SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
+    SEND_BLOCKED_LOOK, SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX, SEND_RATE_MIN,
+    SEND_STALL_TIMEOUT, SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
 };
-use crate::send_queue::pipe::Pipe;
 use crate::transport::Stream;
+pub use frame::{OutFrame, Segment};
+use pending::{FRAME_OVERHEAD_BYTES, Pending};
 
+mod frame;
+mod pending;
 mod pipe;
-
-/// Zeros to send for files that are shorter than promised.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// Bytes of a file tail that are copied at a time, if they must be copied.
-const COPY_BYTES: usize = 256 << 10;
-
-/// Memory of a waiting frame besides its bytes.
-const FRAME_OVERHEAD_BYTES: usize = 768;
-
-/// A piece of a frame.
-pub enum Segment {
-    /// Owned bytes.
-    Buf(Buf),
-    /// Shared bytes.
-    Bytes(bytes::Bytes),
-    /// A range of a file. It should lie in the page cache ([`crate::file_io::File::is_cached`]):
-    /// other parts are read on the core, which waits.
-    File {
-        /// The file, open for reading.
-        file: FileFd,
-        /// Offset of the range in bytes.
-        offset: u64,
-        /// Length of the range in bytes; behind the file's end zeros are sent.
-        len: usize,
-    },
-}
-
-impl Segment {
-    /// Returns the number of bytes that it adds to the frame.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Buf(buf) => buf.len(),
-            Self::Bytes(bytes) => bytes.len(),
-            Self::File { len, .. } => *len,
-        }
-    }
-
-    /// True if it adds no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl fmt::Debug for Segment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Buf(buf) => write!(f, "Buf({})", buf.len()),
-            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::File { offset, len, .. } => write!(f, "File({offset}, {len})"),
-        }
-    }
-}
-
-impl From<Buf> for Segment {
-    fn from(buf: Buf) -> Self {
-        Self::Buf(buf)
-    }
-}
-
-impl From<bytes::Bytes> for Segment {
-    fn from(bytes: bytes::Bytes) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-/// A frame to send: segments that follow each other without a gap. The queue writes the prefix.
-#[derive(Debug, Default)]
-pub struct OutFrame {
-    segments: SmallVec<[Segment; 2]>,
-}
-
-impl OutFrame {
-    /// Makes a frame of one buffer. Four bytes of headroom save a segment.
-    #[must_use]
-    pub fn new(head: Buf) -> Self {
-        let mut frame = Self::default();
-        frame.push(head);
-        frame
-    }
-
-    /// Makes a frame of a head and a tail.
-    #[must_use]
-    pub fn with_tail(head: Buf, tail: impl Into<Segment>) -> Self {
-        let mut frame = Self::new(head);
-        frame.push(tail);
-        frame
-    }
-
-    /// Appends a segment.
-    pub fn push(&mut self, segment: impl Into<Segment>) {
-        self.segments.push(segment.into());
-    }
-
-    /// Returns the number of bytes without the prefix.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.segments.iter().map(Segment::len).sum()
-    }
-
-    /// True if the frame has no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl From<Buf> for OutFrame {
-    fn from(head: Buf) -> Self {
-        Self::new(head)
-    }
-}
-
-/// An element of the queue: the segments of all frames, one after the other.
-enum Waiting {
-    Buf(Buf),
-    Bytes(bytes::Bytes),
-    File {
-        file: FileFd,
-        offset: u64,
-        len: usize,
-    },
-    Zeros(usize),
-    /// The end of a frame, which counts frames.
-    End,
-}
-
-impl Waiting {
-    /// Returns its first bytes if they are in memory.
-    fn memory(&self) -> Option<&[u8]> {
-        match self {
-            Self::Buf(buf) => Some(buf),
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Zeros(len) => Some(&ZEROS[..(*len).min(ZEROS.len())]),
-            Self::File { .. } => None,
-            Self::End => Some(&[]),
-        }
-    }
-}
 
 /// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +63,7 @@ impl Default for SendLimits {
 /// A queue of frames. See the module's text.
 #[derive(Default)]
 pub struct SendQueue {
-    inner: RefCell<Inner>,
+    inner: RefCell<Pending>,
     limits: SendLimits,
     /// None while nothing waits for the transport.
     pace: Cell<Option<Pace>>,
@@ -223,18 +80,6 @@ struct Pace {
     taken: Option<u64>,
     /// The time of the next look.
     until: Instant,
-}
-
-#[derive(Default)]
-struct Inner {
-    waiting: VecDeque<Waiting>,
-    bytes: usize,
-    /// Bytes of the buffers in the queue.
-    memory: usize,
-    frames: usize,
-    sent_bytes: u64,
-    closed: bool,
-    pipe: Option<Pipe>,
 }
 
 impl SendQueue {
@@ -394,257 +239,6 @@ impl SendQueue {
         inner.clear();
         drop(inner);
     }
-}
-
-impl Inner {
-    fn append(&mut self, mut frame: OutFrame) {
-        let len = frame.len();
-        let prefix = u32::try_from(len).ok().filter(|&len| len <= FRAME_BYTES_MAX);
-        let prefix = prefix.expect("frame longer than its prefix can say").to_be_bytes();
-        match frame.segments.first_mut() {
-            Some(Segment::Buf(head)) if head.headroom() >= prefix.len() => head.push_front(&prefix),
-            _ => {
-                let head = Buf::copy_of(&prefix);
-                self.memory += head.capacity();
-                self.waiting.push_back(Waiting::Buf(head));
-            }
-        }
-        self.bytes += prefix.len() + len;
-        self.frames += 1;
-        for segment in frame.segments {
-            match segment {
-                empty if empty.is_empty() => {}
-                Segment::Buf(buf) => {
-                    self.memory += buf.capacity();
-                    self.waiting.push_back(Waiting::Buf(buf));
-                }
-                Segment::Bytes(bytes) => {
-                    self.memory += bytes.len();
-                    self.waiting.push_back(Waiting::Bytes(bytes));
-                }
-                Segment::File { file, offset, len } => {
-                    self.waiting.push_back(Waiting::File { file, offset, len });
-                }
-            }
-        }
-        self.waiting.push_back(Waiting::End);
-    }
-
-    fn clear(&mut self) {
-        self.waiting = VecDeque::new();
-        self.bytes = 0;
-        self.memory = 0;
-        self.frames = 0;
-        self.pipe = None;
-    }
-
-    /// Sends until nothing is left (true) or the transport is full (false).
-    fn send(&mut self, stream: &Stream, limits: &SendLimits) -> io::Result<bool> {
-        let copied_below = match stream.socket() {
-            Some(_) => limits.sendfile_from,
-            None => usize::MAX,
-        };
-        while !self.waiting.is_empty() {
-            let sent = match self.waiting.front() {
-                Some(Waiting::File { len, .. }) if *len >= copied_below || self.pipe.is_some() => {
-                    self.send_file(stream, limits.splice_from)
-                }
-                _ => self.send_memory(stream, copied_below),
-            };
-            match sent {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        if self.waiting.capacity() > 32 {
-            // An idle connection does not keep the memory of a burst.
-            self.waiting = VecDeque::new();
-        }
-        Ok(true)
-    }
-
-    /// Makes one vectored write of the bytes in memory at the front.
-    fn send_memory(&mut self, stream: &Stream, copied_below: usize) -> io::Result<()> {
-        let mut index = 0;
-        let mut copied = 0;
-        while index < self.waiting.len().min(SEND_IOV_MAX) && copied < COPY_BYTES {
-            if let Waiting::File { len, .. } = &self.waiting[index] {
-                if *len >= copied_below {
-                    break;
-                }
-                copied += self.copy_file(index)?;
-            }
-            index += 1;
-        }
-        let more = matches!(self.waiting.get(index), Some(Waiting::File { .. }));
-        let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
-        for waiting in self.waiting.iter().take(index) {
-            match waiting.memory() {
-                Some([]) => {}
-                Some(bytes) => slices.push(IoSlice::new(bytes)),
-                None => break,
-            }
-            if matches!(waiting, Waiting::Zeros(len) if *len > ZEROS.len()) {
-                break;
-            }
-        }
-        let count = if slices.is_empty() { 0 } else { stream.try_write_vectored(&slices, more)? };
-        drop(slices);
-        self.consume(count);
-        Ok(())
-    }
-
-    /// Puts a copy of the first bytes of the file tail at `index` before it, and returns their
-    /// number.
-    fn copy_file(&mut self, index: usize) -> io::Result<usize> {
-        let Waiting::File { file, offset, len } = &mut self.waiting[index] else { return Ok(0) };
-        let count = (*len).min(COPY_BYTES);
-        let mut buf = Buf::with_capacity(count);
-        while buf.len() < count {
-            let room = count - buf.len();
-            let at = *offset + buf.len() as u64;
-            match rustix::io::pread(file.as_fd(), &mut buf.memory_mut()[..room], at) {
-                Ok(0) => break,
-                Ok(read) => buf.set_filled(read),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        buf.resize(count, 0);
-        *offset += count as u64;
-        *len -= count;
-        self.memory += buf.capacity();
-        if *len == 0 {
-            self.waiting[index] = Waiting::Buf(buf);
-        } else {
-            self.waiting.insert(index, Waiting::Buf(buf));
-        }
-        Ok(count)
-    }
-
-    /// Moves bytes of the file tail at the front to the socket.
-    fn send_file(&mut self, stream: &Stream, splice_from: usize) -> io::Result<()> {
-        let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
-            return Ok(());
-        };
-        if self.pipe.is_some() || *len >= splice_from {
-            return self.splice_file(stream);
-        }
-        let mut at = *offset;
-        let asked = *len;
-        let sent = stream.try_write_with(|socket| {
-            Ok(rustix::fs::sendfile(socket, file.as_fd(), Some(&mut at), asked)?)
-        });
-        match sent {
-            Ok(0) => self.front_ends_in_zeros(),
-            Ok(count) => self.consume(count),
-            // This file system cannot do it: copy.
-            Err(error) if cannot(&error) => {
-                self.copy_file(0)?;
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Makes one round from file to pipe to socket.
-    fn splice_file(&mut self, stream: &Stream) -> io::Result<()> {
-        let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
-            return Ok(());
-        };
-        let pipe = match &mut self.pipe {
-            Some(pipe) => pipe,
-            None => self.pipe.insert(Pipe::borrow()?),
-        };
-        // The offset counts bytes that the socket took; the pipe is ahead of it.
-        let (at, wanted) = (*offset + pipe.held() as u64, *len - pipe.held());
-        if wanted > 0 && pipe.room() > 0 {
-            match pipe.fill(file.as_fd(), at, wanted) {
-                Ok(0) if pipe.held() == 0 => {
-                    self.pipe = None;
-                    self.front_ends_in_zeros();
-                    return Ok(());
-                }
-                Ok(_) => {}
-                Err(error) if cannot(&error) && pipe.held() == 0 => {
-                    self.pipe = None;
-                    return self.copy_file(0).map(drop);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && pipe.held() > 0 => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let count = pipe.drain(stream, pipe.held() < *len)?;
-        let empty = pipe.held() == 0;
-        if empty && count == *len {
-            self.pipe = None;
-        }
-        self.consume(count);
-        Ok(())
-    }
-
-    /// Sends zeros for the promised rest, because the file at the front has ended.
-    fn front_ends_in_zeros(&mut self) {
-        if let Some(front) = self.waiting.front_mut()
-            && let Waiting::File { len, .. } = front
-        {
-            *front = Waiting::Zeros(*len);
-        }
-    }
-
-    /// Removes `count` sent bytes from the front, and frame ends behind them.
-    fn consume(&mut self, mut count: usize) {
-        self.bytes -= count;
-        self.sent_bytes += count as u64;
-        while let Some(front) = self.waiting.front_mut() {
-            let left = match front {
-                Waiting::End => {
-                    self.frames -= 1;
-                    0
-                }
-                _ if count == 0 => return,
-                Waiting::Buf(buf) => {
-                    let taken = count.min(buf.len());
-                    buf.advance(taken);
-                    count -= taken;
-                    if buf.is_empty() {
-                        self.memory -= buf.capacity();
-                    }
-                    buf.len()
-                }
-                Waiting::Bytes(bytes) => {
-                    let taken = count.min(bytes.len());
-                    *bytes = bytes.split_off(taken);
-                    self.memory -= taken;
-                    count -= taken;
-                    bytes.len()
-                }
-                Waiting::File { offset, len, .. } => {
-                    let taken = count.min(*len);
-                    *offset += taken as u64;
-                    *len -= taken;
-                    count -= taken;
-                    *len
-                }
-                Waiting::Zeros(len) => {
-                    let taken = count.min(*len);
-                    *len -= taken;
-                    count -= taken;
-                    *len
-                }
-            };
-            if left == 0 {
-                self.waiting.pop_front();
-            }
-        }
-    }
-}
-
-/// True if the error means that this file must be copied.
-fn cannot(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
 #[cfg(test)]

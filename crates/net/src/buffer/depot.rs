@@ -6,7 +6,7 @@
 
 use std::sync::Mutex;
 
-use super::{Block, CLASSES};
+use super::pool::{Block, CLASSES};
 
 struct Depot {
     free: [Vec<Block>; CLASSES.len()],

@@ -1,4 +1,6 @@
+use super::pool::SURPLUS_KEPT;
 use super::*;
+use crate::limits::{POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
 #[test]
 fn payload_is_aligned_and_headroom_is_there() {

@@ -1,9 +1,14 @@
-//! System calls that the libraries do not offer.
+//! Shared descriptors, and system calls that the libraries do not offer.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 use crate::buffer::Buf;
+
+/// An open file whose descriptor has several owners: an `OwnedFd`, or an object that closes its
+/// descriptor with its last owner.
+pub type FileFd = Arc<dyn AsFd + Send + Sync>;
 
 /// `cachestat(2)` has this number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;

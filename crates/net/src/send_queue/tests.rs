@@ -5,6 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::buffer::Buf;
+use crate::file_io::FileFd;
 use crate::transport::tests::{memory, read_exactly, tcp};
 
 fn pattern(len: usize) -> Vec<u8> {
