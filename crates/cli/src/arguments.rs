@@ -143,6 +143,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
 
+    /// Take the place of the running server with this PID: its sockets and
+    /// open files; clients go on (needs root)
+    #[arg(long, value_name = "PID")]
+    pub(crate) replace: Option<u32>,
+
     /// Format of the log [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(LogFormat::WORDS))]
     pub(crate) log: Option<LogFormat>,

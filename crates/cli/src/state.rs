@@ -19,6 +19,9 @@ const SERVER_GUID: &str = "server-guid";
 /// The file of persistent handles in a state directory.
 pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
 
+/// The file of durable handles that a stopped server leaves to the next.
+pub(crate) const HANDED_OVER_OPENS: &str = "handed-over-opens";
+
 /// Where the configuration of a system's server is.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
 

@@ -393,9 +393,11 @@ fn systemd_is_told() {
         let len = socket.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..len].to_vec()).unwrap()
     };
+    let stored = "FDSTORE=1\nFDNAME=frevo-listen\nFDPOLL=0\n";
     let mut command = place.command(&["serve", "--config", "frevo.toml"]);
     command.env("NOTIFY_SOCKET", &path);
     let server = Serving::start(command);
+    assert_eq!(next(), stored, "for a restart");
     assert!(next().starts_with("READY=1\n"));
     server.signal("-HUP");
     let reloading = next();
@@ -426,6 +428,47 @@ fn a_socket_that_systemd_hands_over_is_used() {
         log_on(&server, "ann", "pw").await.unwrap().connect_share("photos").await.unwrap();
     });
     assert_eq!(server.stop().code, 0);
+}
+
+/// A client that connects while there is no server waits in the socket that systemd keeps, and is
+/// served by the next one; a socket that is not wanted any more is closed.
+#[test]
+fn sockets_that_systemd_kept_over_a_restart_are_used() {
+    let place = Sandbox::new();
+    config(&place, &["photos"]);
+    add_user(&place, "ann", "pw");
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 9), 0)).unwrap();
+    let (address, unwanted) = (socket.local_addr().unwrap(), other.local_addr().unwrap());
+    let early = TcpStream::connect(address).unwrap();
+    let script = "export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=frevo-listen:frevo-listen; \
+                  exec \"$0\" \"$@\" 4<&1 3<&0 </dev/null >&2";
+    let (mut out, written) = std::io::pipe().unwrap();
+    let frevo = place.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(frevo.get_program()).args(["serve", "-c", "frevo.toml"]);
+    shell.current_dir(place.path("")).stdin(OwnedFd::from(socket)).stdout(OwnedFd::from(other));
+    shell.stderr(written);
+    let mut server = shell.spawn().unwrap();
+    drop(shell);
+    let mut said = String::new();
+    while !said.contains("ready\n") {
+        let mut bytes = [0; 4_096];
+        let len = out.read(&mut bytes).unwrap();
+        assert!(len > 0, "not ready: {said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..len]));
+    }
+    client(async {
+        let mut ann = smb2::connect(&address.to_string(), "ann", "pw").await.unwrap();
+        ann.connect_share("photos").await.unwrap();
+    });
+    // It was accepted: what it sends is answered by an end.
+    std::io::Write::write_all(&mut &early, &[0xFF; 64]).unwrap();
+    early.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(!matches!((&early).read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock));
+    assert_eq!(TcpStream::connect(unwanted).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]

@@ -119,6 +119,12 @@ impl Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// The addresses that a listening socket answers on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {

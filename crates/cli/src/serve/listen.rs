@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use frevo_net::socket::{self, Listener};
 use frevo_server::config::{Listen, ListenOn, nearest};
 
+use super::service_manager;
 use crate::exit::{Exit, Failure};
 
 /// The port of SMB.
@@ -21,55 +22,119 @@ pub(super) struct ListeningSockets {
     pub(super) addresses: Vec<SocketAddr>,
     /// True when port 445 was not permitted and another port is used.
     pub(super) is_second_choice: bool,
+    /// Sockets of an earlier server, which are used where they listen at the right address.
+    kept: Vec<(SocketAddr, OwnedFd)>,
+    /// True when the service manager made the sockets.
+    is_handed_over: bool,
 }
+
+/// The name of the sockets that the service manager keeps over a restart.
+const STORED: &str = "frevo-listen";
 
 impl ListeningSockets {
     /// Listens on all of `wanted`, or on every address. Where no port is named
-    /// it is 445 or, if that is not permitted, 4450. Sockets that systemd hands
-    /// over stand for all of that.
-    pub(super) fn open(wanted: &[Listen]) -> Result<Self, Failure> {
-        let handed_over = Self::handed_over()?;
-        if !handed_over.listeners.is_empty() {
-            return Ok(handed_over);
+    /// it is 445 or, if that is not permitted, 4450. Sockets that systemd made
+    /// stand for all of that. Sockets of a server before this one, from systemd's store or
+    /// `replaced`, are used where their address is wanted: clients that connect meanwhile wait.
+    pub(super) fn open(wanted: &[Listen], replaced: Vec<OwnedFd>) -> Result<Self, Failure> {
+        let mut doors = Self::handed_over()?;
+        if doors.is_handed_over {
+            return Ok(doors);
+        }
+        for socket in replaced {
+            doors.keep(socket).map_err(Failure::failed("cannot use a socket of the old server"))?;
         }
         let wanted = if wanted.is_empty() { &[Listen::EVERYWHERE] } else { wanted };
         let places = places(wanted)?;
-        let mut doors = Self::new();
         match doors.open_all(&places, SMB_PORT) {
             Err((address, error))
                 if error.kind() == ErrorKind::PermissionDenied
                     && address.port() == SMB_PORT
                     && wanted.iter().all(|listen| listen.port.is_none()) =>
             {
-                doors = Self::new();
+                doors.listeners.clear();
+                doors.addresses.clear();
                 doors.is_second_choice = true;
                 doors.open_all(&places, PORT_WITHOUT_PRIVILEGE).map_err(failure)?;
             }
             outcome => outcome.map_err(failure)?,
         }
+        doors.store();
         Ok(doors)
     }
 
     /// Sockets that listen already: sd_listen_fds(3).
     fn handed_over() -> Result<Self, Failure> {
         let mut doors = Self::new();
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
         let mut sockets = listenfd::ListenFd::from_env();
         for index in 0..sockets.len() {
-            let listener = sockets.take_tcp_listener(index).and_then(|socket| {
-                let listener =
-                    Listener::from_owned(OwnedFd::from(socket.ok_or(ErrorKind::NotFound)?))?;
-                Ok((listener.local_addr()?, listener))
+            let is_stored = names.next() == Some(STORED);
+            let taken = sockets.take_tcp_listener(index).and_then(|socket| {
+                let socket = OwnedFd::from(socket.ok_or(ErrorKind::NotFound)?);
+                if is_stored {
+                    return doors.keep(socket);
+                }
+                doors.is_handed_over = true;
+                doors.take(Listener::from_owned(socket)?)
             });
-            let failure = Failure::failed("cannot use a socket from systemd");
-            let (address, listener) = listener.map_err(failure)?;
-            doors.addresses.push(address);
-            doors.listeners.push(listener);
+            taken.map_err(Failure::failed("cannot use a socket from systemd"))?;
         }
         Ok(doors)
     }
 
     const fn new() -> Self {
-        Self { listeners: Vec::new(), addresses: Vec::new(), is_second_choice: false }
+        Self {
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            is_second_choice: false,
+            kept: Vec::new(),
+            is_handed_over: false,
+        }
+    }
+
+    fn take(&mut self, listener: Listener) -> io::Result<()> {
+        self.addresses.push(listener.local_addr()?);
+        self.listeners.push(listener);
+        Ok(())
+    }
+
+    /// Keeps a socket of an earlier server for when its address is wanted.
+    fn keep(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+        // The earlier server may have changed what connections from elsewhere are to have.
+        if let Ok(usual) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
+            let _ = rustix::net::sockopt::set_tcp_congestion(&socket, usual.trim_end());
+        }
+        self.kept.push((address, socket));
+        Ok(())
+    }
+
+    /// The kept socket that listens at `address`, where port 0 is any.
+    fn kept_at(&mut self, address: SocketAddr) -> Option<OwnedFd> {
+        let is_it = |kept: &SocketAddr| {
+            kept.ip() == address.ip() && (kept.port() == address.port() || address.port() == 0)
+        };
+        let at = self.kept.iter().position(|(kept, _)| is_it(kept))?;
+        Some(self.kept.swap_remove(at).1)
+    }
+
+    /// Gives the sockets to the service manager, which keeps them over a restart, and takes those
+    /// back that are not wanted any more: sd_notify(3), FDSTORE.
+    fn store(&mut self) {
+        let unwanted = std::mem::take(&mut self.kept);
+        let sockets: Vec<_> = self.listeners.iter().map(AsFd::as_fd).collect();
+        let stored = match unwanted.is_empty() {
+            true => Ok(()),
+            false => service_manager::tell(&format!("FDSTOREREMOVE=1\nFDNAME={STORED}\n"), &[]),
+        };
+        let message = format!("FDSTORE=1\nFDNAME={STORED}\nFDPOLL=0\n");
+        let stored = stored.and_then(|()| service_manager::tell(&message, &sockets));
+        if let Err(error) = stored {
+            tracing::debug!(target: "frevo::server", %error,
+                "the service manager does not keep the listening sockets over a restart");
+        }
     }
 
     fn open_all(
@@ -88,14 +153,11 @@ impl ListeningSockets {
     }
 
     fn open_one(&mut self, address: SocketAddr) -> Result<(), (SocketAddr, io::Error)> {
-        let opened = Listener::bind(address).and_then(|listener| {
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        });
-        let (listener, address) = opened.map_err(|error| (address, error))?;
-        self.listeners.push(listener);
-        self.addresses.push(address);
-        Ok(())
+        let opened = match self.kept_at(address) {
+            Some(socket) => Listener::from_owned(socket),
+            None => Listener::bind(address),
+        };
+        opened.and_then(|listener| self.take(listener)).map_err(|error| (address, error))
     }
 
     fn open_everywhere(&mut self, port: u16) -> Result<(), (SocketAddr, io::Error)> {
@@ -238,7 +300,7 @@ mod tests {
 
     fn doors(addresses: &[&str]) -> ListeningSockets {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        ListeningSockets { listeners: Vec::new(), addresses, is_second_choice: false }
+        ListeningSockets { addresses, ..ListeningSockets::new() }
     }
 
     #[test]
@@ -257,30 +319,50 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_told() {
-        let first = ListeningSockets::open(&[on("127.0.0.1", 0)]).unwrap();
+        let first = ListeningSockets::open(&[on("127.0.0.1", 0)], Vec::new()).unwrap();
         let port = first.addresses[0].port();
-        let failure = ListeningSockets::open(&[on("127.0.0.1", port)]).err().unwrap();
+        let failure = ListeningSockets::open(&[on("127.0.0.1", port)], Vec::new()).err().unwrap();
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.message.contains(&format!("port {port} of 127.0.0.1 is in use")));
-        let failure = ListeningSockets::open(&[on("192.0.2.1", 0)]).err().unwrap();
+        let failure = ListeningSockets::open(&[on("192.0.2.1", 0)], Vec::new()).err().unwrap();
         assert!(failure.message.contains("not an address of this machine"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn sockets_of_an_earlier_server_are_used_where_their_address_is_wanted() {
+        let listening = |port: u16| {
+            let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+            (socket.local_addr().unwrap(), OwnedFd::from(socket))
+        };
+        let ((one, first), (_, second)) = (listening(0), listening(0));
+        let sockets = vec![second, first];
+        let doors = ListeningSockets::open(&[on("127.0.0.1", one.port())], sockets).unwrap();
+        assert_eq!(doors.addresses, [one]);
+        let (_, third) = listening(0);
+        let doors = ListeningSockets::open(&[on("127.0.0.2", 0)], vec![third]).unwrap();
+        assert_eq!(doors.addresses[0].ip().to_string(), "127.0.0.2");
     }
 
     #[tokio::test]
     async fn an_interface_is_its_addresses() {
         let loopback = socket::interfaces().unwrap().into_iter().find(|i| i.loopback).unwrap();
         let on = |name: &str| Listen { on: ListenOn::Interface(name.to_owned()), port: Some(0) };
-        let doors = ListeningSockets::open(&[on(&loopback.name)]).unwrap();
+        let doors = ListeningSockets::open(&[on(&loopback.name)], Vec::new()).unwrap();
         assert!(doors.addresses.iter().any(|address| address.ip() == Ipv4Addr::LOCALHOST));
         assert!(doors.addresses.iter().all(|address| address.ip().is_loopback()));
-        let failure = ListeningSockets::open(&[on(&format!("{}x", loopback.name))]).err().unwrap();
+        let failure = ListeningSockets::open(&[on(&format!("{}x", loopback.name))], Vec::new())
+            .err()
+            .unwrap();
         assert!(failure.message.contains(&format!("did you mean {}?", loopback.name)), "{failure}");
     }
 
     #[tokio::test]
     async fn every_address_is_one_port() {
-        let doors =
-            ListeningSockets::open(&[Listen { on: ListenOn::Everywhere, port: Some(0) }]).unwrap();
+        let doors = ListeningSockets::open(
+            &[Listen { on: ListenOn::Everywhere, port: Some(0) }],
+            Vec::new(),
+        )
+        .unwrap();
         assert!(doors.addresses.iter().all(|address| address.port() == doors.addresses[0].port()));
     }
 }

@@ -8,7 +8,9 @@ mod live_accounts;
 mod plan;
 mod run;
 pub(crate) mod run_accounts;
+mod service_manager;
 mod start_screen;
+mod take_over;
 
 use crate::arguments;
 use crate::exit::{Done, Failure};

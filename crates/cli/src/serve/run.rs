@@ -1,12 +1,15 @@
 //! A run of the server: start, signals, reload, stop.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ShareSection, open_share};
 use frevo_server::user_map::Mapped;
-use frevo_server::{DiskState, Limits, Reload, Server, Settings, Share, SharedAccounts, panics};
+use frevo_server::{
+    DiskState, Limits, Reload, Server, ServerBuilder, Settings, Share, SharedAccounts, panics,
+};
 use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -27,6 +30,7 @@ use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::{Logon, Password, given_names};
 use super::start_screen::{Screen, User};
+use super::take_over::Replaced;
 
 /// A share that is open, with what it was made of.
 struct OpenShare {
@@ -99,7 +103,14 @@ impl Loaded {
 pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
     panics::watch(false);
     let guid = identity(arguments, &plan)?;
-    let doors = ListeningSockets::open(&plan.config.server.listen)?;
+    let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
+    let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
+    let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
+    if let Some(replaced) = replaced {
+        // A server that could not start must not end the one that runs.
+        Loaded::new(Plan::new(arguments)?, arguments, guid, None)?;
+        replaced.end(plan.config.limits.limits().drain)?;
+    }
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
@@ -148,15 +159,30 @@ fn make_server(loaded: &Loaded) -> Result<Server, Failure> {
     if let Some(audit) = audit {
         parts = parts.audit(audit);
     }
+    let dir = state::dir_of(&plan.config);
+    if plan.has_state {
+        parts = with_handover(parts, &dir.join(state::HANDED_OVER_OPENS));
+    }
     if !loaded.shares.iter().any(|share| share.section.continuous) {
         return parts.build().map_err(Failure::failed("cannot start the server"));
     }
-    let dir = state::dir_of(&plan.config);
     state::make_dir(&dir)?;
     let path = dir.join(state::PERSISTENT_OPENS);
     let what = || format!("cannot keep persistent handles in {}", path.display());
     let store = DiskState::open(&path).map_err(Failure::failed(what()))?;
     parts.state_store(Arc::new(store)).build().map_err(Failure::failed(what()))
+}
+
+/// Lets the server leave durable handles to the next one. It serves as well without.
+fn with_handover(parts: ServerBuilder, path: &Path) -> ServerBuilder {
+    match DiskState::open(path) {
+        Ok(store) => parts.handover_store(Arc::new(store)),
+        Err(error) => {
+            tracing::warn!(target: "frevo::durable", file = %path.display(), %error,
+                "durable handles will not outlive a restart");
+            parts
+        }
+    }
 }
 
 struct Running<'a> {

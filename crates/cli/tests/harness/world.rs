@@ -33,6 +33,22 @@ impl World {
 
     /// Starts the server, at the same port as before if there was one.
     pub fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// Starts a server that takes the place of the one that runs. Returns what that has said.
+    pub fn replace(&mut self) -> Said {
+        let old = self.server.take().unwrap();
+        self.start_with(&["--replace", &old.pid().to_string()]);
+        old.finish()
+    }
+
+    /// Stops the server, as SIGTERM does.
+    pub fn stop(&mut self) -> Said {
+        self.server.take().unwrap().stop()
+    }
+
+    fn start_with(&mut self, more: &[&str]) {
         let (folder, password) = (self.place.path("share"), self.place.path("password"));
         let state = self.place.path("state");
         let mut arguments = vec![
@@ -46,15 +62,10 @@ impl World {
             "--state-dir",
             text(&state),
         ];
-        arguments.extend(self.more.iter().map(String::as_str));
+        arguments.extend(self.more.iter().map(String::as_str).chain(more.iter().copied()));
         let server = self.place.serve(&arguments);
         self.address.clone_from(&server.address);
         self.server = Some(server);
-    }
-
-    /// As SIGTERM does.
-    pub fn stop(&mut self) {
-        self.server.take().unwrap().stop();
     }
 
     /// As `kill -9` does.

@@ -16,6 +16,7 @@ CHECKS = [
     "stops",
     "audit-syslogd",
     "comes-back",
+    "upgrades",
     "no-call-is-refused",
     "wrong-configuration",
 ]
@@ -35,5 +36,5 @@ def systemd(ctx):
     if ctx.server.kind != "frevo":
         return
     checks = (HERE / "peers/service-checks").read_text()
-    _, output = ctx.command(HERE / "with-systemd", "-b", ctx.server.program, "--", "bash", "-c", checks, timeout=90)
+    _, output = ctx.command(HERE / "with-systemd", "-t", "100", "-b", ctx.server.program, "--", "bash", "-c", checks, timeout=120)
     ctx.report(output, needed=CHECKS)
