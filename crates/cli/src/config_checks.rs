@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use frevo_server::config::{
-    Config, DialectName, EncryptionChoice, NtAclsChoice, ShareSection, SigningChoice,
+    Config, ConfinementChoice, DialectName, EncryptionChoice, NtAclsChoice, ShareSection,
+    SigningChoice,
 };
 
 use crate::config_sources::Sources;
@@ -90,6 +91,35 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.clone())
 }
 
+/// The folder of a `users_file` outside of the state directory, if the server can be permitted to
+/// replace the file there when a user changes the password: only root or the server's user can
+/// change the folder, and it holds nothing else. Otherwise a sentence that says so.
+pub(crate) fn folder_of_accounts(config: &Config) -> Option<Result<PathBuf, String>> {
+    let path = config.server.users_file.as_ref()?;
+    let (file, folder) = (real(path), real(path.parent()?));
+    if file.starts_with(real(&state::dir_of(config))) {
+        return None;
+    }
+    let name = file.file_name()?.to_os_string();
+    // Beside it are its lock and its successor.
+    let is_of_it = |other: std::fs::DirEntry| {
+        other.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes())
+    };
+    let is_own = std::fs::read_dir(&folder).ok()?.flatten().all(is_of_it)
+        && file.parent() == Some(&*folder)
+        && trusted_file::directory(&folder, &file).is_none();
+    Some(if is_own {
+        Ok(folder)
+    } else {
+        Err(format!(
+            "users cannot change their passwords (frevo passwd): the confined server may not replace \
+             users_file {} in a folder that holds other files too; leave users_file out, or give it a \
+             folder of its own, which only root can change",
+            path.display()
+        ))
+    })
+}
+
 /// Settings that are weaker than necessary.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let server = &config.server;
@@ -118,6 +148,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             share.name.get_ref()
         )
     }));
+    let is_confined = server.confinement != Some(ConfinementChoice::Off);
+    warnings.extend(folder_of_accounts(config).filter(|_| is_confined).and_then(Result::err));
     warnings
 }
 
@@ -125,4 +157,32 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
 fn keeps_lists(share: &ShareSection) -> bool {
     let is_written = !share.read_only || !share.write_list.is_empty();
     is_written && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_file_has_a_folder_of_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        assert_eq!(folder_of_accounts(&config), None);
+        let at = |name: &str| place.path().join(name);
+        config.server.state_dir = Some(at("state"));
+        for folder in ["state", "own", "shared"] {
+            std::fs::create_dir(at(folder)).unwrap();
+        }
+        for file in ["own/users", "own/users.lock", "shared/users", "shared/frevo.toml"] {
+            std::fs::write(at(file), "").unwrap();
+        }
+        config.server.users_file = Some(at("state/users"));
+        assert_eq!(folder_of_accounts(&config), None, "writable anyway");
+        config.server.users_file = Some(at("own/users"));
+        assert_eq!(folder_of_accounts(&config), Some(Ok(real(&at("own")))));
+        assert!(warnings(&config).is_empty());
+        config.server.users_file = Some(at("shared/users"));
+        let why = folder_of_accounts(&config).unwrap().unwrap_err();
+        assert!(why.contains("shared/users") && warnings(&config) == [why]);
+    }
 }

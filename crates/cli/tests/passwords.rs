@@ -86,6 +86,34 @@ fn a_new_password_is_in_force_at_once_and_stays() {
     assert!(!lists(&place, &server, "ann", "secret\n"));
 }
 
+/// The confined server replaces an account file that has a folder of its own, and says beforehand
+/// that it cannot replace another one.
+#[test]
+fn an_account_file_outside_of_the_state_directory_is_changed() {
+    let place = Sandbox::new();
+    place.folder("share");
+    for (folder, is_own) in [("accounts", true), (".", false)] {
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nname = \"box\"\nstate_dir = {:?}\n\
+             users_file = {:?}\n[[share]]\nname = \"share\"\npath = {:?}\n",
+            place.folder("state"),
+            place.folder(folder).join("users"),
+            place.path("share"),
+        );
+        place.file("frevo.toml", &config, 0o644);
+        let add = ["user", "--config", "frevo.toml", "add", "ann", "--password-stdin"];
+        place.run_with_input(&add, "secret\n").succeeds();
+        let check = place.run(&["check", "--config", "frevo.toml"]);
+        let warns = format!("{}{}", check.out, check.err).contains("cannot change their passwords");
+        assert_eq!(warns, !is_own, "{check:?}");
+        let server = serve(&place, &[]);
+        let said = passwd(&place, &server, "ann", "secret\nother\n");
+        assert_eq!(said.code == 0, is_own, "{said:?}");
+        assert_eq!(lists(&place, &server, "ann", "other\n"), is_own);
+        server.stop();
+    }
+}
+
 /// The new password is encrypted by the hash of the old one alone.
 #[test]
 fn nothing_is_sent_over_a_connection_that_is_not_encrypted() {

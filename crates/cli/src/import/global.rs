@@ -41,6 +41,15 @@ fn name(conversion: &mut Conversion<'_>, toml: &mut String) {
             Err(why) => report.parameter(Weight::LeftOut, "global", parameter, &why),
         }
     }
+    // Where it is not set, Samba's is WORKGROUP as well.
+    if let Some(parameter) = global.parameter("workgroup").filter(|at| !at.value.is_empty()) {
+        if parameter.value.contains('%') {
+            let why = "% substitutions are not supported";
+            report.parameter(Weight::LeftOut, "global", parameter, why);
+        } else {
+            line(toml, "workgroup", &quoted(&parameter.value));
+        }
+    }
     if let Some(parameter) = global.parameter("server string") {
         if parameter.value.contains('%') {
             let why = "% substitutions are not supported";

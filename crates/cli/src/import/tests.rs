@@ -33,7 +33,7 @@ fn is_shared(text: &str) -> bool {
 
 const TYPICAL: &str = r#"# Sample
 [global]
-   workgroup = WORKGROUP
+   workgroup = LAB
    netbios name = nas
    server string = the "big" box
    interfaces = lo 192.0.2.1/24 "2001:db8::1;speed=1000" eth*
@@ -52,7 +52,7 @@ const TYPICAL: &str = r#"# Sample
    path = /srv/photos
    writeable = yes
    browseable = no
-   valid users = ann, "bob" WORKGROUP\carl
+   valid users = ann, "bob" LAB\carl
    directory mask = 2775
    vfs objects = catia fruit streams_xattr
    guest ok = yes
@@ -70,6 +70,7 @@ fn a_typical_file_is_taken_over() {
     let server = &config.server;
     assert_eq!(server.name.as_ref().unwrap().as_str(), "NAS");
     assert_eq!(server.comment.as_deref(), Some("the \"big\" box"));
+    assert_eq!(server.workgroup.as_deref(), Some("LAB"));
     let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["lo:445", "192.0.2.1:445", "[2001:db8::1]:445"]);
     assert_eq!(server.min_dialect, Some(DialectName::Smb21));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
 
 use crate::arguments::Serve;
-use crate::config_checks::real;
+use crate::config_checks::{folder_of_accounts, real};
 use crate::config_sources::further_files;
 use crate::serve::admin_interface;
 use crate::serve::plan::Plan;
@@ -42,6 +42,7 @@ impl Needs {
         needs.written.extend(config.server.confine_to.iter().map(|folder| real(folder)));
         if plan.has_state {
             needs.written.push(real(&state::dir_of(config)));
+            needs.written.extend(folder_of_accounts(config).and_then(Result::ok));
         }
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
