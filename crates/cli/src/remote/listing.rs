@@ -214,7 +214,9 @@ async fn stat_one(connection: &Connection, url: &Url) -> Done {
     }
     line(url);
     line(format_args!("  kind      {}", kind(&metadata)));
-    line(format_args!("  size      {} ({})", metadata.len(), human(metadata.len())));
+    let (bytes, size) = (metadata.len().to_string(), human(metadata.len()));
+    let size = if size == bytes { size } else { format!("{bytes} ({size})") };
+    line(format_args!("  size      {size}"));
     line(format_args!("  on disk   {}", human(metadata.allocation())));
     line(format_args!("  flags     {}", attributes(metadata.attributes())));
     line(format_args!("  created   {}", full_time(metadata.created())));

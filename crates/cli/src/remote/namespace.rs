@@ -56,6 +56,10 @@ async fn mv_one(
     } else {
         to.path.clone()
     };
+    if is_inside(&from.path, &target) {
+        let text = format!("{from} cannot be moved into itself");
+        return Err(Failure::new(Exit::Usage, text).of("rename", from));
+    }
     let renamed = if replace {
         share.rename(&from.path, &target).await
     } else {
@@ -75,6 +79,11 @@ async fn mv_one(
             _ => failed(error),
         }
     })
+}
+
+/// True for a path below a directory.
+fn is_inside(directory: &str, path: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| !directory.is_empty() && rest.starts_with('/'))
 }
 
 pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) -> Done {

@@ -8,7 +8,7 @@ use std::path::Path;
 use frevo_client::{File, Metadata, OpenOptions, Share};
 use frevo_net::buffer::Buf;
 
-use super::super::sparse;
+use super::super::{sparse, spelling};
 use super::{CopyOptions, at_local, is_small, local_error, may_go_on, part_of, steady};
 
 /// A file that this one makes: what others may do with it is for their umask to say.
@@ -66,6 +66,7 @@ pub(crate) async fn down(
     len: u64,
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
+    how.progress.begin(&spelling::shown(path));
     let broken = local_error("write", to);
     let old = replaced(to).map_err(&broken)?;
     let mode = old.map_or(NEW, |mode| mode | OWN);
@@ -173,6 +174,7 @@ pub(crate) async fn down_into(
     to: &Path,
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
+    how.progress.begin(&spelling::shown(path));
     let mut local =
         LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
     let file = share.open(path).await?;
