@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+/// The port at which WS-Discovery's metadata is asked for, over TCP.
+pub const METADATA_PORT: u16 = 5357;
+
 /// A server that is announced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {

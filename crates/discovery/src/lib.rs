@@ -11,12 +11,14 @@
 
 mod announcement;
 mod dbus;
+#[doc(hidden)]
+pub mod fuzz_api;
 mod interfaces;
 pub mod limits;
 mod mdns;
 mod wsd;
 
-pub use announcement::Announcement;
+pub use announcement::{Announcement, METADATA_PORT};
 pub use interfaces::{Interface, interfaces};
 
 /// The running announcements.

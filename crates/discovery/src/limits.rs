@@ -45,5 +45,11 @@ pub const DELAY_MAX: Duration = Duration::from_millis(500);
 /// Largest message of the system bus that is read, header and body each, bytes.
 pub const BUS_MESSAGE_BYTES: usize = 65_536;
 
+/// Pause after a datagram that could not be received. An error that stays must not take a core.
+pub const RECEIVE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors of this process that are searched for the sockets of the mDNS responder.
+pub const DESCRIPTORS: i32 = 256;
+
 /// Interval between looks at the interfaces of the machine.
 pub const INTERFACE_CHECK: Duration = Duration::from_secs(10);

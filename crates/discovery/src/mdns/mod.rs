@@ -2,6 +2,7 @@
 //! Avahi runs, it answers for all services of the machine, so it is asked to announce these too.
 
 mod avahi;
+mod on_link;
 mod own;
 mod services;
 

@@ -5,12 +5,19 @@ use std::time::Duration;
 
 use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
 
+use super::on_link;
 use super::services::{Service, services};
 use crate::announcement::Announcement;
 use crate::interfaces::interfaces;
 
+/// The port of multicast DNS.
+pub(super) const PORT: u16 = 5353;
+
 /// Time for the goodbye of a service.
 const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Longest wait for the responder's thread.
+const START: Duration = Duration::from_secs(5);
 
 /// A running responder.
 pub(crate) struct Responder {
@@ -23,6 +30,11 @@ impl Responder {
     /// Registers the services of a server.
     pub(super) fn start(announcement: &Announcement) -> io::Result<Self> {
         let daemon = ServiceDaemon::new().map_err(as_io)?;
+        await_start(&daemon);
+        if let Err(why) = on_link::confine(PORT) {
+            tracing::warn!(%why, "answers over mDNS may leave the local network: strangers \
+                may have them sent to others; block UDP port 5353 from outside");
+        }
         daemon.disable_interface(IfKind::All).map_err(as_io)?;
         let wanted = announcement.clone();
         let is_wanted = IfPredicate::new(move |one| {
@@ -65,6 +77,13 @@ impl Responder {
         });
         // The process ends anyway.
         let _ = stopped.await;
+    }
+}
+
+/// Waits until the thread of a responder has opened its sockets and answers.
+pub(super) fn await_start(daemon: &ServiceDaemon) {
+    if let Ok(status) = daemon.status() {
+        let _ = status.recv_timeout(START);
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -49,10 +49,15 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let _place = place;
-            if timeout(REQUEST_TIME, exchange(stream, &shared)).await.is_err() {
-                tracing::debug!(%peer, "a request for metadata took too long");
-            }
+            converse(stream, &shared).await;
         });
+    }
+}
+
+/// Answers one request, in bounded time.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) {
+    if timeout(REQUEST_TIME, exchange(stream, shared)).await.is_err() {
+        tracing::debug!("a request for metadata took too long");
     }
 }
 
@@ -63,14 +68,10 @@ fn is_welcome(shared: &Shared, stream: &TcpStream, peer: &SocketAddr) -> bool {
     here.is_ok_and(is_here) && shared.interface_of(peer).is_some()
 }
 
-async fn exchange(mut stream: TcpStream, shared: &Shared) {
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) {
     let answer = match read_request(&mut stream).await {
-        Some((path, body)) if path.eq_ignore_ascii_case(&format!("/{}", shared.id)) => {
-            Request::read(&body)
-                .filter(|request| request.action == Action::Get && request.is_for(&shared.id))
-                .map(|request| answers::metadata(shared, &request.message_id))
-        }
-        _ => None,
+        Some((path, body)) => answer_to(shared, &path, &body),
+        None => None,
     };
     let (status, text) = match answer {
         Some(text) => ("200 OK", text),
@@ -86,8 +87,20 @@ async fn exchange(mut stream: TcpStream, shared: &Shared) {
     let _ = stream.shutdown().await;
 }
 
+/// The metadata, for a request that is for this server. None for any other.
+pub(super) fn answer_to(shared: &Shared, path: &str, body: &[u8]) -> Option<String> {
+    if !path.eq_ignore_ascii_case(&format!("/{}", shared.id)) {
+        return None;
+    }
+    Request::read(body)
+        .filter(|request| request.action == Action::Get && request.is_for(&shared.id))
+        .map(|request| answers::metadata(shared, &request.message_id))
+}
+
 /// The path and the body of a POST request. None for any other, and for what is too long.
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<(String, Vec<u8>)> {
+pub(super) async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Option<(String, Vec<u8>)> {
     let mut data = Vec::new();
     let (head, begin) = loop {
         if let Some(at) = data.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -123,6 +136,7 @@ async fn more(stream: &mut (impl AsyncRead + Unpin), data: &mut Vec<u8>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interfaces::Interface;
 
     async fn read(text: &str) -> Option<(String, Vec<u8>)> {
         read_request(&mut text.as_bytes()).await
@@ -146,5 +160,47 @@ mod tests {
         ] {
             assert_eq!(read(wrong).await, None, "{wrong}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_has_its_time() {
+        let shared = Shared::new(crate::announcement::example());
+        for sent in ["", "POST /1-2 HTTP/1.1\r\nContent-Length: 4\r\n\r\nbod"] {
+            let (mut peer, stream) = tokio::io::duplex(1_024);
+            peer.write_all(sent.as_bytes()).await.unwrap();
+            let began = tokio::time::Instant::now();
+            converse(stream, &shared).await;
+            assert_eq!(began.elapsed().as_secs(), REQUEST_TIME.as_secs());
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_are_served_at_once() {
+        let shared = Arc::new(Shared::new(crate::announcement::example()));
+        let address = "127.0.0.1".parse().unwrap();
+        let on = Interface { name: String::from("lo"), index: 1, address, prefix: 8 };
+        shared.replace_interfaces(vec![on]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        let ask = async || {
+            let mut stream = TcpStream::connect(to).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            stream
+        };
+        let mut idle = Vec::new();
+        for _ in 1..CONNECTIONS {
+            idle.push(TcpStream::connect(to).await.unwrap());
+        }
+        let mut answer = String::new();
+        ask().await.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "the last place: {answer}");
+        idle.push(TcpStream::connect(to).await.unwrap());
+        let mut waiting = ask().await;
+        let soon = std::time::Duration::from_millis(200);
+        assert!(timeout(soon, waiting.read_u8()).await.is_err(), "there is no place");
+        idle.pop();
+        assert_eq!(waiting.read_u8().await.unwrap(), b'H');
+        serving.abort();
     }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use self::shared::Shared;
 use crate::announcement::Announcement;
-use crate::interfaces::interfaces;
+use crate::interfaces::{Interface, interfaces};
 use crate::limits;
 
 /// A responder that runs.
@@ -64,4 +64,23 @@ async fn follow(sockets: udp::Sockets, shared: Arc<Shared>) {
             sockets.tell(&shared, &new, answers::hello).await;
         }
     }
+}
+
+/// Returns the answer to a datagram of the host 192.0.2.20, for a fuzz target.
+pub(crate) fn answer_to_datagram(
+    about: Announcement,
+    on: Interface,
+    message: &[u8],
+) -> Option<String> {
+    let shared = Shared::new(about);
+    shared.replace_interfaces(vec![on]);
+    let peer = (std::net::Ipv4Addr::new(192, 0, 2, 20), 50_000).into();
+    udp::reply(&shared, &peer, message).map(|(text, _)| text)
+}
+
+/// Returns the answer to a request for metadata, for a fuzz target.
+pub(crate) async fn answer_to_request(about: Announcement, mut stream: &[u8]) -> Option<String> {
+    let shared = Shared::new(about);
+    let (path, body) = http::read_request(&mut stream).await?;
+    http::answer_to(&shared, &path, &body)
 }

@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::budget;
-use crate::announcement::Announcement;
+use crate::announcement::{Announcement, METADATA_PORT};
 use crate::interfaces::{Interface, interfaces};
 use crate::limits::REMEMBERED;
 
 /// The port of WS-Discovery.
 pub(super) const UDP_PORT: u16 = 3702;
 /// The port of the metadata.
-pub(super) const HTTP_PORT: u16 = 5357;
+pub(super) const HTTP_PORT: u16 = METADATA_PORT;
 
 /// The state of a responder.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::answers;
 use super::request::{Action, Request};
 use super::shared::{Shared, UDP_PORT, random_delay};
 use crate::interfaces::Interface;
-use crate::limits::{DATAGRAM_BYTES, DELAY_MAX, PENDING_ANSWERS};
+use crate::limits::{DATAGRAM_BYTES, DELAY_MAX, PENDING_ANSWERS, RECEIVE_PAUSE};
 
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0xC);
@@ -113,8 +113,8 @@ pub(super) async fn answer(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
     let mut buffer = vec![0; DATAGRAM_BYTES + 1];
     loop {
         let Ok((count, peer)) = socket.recv_from(&mut buffer).await else {
-            // Such as an answer that could not be delivered.
-            tokio::task::yield_now().await;
+            // Such as an answer that could not be delivered; others may stay.
+            tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
         };
         let Some(message) = buffer.get(..count).filter(|_| count <= DATAGRAM_BYTES) else {
@@ -134,7 +134,7 @@ pub(super) async fn answer(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
 }
 
 /// The answer to a message of `peer`, and its delay. None for what gets none.
-fn reply(
+pub(super) fn reply(
     shared: &Shared,
     peer: &SocketAddr,
     message: &[u8],
@@ -180,5 +180,77 @@ mod tests {
         let wrong = message("http://schemas.xmlsoap.org/ws/2004/09/transfer/Get", "urn:x", "");
         let peer = "192.0.2.21:1".parse().unwrap();
         assert_eq!(reply(&shared, &peer, wrong.as_bytes()), None);
+    }
+
+    /// A responder on this machine alone, and a socket that asks it.
+    async fn here() -> (Arc<Shared>, Arc<UdpSocket>, UdpSocket) {
+        let shared = Arc::new(Shared::new(crate::announcement::example()));
+        let address = "127.0.0.1".parse().unwrap();
+        let on = Interface { name: String::from("lo"), index: 1, address, prefix: 8 };
+        shared.replace_interfaces(vec![on]);
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        client.connect(socket.local_addr().unwrap()).await.unwrap();
+        (shared, Arc::new(socket), client)
+    }
+
+    #[tokio::test]
+    async fn longer_datagrams_are_not_read() {
+        let (shared, socket, client) = here().await;
+        let resolve = "http://schemas.xmlsoap.org/ws/2005/04/discovery/Resolve";
+        let body = format!(
+            "<wsd:Resolve><wsa:EndpointReference><wsa:Address>{}</wsa:Address>\
+             </wsa:EndpointReference></wsd:Resolve>",
+            shared.id
+        );
+        let text = message(resolve, "urn:x", &body);
+        let answering = tokio::spawn(answer(socket, Arc::clone(&shared)));
+        for (id, length) in
+            [("0a-2", DATAGRAM_BYTES + 1), ("0a-3", DATAGRAM_BYTES), ("0a-4", DATAGRAM_BYTES - 1)]
+        {
+            let text = text.replace("0a-1", id);
+            let long = text.clone() + &" ".repeat(length - text.len());
+            assert_eq!(client.send(long.as_bytes()).await.unwrap(), length);
+        }
+        let mut buffer = vec![0; 65_536];
+        for id in ["0a-3", "0a-4"] {
+            let count = client.recv(&mut buffer).await.unwrap();
+            let answer = std::str::from_utf8(&buffer[..count]).unwrap();
+            assert!(answer.contains(&format!("<wsa:RelatesTo>urn:uuid:{id}<")), "{answer}");
+        }
+        answering.abort();
+    }
+
+    /// Counts how often a future wants to be polled.
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_stays_takes_no_core() {
+        // A stream whose peer is gone: each call fails, as no datagram has no sender.
+        let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(peer);
+        stream.set_nonblocking(true).unwrap();
+        let socket = std::net::UdpSocket::from(std::os::fd::OwnedFd::from(stream));
+        let socket = Arc::new(UdpSocket::from_std(socket).unwrap());
+        assert!(socket.recv_from(&mut [0; 16]).await.is_err());
+        let shared = Arc::new(Shared::new(crate::announcement::example()));
+        let mut answering = std::pin::pin!(answer(Arc::clone(&socket), shared));
+        let woken = Arc::new(Woken::default());
+        let waker = std::task::Waker::from(Arc::clone(&woken));
+        for _ in 0..1_000 {
+            let polled = answering.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            // Time stands still as long as a task wants to run.
+            tokio::task::yield_now().await;
+        }
+        let times = woken.0.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(times < 10, "{times} times at one moment");
     }
 }
