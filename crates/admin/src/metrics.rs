@@ -114,13 +114,24 @@ impl Scrape {
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let activity = &self.server.activity;
-        let counters: [(&str, &str, u64); 6] = [
+        let counters: [(&str, &str, u64); 9] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
             ("frevo_failed_logons", "Logons that failed", self.server.failed_logons),
             ("frevo_panics", "Panics, each a bug in the server", self.metrics.panics),
             ("frevo_held_polls", "Polls that held a core for too long", self.metrics.held_polls),
+            ("frevo_recycled_files", "Deleted files moved to recycle bins", self.metrics.recycled),
+            (
+                "frevo_recycle_lost_files",
+                "Files deleted for good because their recycle bin could not take them",
+                self.metrics.recycle_lost,
+            ),
+            (
+                "frevo_recycle_expired_files",
+                "Files removed from recycle bins for their age or the size of the bin",
+                self.metrics.recycle_expired,
+            ),
         ];
         for (name, help, value) in counters {
             family(encoder, name, help, MetricType::Counter, |one| {

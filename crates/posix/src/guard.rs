@@ -28,6 +28,8 @@ pub(crate) struct Guard {
     /// The components of the directory's path below the root.
     parent: Vec<Vec<u8>>,
     entry: Entry,
+    /// Paths reach it, links do not: the share's own recycle bin.
+    only_from_links: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -69,12 +71,27 @@ impl Guard {
         } else {
             Entry::Named(parent.pop()?)
         };
-        Some(Self { parent, entry })
+        Some(Self { parent, entry, only_from_links: false })
+    }
+
+    /// The guard of the recycle bin of the share of `owner`, in the share of `root`. None for one
+    /// outside of `root`.
+    fn of_bin(root: &Path, folder: &str, owner: &Path) -> Option<Self> {
+        let owner = real(owner);
+        let below = owner.strip_prefix(root).ok()?;
+        let parent = below.components().map(|part| part.as_os_str().as_bytes().to_vec()).collect();
+        let entry = Entry::Named(folder.as_bytes().to_vec());
+        Some(Self { parent, entry, only_from_links: false })
     }
 
     fn is_below_parent(&self, path: &[&[u8]]) -> bool {
         path.len() > self.parent.len()
             && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
+    }
+
+    /// True for a path of a client that leads to what is guarded, or into it.
+    fn refuses(&self, path: &[&[u8]]) -> bool {
+        !self.only_from_links && self.covers(path)
     }
 
     /// True for a path that leads to what is guarded, or into it.
@@ -85,7 +102,8 @@ impl Guard {
 
     /// True for a directory on the way to what is guarded: renamed, it would take that along.
     fn is_above(&self, path: &[&[u8]]) -> bool {
-        path.len() <= self.parent.len()
+        !self.only_from_links
+            && path.len() <= self.parent.len()
             && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
     }
 }
@@ -102,8 +120,8 @@ fn real(path: &Path) -> PathBuf {
 
 /// The guards of a share that is opened at `root`.
 pub(crate) fn guards(root: BorrowedFd<'_>, options: &PosixOptions) -> Vec<Guard> {
-    let own = options.snapshots.is_some();
-    if !own && options.guarded.is_empty() {
+    let own = options.snapshots.is_some() || options.recycle.is_some();
+    if !own && options.guarded.is_empty() && options.bins.is_empty() {
         return Vec::new();
     }
     let Ok(root) = path_of(root).map(PathBuf::from) else { return Vec::new() };
@@ -112,7 +130,17 @@ pub(crate) fn guards(root: BorrowedFd<'_>, options: &PosixOptions) -> Vec<Guard>
     };
     let own = options.snapshots.iter().filter(|own| !is_listed(own)).map(|own| (own, &root));
     let others = options.guarded.iter().map(|(folders, owner)| (folders, owner));
-    own.chain(others).filter_map(|(folders, owner)| Guard::of(&root, folders, owner)).collect()
+    let snapshots = own.chain(others);
+    let mut guards: Vec<Guard> =
+        snapshots.filter_map(|(folders, owner)| Guard::of(&root, folders, owner)).collect();
+    let is_own = |folder: &String, owner: &Path| {
+        options.recycle.as_ref() == Some(folder) && real(owner) == root
+    };
+    let bins = options.bins.iter().filter(|(folder, owner)| !is_own(folder, owner));
+    guards.extend(bins.filter_map(|(folder, owner)| Guard::of_bin(&root, folder, owner)));
+    let bin = options.recycle.as_ref().and_then(|bin| Guard::of_bin(&root, bin, &root));
+    guards.extend(bin.map(|bin| Guard { only_from_links: true, ..bin }));
+    guards
 }
 
 /// The path of an open object on the host.
@@ -146,7 +174,7 @@ impl Share {
             return Ok(());
         }
         let path = components(path);
-        let is_covered = self.guards.iter().any(|guard| guard.covers(&path))
+        let is_covered = self.guards.iter().any(|guard| guard.refuses(&path))
             || path.iter().any(|name| self.is_vetoed(name));
         if is_covered { Err(Fault::AccessDenied) } else { Ok(()) }
     }
@@ -202,7 +230,7 @@ impl Share {
             return unlisted;
         }
         let Ok(key) = sys::stat_fd(dir).map(|stx| stat::key_of(&stx)) else { return unlisted };
-        for guard in &self.guards {
+        for guard in self.guards.iter().filter(|guard| !guard.only_from_links) {
             let parent = if guard.parent.is_empty() {
                 sys::stat_fd(self.root.as_fd())
             } else {

@@ -88,6 +88,12 @@ pub struct PosixOptions {
     /// The snapshots of all shares of the server, each with the folder of its share: they may be inside this
     /// one.
     pub guarded: Vec<(SnapshotFolders, PathBuf)>,
+    /// The folder of the share's own recycle bin, in its root: no link leads there. Whom it is
+    /// shown to is for the caller.
+    pub recycle: Option<String>,
+    /// The recycle bins of all shares of the server, each with the folder of its share. Those that
+    /// are not this share's own are out of reach.
+    pub bins: Vec<(String, PathBuf)>,
 }
 
 impl Default for PosixOptions {
@@ -111,6 +117,8 @@ impl Default for PosixOptions {
             file_system_name: String::from("NTFS"),
             snapshots: None,
             guarded: Vec::new(),
+            recycle: None,
+            bins: Vec::new(),
         }
     }
 }

@@ -129,6 +129,7 @@ mod principals;
 mod protection;
 mod quota;
 pub mod quoted;
+mod recycle;
 mod refusal;
 mod request;
 mod response;

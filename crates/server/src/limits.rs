@@ -94,6 +94,31 @@ pub const IDLE_SESSION_MINUTES_MAX: u32 = 527_040;
 /// How often idle sessions are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_secs(15);
 
+/// Names tried for a file that goes to a recycle bin, against other changes of the same folder.
+pub const RECYCLE_ATTEMPTS: usize = 16;
+
+/// Time from the start of a server to the first search for old files in recycle bins.
+pub const RECYCLE_FIRST_SWEEP: Duration = Duration::from_secs(60);
+
+/// Interval of the search for old files in recycle bins.
+pub const RECYCLE_SWEEP: Duration = Duration::from_secs(3_600);
+
+/// Entries of recycle bins between two pauses of the search.
+pub const RECYCLE_SLICE: usize = 1_000;
+
+/// Pause of the search for old files in recycle bins.
+pub const RECYCLE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Users of a recycle bin, folders that are still to be listed, and files of one folder that are
+/// removed in one search; further ones are left to later searches.
+pub const RECYCLE_FOLDERS: usize = 10_000;
+
+/// Ages in hours that the search tells apart: a year. Older files count as one year old.
+pub const RECYCLE_AGES: usize = 8_784;
+
+/// Longest `keep_days` of a recycle bin: a hundred years.
+pub const RECYCLE_DAYS_MAX: u32 = 36_525;
+
 /// Bytes that a session is charged with, its keys and tables included.
 pub const SESSION_BYTES: usize = 4_096;
 

@@ -33,6 +33,7 @@ use crate::limits::{
     REFUSAL_LOG_INTERVAL,
 };
 use crate::panics;
+use crate::recycle;
 use crate::server::ServerState;
 
 /// Serves until `stop` completes. Then nothing more is accepted, requests under
@@ -61,6 +62,7 @@ pub(crate) async fn serve(
     server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
+    accepting.spawn(recycle::watch(Arc::clone(&server)));
     for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));
     }

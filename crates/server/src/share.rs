@@ -13,6 +13,7 @@ use crate::blocking_pool::BlockingPool;
 use crate::host::Credentials;
 use crate::host_users::{HostUser, HostUsers};
 use crate::impersonation;
+use crate::recycle::{RecycleBin, RecyclingVfs};
 use crate::time_machine::Limit;
 use crate::user_folders::{USER, UserFolders};
 
@@ -118,6 +119,9 @@ pub struct Share {
     /// A folder for each user, in place of `target`.
     #[doc(hidden)]
     pub user_folders: Option<UserFolders>,
+    /// Deleted files go there; none: they are gone.
+    #[doc(hidden)]
+    pub recycle: Option<Arc<RecycleBin>>,
 }
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
@@ -186,6 +190,7 @@ impl Share {
             max_connections: None,
             uses: Arc::default(),
             user_folders: None,
+            recycle: None,
         }
     }
 
@@ -220,16 +225,25 @@ impl Share {
         users: &HostUsers,
     ) -> Option<Arc<Self>> {
         let Target::Disk(vfs) = &self.target else { return Some(self) };
+        let recycling = |owner| match &self.recycle {
+            Some(bin) => {
+                let (vfs, bin) = (Arc::clone(vfs), Arc::clone(bin));
+                Arc::new(RecyclingVfs::new(vfs, bin, account, owner)) as Arc<dyn Vfs>
+            }
+            None => Arc::clone(vfs),
+        };
         let acting = match &self.run_as {
-            RunAs::Server if users.acts_lazily() => impersonation::for_server(Arc::clone(vfs)),
+            RunAs::Server if users.acts_lazily() => impersonation::for_server(recycling(None)),
+            RunAs::Server if self.recycle.is_some() => recycling(None),
             RunAs::Server => return Some(self),
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
-                impersonation::for_user(Arc::clone(vfs), actor)
+                let owner = actor.credentials().uid();
+                impersonation::for_user(recycling(Some(owner)), actor)
             }
             RunAs::One(credentials) => {
                 let actor = impersonation::Actor::new(Arc::clone(credentials));
-                impersonation::for_user(Arc::clone(vfs), Arc::new(actor))
+                impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor))
             }
         };
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
@@ -321,11 +335,13 @@ impl Shares {
         self.find(name).filter(|share| share.name != USER).or(own)
     }
 
-    /// These shares, which go on with the uses that `old` ones of their names have.
+    /// These shares, which go on with the uses and counts that `old` ones of their names have.
     pub fn following(mut shares: Vec<Share>, old: &Self) -> Self {
         for share in &mut shares {
-            if let Some(old) = old.find(&share.name) {
-                share.uses = Arc::clone(&old.uses);
+            let Some(old) = old.find(&share.name) else { continue };
+            share.uses = Arc::clone(&old.uses);
+            if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
+                Arc::make_mut(bin).counts = Arc::clone(&old.counts);
             }
         }
         Self::new(shares)

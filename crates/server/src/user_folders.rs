@@ -49,6 +49,11 @@ impl UserFolders {
         known.insert(key, Arc::downgrade(&vfs));
         Some(vfs)
     }
+
+    /// The folders of the users that are connected.
+    pub(crate) fn in_use(&self) -> Vec<Arc<dyn Vfs>> {
+        self.known.lock().values().filter_map(Weak::upgrade).collect()
+    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn add_share(config: &mut Config, share: ShareSection) -> Done {
         ));
     }
     config.shares.push(share);
-    config.guard_snapshots();
+    config.guard_folders();
     Ok(())
 }
 

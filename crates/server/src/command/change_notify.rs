@@ -82,12 +82,28 @@ fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
         return true;
     }
     let names = changes.iter().map(|change| &*change.name);
+    if tells_of_bins(open, file, names.clone()) {
+        return true;
+    }
     if is_acting
         && !visibility::are_listed(&*file.vfs, &file.name(), names.clone(), &open.tree().token())
     {
         return true;
     }
     viewer.is_some_and(|viewer| !visibility::are_visible(&*file.vfs, &file.name(), names, &viewer))
+}
+
+/// True when a name is in the recycle bin of another account.
+fn tells_of_bins<'a>(
+    open: &Open,
+    file: &FileOpen,
+    mut names: impl Iterator<Item = &'a str>,
+) -> bool {
+    let tree = open.tree();
+    let Some(bin) = &tree.share.recycle else { return false };
+    let user = tree.identity().map(|identity| identity.user.clone()).unwrap_or_default();
+    let (directory, own) = (file.name(), bin.folder_of(&user));
+    names.any(|name| bin.hides(&directory.child(name), &own))
 }
 
 /// The watch of the Open, which its first request begins.

@@ -7,6 +7,7 @@ use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
 use super::names::Who;
+use super::recycle::RecycleSection;
 use super::schema::{Config, ShareSection};
 use super::values::{AccountListingChoice, AuditedOperation, EncryptionChoice, SigningChoice};
 use crate::access_rules::{Names, Rules};
@@ -168,6 +169,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         max_connections: section.max_connections,
         uses: Arc::default(),
         user_folders: section.user_folders(),
+        recycle: section.recycle.as_ref().map(RecycleSection::bin),
     }
 }
 

@@ -10,6 +10,7 @@ mod fault;
 mod names;
 mod nearest;
 mod reading;
+mod recycle;
 mod schema;
 mod values;
 

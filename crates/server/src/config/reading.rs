@@ -54,7 +54,7 @@ impl Config {
             config = config.zip(part).map(|(config, part)| config.overlaid(part));
         }
         if let Some(config) = &mut config {
-            config.guard_snapshots();
+            config.guard_folders();
             faults.extend(config.faults(&whole));
         }
         let first_lines: Vec<usize> = starts.iter().map(|start| line_of(&whole, *start)).collect();

@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use super::fault::Fault;
 use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
+use super::recycle::{self, RecycleSection};
 use super::values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
     DiscoveryChoice, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice,
@@ -353,8 +354,15 @@ pub struct ShareSection {
     /// Connections to the share at one time.
     #[serde(default)]
     pub max_connections: Option<usize>,
+    /// Deleted files go to a recycle bin.
+    #[serde(default, deserialize_with = "recycle::deserialize")]
+    pub recycle: Option<RecycleSection>,
+    /// The recycle bins of all shares, each with the folder of its share; see
+    /// [`Config::guard_folders`].
+    #[serde(skip)]
+    pub bins: Vec<(String, PathBuf)>,
     /// The snapshots of all shares, each with the folder of its share; see
-    /// [`Config::guard_snapshots`].
+    /// [`Config::guard_folders`].
     #[serde(skip)]
     pub guarded: Vec<(SnapshotFolders, PathBuf)>,
 }
@@ -374,9 +382,16 @@ pub struct UserSection {
 }
 
 impl Config {
-    /// Tells each share of the snapshots of all, which its folder may contain. To be called
-    /// when shares were added.
-    pub fn guard_snapshots(&mut self) {
+    /// Tells each share of the snapshots and the recycle bins of all, which its folder may
+    /// contain. To be called when shares were added.
+    pub fn guard_folders(&mut self) {
+        let folder_of = |share: &ShareSection| share.path.get_ref().clone();
+        let bins = self.shares.iter().filter_map(|share| {
+            // Folders of users are no shares of their own.
+            let recycle = share.recycle.as_ref().filter(|_| share.user_part().is_none())?;
+            Some((recycle.folder.0.clone(), folder_of(share)))
+        });
+        let bins: Vec<_> = bins.collect();
         let all: Vec<_> = self
             .shares
             .iter()
@@ -387,6 +402,7 @@ impl Config {
             .collect();
         for share in &mut self.shares {
             share.guarded.clone_from(&all);
+            share.bins.clone_from(&bins);
         }
     }
 
@@ -403,6 +419,9 @@ impl Config {
             }
             if share.max_connections == Some(0) {
                 let what = "max_connections must be at least 1; with 0 no client could connect";
+                faults.push(Fault::at(text, &share.name.span(), what));
+            }
+            if let Some(what) = share.recycle_fault() {
                 faults.push(Fault::at(text, &share.name.span(), what));
             }
             let is_each = name.as_str() == USER;
@@ -527,6 +546,8 @@ impl ShareSection {
             posix_locks: false,
             audit: None,
             max_connections: None,
+            recycle: None,
+            bins: Vec::new(),
             guarded: Vec::new(),
         }
     }
@@ -644,6 +665,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
+        ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]
 }

@@ -125,6 +125,7 @@ pub(super) const EVERY_KEY: &str = r#"
         path = "/srv/other"
         users = ["ann"]
         force_user = "media"
+        recycle = { folder = ".bin", keep_days = 7, max_size = "10G", max_file_size = "1G", exclude = ["*.tmp", "cache"], versions = false }
 
         [[user]]
         name = "ann"

@@ -2,6 +2,7 @@
 
 use crate::ledger::Kind;
 use crate::panics;
+use crate::recycle::RecycleCounts;
 use crate::server::ServerState;
 
 /// Numbers about a server at one moment.
@@ -28,12 +29,26 @@ pub struct Metrics {
     /// Panics of the process: bugs that cost a client its connection and nobody else
     /// anything.
     pub panics: u64,
+    /// Files that were moved to recycle bins instead of being deleted.
+    pub recycled: u64,
+    /// Files that were deleted for good because their recycle bin could not take them.
+    pub recycle_lost: u64,
+    /// Files that were removed from recycle bins because of their age or the size of the bin.
+    pub recycle_expired: u64,
 }
 
 impl Metrics {
     pub(super) fn of(state: &ServerState) -> Self {
         let (durable_opens, waiting_opens) = state.durables.counts();
+        let shares = state.shares().sorted();
+        let sum = |count: fn(&RecycleCounts) -> u64| -> u64 {
+            let bins = shares.iter().filter_map(|share| share.recycle.as_ref());
+            bins.map(|bin| count(&bin.counts)).sum()
+        };
         Self {
+            recycled: sum(RecycleCounts::kept),
+            recycle_lost: sum(RecycleCounts::lost),
+            recycle_expired: sum(RecycleCounts::expired),
             connections: state.ledger.count(Kind::Connection),
             sessions: state.session_count(),
             opens: state.ledger.count(Kind::Open),

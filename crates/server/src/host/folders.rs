@@ -61,6 +61,8 @@ impl ShareSection {
         options.follow_symlinks_inside = self.follow_symlinks;
         options.snapshots = self.snapshots.as_ref().map(|path| path.0.clone());
         options.guarded.clone_from(&self.guarded);
+        options.recycle = self.recycle.as_ref().map(|recycle| recycle.folder.0.clone());
+        options.bins.clone_from(&self.bins);
         options.host_changes = self.host_changes.unwrap_or(options.host_changes);
         options.nt_acls = self.nt_acls.map_or(options.nt_acls, Into::into);
         options.posix_locks = self.posix_locks;
