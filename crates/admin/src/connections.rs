@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -11,12 +13,14 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Caller, may_connect};
-use crate::limits::{CONNECTIONS, HEAD_BYTES, HEAD_TIME, HEADERS};
+use crate::answers::Answer;
+use crate::limits::{CONNECTIONS, HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
 use crate::{Admin, Listening, routes};
 
 /// Accepts connections for ever.
 pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let (local, remote) =
+        (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(CONNECTIONS)));
     let service = Rc::new(routes::Service::new(admin));
     tokio::task::spawn_local(service.sampling());
     let unix = listening.unix.and_then(|(listener, _)| UnixListener::from_std(listener).ok());
@@ -24,7 +28,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
     let on_unix = async {
         let Some(listener) = unix else { return std::future::pending().await };
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(place) = Arc::clone(&local).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) if is_permitted(&stream) => {
                     begin(&service, stream, Caller::Local, place);
@@ -37,7 +41,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
     let on_tcp = async {
         let Some(listener) = tcp else { return std::future::pending().await };
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(place) = Arc::clone(&remote).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => begin(&service, stream, Caller::Remote, place),
                 Err(error) => after_failure(&error).await,
@@ -73,18 +77,97 @@ fn begin<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     let service = Rc::clone(service);
     tokio::task::spawn_local(async move {
         let _place = place;
-        let answer = service_fn(|request| {
+        let answer = move |request| {
             let service = Rc::clone(&service);
-            async move { Ok::<_, std::convert::Infallible>(service.answer(request, caller).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
-            .max_buf_size(HEAD_BYTES)
-            .max_headers(HEADERS)
-            .serve_connection(TokioIo::new(stream), answer);
-        if let Err(error) = connection.await {
+            async move { service.answer(request, caller).await }
+        };
+        converse(stream, caller, answer).await;
+    });
+}
+
+/// Answers requests until the connection ends, or its time.
+async fn converse<S, A, F>(stream: S, caller: Caller, answer: A)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    A: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Answer>,
+{
+    let answer = service_fn(|request| {
+        let answered = answer(request);
+        async move { Ok::<_, std::convert::Infallible>(answered.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEADERS)
+        .serve_connection(TokioIo::new(stream), answer);
+    let ended = match caller {
+        Caller::Local => Ok(connection.await),
+        Caller::Remote => tokio::time::timeout(REMOTE_TIME, connection).await,
+    };
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
             tracing::debug!(target: "frevo::admin", %error, "an admin connection ended");
         }
-    });
+        Err(_) => tracing::debug!(target: "frevo::admin", "an admin connection had its time"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::answers::text;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    async fn long_answer(_: Request<Incoming>) -> Answer {
+        text(StatusCode::OK, &"x".repeat(1 << 20))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_no_answer_has_its_time() {
+        let (mut peer, stream) = tokio::io::duplex(1_024);
+        peer.write_all(REQUEST).await.unwrap();
+        let began = Instant::now();
+        converse(stream, Caller::Remote, long_answer).await;
+        assert_eq!(began.elapsed().as_secs(), REMOTE_TIME.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_headers_are_read() {
+        for (count, status) in [(HEADERS - 1, "200"), (HEADERS, "200"), (HEADERS + 1, "431")] {
+            let (mut peer, stream) = tokio::io::duplex(1 << 21);
+            let more: String = (1..count).map(|at| format!("X-{at}: y\r\n")).collect();
+            let request = format!("GET / HTTP/1.1\r\nHost: x\r\n{more}\r\n");
+            peer.write_all(request.as_bytes()).await.unwrap();
+            converse(stream, Caller::Remote, long_answer).await;
+            let mut answer = Vec::new();
+            peer.read_to_end(&mut answer).await.unwrap();
+            let head = String::from_utf8_lossy(&answer[..12]).into_owned();
+            assert_eq!(head, format!("HTTP/1.1 {status}"), "{count}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_peer_has_less() {
+        let (peer, stream) = tokio::io::duplex(1_024);
+        let began = Instant::now();
+        converse(stream, Caller::Remote, long_answer).await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIME.as_secs());
+        drop(peer);
+        let (mut peer, stream) = tokio::io::duplex(1 << 21);
+        let began = Instant::now();
+        peer.write_all(REQUEST).await.unwrap();
+        converse(stream, Caller::Remote, long_answer).await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIME.as_secs());
+        let mut answer = Vec::new();
+        peer.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200") && answer.len() > 1 << 20);
+    }
 }

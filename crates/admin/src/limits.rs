@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-/// Connections at one time, on all sockets.
+/// Connections at one time: as many on the Unix socket, and as many on TCP. Strangers reach TCP
+/// alone, so they keep nobody from the Unix socket.
 pub const CONNECTIONS: usize = 32;
+
+/// Longest life of a connection over TCP. A peer that takes its answer slowly, or never, holds its
+/// place no longer.
+pub const REMOTE_TIME: Duration = Duration::from_secs(600);
 
 /// Bytes of the head of a request, and of what a connection reads ahead.
 pub const HEAD_BYTES: usize = 16 * 1024;

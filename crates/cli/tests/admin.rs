@@ -317,8 +317,13 @@ fn tcp_needs_the_token() {
     }
     assert_eq!(ask(get("/status", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n")), "401");
     assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
-    // The socket of the machine needs none.
+    // The socket of the machine needs none, and strangers on TCP do not keep anybody from it.
+    let strangers: Vec<TcpStream> = (0..3 * frevo_admin::limits::CONNECTIONS)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
     assert!(ask_unix(&state.join("admin.sock"), &get("/status", "")).contains(" 200 "));
+    drop(strangers);
+    assert_eq!(ask(get("/healthz", "")), "200");
     let said = server.stop();
     assert!(!said.err.contains(token), "{}", said.err);
 }
