@@ -164,6 +164,9 @@ pub(crate) struct Trial {
     /// Attempt and its operands, separated by blanks
     #[arg(long, value_name = "WORDS")]
     pub(crate) attempt: String,
+    /// Attempt it from the process that announces the server
+    #[arg(long)]
+    pub(crate) discovery: bool,
 
     #[command(flatten)]
     pub(crate) serve: Serve,

@@ -146,6 +146,63 @@ fn the_host_is_left_alone() {
     assert!(tried(&place, "nothing").out.contains("refused calls: []"));
 }
 
+const DENIED: &str = "Permission denied";
+const NOT_PERMITTED: &str = "Operation not permitted";
+
+/// The process that announces the server reads messages of strangers: it has its sockets, and
+/// nothing else of the host.
+#[test]
+fn the_process_that_announces_has_its_sockets_alone() {
+    let place = world();
+    if !has_landlock(&place) || !is_root() {
+        return;
+    }
+    let config = place.path("etc/frevo.toml");
+    let try_it = |attempt: &str| {
+        let words = ["confinement-trial", "-c", text(&config), "--discovery", "--attempt", attempt];
+        said(place.command(&words).output().unwrap())
+    };
+    // Landlock knows ports from Linux 6.7 on.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());
+    let knows_ports = (numbers.next(), numbers.next()) >= (Some(6), Some(7));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let elsewhere = listener.local_addr().unwrap();
+    let ports =
+        [(format!("connect {elsewhere}"), DENIED), (String::from("listen 127.0.0.1:0"), DENIED)];
+    let ports = ports.into_iter().filter(|_| knows_ports);
+    let others = [
+        (String::from("read /etc/passwd"), DENIED),
+        (format!("read {}", text(&place.path("in/a.txt"))), DENIED),
+        (String::from("list /"), DENIED),
+        (format!("write {}/in/new", text(&place.path("."))), DENIED),
+        (format!("remove {}", text(&place.path("in/a.txt"))), NOT_PERMITTED),
+        (format!("rename {} x", text(&place.path("in/a.txt"))), NOT_PERMITTED),
+        (String::from("user"), NOT_PERMITTED),
+        (String::from("signal"), NOT_PERMITTED),
+        (String::from("privileges"), NOT_PERMITTED),
+        (String::from("run /bin/true"), NOT_PERMITTED),
+    ];
+    for (attempt, why) in ports.chain(others) {
+        let said = try_it(&attempt);
+        assert!(said.out.ends_with("not confined: []\n"), "{said:?}");
+        assert!(said.code == 1 && said.err.contains(why), "{attempt}: {said:?}");
+    }
+    for attempt in ["nothing", "thread", "udp 127.0.0.1:0"] {
+        assert_eq!(try_it(attempt).code, 0, "{attempt}");
+    }
+    let hostile = ["exec /bin/true", "mount /", "chroot /", "hostname"];
+    for attempt in hostile {
+        let words = ["confinement-trial", "-c", text(&config), "--discovery", "--attempt", attempt];
+        let status = place.command(&words).output().unwrap().status;
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(SIGSYS),
+            "{attempt}"
+        );
+    }
+}
+
 /// Calls that only an attacker makes end the process.
 #[test]
 fn hostile_calls_end_the_process() {

@@ -8,9 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-    make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, make_bitflags,
 };
 
 use super::needs::Needs;
@@ -88,6 +88,21 @@ pub(super) fn confine_to_reading(places: &[&str]) -> Result<(), String> {
     for place in places {
         rules = grant(rules, Path::new(place), READ)?;
     }
+    restrict(rules)
+}
+
+/// Confines this process to no file at all. Over TCP it connects to nobody, and listens at `port`;
+/// it signals no other process.
+pub(super) fn confine_to_announcing(port: u16) -> Result<(), String> {
+    let rules = ruleset()
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(MOST)))
+        .and_then(|rules| rules.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .and_then(|rules| {
+            let listening = NetPort::new(port, AccessNet::BindTcp);
+            rules.add_rule(listening.set_compatibility(CompatLevel::BestEffort))
+        })
+        .map_err(lacking)?;
     restrict(rules)
 }
 

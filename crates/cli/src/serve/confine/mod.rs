@@ -74,8 +74,8 @@ fn confine_name_service() {
 pub(super) fn confine_discovery() -> Vec<String> {
     let _ = privileges::close_memory();
     privileges::become_nobody();
-    let files = landlock::confine_to_reading(&[]);
-    let lacks = [files, privileges::drop_all_capabilities()];
+    let files = landlock::confine_to_announcing(frevo_discovery::METADATA_PORT);
+    let lacks = [files, privileges::drop_all_capabilities(), seccomp::confine_discovery()];
     lacks.into_iter().filter_map(Result::err).collect()
 }
 

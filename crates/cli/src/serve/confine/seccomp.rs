@@ -34,8 +34,16 @@ const EXECUTABLE: u64 = 4;
 
 /// Confines this thread and those that it starts to the calls that serving takes.
 pub(super) fn confine(needs: &Needs) -> Result<(), String> {
-    let programs = programs(needs)?;
-    for program in &programs {
+    install(&programs(needs)?)
+}
+
+/// Confines this thread and those that it starts to the calls that announcing a server takes.
+pub(super) fn confine_discovery() -> Result<(), String> {
+    install(&programs_of_discovery()?)
+}
+
+fn install(programs: &[BpfProgram; 3]) -> Result<(), String> {
+    for program in programs {
         seccompiler::apply_filter(program).map_err(|error| format!("system calls: {error}"))?;
     }
     Ok(())
@@ -55,9 +63,26 @@ pub(super) fn probe() -> Result<(), String> {
 /// The filters, in the order in which they are installed: installing one is a call that
 /// the last one refuses.
 fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
+    let hostile = syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).copied();
+    compiled(hostile, allowed(needs), SeccompAction::Trap)
+}
+
+/// The filters of the process that announces the server. It has nobody to tell of a refused call.
+fn programs_of_discovery() -> Result<[BpfProgram; 3], String> {
+    // Its own sockets are found by this call; those of others it has no right to.
+    let hostile = syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).copied();
+    let hostile = hostile.filter(|call| *call != libc::SYS_pidfd_getfd);
+    compiled(hostile, allowed_to_discovery(), SeccompAction::Errno(libc::EPERM.unsigned_abs()))
+}
+
+/// Compiles the calls that end the process, those that are allowed, and the answer to all others.
+fn compiled(
+    hostile: impl Iterator<Item = i64>,
+    allowed: Result<Rules, BackendError>,
+    refusal: SeccompAction,
+) -> Result<[BpfProgram; 3], String> {
     let arch = ARCHITECTURE.ok_or("system calls: not supported on this architecture")?;
-    let hostile =
-        syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).map(|call| (*call, Vec::new()));
+    let hostile = hostile.map(|call| (call, Vec::new())).collect();
     let compiled = || -> Result<_, BackendError> {
         let program = |rules, otherwise, then| {
             SeccompFilter::new(rules, otherwise, then, arch).and_then(BpfProgram::try_from)
@@ -65,12 +90,38 @@ fn programs(needs: &Needs) -> Result<[BpfProgram; 3], String> {
         let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
         let clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
         Ok([
-            program(hostile.collect(), SeccompAction::Allow, SeccompAction::KillProcess)?,
+            program(hostile, SeccompAction::Allow, SeccompAction::KillProcess)?,
             program(clone3, SeccompAction::Allow, absent)?,
-            program(allowed(needs)?, SeccompAction::Trap, SeccompAction::Allow)?,
+            program(allowed?, refusal, SeccompAction::Allow)?,
         ])
     };
     compiled().map_err(|error| format!("system calls: {error}"))
+}
+
+fn allowed_to_discovery() -> Result<Rules, BackendError> {
+    let calls = syscalls::DISCOVERY.iter().chain(syscalls::DISCOVERY_OLD);
+    let mut rules: Rules = calls.map(|call| (*call, Vec::new())).collect();
+    own_code_and_threads(&mut rules)?;
+    rules.insert(libc::SYS_ioctl, any(1, syscalls::DISCOVERY_IOCTLS.iter().copied())?);
+    // Datagrams and metadata; the bus of Avahi and the journal; addresses of interfaces.
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
+    let families = families.map(|family| family.unsigned_abs().into());
+    rules.insert(libc::SYS_socket, any(0, families.into_iter())?);
+    Ok(rules)
+}
+
+/// No new code, no process, signals and options of this process only.
+fn own_code_and_threads(rules: &mut Rules) -> Result<(), BackendError> {
+    // What may become code is not made or changed any more.
+    let data = vec![one(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)?];
+    rules.insert(libc::SYS_mmap, data.clone());
+    rules.insert(libc::SYS_mprotect, data);
+    rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);
+    rules.insert(libc::SYS_prctl, any(0, syscalls::PRCTLS.iter().copied())?);
+    // An abort signals its own thread.
+    let own = u64::from(std::process::id());
+    rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
+    Ok(())
 }
 
 fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
@@ -79,19 +130,11 @@ fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
     if needs.acts_as_users {
         rules.extend(syscalls::USERS.iter().map(|call| (*call, Vec::new())));
     }
-    // What may become code is not made or changed any more.
-    let data = vec![one(2, SeccompCmpOp::MaskedEq(EXECUTABLE), 0)?];
-    rules.insert(libc::SYS_mmap, data.clone());
-    rules.insert(libc::SYS_mprotect, data);
-    rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);
+    own_code_and_threads(&mut rules)?;
     rules.insert(libc::SYS_ioctl, any(1, syscalls::IOCTLS.iter().copied())?);
-    rules.insert(libc::SYS_prctl, any(0, syscalls::PRCTLS.iter().copied())?);
     // The journal and the service manager; addresses of interfaces.
     let families = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| family.unsigned_abs().into());
     rules.insert(libc::SYS_socket, any(0, families.into_iter())?);
-    // An abort signals its own thread.
-    let own = u64::from(std::process::id());
-    rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
     Ok(rules)
 }
 

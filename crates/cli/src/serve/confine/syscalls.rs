@@ -234,6 +234,124 @@ pub(super) const ALLOWED_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 
+/// Calls of the process that announces the server: sockets, waiting, memory, threads, and a few
+/// questions about files, of which it reaches none.
+pub(super) const DISCOVERY: &[i64] = &[
+    // Standard input and output, sockets.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_socketpair,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_shutdown,
+    libc::SYS_memfd_create,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    // Files that libraries ask for: the time zone, settings of the allocator.
+    libc::SYS_openat,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_lseek,
+    libc::SYS_faccessat,
+    libc::SYS_readlinkat,
+    // Waiting.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_futex,
+    new::FUTEX_WAKE,
+    new::FUTEX_WAIT,
+    new::FUTEX_REQUEUE,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_restart_syscall,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_getrandom,
+    // Threads and signals of this process.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getcpu,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    // Answered by a filter of its own: its arguments are out of a filter's reach.
+    libc::SYS_clone3,
+];
+
+/// The old forms of these calls.
+#[cfg(target_arch = "x86_64")]
+pub(super) const DISCOVERY_OLD: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_eventfd,
+    libc::SYS_pipe,
+    libc::SYS_dup2,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const DISCOVERY_OLD: &[i64] = &[];
+
+/// Requests of `ioctl(2)` that announcing makes: numbers and names of interfaces; what the
+/// standard library does.
+pub(super) const DISCOVERY_IOCTLS: &[u64] = &[
+    // SIOCGIFINDEX, SIOCGIFNAME of linux/sockios.h
+    0x8933, 0x8910, // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS
+    0x541B, 0x5421, 0x5450, 0x5451, 0x5401,
+];
+
 /// Calls that change as whom a thread acts.
 pub(super) const USERS: &[i64] = &[libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setgroups];
 

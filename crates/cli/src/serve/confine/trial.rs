@@ -20,17 +20,36 @@ use super::Confined;
 
 /// Confines the process, and makes one attempt. It ends well where the attempt did.
 pub(crate) fn run(trial: &Trial) -> Done {
+    if trial.discovery {
+        return run_as_discovery(&trial.attempt);
+    }
     let plan = Plan::new(&trial.serve)?;
     super::start_name_service(&plan)?;
     let confined = Confined::begin(&plan, &trial.serve)?;
-    let mut words = trial.attempt.split(' ');
-    let (what, one, two) =
-        (words.next().unwrap_or(""), words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let done = attempt(what, one, two);
+    let done = attempted(&trial.attempt);
     // What was refused has been noted, or there is no filter.
     let refused = frevo_posix::refused_calls::take();
     print(format!("{}; refused calls: {refused:?}\n", confined.line()).as_bytes())?;
-    done.map_err(|error| Failure::new(Exit::Failed, format!("{what}: {error}")))
+    done.map_err(|error| failure(&trial.attempt, &error))
+}
+
+/// Makes the attempt as the process that announces the server.
+fn run_as_discovery(attempt: &str) -> Done {
+    let lacks = super::confine_discovery();
+    print(format!("confined: {attempt}; not confined: {lacks:?}\n").as_bytes())?;
+    attempted(attempt).map_err(|error| failure(attempt, &error))
+}
+
+fn failure(attempt: &str, error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{attempt}: {error}"))
+}
+
+/// Makes the attempt that `words` name with its operands.
+fn attempted(words: &str) -> io::Result<()> {
+    let mut words = words.split(' ');
+    let mut next = || words.next().unwrap_or("");
+    let (what, one, two) = (next(), next(), next());
+    attempt(what, one, two)
 }
 
 /// Prints what calls cost, in nanoseconds of the processor: one that does nothing, `stat`, and opening and
