@@ -1,5 +1,7 @@
 //! Opens: MS-SMB2 3.3.1.10, the server's side of an open file or pipe.
 
+mod deletion;
+
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,9 +11,8 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
-use frevo_store::lease::Actor;
 use frevo_store::order::{Ordered, rank};
-use frevo_store::{Departure, Fault, FileCell, FileKey, FileTable, Link, Name, Node, OpenId, Vfs};
+use frevo_store::{Fault, FileCell, FileKey, FileTable, Link, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::AccessMask;
@@ -23,11 +24,14 @@ use crate::durable::{Durables, Survival};
 use crate::enumeration::Enumeration;
 use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
-use crate::panics::{self, Steps};
+use crate::panics::Steps;
 use crate::slots::Slot;
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 use crate::under_way::UnderWay;
+
+pub(crate) use self::deletion::Deletion;
+use self::deletion::Patience;
 
 /// An open file, directory or pipe. Any channel of the session may use it.
 pub struct Open {
@@ -227,12 +231,24 @@ impl Open {
     /// A removal that fails (a directory that filled up meanwhile) leaves the
     /// file where it is: MS-FSA 2.1.5.5 has nobody to tell.
     pub fn close(&self, files: &FileTable) {
+        let _none = self.close_within(files, Patience::Long);
+    }
+
+    /// Like [`Self::close`], for a core. What the host has renamed in a large directory is
+    /// searched for elsewhere: that part of the deletion is returned.
+    pub(crate) fn close_briefly(&self, files: &FileTable) -> Vec<Deletion> {
+        let stays = file_io::stays();
+        self.close_within(files, if stays { Patience::Long } else { Patience::Short })
+    }
+
+    fn close_within(&self, files: &FileTable, patience: Patience) -> Vec<Deletion> {
+        let mut left = Vec::new();
         if self.closed.swap(true, Ordering::AcqRel) {
-            return;
+            return left;
         }
         self.closing.notify_waiters();
         let mut steps = Steps::default();
-        self.leave_file(files, &mut steps);
+        self.leave_file(files, &mut steps, patience, &mut left);
         *self.lock_places.lock() = Vec::new();
         self.set_promise(None);
         steps.take(|| {
@@ -241,9 +257,16 @@ impl Open {
             }
         });
         steps.end();
+        left
     }
 
-    fn leave_file(&self, files: &FileTable, steps: &mut Steps) {
+    fn leave_file(
+        &self,
+        files: &FileTable,
+        steps: &mut Steps,
+        patience: Patience,
+        left: &mut Vec<Deletion>,
+    ) {
         let OpenTarget::File(file) = &self.target else { return };
         files.watches.forget(self.id());
         let mut actor = None;
@@ -261,65 +284,7 @@ impl Open {
         });
         // A stream first: its file may go with it.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
-            steps.take(|| self.leave(file, cell, files, actor));
-        }
-    }
-
-    fn leave(&self, file: &FileOpen, cell: &Arc<FileCell>, files: &FileTable, by: Option<Actor>) {
-        let gone = |link: &Link| {
-            self.record_removed(&link.name, file.is_directory);
-            if let Some(actor) = by {
-                let vfs = cell.lock().remover(link);
-                files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
-            }
-            file.report_removal(files, link);
-        };
-        match files.leave(cell, self.id(), &file.vfs) {
-            Departure::Remove(links) => {
-                let retires = panics::Always(|| files.retire(cell));
-                let removed: Vec<_> =
-                    links.iter().map(|link| file.remove(files, cell, link)).collect();
-                drop(retires);
-                for (link, removed) in links.iter().zip(removed) {
-                    match removed {
-                        Ok(()) => gone(link),
-                        Err(fault) => self.not_removed(&link.name, fault),
-                    }
-                }
-            }
-            Departure::Unlink(link) => {
-                match file.remove(files, cell, &link) {
-                    Ok(()) => gone(&link),
-                    Err(fault) => self.not_removed(&link.name, fault),
-                }
-                files.unlinked();
-            }
-            // The watches of a directory that is deleted once they end.
-            _ if file.is_directory && cell.lock().is_delete_pending() => {
-                files.watches.deleting(cell.key());
-            }
-            _ => {}
-        }
-    }
-
-    /// It was acknowledged that this would go, and it has not.
-    fn not_removed(&self, name: &Name, fault: Fault) {
-        tracing::debug!(%name, %fault, "closing left the file");
-        // What means something else by now, or nothing, is gone for who deleted it; a
-        // directory that somebody has filled stays.
-        let is_failure = matches!(
-            fault,
-            Fault::ReadOnly
-                | Fault::Io(_)
-                | Fault::DiskFull
-                | Fault::QuotaExceeded
-                | Fault::AccessDenied
-                | Fault::NoMemory
-                | Fault::TooManyOpen
-        );
-        // An Open without the right to delete has not asked for the deletion.
-        if is_failure && self.granted_access.contains(AccessMask::DELETE) {
-            let _ = self.removal_failure.set(fault.status());
+            steps.take(|| left.extend(self.leave(file, cell, files, actor, patience)));
         }
     }
 

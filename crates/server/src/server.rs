@@ -14,6 +14,8 @@ use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::activity;
 use crate::admission::Ticket;
@@ -27,7 +29,7 @@ use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
 use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
-use crate::open::Open;
+use crate::open::{Deletion, Open};
 use crate::panics::{self, Steps};
 use crate::principals::Principals;
 pub use crate::principals::SharedAccounts;
@@ -311,8 +313,36 @@ impl ServerState {
             closed.start_writeback();
         };
         if pool.is_none_or(|pool| pool.run_for_core(close).is_err()) {
-            open.close(&self.files);
+            for deletion in open.close_briefly(&self.files) {
+                drop(self.finish_deletion(open, deletion));
+            }
         }
+    }
+
+    /// Ends a deletion beside the core: its name is searched for in a large directory. The
+    /// receiver learns of its end.
+    pub(crate) fn finish_deletion(
+        self: &Arc<Self>,
+        open: &Arc<Open>,
+        deletion: Deletion,
+    ) -> oneshot::Receiver<()> {
+        let (ended, end) = oneshot::channel();
+        let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let kept = Arc::new(Mutex::new(Some(deletion)));
+        let taken = Arc::clone(&kept);
+        let given = self.blocking_pool.run_for_core(move || {
+            if let Some(deletion) = taken.lock().take() {
+                closed.finish(&server.files, deletion);
+            }
+            // Those who wait may be gone.
+            let _ = ended.send(());
+        });
+        if given.is_err()
+            && let Some(deletion) = kept.lock().take()
+        {
+            open.finish(&self.files, deletion);
+        }
+        end
     }
 
     /// Closes every Open that waits for its client: none will come any more, but

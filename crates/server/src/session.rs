@@ -23,7 +23,7 @@ use crate::limits::{
     CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
 };
 use crate::offload::Offloads;
-use crate::open::Open;
+use crate::open::{Deletion, Open};
 use crate::panics::Steps;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
@@ -249,6 +249,10 @@ impl Session {
         make: impl FnOnce(u32) -> TreeConnect,
     ) -> Result<Arc<TreeConnect>, Status> {
         let mut trees = self.trees.write();
+        // The session may have ended while the folder of its user was opened.
+        if self.state() == State::Closed {
+            return Err(Status::USER_SESSION_DELETED);
+        }
         if trees.len() >= TREES_PER_SESSION {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
@@ -264,8 +268,12 @@ impl Session {
         Ok(tree)
     }
 
-    /// Ends a tree connect and closes what was opened through it.
-    pub fn remove_tree(&self, tree: &TreeConnect, files: &FileTable) -> Result<(), Status> {
+    /// Ends a tree connect, and has `close` close what was opened through it.
+    pub fn remove_tree(
+        &self,
+        tree: &TreeConnect,
+        close: impl Fn(&Arc<Open>),
+    ) -> Result<(), Status> {
         if !tree.disconnect() {
             return Err(Status::NETWORK_NAME_DELETED);
         }
@@ -275,7 +283,7 @@ impl Session {
             in_order(opens.extract_if(|_, open| open.tree().id == tree.id))
         };
         let mut steps = Steps::default();
-        closing.iter().for_each(|open| steps.take(|| open.close(files)));
+        closing.iter().for_each(|open| steps.take(|| close(open)));
         steps.end();
         Ok(())
     }
@@ -365,10 +373,14 @@ impl Session {
     }
 
     /// Takes an Open out and closes it. Of two parallel closes one succeeds.
-    pub fn close_open(&self, open: &Open, files: &FileTable) -> Result<(), Status> {
+    /// Returns what is left to delete, beside the core.
+    pub(crate) fn close_open(
+        &self,
+        open: &Open,
+        files: &FileTable,
+    ) -> Result<Vec<Deletion>, Status> {
         self.opens.write().remove(&open.file_id.volatile).ok_or(Status::FILE_CLOSED)?;
-        open.close(files);
-        Ok(())
+        Ok(open.close_briefly(files))
     }
 
     /// True when one of these Opens belongs to the session.

@@ -34,7 +34,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }
     }
-    rq.session()?.close_open(open, &rq.server().files)?;
+    for deletion in rq.session()?.close_open(open, &rq.server().files)? {
+        // It ends in a panic, too.
+        let _ = rq.server().finish_deletion(open, deletion).await;
+    }
     open.under_way.end();
     if open.under_way.count() != 0 {
         open.under_way.give_up();

@@ -14,7 +14,7 @@ use crate::response::Response;
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     tree_disconnect::Request::parse(rq.message)?;
     let (session, tree) = (rq.session()?, rq.tree()?);
-    session.remove_tree(tree, &rq.server().files)?;
+    session.remove_tree(tree, |open| rq.server().close_open(open))?;
     tree.under_way.end();
     tree.under_way.give_up();
     tree.under_way.drained().await;

@@ -131,7 +131,7 @@ async fn kick_share(server: &Arc<ServerState>, name: &str) -> Kicked {
             for open in session.opens().iter().filter(|open| open.tree().id == tree.id) {
                 kicked.opens += usize::from(close(server, &session, open).await);
             }
-            if session.remove_tree(tree, &server.files).is_ok() {
+            if session.remove_tree(tree, |open| server.close_open(open)).is_ok() {
                 tree.under_way.end();
                 tree.under_way.give_up();
                 kicked.tree_connects += 1;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::client::files::set_draft;
+use crate::client::files::{close_draft, set_draft};
 use crate::client::*;
 use frevo_server::internal::limits::CLOSED_ON_CORE;
 use frevo_wire::Command;
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContexts, name};
 use frevo_wire::fscc::ea::{Ea, EaWriter};
@@ -129,6 +130,57 @@ fn r6_a_search_for_one_name_goes_on_beside_the_core() {
         assert_eq!(found, ["File99"]);
         assert_eq!(world.server.blocking_pool.carried_out(), 1);
     });
+}
+
+/// A close deletes a file whose name the host has changed: the directory of 9,000 names was
+/// read on the core, because a close cannot start again.
+#[test]
+fn r6_a_close_searches_for_what_it_deletes_beside_the_core() {
+    in_world(async |world| {
+        let close = async |mut peer: Peer, mount: Mount, file| {
+            peer.on(&mount, close_draft(file)).await.ok();
+            assert!(!world.path("close").join("FILE").exists(), "deleted before the answer");
+        };
+        assert!(deletes_beside(world, "close", "FILE", close).await, "CLOSE");
+        let disconnect = async |mut peer: Peer, mount: Mount, _| {
+            peer.on(&mount, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
+        };
+        assert!(deletes_beside(world, "tree", "FILE", disconnect).await, "TREE_DISCONNECT");
+        let logoff = async |mut peer: Peer, mount: Mount, _| {
+            peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+        };
+        assert!(deletes_beside(world, "logoff", "FILE", logoff).await, "LOGOFF");
+        assert!(deletes_beside(world, "lost", "FILE", async |_, _, _| {}).await, "connection");
+        let ordinary = async |mut peer: Peer, mount: Mount, file| {
+            peer.on(&mount, close_draft(file)).await.ok();
+        };
+        assert!(!deletes_beside(world, "ordinary", "file", ordinary).await, "on the core");
+    });
+}
+
+/// Ends an Open that deletes a file, which the host has renamed to `spelled` in a large
+/// directory. True if that was done beside the core.
+async fn deletes_beside(
+    world: &World,
+    name: &str,
+    spelled: &str,
+    end: impl AsyncFnOnce(Peer, Mount, FileId),
+) -> bool {
+    let large = world.path(name);
+    std::fs::create_dir(&large).unwrap();
+    fill(&large);
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    // Its exact name is found without reading the directory.
+    std::fs::write(large.join("file"), "").unwrap();
+    let want = Want::existing(&format!("{name}\\file")).options(CreateOptions::DELETE_ON_CLOSE);
+    let file = peer.open_file(&mount, &want).await;
+    std::fs::rename(large.join("file"), large.join(spelled)).unwrap();
+    let before = world.server.blocking_pool.carried_out();
+    end(peer, mount, file).await;
+    while large.join(spelled).exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.server.blocking_pool.carried_out() > before
 }
 
 /// Ends a session that has more open than a core closes; true if that was done beside

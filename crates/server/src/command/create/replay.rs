@@ -173,7 +173,11 @@ impl Create<'_> {
         let server = self.rq.server();
         match session.and_then(|id| server.session(id)) {
             // A CLOSE that comes meanwhile does the same.
-            Some(session) => _ = session.close_open(open, &server.files),
+            Some(session) => {
+                for deletion in session.close_open(open, &server.files).unwrap_or_default() {
+                    drop(server.finish_deletion(open, deletion));
+                }
+            }
             None => {
                 if let Some(open) = server.durables.give_up_one(open.file_id.persistent) {
                     open.close(&server.files);

@@ -1,0 +1,151 @@
+//! The deletion of files by the close of their last Open.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use frevo_store::lease::Actor;
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Departure, Fault, FileCell, FileTable, Link, Name};
+use frevo_wire::dtyp::AccessMask;
+
+use super::{FileOpen, Open, OpenTarget};
+use crate::host::short_patience;
+use crate::panics;
+
+/// The time that a search for a name may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// No limit.
+    Long,
+    /// The limit of a core: a search of a large directory gives up.
+    Short,
+}
+
+/// Names of a file that are to be deleted: the close of its last Open has decided it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Deletion {
+    cell: Arc<FileCell>,
+    links: Vec<Link>,
+    /// The file is forgotten behind it. Otherwise other names of it are still open.
+    retires: bool,
+    by: Option<Actor>,
+}
+
+impl Open {
+    /// Takes it out of a file, and deletes what goes with it; returns the part of the deletion
+    /// that takes longer than `patience`.
+    pub(super) fn leave(
+        &self,
+        file: &FileOpen,
+        cell: &Arc<FileCell>,
+        files: &FileTable,
+        by: Option<Actor>,
+        patience: Patience,
+    ) -> Option<Deletion> {
+        let (links, retires) = match files.leave(cell, self.id(), &file.vfs) {
+            Departure::Remove(links) => (links, true),
+            Departure::Unlink(link) => (vec![link], false),
+            // The watches of a directory that is deleted once they end.
+            _ if file.is_directory && cell.lock().is_delete_pending() => {
+                files.watches.deleting(cell.key());
+                return None;
+            }
+            _ => return None,
+        };
+        let deletion = Deletion { cell: Arc::clone(cell), links, retires, by };
+        self.delete(file, files, deletion, patience)
+    }
+
+    /// Ends what [`Self::close_briefly`] has left.
+    pub(crate) fn finish(&self, files: &FileTable, deletion: Deletion) {
+        let OpenTarget::File(file) = &self.target else { return };
+        let _none = self.delete(file, files, deletion, Patience::Long);
+    }
+
+    fn delete(
+        &self,
+        file: &FileOpen,
+        files: &FileTable,
+        deletion: Deletion,
+        patience: Patience,
+    ) -> Option<Deletion> {
+        let Deletion { cell, links, retires, by } = deletion;
+        let remove = |link: Link| {
+            let (removed, gave_up) = match patience {
+                Patience::Long => (file.remove(files, &cell, &link), false),
+                Patience::Short => short_patience(|| file.remove(files, &cell, &link)),
+            };
+            if gave_up && removed.is_err() { Err(link) } else { Ok((link, removed)) }
+        };
+        let mut left = Vec::new();
+        let mut done = Vec::new();
+        {
+            let is_due = Cell::new(retires);
+            let _retires = panics::Always(|| {
+                if is_due.get() {
+                    files.retire(&cell);
+                }
+            });
+            for link in links {
+                match remove(link) {
+                    Ok(removed) => done.push(removed),
+                    Err(link) => left.push(link),
+                }
+            }
+            is_due.set(retires && left.is_empty());
+        }
+        for (link, removed) in done {
+            self.tell_of_removal(file, &cell, files, by, &link, removed);
+        }
+        if !left.is_empty() {
+            return Some(Deletion { cell, links: left, retires, by });
+        }
+        if !retires {
+            files.unlinked();
+        }
+        None
+    }
+
+    /// Tells watches, leases and the client what has become of a name.
+    fn tell_of_removal(
+        &self,
+        file: &FileOpen,
+        cell: &FileCell,
+        files: &FileTable,
+        by: Option<Actor>,
+        link: &Link,
+        removed: VfsResult<()>,
+    ) {
+        if let Err(fault) = removed {
+            return self.not_removed(&link.name, fault);
+        }
+        self.record_removed(&link.name, file.is_directory);
+        if let Some(actor) = by {
+            let vfs = cell.lock().remover(link);
+            files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
+        }
+        file.report_removal(files, link);
+    }
+
+    /// It was acknowledged that this would go, and it has not.
+    fn not_removed(&self, name: &Name, fault: Fault) {
+        tracing::debug!(%name, %fault, "closing left the file");
+        // What means something else by now, or nothing, is gone for who deleted it; a
+        // directory that somebody has filled stays.
+        let is_failure = matches!(
+            fault,
+            Fault::ReadOnly
+                | Fault::Io(_)
+                | Fault::DiskFull
+                | Fault::QuotaExceeded
+                | Fault::AccessDenied
+                | Fault::NoMemory
+                | Fault::TooManyOpen
+        );
+        // An Open without the right to delete has not asked for the deletion.
+        if is_failure && self.granted_access.contains(AccessMask::DELETE) {
+            let _ = self.removal_failure.set(fault.status());
+        }
+    }
+}
