@@ -89,6 +89,12 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
     if row.off_core == OffCore::Never {
         return command::dispatch(rq, out).await;
     }
+    if row.off_core == OffCore::Connects {
+        return match command::tree_connect::pool(rq).filter(|_| !file_io::stays()) {
+            Some(pool) => Box::pin(run(&pool, rq, row, out)).await,
+            None => command::dispatch(rq, out).await,
+        };
+    }
     let pool = match pool_of(rq, row) {
         Some(pool) => pool,
         None => match on_core(rq, row, out).await {
@@ -134,7 +140,7 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
         return is_long(rq, row, share).then_some(&rq.server().blocking_pool);
     };
     let goes = match row.off_core {
-        OffCore::Never => false,
+        OffCore::Never | OffCore::Connects => false,
         OffCore::Reads => rq.open.as_ref().is_some_and(|open| asks_to_read(open)),
         OffCore::Writes => rq.open.as_ref().is_some_and(|open| asks_to_write(open)),
         OffCore::Asks | OffCore::Closes | OffCore::Ends => true,

@@ -194,7 +194,7 @@ pub mod internal {
 
     parts! {
         admission, ambient, apple, command, connection, durable, host, host_users, idle, impersonation,
-        lease, ledger, limits, server, time_machine,
+        lease, ledger, limits, server, time_machine, user_folders,
         #[cfg(feature = "plant")]
         plant,
     }

@@ -80,6 +80,8 @@ pub enum OffCore {
     Closes,
     /// Like [`Self::Closes`]; in other shares those that end a session with many Opens.
     Ends,
+    /// Those to shares with a blocking pool and a folder for each user, which is opened then.
+    Connects,
 }
 
 impl OffCore {
@@ -178,7 +180,12 @@ pub const fn row(command: Command) -> Option<Row> {
             off_core: OffCore::Ends,
             ..SESSION
         },
-        Command::TREE_CONNECT => Row { signing: Signing::Demanded, ..SESSION },
+        Command::TREE_CONNECT => Row {
+            signing: Signing::Demanded,
+            waits: Waits::Slow,
+            off_core: OffCore::Connects,
+            ..SESSION
+        },
         Command::TREE_DISCONNECT => {
             Row { ends: Ends::TreeConnect, off_core: OffCore::Ends, ..SLOW }
         }

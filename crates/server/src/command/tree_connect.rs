@@ -9,6 +9,7 @@ use frevo_wire::{HeaderFlags, Status};
 
 use crate::access_rules::{Caller, Verdict};
 use crate::audit::{Event, Kind, told};
+use crate::blocking_pool::BlockingPool;
 use crate::refusal::{Doom, Outcome};
 use crate::request::Request;
 use crate::response::Response;
@@ -17,6 +18,17 @@ use crate::settings::Encryption;
 use crate::share::{Share, Target, Use};
 use crate::throttle::shortened;
 use crate::tree_connect::TreeConnect;
+
+/// The blocking pool for a request to a share that opens a folder for the user: a file system that
+/// does not answer would hold the core.
+pub(crate) fn pool(rq: &Request<'_>) -> Option<Arc<BlockingPool>> {
+    let path = tree_connect::Request::parse(rq.message).ok()?.path.to_string().ok()?;
+    let identity = rq.session().ok()?.identity()?;
+    let shares = rq.server().shares();
+    let share = shares.find_for(share_name(&path)?, &identity.user)?;
+    share.user_folders.as_ref()?;
+    share.blocking_pool.clone()
+}
 
 /// Connects a session to a share.
 pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::draft::pack;
-use crate::client::files::{close_draft, file_id};
+use crate::client::files::{close_draft, file_id, tree_connect_draft};
 use crate::client::peer::async_id;
 use crate::client::*;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::limits::BLOCKING_REQUESTS;
+use frevo_server::internal::limits::{BLOCKING_CLOSES, BLOCKING_REQUESTS};
+use frevo_server::internal::user_folders::UserFolders;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
 use frevo_store::{FileKey, Name, Node, Vfs};
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
@@ -157,6 +159,78 @@ fn many_requests_to_it_wait_for_a_place_and_closing_has_its_own() {
         gated.shut(false);
         for reply in soon(peer.collect(&asked)).await {
             peer.close(&away, file_id(reply.ok())).await;
+        }
+    });
+}
+
+/// The folder of a user is opened when the user connects: while that hangs, all others go on.
+#[test]
+fn a_user_whose_folder_hangs_stalls_no_other() {
+    in_world(async |world| {
+        let gated = Gated::new();
+        let (hung, held) = (Arc::clone(&gated), Arc::clone(&gated));
+        let open = move |account: &str| {
+            // It waits at the gate as any name does.
+            let _ = hung.stat(&Name::from_stored(account.to_owned()));
+            Some(Arc::clone(&hung) as Arc<dyn Vfs>)
+        };
+        let homes = Share {
+            blocking_pool: Some(Arc::default()),
+            user_folders: Some(UserFolders::new(Arc::new(open))),
+            ..Share::new("homes", Target::Disk(held))
+        };
+        let present = world.server.shares().sorted().into_iter();
+        let present = present.filter(|share| share.name != "IPC$").map(|s| Share::clone(&s));
+        let shares = Shares::new(present.chain([homes]));
+        let settings = Settings::clone(&world.server.settings());
+        world.server.reload(settings, shares, world.server.accounts());
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        gated.shut_for(Some("ann"));
+        let draft = tree_connect_draft("\\\\server\\homes").session(data.logon.id);
+        let asked = peer.send(vec![draft], data.via()).await;
+        let interim = soon(peer.interim()).await;
+        assert_eq!(interim.header.message_id, asked[0]);
+        soon(works(&mut other, &theirs)).await;
+        soon(works(&mut peer, &data)).await;
+        gated.shut(false);
+        soon(peer.final_reply(asked[0])).await.ok();
+        let homes = peer.mount(&data.logon, "homes").await;
+        works(&mut peer, &homes).await;
+    });
+}
+
+/// Closes that hang take their places, and leave the last one to another close.
+#[test]
+fn closes_that_hang_are_few() {
+    in_world(async |world| {
+        let gated = with_share(world);
+        let (mut peer, _, away) = session(world).await;
+        let mut doomed = Vec::new();
+        for at in 0..BLOCKING_CLOSES {
+            let want = Want::file(&format!("stuck{at}"))
+                .access(AccessMask::FILE_ALL)
+                .options(CreateOptions::DELETE_ON_CLOSE);
+            doomed.push(peer.open_file(&away, &want).await);
+        }
+        let first = peer.open_file(&away, &Want::file("first")).await;
+        let second = peer.open_file(&away, &Want::file("second")).await;
+        gated.shut_for(Some("stuck"));
+        let mut asked = Vec::new();
+        let last = doomed.pop().unwrap();
+        for file in doomed {
+            asked.extend(peer.send(vec![away.put(close_draft(file))], away.via()).await);
+            soon(peer.interim()).await;
+        }
+        soon(peer.on(&away, close_draft(first))).await.ok();
+        for file in [last, second] {
+            asked.extend(peer.send(vec![away.put(close_draft(file))], away.via()).await);
+            // The second has no place: it is told to wait, though its file is not stuck.
+            soon(peer.interim()).await;
+        }
+        gated.shut(false);
+        for reply in soon(peer.collect(&asked)).await {
+            reply.ok();
         }
     });
 }
