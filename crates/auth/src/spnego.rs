@@ -317,6 +317,21 @@ mod tests {
     }
 
     #[test]
+    fn the_length_of_the_list_is_bounded() {
+        for (length, taken) in [
+            (MAX_MECH_LIST_LEN - 1, true),
+            (MAX_MECH_LIST_LEN, true),
+            (MAX_MECH_LIST_LEN + 1, false),
+        ] {
+            // Two tags with lengths of three bytes are around the identifier.
+            let mechanisms = MechList::of(&[&vec![0x2b; length - 8]]);
+            assert_eq!(mechanisms.as_bytes().len(), length);
+            let init = NegTokenInit { mechanisms, token: None, mic: None }.encode();
+            assert_eq!(NegTokenInit::parse(&init).is_ok(), taken, "{length}");
+        }
+    }
+
+    #[test]
     fn another_gss_mechanism_and_fields_out_of_order_are_malformed() {
         let mut krb5 = der::element(der::OID, KERBEROS);
         krb5.extend(b"\x01\x00ap-req");

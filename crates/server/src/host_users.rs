@@ -364,4 +364,37 @@ mod tests {
         assert_eq!(waiting.await.user().unwrap().unix.uid, 5, "what it said before");
         drop(release);
     }
+
+    /// The service may hang, and each request to it takes a thread.
+    #[tokio::test]
+    async fn the_name_service_is_asked_by_few_at_a_time() {
+        use std::sync::atomic::AtomicUsize;
+        let users = Arc::new(HostUsers::default());
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(std::sync::Mutex::new(hang));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..=HOST_LOOKUPS {
+            let (users, hang, begun) = (Arc::clone(&users), Arc::clone(&hang), Arc::clone(&begun));
+            tasks.spawn(async move {
+                let ask = move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    let _ = hang.lock().unwrap().recv();
+                };
+                let _ = users.naming(ask).await;
+            });
+        }
+        let until = async |count: usize| {
+            while begun.load(Ordering::SeqCst) < count {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        until(HOST_LOOKUPS).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(begun.load(Ordering::SeqCst), HOST_LOOKUPS, "there is no place");
+        release.send(()).unwrap();
+        until(HOST_LOOKUPS + 1).await;
+        drop(release);
+        while tasks.join_next().await.is_some() {}
+    }
 }

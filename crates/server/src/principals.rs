@@ -362,6 +362,40 @@ mod tests {
         assert_eq!(principals.unix_users(&sids), [Some(7), None, None, None]);
     }
 
+    /// So many accounts that some are beyond the limit.
+    struct Many(usize);
+
+    impl frevo_auth::Accounts for Many {
+        fn account(&self, _: &str, _: &str) -> Option<frevo_auth::Account> {
+            None
+        }
+
+        fn memberships(&self, limit: usize) -> Vec<Membership> {
+            let rid = |at: usize| u32::try_from(at + 1_000).ok();
+            let of = |at| Membership {
+                name: at.to_string(),
+                rid: rid(at),
+                is_enabled: true,
+                ..Membership::default()
+            };
+            (0..self.0.min(limit)).map(of).collect()
+        }
+    }
+
+    #[test]
+    fn so_many_accounts_are_listed() {
+        for count in [ACCOUNTS_LISTED - 1, ACCOUNTS_LISTED, ACCOUNTS_LISTED + 1] {
+            let accounts: SharedAccounts = Arc::new(Many(count));
+            let machine = machine_sid(Guid([7; 16]));
+            let principals =
+                Principals { machine, name: "BOX", accounts: &accounts, host: host::names() };
+            let users = principals.users();
+            assert_eq!(users.len(), count.min(ACCOUNTS_LISTED));
+            let last = machine.with_rid(u32::try_from(count + 999).unwrap()).unwrap();
+            assert_eq!(principals.is_enabled(&last), count <= ACCOUNTS_LISTED, "{count}");
+        }
+    }
+
     #[test]
     fn an_account_is_the_hosts_user_of_its_name() {
         let mut file = AccountFile::default();

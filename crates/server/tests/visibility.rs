@@ -7,6 +7,7 @@ mod client;
 
 use std::rc::Rc;
 
+use frevo_server::internal::limits::NAMES_JUDGED;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
@@ -301,6 +302,44 @@ fn x8_changes_of_the_unseen_have_no_names() {
             assert_eq!(reply.status(), expected, "{name}");
             let told = change_notify::Response::parse(&reply.message).unwrap().output;
             assert_eq!(told.is_empty(), !is_told, "{name}");
+        }
+    });
+}
+
+/// Names are judged one by one, on the core: of more changes than a few none is told by name.
+#[test]
+fn x8_many_changes_have_no_names() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        furnish(world, &mut ann, &hers).await;
+        let want = Want::existing("d").access(AccessMask::READ_DATA);
+        for (count, is_told) in [(NAMES_JUDGED / 2, true), (NAMES_JUDGED + 1, false)] {
+            let folder = bob.open_file(&his, &want).await;
+            let draft = || {
+                Draft::new(Command::CHANGE_NOTIFY).with(|w| {
+                    change_notify::Request {
+                        flags: ChangeNotifyFlags::WATCH_TREE,
+                        output_buffer_length: 16_384,
+                        file_id: folder,
+                        completion_filter: CompletionFilter::SECURITY,
+                    }
+                    .encode(w);
+                })
+            };
+            let mask = READ | AccessMask::SYNCHRONIZE;
+            let ids = bob.send(vec![his.put(draft())], his.via()).await;
+            bob.interim().await;
+            protect(&mut ann, &hers, "d\\seen", mask).await;
+            bob.final_reply(ids[0]).await.expect(Status::SUCCESS);
+            // Nobody waits for these.
+            for at in 0..count {
+                let name = if at % 2 == 0 { "d\\open\\inside" } else { "d\\seen" };
+                protect(&mut ann, &hers, name, mask).await;
+            }
+            let reply = bob.on(&his, draft()).await;
+            let expected = if is_told { Status::SUCCESS } else { Status::NOTIFY_ENUM_DIR };
+            assert_eq!(reply.status(), expected, "{count}");
+            bob.close(&his, folder).await;
         }
     });
 }

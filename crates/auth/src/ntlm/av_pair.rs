@@ -231,6 +231,18 @@ mod tests {
     }
 
     #[test]
+    fn the_target_name_is_bounded() {
+        for (units, taken) in [
+            (MAX_TARGET_NAME_UNITS - 1, true),
+            (MAX_TARGET_NAME_UNITS, true),
+            (MAX_TARGET_NAME_UNITS + 1, false),
+        ] {
+            let bytes = list(&[(AvId::TARGET_NAME, &b"a\0".repeat(units)), (AvId::EOL, b"")]);
+            assert_eq!(AvPairs::parse(&bytes).unwrap().target_name().is_ok(), taken, "{units}");
+        }
+    }
+
+    #[test]
     fn names_are_bounded_and_need_paired_surrogates() {
         for (units, taken) in
             [(MAX_NAME_UNITS - 1, true), (MAX_NAME_UNITS, true), (MAX_NAME_UNITS + 1, false)]

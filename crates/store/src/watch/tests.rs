@@ -425,6 +425,32 @@ fn one_log_is_bounded() {
     }
 }
 
+#[test]
+fn the_bytes_of_one_log_are_bounded() {
+    for over in [-1, 0, 1] {
+        let watches = Watches::default();
+        let d = directory("d", 7);
+        let names = watches.of(OpenId(1), HERE, &d, FLAT).0;
+        let sizes = Wanted { filter: CompletionFilter::SIZE, ..FLAT };
+        let sizes = watches.of(OpenId(2), HERE, &d, sizes).0;
+        let report = |letter: &str, length, matches| {
+            let path = alloc::format!("d\\{}", letter.repeat(length));
+            watches.report(HERE, &name(&path), NotifyAction::ADDED, matches);
+        };
+        report("a", 1, CompletionFilter::SIZE);
+        let before = watches.bytes();
+        report("b", 1_000, CompletionFilter::FILE_NAME);
+        let fixed = watches.bytes() - before - 1_000;
+        let wanted = REPORT_BYTES_PER_DIRECTORY.checked_add_signed(over).unwrap();
+        report("c", wanted - watches.bytes() - fixed, CompletionFilter::FILE_NAME);
+        let fits = over <= 0;
+        assert_eq!(watches.bytes() == wanted, fits, "{over}: {}", watches.bytes());
+        let first = poll(&mut sizes.next());
+        assert_eq!(matches!(first, Poll::Ready(Reported::Changes(_))), fits, "{over}");
+        drop(names);
+    }
+}
+
 /// Tests that no answer is empty when a file is written again and again while requests come and go.
 #[test]
 fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
