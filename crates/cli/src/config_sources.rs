@@ -45,7 +45,7 @@ impl Sources {
             Ok(entries) => entries
                 .filter_map(|entry| entry.ok().map(|entry| entry.path()))
                 .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-                .take(FILES_MAX)
+                .take(FILES_MAX + 1)
                 .collect(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Vec::new(),
@@ -54,6 +54,14 @@ impl Sources {
                 return Err(Failure::new(Exit::Config, text));
             }
         };
+        if files.len() > FILES_MAX {
+            // Which of them count must not be left to chance.
+            let text = format!(
+                "{} has more than {FILES_MAX} files; join or remove some of them",
+                folder.display()
+            );
+            return Err(Failure::new(Exit::Config, text));
+        }
         files.sort();
         for file in files {
             sources.push(read_file(&file)?);
@@ -200,6 +208,22 @@ fn variable((name, value): (OsString, OsString)) -> Option<Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_files_are_all_read_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frevo.toml");
+        fs::write(&path, "").unwrap();
+        fs::create_dir(folder.path().join("conf.d")).unwrap();
+        let file = |at: usize| folder.path().join(format!("conf.d/{at}.toml"));
+        for at in 0..FILES_MAX {
+            fs::write(file(at), "").unwrap();
+        }
+        assert!(Sources::read(&path).unwrap().0.len() > FILES_MAX);
+        fs::write(file(FILES_MAX), "").unwrap();
+        let refused = Sources::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("more than 1000 files"), "{refused}");
+    }
 
     #[test]
     fn variables_set_keys() {

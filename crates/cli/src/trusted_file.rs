@@ -48,25 +48,37 @@ pub(crate) fn directories_of(path: &Path) -> Option<String> {
 /// The reason why others could change what a directory holds.
 pub(crate) fn directory(directory: &Path, for_what: &Path) -> Option<String> {
     let metadata = std::fs::metadata(directory).ok()?;
-    // Others can add names to a sticky directory, but not replace ours. A file system
-    // that is mounted read-only, as configurations in containers are, nobody changes.
+    // A file system that is mounted read-only, as configurations in containers are, nobody changes.
     let is_read_only = rustix::fs::statvfs(directory)
         .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
-    if metadata.mode() & STICKY != 0 || is_read_only {
+    if is_read_only {
         return None;
     }
-    fault_of(&metadata, directory, &format!(", which holds {},", for_what.display()))
+    let which = format!(", which holds {},", for_what.display());
+    // Others can add names to a sticky directory, but not replace ours. Its owner can.
+    if metadata.mode() & STICKY != 0 {
+        return fault_of_owner(&metadata, directory, &which);
+    }
+    fault_of(&metadata, directory, &which)
 }
 
 fn fault_of(metadata: &Metadata, path: &Path, which: &str) -> Option<String> {
+    fault_of_owner(metadata, path, which).or_else(|| fault_of_mode(metadata, path, which))
+}
+
+fn fault_of_owner(metadata: &Metadata, path: &Path, which: &str) -> Option<String> {
     let shown = path.display();
     let me = rustix::process::geteuid().as_raw();
     let owner = metadata.uid();
-    if owner != me && owner != 0 {
-        return Some(format!(
+    (owner != me && owner != 0).then(|| {
+        format!(
             "{shown}{which} belongs to user {owner}, who could change it; run: chown {me} {shown}"
-        ));
-    }
+        )
+    })
+}
+
+fn fault_of_mode(metadata: &Metadata, path: &Path, which: &str) -> Option<String> {
+    let shown = path.display();
     let mode = metadata.mode() & 0o7777;
     (mode & OTHERS_WRITE != 0).then(|| {
         format!(
@@ -158,6 +170,22 @@ mod tests {
         }
         let why = refused(&path);
         assert!(why.contains("user 12345") && why.contains("chown 0 "), "{why}");
+    }
+
+    /// Its owner can replace what others have in it: a `conf.d` of a stranger in `/tmp`, with links
+    /// to files of root.
+    #[test]
+    fn a_sticky_directory_of_another_user_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        std::fs::write(&path, "text").unwrap();
+        chmod(folder.path(), 0o1777);
+        assert_eq!(read(&path, 100).unwrap(), "text");
+        if std::os::unix::fs::chown(folder.path(), Some(12_345), None).is_err() {
+            return;
+        }
+        let why = refused(&path);
+        assert!(why.contains("which holds") && why.contains("user 12345"), "{why}");
     }
 
     #[test]
