@@ -324,7 +324,7 @@ mod tests {
             (MAX_MECH_LIST_LEN + 1, false),
         ] {
             // Two tags with lengths of three bytes are around the identifier.
-            let mechanisms = MechList::of(&[&vec![0x2b; length - 8]]);
+            let mechanisms = MechList::of(&[vec![0x2b; length - 8].leak()]);
             assert_eq!(mechanisms.as_bytes().len(), length);
             let init = NegTokenInit { mechanisms, token: None, mic: None }.encode();
             assert_eq!(NegTokenInit::parse(&init).is_ok(), taken, "{length}");

@@ -365,14 +365,14 @@ mod tests {
     /// So many accounts that some are beyond the limit.
     struct Many(usize);
 
-    impl frevo_auth::Accounts for Many {
+    impl Accounts for Many {
         fn account(&self, _: &str, _: &str) -> Option<frevo_auth::Account> {
             None
         }
 
         fn memberships(&self, limit: usize) -> Vec<Membership> {
             let rid = |at: usize| u32::try_from(at + 1_000).ok();
-            let of = |at| Membership {
+            let of = |at: usize| Membership {
                 name: at.to_string(),
                 rid: rid(at),
                 is_enabled: true,

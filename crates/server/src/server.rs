@@ -331,7 +331,8 @@ impl ServerState {
         let kept = Arc::new(Mutex::new(Some(deletion)));
         let taken = Arc::clone(&kept);
         let given = self.blocking_pool.run_for_core(move || {
-            if let Some(deletion) = taken.lock().take() {
+            let deletion = taken.lock().take();
+            if let Some(deletion) = deletion {
                 closed.finish(&server.files, deletion);
             }
             // Those who wait may be gone.

@@ -277,7 +277,7 @@ fn a_client_that_goes_leaves_nothing() {
         let gated = with_share(world);
         let (mut peer, _, away) = session(world).await;
         let doomed = Want::file("doomed").access(AccessMask::DELETE);
-        let doomed = doomed.options(frevo_wire::command::create::CreateOptions::DELETE_ON_CLOSE);
+        let doomed = doomed.options(CreateOptions::DELETE_ON_CLOSE);
         peer.open_file(&away, &doomed).await;
         gated.shut(true);
         peer.send(vec![away.put(Want::file("late").draft())], away.via()).await;
