@@ -36,5 +36,7 @@ def systemd(ctx):
     if ctx.server.kind != "frevo":
         return
     checks = (HERE / "peers/service-checks").read_text()
-    _, output = ctx.command(HERE / "with-systemd", "-t", "100", "-b", ctx.server.program, "--", "bash", "-c", checks, timeout=120)
+    _, output = ctx.command(
+        HERE / "with-systemd", "-t", "100", "-b", ctx.server.program, "--", "bash", "-c", checks, timeout=120
+    )
     ctx.report(output, needed=CHECKS)
