@@ -31,7 +31,7 @@ mod transforms;
 pub use auth::{acceptor, initiator};
 pub use codec::codec;
 pub use compression::compression;
-pub use discovery::{mdns, wsd};
+pub use discovery::wsd;
 pub use disk::{afp_info, disk};
 pub use judge::{PARSER, SERVER, judge};
 pub use libfuzzer_sys;

@@ -1,3 +1,0 @@
-#![no_main]
-
-frevo_fuzz::target!(mdns);
