@@ -6,6 +6,7 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl;
 use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::rpc::client::RpcError;
 use frevo_wire::rpc::srvsvc::{
     self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo as WireShareInfo,
 };
@@ -88,6 +89,16 @@ impl Pipe {
 
     /// Makes a call and returns the stub of its answer.
     pub(crate) async fn call(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>> {
+        self.call_if_known(opnum, stub).await?.ok_or_else(|| self.refused("RPC fault"))
+    }
+
+    /// Makes a call and returns the stub of its answer. None when the server answers with a fault,
+    /// as it does to a call that it does not know; the pipe is not used further.
+    pub(crate) async fn call_if_known(
+        &mut self,
+        opnum: u16,
+        stub: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         let mut fragments = self.association.call(opnum, stub);
         let last = fragments.pop().unwrap_or_default();
         for fragment in fragments {
@@ -95,9 +106,14 @@ impl Pipe {
         }
         let mut answer = self.exchange(&last).await?;
         loop {
-            let whole = self.association.handle_bytes(&answer);
-            if let Some(stub) = whole.map_err(|error| self.refused(&error.to_string()))? {
-                return Ok(stub);
+            match self.association.handle_bytes(&answer) {
+                Ok(Some(stub)) => return Ok(Some(stub)),
+                Ok(None) => {}
+                Err(RpcError::Fault(status)) => {
+                    tracing::debug!(pipe = %self.open.url, opnum, %status, "RPC fault");
+                    return Ok(None);
+                }
+                Err(error) => return Err(self.refused(&error.to_string())),
             }
             answer = self.more().await?;
         }

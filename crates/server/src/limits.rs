@@ -119,6 +119,10 @@ pub const RECYCLE_AGES: usize = 8_784;
 /// Longest `keep_days` of a recycle bin: a hundred years.
 pub const RECYCLE_DAYS_MAX: u32 = 36_525;
 
+/// Keys that are derived from passwords at one time, beside the cores, for clients that change
+/// their passwords: each may take a second.
+pub const PASSWORD_DERIVATIONS: usize = 1;
+
 /// Bytes that a session is charged with, its keys and tables included.
 pub const SESSION_BYTES: usize = 4_096;
 

@@ -5,17 +5,21 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use frevo_auth::limits::MAX_NEW_PASSWORD_UNITS;
 use frevo_auth::ntlm::Sealing;
 use frevo_auth::password_change::EncryptedChange;
-use frevo_auth::{Acceptor, AcceptorConfig, NotChanged, Step};
+use frevo_auth::{Acceptor, AcceptorConfig, NotChanged, NtHash, Step, Zeroizing};
+use frevo_crypto::SealedPassword;
 use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
-use frevo_wire::rpc::samr::ChangePassword;
+use frevo_wire::rpc::samr::PasswordChange;
 use frevo_wire::rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
+use tokio::sync::Semaphore;
 
 use super::pipe;
 use crate::audit::told;
+use crate::limits::PASSWORD_DERIVATIONS;
 use crate::open::Open;
 use crate::principals::SharedAccounts;
 use crate::request::Request;
@@ -103,7 +107,7 @@ pub(super) async fn answer(
             Box::new(move |endpoint| endpoint.answer_logon(is_accepted))
         }
         Question::Change(change) => {
-            let status = change_password(rq, identity, is_sealed, &change).await;
+            let status = change_password(rq, identity, is_sealed, change).await;
             told::password_changed(rq, identity, status);
             Box::new(move |endpoint| endpoint.answer_change(status))
         }
@@ -121,24 +125,48 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
     rq.server().throttle.heed(attempt).await
 }
 
-/// MS-SAMR 3.1.5.10.3. Deviation: users change their own passwords only, and only where nobody
-/// else can read the call: it is encrypted with the hash of the old password alone.
+/// Keys that are derived from passwords now: a client says how long that takes.
+static DERIVING: Semaphore = Semaphore::const_new(PASSWORD_DERIVATIONS);
+
+/// The new password, if its sender knows the old one.
+async fn opened(change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>> {
+    match change {
+        PasswordChange::User2(change) => {
+            EncryptedChange { password: change.password, proof: change.proof }.open(&old)
+        }
+        PasswordChange::User4(change) => {
+            let sealed = SealedPassword {
+                auth_data: change.auth_data,
+                salt: change.salt,
+                cipher: change.cipher,
+                iterations: change.iterations,
+            };
+            let turn = DERIVING.acquire().await.ok()?;
+            let new = run_blocking(move || sealed.open(old.as_bytes())).await.ok().flatten();
+            drop(turn);
+            // As many units as the other call takes.
+            new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
+        }
+    }
+}
+
+/// MS-SAMR 3.1.5.10.3 and 3.1.5.10.4. Deviation: users change their own passwords only, and only
+/// where nobody else can read the call: it is encrypted with the hash of the old password alone.
 async fn change_password(
     rq: &Request<'_>,
     identity: &Identity,
     is_sealed: bool,
-    change: &ChangePassword,
+    change: PasswordChange,
 ) -> Status {
     if !(rq.encrypted || is_sealed) {
         return Status::ACCESS_DENIED;
     }
     let accounts = rq.server().accounts();
     let own = accounts
-        .account(&change.user, "")
+        .account(change.user(), "")
         .filter(|account| identity.is_local && account.name.eq_ignore_ascii_case(&identity.user));
     let Some(account) = own else { return Status::ACCESS_DENIED };
-    let encrypted = EncryptedChange { password: change.password.clone(), proof: change.proof };
-    let new = encrypted.open(&account.nt_hash);
+    let new = opened(change, account.nt_hash.clone()).await;
     let counts = heed(rq, &account.name, new.is_some()).await;
     let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
     let user = account.name.clone();

@@ -45,3 +45,6 @@ pub const MAX_LOOKUPS: usize = 1000;
 
 /// Bytes that an authentication on a pipe counts for, with the messages that it keeps.
 pub const SECURITY_BYTES: usize = 4096;
+
+/// Bytes of a sealed password that are taken: the structure of MS-SAMR 2.2.6.32 has 528.
+pub const MAX_SEALED_PASSWORD: u32 = 1024;

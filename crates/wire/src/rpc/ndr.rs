@@ -35,7 +35,8 @@ impl<'a> NdrReader<'a> {
         self.0.remaining()
     }
 
-    fn align(&mut self, alignment: usize) -> Parsed<()> {
+    /// Goes on at a multiple of `alignment`.
+    pub fn align(&mut self, alignment: usize) -> Parsed<()> {
         let at = self.0.position();
         self.0.skip(at.next_multiple_of(alignment.max(1)).saturating_sub(at), "NDR alignment")
     }
@@ -44,6 +45,12 @@ impl<'a> NdrReader<'a> {
     pub fn u32(&mut self, what: &'static str) -> Parsed<u32> {
         self.align(4)?;
         self.0.u32(what)
+    }
+
+    /// unsigned hyper
+    pub fn u64(&mut self, what: &'static str) -> Parsed<u64> {
+        self.align(8)?;
+        self.0.u64(what)
     }
 
     /// unsigned short, or an enum that is one.

@@ -16,9 +16,10 @@ use super::pdu::{
     PduKind, REASON_ABSTRACT_SYNTAX, REASON_TRANSFER_SYNTAXES, RejectReason, Request, Response,
     encode_bind_nak, encode_fault,
 };
+use super::samr::PasswordChange;
 use super::security::{PipeSecurity, Security};
 use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo};
-use super::{Account, Domain, FaultStatus, SyntaxId, WinError, calls, samr};
+use super::{Account, Domain, FaultStatus, SyntaxId, WinError, calls};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
 use crate::fscc::eq_ignore_case;
@@ -466,7 +467,7 @@ impl Endpoint {
         call.stub.extend_from_slice(request.stub);
         if header.flags.contains(PduFlags::LAST_FRAG) {
             let is_bound = self.contexts.contains(&call.context_id);
-            if self.pipe == Pipe::Samr && call.opnum == samr::CHANGE_PASSWORD2 && is_bound {
+            if self.pipe == Pipe::Samr && PasswordChange::is_opnum(call.opnum) && is_bound {
                 return self.ask_change(&call);
             }
             self.execute(&call, services);

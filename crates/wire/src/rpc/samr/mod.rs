@@ -7,7 +7,7 @@ mod info;
 mod reply;
 mod request;
 
-pub use change::ChangePassword;
+pub use change::{ChangePassword, ChangePasswordAes, PasswordChange};
 pub use display::{Display, DisplayIndex, QueryDisplay, Shown, encode_display};
 pub use info::{
     AliasInformation, DomainFacts, DomainInformation, GroupInformation, UserFacts, UserInformation,
@@ -90,3 +90,5 @@ pub const CONNECT4: u16 = 62;
 pub const CONNECT5: u16 = 64;
 /// SamrRidToSid, 3.1.5.13.5.
 pub const RID_TO_SID: u16 = 65;
+/// SamrUnicodeChangePasswordUser4, 3.1.5.10.4.
+pub const CHANGE_PASSWORD4: u16 = 73;

@@ -6,7 +6,7 @@ use crate::Status;
 use crate::rpc::FaultStatus;
 use crate::rpc::ndr::NdrWriter;
 use crate::rpc::pdu::{Header, PduFlags, RejectReason, Request};
-use crate::rpc::samr::ChangePassword;
+use crate::rpc::samr::PasswordChange;
 use crate::rpc::security::{PipeLogon, SEALED_OVERHEAD, Security, Verifier};
 use crate::rpc::server::Services;
 use alloc::borrow::Cow;
@@ -18,7 +18,7 @@ pub enum Question {
     /// May this client use the pipe? [`Endpoint::answer_logon`] takes the answer.
     Logon(PipeLogon),
     /// Has the password been changed? [`Endpoint::answer_change`] takes the answer.
-    Change(ChangePassword),
+    Change(PasswordChange),
 }
 
 /// The state of a question.
@@ -66,7 +66,7 @@ impl Endpoint {
     }
 
     pub(super) fn ask_change(&mut self, call: &Call) {
-        match ChangePassword::parse(&call.stub) {
+        match PasswordChange::parse(call.opnum, &call.stub) {
             Ok(change) => {
                 self.question = Some(Question::Change(change));
                 let (id, context_id, opnum) = (call.id, call.context_id, call.opnum);

@@ -4,7 +4,7 @@ use super::*;
 use crate::Status;
 use crate::rpc::limits::MAX_FRAG;
 use crate::rpc::pdu::*;
-use crate::rpc::samr::{CHANGE_PASSWORD2, ChangePassword};
+use crate::rpc::samr::{CHANGE_PASSWORD2, ChangePassword, PasswordChange};
 use crate::rpc::{FaultStatus, PipeError, PipeLogon, PipeSecurity, Question};
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -128,7 +128,7 @@ fn a_password_is_changed_on_a_sealed_pipe() {
         endpoint.write(&sealed(&change().encode("\\\\box")), &fixture()).unwrap();
         assert!(endpoint.read(100).is_none(), "the server has not answered");
         let Some(Question::Change(asked)) = endpoint.question() else { panic!("no change") };
-        assert_eq!(asked, change());
+        assert_eq!(asked, PasswordChange::User2(change()));
         endpoint.answer_change(Status::WRONG_PASSWORD);
         let read = endpoint.read(usize::MAX).unwrap();
         let mut pdu = read.data;
