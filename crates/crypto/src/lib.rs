@@ -31,6 +31,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod cbc;
 mod chain;
 mod derivation;
 mod hash;
@@ -43,6 +44,7 @@ mod sealing;
 mod secret;
 mod signing;
 
+pub use cbc::{hkdf_key, open_cbc, seal_cbc};
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
 pub use hash::sha256;
 pub use kerberos::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};

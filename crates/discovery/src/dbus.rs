@@ -1,11 +1,15 @@
-//! The little of D-Bus that registering a service with Avahi takes: calls to the system bus, and
-//! replies of one string.
+//! The little of D-Bus that Frevo takes: calls to a bus, and their replies. On the system bus Avahi
+//! registers services; on that of a session the Secret Service keeps passwords.
+
+mod marshal;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-use crate::limits::BUS_MESSAGE_BYTES;
+use crate::limits::{BUS_MESSAGE_BYTES, BUS_SIGNALS};
+pub use marshal::{Marshal, Unmarshal};
 
 /// The socket of the system bus.
 const SOCKET: &str = "/run/dbus/system_bus_socket";
@@ -19,6 +23,7 @@ const BUS: &str = "org.freedesktop.DBus";
 const CALL: u8 = 1;
 const RETURN: u8 = 2;
 const ERROR: u8 = 3;
+const SIGNAL: u8 = 4;
 /// The flag of a call that starts no service.
 const NO_AUTO_START: u8 = 2;
 
@@ -32,12 +37,19 @@ const SIGNATURE: u8 = 8;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
-pub(crate) struct Body {
+pub struct Body {
     signature: String,
     bytes: Vec<u8>,
 }
 
 impl Body {
+    /// Arguments of the types of `signature`, which `fill` writes.
+    pub fn of(signature: &str, fill: impl FnOnce(&mut Marshal)) -> Self {
+        let mut arguments = Marshal::default();
+        fill(&mut arguments);
+        Self { signature: signature.to_owned(), bytes: arguments.bytes }
+    }
+
     /// The types of the arguments.
     #[cfg(test)]
     pub(crate) fn signature(&self) -> &str {
@@ -117,7 +129,7 @@ fn put_field(bytes: &mut Vec<u8>, code: u8, kind: u8, value: &str) {
 
 /// A message that calls a method.
 fn call_message(
-    serial: u32,
+    (serial, flags): (u32, u8),
     (destination, path, interface, member): (&str, &str, &str, &str),
     body: &Body,
 ) -> Vec<u8> {
@@ -129,7 +141,7 @@ fn call_message(
     if !body.signature.is_empty() {
         put_field(&mut fields, SIGNATURE, b'g', &body.signature);
     }
-    let mut message = vec![b'l', CALL, NO_AUTO_START, 1];
+    let mut message = vec![b'l', CALL, flags, 1];
     put_u32(&mut message, length(&body.bytes));
     put_u32(&mut message, serial);
     put_u32(&mut message, length(&fields));
@@ -140,16 +152,54 @@ fn call_message(
     message
 }
 
-/// A connection to the system bus.
-pub(crate) struct Bus {
+/// A connection to a bus.
+#[derive(Debug)]
+pub struct Bus {
     stream: UnixStream,
     serial: u32,
+    /// Flags of the calls.
+    flags: u8,
+    /// Signals that came while a reply was awaited: the latest ones.
+    signals: Vec<Reply>,
+}
+
+/// The address of the bus of this user's session: DBUS_SESSION_BUS_ADDRESS, else the bus in
+/// XDG_RUNTIME_DIR.
+fn session_address() -> Option<SocketAddr> {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    match set("DBUS_SESSION_BUS_ADDRESS") {
+        Some(addresses) => addresses.split(';').find_map(unix_address),
+        None => SocketAddr::from_pathname(format!("{}/bus", set("XDG_RUNTIME_DIR")?)).ok(),
+    }
+}
+
+/// The socket of an address such as `unix:path=/run/user/1000/bus,guid=0123`.
+fn unix_address(address: &str) -> Option<SocketAddr> {
+    let keys = address.strip_prefix("unix:")?.split(',');
+    keys.filter_map(|key| key.split_once('=')).find_map(|(key, value)| match key {
+        "path" => SocketAddr::from_pathname(value).ok(),
+        "abstract" => SocketAddr::from_abstract_name(value).ok(),
+        _ => None,
+    })
 }
 
 impl Bus {
     /// Connects as the user of this process.
     pub(crate) fn system() -> io::Result<Self> {
-        let mut stream = UnixStream::connect(SOCKET)?;
+        Self::connect(&SocketAddr::from_pathname(SOCKET)?, NO_AUTO_START)
+    }
+
+    /// Connects to the bus of this user's session, whose calls start services.
+    ///
+    /// # Errors
+    /// `NotFound` without a session that has a bus, and those of the connection.
+    pub fn session() -> io::Result<Self> {
+        let none = || io::Error::new(ErrorKind::NotFound, "the session has no D-Bus");
+        Self::connect(&session_address().ok_or_else(none)?, 0)
+    }
+
+    fn connect(address: &SocketAddr, flags: u8) -> io::Result<Self> {
+        let mut stream = UnixStream::connect_addr(address)?;
         stream.set_read_timeout(Some(REPLY_TIME))?;
         stream.set_write_timeout(Some(REPLY_TIME))?;
         // EXTERNAL without an identity: the bus takes that of the socket.
@@ -164,7 +214,7 @@ impl Bus {
             }
         }
         stream.write_all(b"BEGIN\r\n")?;
-        let mut bus = Self { stream, serial: 0 };
+        let mut bus = Self { stream, serial: 0, flags, signals: Vec::new() };
         bus.call(BUS, "/org/freedesktop/DBus", BUS, "Hello", &Body::default())?;
         Ok(bus)
     }
@@ -180,7 +230,10 @@ impl Bus {
     }
 
     /// Calls a method, and returns the string or path that it returns, or an empty one.
-    pub(crate) fn call(
+    ///
+    /// # Errors
+    /// Those of the connection, and the error that the method returns.
+    pub fn call(
         &mut self,
         destination: &str,
         path: &str,
@@ -188,35 +241,79 @@ impl Bus {
         member: &str,
         body: &Body,
     ) -> io::Result<String> {
+        let reply = self.ask((destination, path, interface, member), body)?;
+        Ok(reply.string().unwrap_or_default())
+    }
+
+    /// Calls a method of a path and an interface of a destination, and returns its reply.
+    ///
+    /// # Errors
+    /// Those of the connection, and the error that the method returns.
+    pub fn ask(&mut self, whom: (&str, &str, &str, &str), body: &Body) -> io::Result<Reply> {
         self.serial += 1;
-        let message = call_message(self.serial, (destination, path, interface, member), body);
+        let message = call_message((self.serial, self.flags), whom, body);
         self.stream.write_all(&message)?;
         loop {
             let reply = Reply::read(&mut self.stream)?;
             if reply.serial != Some(self.serial) {
-                // A signal.
+                if reply.kind == SIGNAL {
+                    self.signals.truncate(BUS_SIGNALS - 1);
+                    self.signals.insert(0, reply);
+                }
                 continue;
             }
-            let text = reply.string().unwrap_or_default();
             return match reply.kind {
-                RETURN => Ok(text),
-                ERROR => Err(io::Error::other(format!("{member}: {text}"))),
+                RETURN => Ok(reply),
+                ERROR => {
+                    let text = reply.string().unwrap_or_default();
+                    Err(io::Error::other(format!("{}: {text}", whom.3)))
+                }
                 _ => Err(ErrorKind::InvalidData.into()),
             };
         }
     }
+
+    /// Waits at most for `time` for a signal of this path, of those that were asked for with
+    /// AddMatch.
+    ///
+    /// # Errors
+    /// Those of the connection; `WouldBlock` when no signal comes in time.
+    pub fn signal(&mut self, path: &str, time: Duration) -> io::Result<Reply> {
+        let is_wanted = |signal: &Reply| signal.kind == SIGNAL && signal.path == path;
+        if let Some(at) = self.signals.iter().position(is_wanted) {
+            return Ok(self.signals.remove(at));
+        }
+        self.stream.set_read_timeout(Some(time))?;
+        let found = loop {
+            match Reply::read(&mut self.stream) {
+                Ok(signal) if is_wanted(&signal) => break Ok(signal),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.stream.set_read_timeout(Some(REPLY_TIME))?;
+        found
+    }
 }
 
 /// A message from the bus.
-struct Reply {
+#[derive(Debug)]
+pub struct Reply {
     kind: u8,
     /// The serial number of the call.
     serial: Option<u32>,
+    /// The object of a signal.
+    path: String,
     signature: String,
     body: Vec<u8>,
 }
 
 impl Reply {
+    /// The arguments, if their types are those of `signature`.
+    pub fn arguments(&self, signature: &str) -> Option<Unmarshal<'_>> {
+        (self.signature == signature).then(|| Unmarshal::new(&self.body))
+    }
+
     fn read(stream: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; 16];
         stream.read_exact(&mut head)?;
@@ -230,7 +327,8 @@ impl Reply {
         stream.read_exact(&mut rest)?;
         let body = rest.split_off(fields.next_multiple_of(8));
         rest.truncate(fields);
-        let mut reply = Self { kind, serial: None, signature: String::new(), body };
+        let (path, signature) = Default::default();
+        let mut reply = Self { kind, serial: None, path, signature, body };
         reply.read_fields(&rest).ok_or(ErrorKind::InvalidData)?;
         Ok(reply)
     }
@@ -256,7 +354,14 @@ impl Reply {
                     }
                     at += length + 2;
                 }
-                b's' | b'o' => at += number(fields, at)?.checked_add(5)?,
+                b's' | b'o' => {
+                    let length = number(fields, at)?;
+                    let text = fields.get(at + 4..at.checked_add(4)?.checked_add(length)?)?;
+                    if code == PATH {
+                        self.path = String::from_utf8(text.to_vec()).ok()?;
+                    }
+                    at = at.checked_add(length)?.checked_add(5)?;
+                }
                 _ => return None,
             }
             at = at.checked_next_multiple_of(8)?;
@@ -337,8 +442,44 @@ mod tests {
         ]
         .concat();
         assert_eq!(body.bytes, expected);
-        let message = call_message(1, ("a.b", "/", "a.b", "C"), &body);
+        let message = call_message((1, NO_AUTO_START), ("a.b", "/", "a.b", "C"), &body);
         assert_eq!(message.len() % 8, body.bytes.len() % 8);
         assert_eq!(message.get(..4), Some(&[b'l', CALL, NO_AUTO_START, 1][..]));
+    }
+
+    #[test]
+    fn arguments_come_back() {
+        let body = Body::of("sa{sv}(oay)ao", |w| {
+            w.string("x").array(8, |w| {
+                for (key, value) in [("a", "b"), ("long", "longer")] {
+                    w.align(8).string(key).variant("s").string(value);
+                }
+            });
+            w.align(8).string("/o").byte_array(b"123");
+            w.array(4, |w| {
+                w.string("/a").string("/bcd");
+            });
+        });
+        let mut r = Unmarshal::new(&body.bytes);
+        assert_eq!((r.string(), r.uint32()), (Some("x"), Some(47)));
+        for (key, value) in [("a", "b"), ("long", "longer")] {
+            r.align(8).unwrap();
+            assert_eq!((r.string(), r.variant(), r.string()), (Some(key), Some("s"), Some(value)));
+        }
+        r.align(8).unwrap();
+        assert_eq!((r.string(), r.byte_array()), (Some("/o"), Some(&b"123"[..])));
+        assert_eq!(r.strings(), Some(vec!["/a".to_owned(), "/bcd".to_owned()]));
+        assert_eq!(r.uint32(), None);
+    }
+
+    #[test]
+    fn addresses_name_sockets() {
+        let path = |text: &str| {
+            unix_address(text).and_then(|at| at.as_pathname().map(std::path::Path::to_path_buf))
+        };
+        assert_eq!(path("unix:path=/run/bus,guid=1"), Some("/run/bus".into()));
+        assert_eq!(path("unix:guid=1,path=/b"), Some("/b".into()));
+        assert!(unix_address("unix:abstract=x").is_some_and(|at| at.as_abstract_name().is_some()));
+        assert!(path("tcp:host=a").is_none() && path("").is_none() && path("unix:").is_none());
     }
 }

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod announcement;
-mod dbus;
+pub mod dbus;
 #[doc(hidden)]
 pub mod fuzz_api;
 mod interfaces;

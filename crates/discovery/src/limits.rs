@@ -42,7 +42,10 @@ pub const TEXT_BYTES: usize = 256;
 /// (WS-Discovery 3.1.3, APP_MAX_DELAY).
 pub const DELAY_MAX: Duration = Duration::from_millis(500);
 
-/// Largest message of the system bus that is read, header and body each, bytes.
+/// Signals of a bus that are kept while a reply is awaited.
+pub const BUS_SIGNALS: usize = 16;
+
+/// Largest message of a bus that is read, header and body each, bytes.
 pub const BUS_MESSAGE_BYTES: usize = 65_536;
 
 /// Pause after a datagram that could not be received. An error that stays must not take a core.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use super::connection_options::{Connection, Copying};
 use super::filter::Filter;
 use super::location::{Location, Url};
+use super::saved::StoreName;
 use crate::exit::EXIT_CODES;
 
 /// The commands of the client, flattened into those of `frevo`.
@@ -101,6 +102,9 @@ pub(crate) enum Verb {
     Login {
         /// Server, as in smb://USER@HOST; without it the saved servers are listed
         url: Option<Url>,
+        /// Keep the password there; without it in the Secret Service if one answers, else in a file
+        #[arg(long, value_name = "STORE")]
+        store: Option<StoreName>,
         #[command(flatten)]
         connection: Connection,
     },

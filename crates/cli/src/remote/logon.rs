@@ -314,7 +314,7 @@ impl Connection {
         if is_given {
             return Ok(None);
         }
-        Ok(saved::find(url, Some(user))?.map(|saved| saved.hash))
+        saved::find(url, Some(user))?.map(|saved| saved.hash()).transpose()
     }
 
     /// The key under which a password is kept.

@@ -38,6 +38,7 @@ mod queries;
 mod remove;
 mod report;
 mod saved;
+mod secret_service;
 mod sparse;
 mod spelling;
 mod sync;
@@ -144,7 +145,9 @@ async fn dispatch(verb: &Verb) -> Done {
         }
         Verb::Sync(sync) => sync::sync(sync).await,
         Verb::Mount(_) => Ok(()),
-        Verb::Login { connection, url } => saved::login(connection, url.as_ref()).await,
+        Verb::Login { connection, url, store } => {
+            saved::login(connection, url.as_ref(), *store).await
+        }
         Verb::Logout { url } => saved::logout(url),
         Verb::CompleteUrl { connection, word } => completion::complete(connection, word).await,
         Verb::Shares { connection, url, all } => queries::shares(connection, url, *all).await,

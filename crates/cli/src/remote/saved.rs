@@ -1,8 +1,11 @@
 //! Servers whose password is saved: `login`, `logout`, and the lookup of the other commands.
 //!
-//! The file has a line of JSON for each server and user. It holds NT hashes, with which one can log
-//! on as with the password, so only its owner may be able to read it.
+//! A file has a line of JSON for each server and user. It holds NT hashes, with which one can log
+//! on as with the password, so only its owner may be able to read it. Where a Secret Service runs,
+//! the hash is kept there instead, and the line says so.
 
+use std::cell::RefCell;
+use std::io;
 use std::path::PathBuf;
 
 use frevo_auth::{NtHash, Zeroizing};
@@ -11,6 +14,7 @@ use serde_json::{Value, json};
 use super::connection_options::Connection;
 use super::location::Url;
 use super::output::line;
+use super::secret_service::SecretService;
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 use crate::{passwords, secret_file};
@@ -24,8 +28,33 @@ pub(crate) struct Saved {
     /// The server as URLs name it, with the port unless it is 445.
     server: String,
     pub(crate) user: String,
-    /// The NT hash of the password, 32 hexadecimal digits.
-    pub(crate) hash: Zeroizing<String>,
+    kept: Kept,
+}
+
+/// Where `login` keeps passwords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StoreName {
+    /// A file that only its owner can read
+    File,
+    /// The Secret Service of the desktop, over D-Bus
+    SecretService,
+}
+
+/// The place of a saved password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kept {
+    /// The NT hash of the password, 32 hexadecimal digits, in the file.
+    Here(Zeroizing<String>),
+    /// The Secret Service has the hash.
+    SecretService,
+}
+
+/// The word in the file for a password that the Secret Service has.
+const SECRET_SERVICE: &str = "secret-service";
+
+thread_local! {
+    /// Hashes that the Secret Service told this command, by server and user.
+    static TOLD: RefCell<Vec<(String, String, Zeroizing<String>)>> = RefCell::default();
 }
 
 impl Saved {
@@ -37,9 +66,48 @@ impl Saved {
     fn read(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let member = |name: &str| value.get(name)?.as_str().map(str::to_owned);
+        let (server, user) = (member("server")?, member("user")?);
+        if member("store").as_deref() == Some(SECRET_SERVICE) {
+            return Some(Self { server, user, kept: Kept::SecretService });
+        }
         let hash = Zeroizing::new(member("nt_hash")?);
         NtHash::from_hex(&hash)?;
-        Some(Self { server: member("server")?, user: member("user")?, hash })
+        Some(Self { server, user, kept: Kept::Here(hash) })
+    }
+
+    fn to_json(&self) -> Value {
+        let Self { server, user, kept } = self;
+        match kept {
+            Kept::Here(hash) => json!({ "server": server, "user": user, "nt_hash": hash.as_str() }),
+            Kept::SecretService => {
+                json!({ "server": server, "user": user, "store": SECRET_SERVICE })
+            }
+        }
+    }
+
+    /// The NT hash of the password, 32 hexadecimal digits.
+    pub(crate) fn hash(&self) -> Result<Zeroizing<String>, Failure> {
+        let Self { server, user, kept } = self;
+        if let Kept::Here(hash) = kept {
+            return Ok(hash.clone());
+        }
+        let told = TOLD.with_borrow(|told| {
+            let mut all = told.iter();
+            all.find(|(s, u, _)| s == server && u == user).map(|(.., hash)| hash.clone())
+        });
+        if let Some(hash) = told {
+            return Ok(hash);
+        }
+        let found = SecretService::open().and_then(|mut service| service.find(server, user));
+        let hash = found.map_err(|error| no_service(self, &error))?.ok_or_else(|| {
+            let text = format!(
+                "the Secret Service has no password of {user} on {server} any more; save it again \
+                 with frevo login smb://{user}@{server}"
+            );
+            Failure::new(Exit::Auth, text)
+        })?;
+        TOLD.with_borrow_mut(|told| told.push((server.clone(), user.clone(), hash.clone())));
+        Ok(hash)
     }
 }
 
@@ -49,6 +117,16 @@ fn file() -> Option<PathBuf> {
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|at| at.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(config.join("frevo").join("servers"))
+}
+
+fn no_service(saved: &Saved, error: &io::Error) -> Failure {
+    let Saved { server, user, .. } = saved;
+    let text = format!(
+        "the password of {user} on {server} is in the Secret Service, which does not give it: \
+         {error}; unlock the keyring, or save the password in a file: \
+         frevo login --store file smb://{user}@{server}"
+    );
+    Failure::new(Exit::Auth, text)
 }
 
 fn no_home() -> Failure {
@@ -92,16 +170,19 @@ fn change(edit: impl FnOnce(&mut Vec<Saved>)) -> Done {
         return Err(Failure::new(Exit::Failed, text));
     }
     let mut text = Zeroizing::new(String::new());
-    for Saved { server, user, hash } in &saved {
-        let one = json!({ "server": server, "user": user, "nt_hash": hash.as_str() });
-        text.push_str(&Zeroizing::new(one.to_string()));
+    for one in &saved {
+        text.push_str(&Zeroizing::new(one.to_json().to_string()));
         text.push('\n');
     }
     secret_file::replace(&path, &text)
 }
 
 /// Logs on to a server and saves the password, or lists the saved servers.
-pub(crate) async fn login(connection: &Connection, url: Option<&Url>) -> Done {
+pub(crate) async fn login(
+    connection: &Connection,
+    url: Option<&Url>,
+    store: Option<StoreName>,
+) -> Done {
     let Some(url) = url else { return list(connection.json) };
     if connection.credentials.is_some() {
         let text = "--credentials names a file that has the password already; leave it out to save \
@@ -124,16 +205,55 @@ pub(crate) async fn login(connection: &Connection, url: Option<&Url>) -> Done {
     // A wrong one is not saved.
     connection.keep_password(&user, url, password);
     connection.log_on(url).await?;
-    let one = Saved { server: url.server.to_string(), user: user.clone(), hash };
+    let server = url.server.to_string();
+    let kept = keep(&server, &user, hash, store)?;
+    let place = match kept {
+        Kept::Here(_) => "",
+        Kept::SecretService => " in the Secret Service",
+    };
+    let one = Saved { server, user: user.clone(), kept };
     change(|saved| {
         saved.retain(|other| !other.is_of(url, Some(&user)));
         saved.push(one);
     })?;
     tell(format_args!(
-        "the password of {user} on {} is saved; frevo logout smb://{user}@{} removes it",
+        "the password of {user} on {} is saved{place}; frevo logout smb://{user}@{} removes it",
         url.server, url.server
     ));
     Ok(())
+}
+
+/// Keeps a hash in the store that is asked for: without one in the Secret Service, if that answers.
+fn keep(
+    server: &str,
+    user: &str,
+    hash: Zeroizing<String>,
+    store: Option<StoreName>,
+) -> Result<Kept, Failure> {
+    if store == Some(StoreName::File) {
+        return Ok(Kept::Here(hash));
+    }
+    let stored = match SecretService::open() {
+        Ok(mut service) => service.store(server, user, &hash),
+        Err(error) if store.is_none() => {
+            tracing::debug!(%error, "no Secret Service answers; the password goes to the file");
+            return Ok(Kept::Here(hash));
+        }
+        Err(error) => Err(error),
+    };
+    match stored {
+        Ok(()) => Ok(Kept::SecretService),
+        Err(error) if store.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            Ok(Kept::Here(hash))
+        }
+        Err(error) => {
+            let text = format!(
+                "the Secret Service does not take the password: {error}; use --store file to save \
+                 it in a file"
+            );
+            Err(Failure::new(Exit::Failed, text))
+        }
+    }
 }
 
 /// The URLs of the saved servers; none when the file cannot be read.
@@ -143,9 +263,13 @@ pub(crate) fn urls() -> Vec<String> {
 }
 
 fn list(json: bool) -> Done {
-    for Saved { server, user, .. } in all()? {
+    for Saved { server, user, kept } in all()? {
         let shown = if json {
-            line(json!({ "server": server, "user": user }))
+            let store = match kept {
+                Kept::Here(_) => "file",
+                Kept::SecretService => SECRET_SERVICE,
+            };
+            line(json!({ "server": server, "user": user, "store": store }))
         } else {
             line(format_args!("smb://{user}@{server}"))
         };
@@ -158,11 +282,25 @@ fn list(json: bool) -> Done {
 
 /// Removes saved passwords of a server: of the user of the URL, or of all users.
 pub(crate) fn logout(url: &Url) -> Done {
-    if find(url, url.user.as_deref())?.is_none() {
+    let user = url.user.as_deref();
+    let saved: Vec<Saved> = all()?.into_iter().filter(|one| one.is_of(url, user)).collect();
+    if saved.is_empty() {
         let text = format!("no password is saved for {url}; frevo login lists the saved servers");
         return Err(Failure::new(Exit::NotFound, text));
     }
-    change(|saved| saved.retain(|one| !one.is_of(url, url.user.as_deref())))
+    for one in saved.iter().filter(|one| one.kept == Kept::SecretService) {
+        let removed =
+            SecretService::open().and_then(|mut service| service.remove(&one.server, &one.user));
+        removed.map_err(|error| {
+            let Saved { server, user, .. } = one;
+            let text = format!(
+                "the password of {user} on {server} cannot be removed from the Secret Service: \
+                 {error}; unlock the keyring and try again"
+            );
+            Failure::new(Exit::Failed, text)
+        })?;
+    }
+    change(|saved| saved.retain(|one| !one.is_of(url, user)))
 }
 
 #[cfg(test)]
@@ -177,6 +315,11 @@ mod tests {
         let of = |url: &str, user| saved.is_of(&url.parse().unwrap(), user);
         assert!(of("smb://box:4450/s", None) && of("smb://BOX:4450", Some("Ann")));
         assert!(!of("smb://box/s", None) && !of("smb://box:4450", Some("bob")));
+        assert_eq!(Saved::read(&saved.to_json().to_string()).as_ref(), Some(&saved));
+        let there = json!({ "server": "box", "user": "ann", "store": SECRET_SERVICE }).to_string();
+        let there = Saved::read(&there).unwrap();
+        assert_eq!(there.kept, Kept::SecretService);
+        assert_eq!(Saved::read(&there.to_json().to_string()), Some(there));
         for wrong in ["", "{}", "[1]", &text.replace("8846", "zz46"), &text.replace("ann", "\"")] {
             assert_eq!(Saved::read(wrong), None, "{wrong}");
         }
