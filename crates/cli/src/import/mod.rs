@@ -11,6 +11,7 @@ mod global_options;
 mod hosts;
 mod modules;
 mod options;
+mod recycle;
 mod report;
 mod share;
 mod share_modules;

@@ -155,7 +155,21 @@ static MODULES: &[Module] = &[
     module("default_quota", LeftOut, "quotas are those of the file system"),
     module("offline", LeftOut, "files on tapes are not known"),
     module("tsmsm", LeftOut, "files on tapes are not known"),
-    module("recycle", LeftOut, "deleted files are gone"),
+    Module {
+        options: &[
+            ("repository", Converted, &[], ""),
+            ("versions", Converted, &[], ""),
+            ("maxsize", Converted, &[], ""),
+            ("exclude", Converted, &[], ""),
+            ("exclude_dir", Converted, &[], ""),
+            ("keeptree", LeftOut, &["yes"], "files keep their folders in the bin"),
+            ("minsize", LeftOut, &["0", "1"], "small files go to the bin too; empty ones do not"),
+            ("noversions", LeftOut, &[""], "names that collide always get a number"),
+            ("directory_mode", Stricter, &["0700"], "the bin of a user is for this user alone"),
+            ("subdir_mode", Stricter, &["0700"], "the bin of a user is for this user alone"),
+        ],
+        ..module("recycle", Converted, "")
+    },
     module("widelinks", Stricter, "links never lead out of a share"),
     Module {
         options: &[("manipulatesnapshots", LeftOut, &["no"], "Frevo makes no snapshots")],

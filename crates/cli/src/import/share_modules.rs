@@ -7,6 +7,7 @@ use frevo_server::config::{Config, Size};
 use super::conversion::Conversion;
 use super::modules;
 use super::options::Effect;
+use super::recycle;
 use super::report::{Report, Weight};
 use super::share::{Reason, Share};
 use super::smb_conf::{Parameter, Section};
@@ -62,6 +63,7 @@ fn options_of<'a>(share: &Share<'a>) -> impl Iterator<Item = &'a Parameter> {
 pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     write_snapshots(share, report, toml);
     write_time_machine(share, report, toml);
+    recycle::write(share, report, toml);
     write_audit(share, toml);
     if share.loads("readonly")
         && let Some(parameter) = share.parameter("readonly:period")

@@ -343,6 +343,36 @@ fn options_of_modules_that_exist_here_are_taken_over() {
 }
 
 #[test]
+fn recycle_bins_are_taken_over() {
+    let (config, toml, report) = import(
+        "[a]\npath=/a\nvfs objects=recycle\nrecycle:repository=.recycle/%U\nrecycle:keeptree=yes\n\
+         recycle:versions=yes\nrecycle:maxsize=1000\nrecycle:exclude=*.tmp|~$*\n\
+         recycle:exclude_dir=/cache /a/b\n\
+         [b]\npath=/b\nvfs objects=recycle\nrecycle:repository=trash\n\
+         [c]\npath=/c\nvfs objects=recycle\nrecycle:repository=/elsewhere/%U\n\
+         [d]\npath=/d\nvfs objects=recycle fruit\nfruit:time machine=yes\n\
+         [e]\npath=/e\nvfs objects=recycle\nveto files=/.*/\n\
+         [f]\npath=/f\nrecycle:versions=yes\n",
+    );
+    for line in [
+        "recycle = { keep_days = 0, max_file_size = 1000, exclude = [\"*.tmp\", \"~$*\", \"cache\"] }",
+        "recycle = { keep_days = 0, folder = \"trash\", versions = false }",
+    ] {
+        assert!(toml.contains(line), "{line} not in\n{toml}");
+    }
+    let with: Vec<_> = config.shares.iter().filter(|share| share.recycle.is_some()).collect();
+    assert_eq!(with.len(), 2, "{toml}");
+    for word in [
+        "/a/b is a path",
+        "each user has a bin (trash/USER)",
+        "/elsewhere/%U: recycle: the bin must be one folder",
+        "backups of macOS cannot have a recycle bin",
+    ] {
+        assert!(report.contains(word), "{word} not in\n{report}");
+    }
+}
+
+#[test]
 fn what_cannot_be_shared_is_said() {
     let (config, _, report) = import(
         "[printers]\npath=/x\n[print$]\n[a]\n[b]\npath=/home/%m\n[c]\npath=x\n\
