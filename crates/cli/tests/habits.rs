@@ -248,6 +248,29 @@ fn holes_are_neither_sent_nor_stored() {
     assert_same(&world.place.path("empty"), &world.place.path("empty-back"));
 }
 
+/// The bar of a download has the files that are done and the one that is copied now.
+#[test]
+fn the_bar_of_a_download_names_the_current_file() {
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("sub")).unwrap();
+    fs::write(here.join("first"), vec![b'x'; 1 << 20]).unwrap();
+    fs::write(here.join("sub/second"), vec![b'x'; 5 << 20]).unwrap();
+    world.run(&["put", "-r", "here", &world.url("")]).succeeds();
+    // On a terminal, and slow enough for the bar to be drawn between the files.
+    let get = format!("stty cols 200; {} get -r --bwlimit 2M", env!("CARGO_BIN_EXE_frevo"));
+    let get = format!("{get} {} back", world.url("here"));
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &*get, "/dev/null"]).current_dir(world.place.path("")).env_clear();
+    command.env("HOME", world.place.path("")).env("PATH", "/usr/bin:/bin").env("TERM", "xterm");
+    let told = said(command.env("FREVO_PASSWORD", "secret").stdin(Stdio::null()).output().unwrap());
+    let shown = told.succeeds();
+    let names = ["here/first", "here/sub/second"];
+    assert!(names.iter().any(|name| shown.contains(name)), "{shown:?}");
+    assert!(shown.contains("1 of 2 files, "), "{shown:?}");
+    assert_same(&here, &world.place.path("back"));
+}
+
 /// Each failure is told once, in one sentence.
 #[test]
 fn strangers_are_told_what_to_do() {

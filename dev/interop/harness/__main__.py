@@ -34,6 +34,7 @@ from .peers import (  # noqa: F401
     outage,
     pair,
     pike,
+    recycle,
     rough,
     security,
     service,

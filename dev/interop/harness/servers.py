@@ -68,6 +68,22 @@ PROFILES = {
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
     # Users change their passwords.
     "passwords": (OFFERED, AS_ROOT),
+    # A share whose deleted files go to a bin.
+    "recycle": (
+        [*OFFERED, "-m", 'bin=recycle = { exclude = ["*.tmp"] }'],
+        [
+            *AS_ROOT,
+            "-s",
+            "vfs objects = recycle",
+            "-s",
+            "recycle:repository = .recycle/%U",
+            "-s",
+            "recycle:keeptree = yes",
+            "-s",
+            "recycle:versions = yes",
+        ],
+    ),
+    "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # Files are accessed with the rights of the logged-on user of the host.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
