@@ -4,6 +4,7 @@
 use frevo_wire::Command;
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{CreateOptions, OplockLevel};
+use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 
@@ -70,7 +71,8 @@ pub(crate) fn missing(operation: &'static str, url: String) -> Error {
 impl Share {
     /// Sends a CREATE and the requests after it as one compound, on whatever server the
     /// path lies. The first error is the operation's; `also` are statuses of the requests
-    /// after the CREATE that are no errors.
+    /// after the CREATE that are no errors. With [`Replay::Once`] `also` is empty, and so may be
+    /// the answers.
     pub(crate) async fn chain<'p>(
         &self,
         operation: &'static str,
@@ -107,13 +109,19 @@ impl Share {
         loop {
             let (live, bound) = attempts.next().await?;
             let (name, posix) = (self.named(path, bound), self.is_posix_in(&live));
-            let mut all = vec![ask.call(&name, OplockLevel::NONE, &[], posix)];
-            all.extend(calls());
-            if let Some(first) = all.first_mut() {
-                first.tree_id = bound.tree_id;
-            }
+            let make = |contexts: &[CreateContext<'_>]| {
+                let mut all = vec![ask.call(&name, OplockLevel::NONE, contexts, posix)];
+                all.extend(calls());
+                if let Some(first) = all.first_mut() {
+                    first.tree_id = bound.tree_id;
+                }
+                all
+            };
             let outcome = match live.channel() {
-                Some(channel) => live.chain(&channel, all, bound.seal).await,
+                _ if attempts.is_once() && live.is_wide => {
+                    live.chain_once(bound, |id| make(&[CreateContext::Operation(id)])).await
+                }
+                Some(channel) => live.chain(&channel, make(&[]), bound.seal).await,
                 None => Err(Failure::Unsent),
             };
             let outcome = outcome.and_then(|answers| {

@@ -34,7 +34,8 @@ pub enum Cause {
     /// The server cannot be reached, or the connection was lost and not recovered in time.
     Transport(Arc<io::Error>),
     /// The connection was lost before the answer came, and the request may have been
-    /// carried out: sending it again could do it twice.
+    /// carried out: sending it again could do it twice. While a session has another channel,
+    /// Frevo's server tells the outcome there.
     Unknown,
     /// The open file was lost with its connection: another client may have changed it or
     /// locked it since.
@@ -226,7 +227,8 @@ impl Cause {
             },
             Self::Transport(error) | Self::Local(error) => write!(f, "{error}"),
             Self::Unknown => f.write_str(
-                "the connection was lost before the server answered; check whether it was done",
+                "the connection was lost before the server answered: it is unknown whether it was \
+                 done; check",
             ),
             Self::HandleLost => f.write_str(
                 "the connection was lost, and the server did not keep the file open; open it again",

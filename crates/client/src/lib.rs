@@ -221,6 +221,7 @@ mod names;
 mod namespace;
 #[cfg(feature = "object_store")]
 mod object_store;
+mod once;
 mod open;
 mod open_options;
 mod options;

@@ -81,6 +81,13 @@ pub const HAND_OVER_BYTES: usize = 64 << 10;
 pub const HELD_UP: Duration = Duration::from_secs(3);
 /// Most attempts at one operation while the connection is lost again and again.
 pub const ATTEMPTS: u32 = 32;
+/// Most operations on names of one session whose outcome the server keeps; further ones wait.
+/// Frevo's server keeps as many.
+pub const OPERATIONS: usize = 128;
+/// Most questions about the outcome of one operation.
+pub const OPERATION_LOOKS: u32 = 600;
+/// Longest pause between two questions about the outcome of an operation.
+pub const OPERATION_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Lifetime to ask for durable handles, milliseconds.
 pub const DURABLE_TIMEOUT_MS: u32 = 120_000;
 /// Most DFS referrals in the cache.

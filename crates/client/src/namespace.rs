@@ -86,7 +86,7 @@ impl Share {
         ask.options |= CreateOptions::DIRECTORY_FILE;
         ask.mode = mode;
         let calls = || vec![close_call()];
-        self.chain("make directory", path, Replay::Never, &ask, &[], calls).await?;
+        self.chain("make directory", path, Replay::Once, &ask, &[], calls).await?;
         Ok(())
     }
 
@@ -113,8 +113,8 @@ impl Share {
     ///
     /// # Errors
     /// Fails if `path` does not exist, is a directory, is read-only, or is open without
-    /// [`ShareMode::DELETE`](crate::ShareMode::DELETE). A lost answer is
-    /// [`Cause::Unknown`]: the file may have been removed.
+    /// [`ShareMode::DELETE`](crate::ShareMode::DELETE). The loss
+    /// of the last channel is [`Cause::Unknown`]: the file may have been removed.
     pub async fn remove_file(&self, path: &str) -> Result<()> {
         self.remove(path, CreateOptions::NON_DIRECTORY_FILE).await
     }
@@ -159,8 +159,7 @@ impl Share {
         let mut ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
         ask.options |= kind;
         let calls = || vec![set_call(InfoType::FILE, class.0, 0, RELATED, data), close_call()];
-        // A second try would be told that the name does not exist.
-        self.chain("remove", path, Replay::Never, &ask, &[], calls).await?;
+        self.chain("remove", path, Replay::Once, &ask, &[], calls).await?;
         Ok(())
     }
 
@@ -169,7 +168,8 @@ impl Share {
     ///
     /// # Errors
     /// Fails if `from` does not exist, `to` is a directory or in use, or the two are on
-    /// different shares. A lost answer is [`Cause::Unknown`]: the file may have been renamed.
+    /// different shares. The loss of the last channel is [`Cause::Unknown`]: the file may have been
+    /// renamed.
     pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.relink(&rename_with(&relink_body(true)), from, to).await
     }
@@ -207,7 +207,8 @@ impl Share {
     ///
     /// # Errors
     /// Fails if `original` is a directory, `link` exists, or the server's file system has no
-    /// hard links. A lost answer is [`Cause::Unknown`]: the link may have been made.
+    /// hard links. The loss of the last channel is [`Cause::Unknown`]: the link may have been
+    /// made.
     pub async fn hard_link(&self, original: &str, link: &str) -> Result<()> {
         let make = Relink {
             operation: "link",
@@ -224,7 +225,7 @@ impl Share {
         let ask = Ask { is_of_name: true, ..look_at(relink.access) };
         let calls =
             || vec![set_call(InfoType::FILE, relink.class.0, 0, RELATED, &data), close_call()];
-        share.chain(relink.operation, &from, Replay::Never, &ask, &[], calls).await?;
+        share.chain(relink.operation, &from, Replay::Once, &ask, &[], calls).await?;
         Ok(())
     }
 

@@ -30,6 +30,8 @@ pub(crate) enum Replay {
     Idempotent,
     /// Report [`Cause::Unknown`] to the caller.
     Never,
+    /// Ask the server for the outcome on another channel; without one as [`Self::Never`].
+    Once,
 }
 
 /// A share of a server. Cloning is cheap and gives the same share.
@@ -354,6 +356,11 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// True if the operation must not be carried out twice.
+    pub(crate) fn is_once(&self) -> bool {
+        self.replay == Replay::Once
+    }
+
     /// Returns the result of the operation; `None` to try it again.
     pub(crate) fn judge<T>(
         &mut self,
@@ -363,7 +370,7 @@ impl<'a> Attempts<'a> {
         let error = |cause| Some(Err(Error::new(cause, self.operation, self.path)));
         match outcome {
             Ok(value) => Some(Ok(value)),
-            Err(Failure::Gone) if self.replay == Replay::Never => error(Cause::Unknown),
+            Err(Failure::Gone) if self.replay != Replay::Idempotent => error(Cause::Unknown),
             Err(Failure::Gone | Failure::Unsent) => {
                 let cause = self.share.inner.session.inner.broken(bound.generation)?;
                 self.broken += 1;

@@ -124,6 +124,9 @@ async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outco
         .await
     };
     if gave_up && outcome.is_err() {
+        if let (Some(id), Ok(session)) = (out.operation(), rq.session()) {
+            session.operations.take_back(id);
+        }
         *out = Response::reusing(Vec::new());
         return None;
     }

@@ -120,6 +120,7 @@ mod limits;
 mod lines;
 mod offload;
 mod open;
+mod operations;
 pub mod panics;
 #[cfg(feature = "plant")]
 mod plant;

@@ -187,6 +187,9 @@ const _: () = assert!(UNAUTHENTICATED * SESSIONS_BEFORE_AUTHENTICATION <= SESSIO
 /// Connections that one session may use, MS-SMB2 note on Windows: 32.
 pub const CHANNELS_PER_SESSION: usize = 32;
 
+/// Numbered operations on names that one session may have under way.
+pub const OPERATIONS_PER_SESSION: usize = 128;
+
 /// Tree connects in one session.
 pub const TREES_PER_SESSION: usize = 1_024;
 

@@ -14,15 +14,18 @@ pub enum Plant {
     DeletionForgotten,
     /// Writes to a continuous share are acknowledged from memory.
     WriteNotThrough,
+    /// A numbered operation is carried out each time that it comes.
+    OperationTwice,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
         Self::WriteNotThrough,
+        Self::OperationTwice,
     ];
 }
 

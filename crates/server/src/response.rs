@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io::FileFd;
 use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::operation::OperationId;
 use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
 
@@ -52,6 +53,7 @@ pub struct Response {
     payload: Option<Payload>,
     made: Made,
     binding: Option<Arc<Session>>,
+    operation: Option<OperationId>,
 }
 
 /// Ids that a handler made, which headers and related messages carry on.
@@ -67,7 +69,7 @@ impl Response {
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_LEN, 0);
-        Self { bytes, payload: None, made: Made::default(), binding: None }
+        Self { bytes, payload: None, made: Made::default(), binding: None, operation: None }
     }
 
     /// Where the body goes; offsets count from the header.
@@ -104,6 +106,16 @@ impl Response {
     /// CREATE made this Open.
     pub fn set_file_id(&mut self, id: FileId) {
         self.made.file_id = Some(id);
+    }
+
+    /// CREATE has begun a numbered operation.
+    pub fn set_operation(&mut self, id: OperationId) {
+        self.operation = Some(id);
+    }
+
+    /// The numbered operation that CREATE has begun.
+    pub const fn operation(&self) -> Option<OperationId> {
+        self.operation
     }
 
     /// The client has shown that it has the key of `session`, of which its

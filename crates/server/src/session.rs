@@ -24,6 +24,7 @@ use crate::limits::{
 };
 use crate::offload::Offloads;
 use crate::open::{Deletion, Open};
+use crate::operations::Operations;
 use crate::panics::Steps;
 use crate::slots::Slots;
 use crate::tree_connect::TreeConnect;
@@ -98,6 +99,8 @@ pub struct Session {
     pub locks: Slots,
     /// Its waiting CHANGE_NOTIFY requests.
     pub notifies: Slots,
+    /// Its numbered operations on names.
+    pub operations: Operations,
     /// Its tokens of offloaded copies.
     pub offloads: Mutex<Offloads>,
 }
@@ -131,6 +134,7 @@ impl Session {
             pipes: Slots::default(),
             locks: Slots::default(),
             notifies: Slots::default(),
+            operations: Operations::default(),
             offloads: Mutex::default(),
             charges: Mutex::default(),
             is_used: AtomicBool::new(false),

@@ -64,6 +64,11 @@ pub mod name {
     ];
     /// POSIX extensions; the specification reserves the name.
     pub const POSIX: &[u8] = &super::POSIX_GUID;
+    /// Frevo's own: the number of an operation, see [`crate::command::ioctl::operation`].
+    pub const FREVO_OPERATION: &[u8] = &[
+        0x1D, 0x6E, 0x0B, 0x5F, 0x53, 0xA2, 0x9C, 0x47, 0x8E, 0x31, 0xF4, 0x70, 0xC5, 0x28, 0x96,
+        0xBB,
+    ];
     /// Apple's extensions; see [`super::AaplQuery`].
     pub const AAPL: &[u8] = b"AAPL";
 }

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::operations::Operations;
 use crate::Status;
 use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
 use crate::error::Cause;
@@ -58,6 +59,10 @@ pub(crate) struct Live {
     pub(crate) sequence: AtomicU16,
     /// The way in which the server broke the protocol, if that ended a channel.
     pub(crate) broken: OnceLock<Cause>,
+    /// True if the session may have several channels.
+    pub(crate) is_wide: bool,
+    /// Numbers of operations on names.
+    pub(crate) operations: Operations,
     /// The tasks that look after the channels; they end with the session.
     pub(super) keepers: Mutex<Vec<AbortHandle>>,
 }

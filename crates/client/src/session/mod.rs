@@ -8,6 +8,7 @@ mod channels;
 mod connector;
 pub(crate) mod lease;
 mod logon;
+mod operations;
 mod paths;
 
 pub(crate) use channel::{Failure, Live};
@@ -33,6 +34,7 @@ use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
 use channels::Ways;
 use connector::{Connector, is_final};
+use operations::Operations;
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
 ///
@@ -395,9 +397,7 @@ impl Inner {
             Err(_elapsed) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         };
         let wanted = self.client.options.channels;
-        let is_wide = live.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL);
-        let is_signed = live.signing.is_some();
-        if wanted != 1 && is_wide && is_signed && live.terms.is_smb3() {
+        if live.is_wide {
             let mut ways = Ways::new();
             if wanted > 1 {
                 // The session works with one connection too.
@@ -412,6 +412,10 @@ impl Inner {
         let connection = self.connector.connect(&self.connector.server).await?;
         let agreed = connection.agreed().clone();
         let logged_on = self.connector.logon().begin(connection, previous).await?;
+        let is_wide = self.client.options.channels != 1
+            && agreed.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL)
+            && logged_on.channel.signing.is_some()
+            && agreed.terms.is_smb3();
         Ok(Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,
@@ -424,6 +428,8 @@ impl Inner {
             sequence: AtomicU16::new(0),
             broken: OnceLock::new(),
             keepers: Mutex::new(Vec::new()),
+            is_wide,
+            operations: Operations::default(),
         }))
     }
 

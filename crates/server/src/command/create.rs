@@ -62,6 +62,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     };
     let mut wanted = contexts::parse(&request)?;
     wanted.durable = wanted.durable.known_to(rq);
+    if let Some(id) = wanted.operation {
+        rq.session()?.operations.begin(id)?;
+        out.set_operation(id);
+    }
     if wanted.durable.is_reconnect() {
         let open = durable::reconnect(rq, &request, &wanted.durable).await?;
         return again(rq, &request, &wanted, (&open, CreateAction::OPENED), out);

@@ -19,6 +19,7 @@ mod test_hooks;
 mod validate_negotiate;
 
 use frevo_wire::Status;
+use frevo_wire::command::ioctl::operation::{self, OperationId};
 use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
@@ -78,6 +79,7 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::Refuse(status) => Err(status.into()),
         Act::ValidateNegotiate => validate_negotiate::handle(call),
         Act::NetworkInterfaces => network_interface::handle(call).await,
+        Act::Operation => operation(call),
         Act::PipeWait => pipe_wait(call),
         Act::PipeTransceive => {
             ipc::transceive(call.rq, call.open()?, call.input, call.max_output).await
@@ -160,6 +162,16 @@ fn check_rights(rq: &Request<'_>, row: &Row) -> Result<(), Status> {
         return Err(Status::MEDIA_WRITE_PROTECTED);
     }
     Ok(())
+}
+
+/// FSCTL_FREVO_QUERY_OPERATION.
+fn operation(call: &Call<'_>) -> Answer {
+    let id = OperationId::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
+    if (call.max_output as usize) < operation::Outcome::LEN {
+        return Err(Status::BUFFER_TOO_SMALL.into());
+    }
+    let outcome = call.rq.session()?.operations.ask(id)?;
+    Ok((call::output(|w| outcome.encode(w)), Status::SUCCESS))
 }
 
 /// FSCTL_PIPE_WAIT.

@@ -18,6 +18,7 @@ use super::receive::{Element, Opened};
 use crate::activity::Spent;
 use crate::command;
 use crate::limits::FRAME_KEPT_BYTES;
+use crate::operations::Running;
 use crate::panics;
 use crate::refusal::{Doom, Refusal};
 use crate::request::{Cancellation, Request};
@@ -45,6 +46,7 @@ impl Connection {
         let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
         let mut assembly = Assembly::new(opened.sealed.clone());
         let mut chain = Chain::new();
+        let mut operation = None;
         let last = elements.len().saturating_sub(1);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
             // A long compound of slow requests gives others their turn. Its first request
@@ -57,9 +59,13 @@ impl Connection {
                 continue;
             }
             let place = CompoundPosition { alone: last == 0, last: at == last, verdict };
+            let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
+            before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
-            self.answer_message(element, place, parts, &mut chain, &mut assembly).await?;
+            let state = (&mut chain, &mut operation);
+            self.answer_message(element, place, parts, state, &mut assembly).await?;
         }
+        operation.into_iter().for_each(Running::end);
         assembly.send(self);
         Ok(())
     }
@@ -70,7 +76,7 @@ impl Connection {
         element: &Element,
         place: CompoundPosition,
         (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
-        chain: &mut Chain<FileId>,
+        (chain, operation): (&mut Chain<FileId>, &mut Option<Running>),
         assembly: &mut Assembly,
     ) -> Result<(), Doom> {
         let (mut header, row) = (element.header, element.row);
@@ -122,9 +128,13 @@ impl Connection {
             }
         };
         answer.received = element.range.len();
+        if let (Some(id), Some(channel)) = (out.operation(), &answer.channel) {
+            *operation = Some(Running::new(Arc::clone(&channel.session), id));
+        }
         if let Err(Refusal::Disconnect(why)) = &answer.outcome {
             return Err(*why);
         }
+        operation.iter_mut().for_each(|operation| operation.take(&answer.outcome));
         chain.end(ended(&header, row, &answer.outcome, &out, file));
         let related = place.verdict == Verdict::Continue;
         assembly.push(self, &header, (element.charge, row), related, answer, out);

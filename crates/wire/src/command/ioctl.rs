@@ -5,6 +5,7 @@ pub mod copychunk;
 mod ctl_code;
 pub mod dfs;
 pub mod network_interface;
+pub mod operation;
 pub mod pipe_wait;
 pub mod read_hash;
 pub mod resiliency;

@@ -2,6 +2,7 @@
 
 use super::{DurableReconnectV2, DurableRequestV2, Lease, LeaseV2, name};
 use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::command::ioctl::operation::OperationId;
 use crate::dtyp::{FileTime, Guid};
 use crate::file_id::FileId;
 
@@ -52,6 +53,8 @@ pub enum CreateContext<'a> {
         /// The mode, as in `chmod`.
         mode: u32,
     },
+    /// Frevo's own: the number of the operation that begins with this CREATE.
+    Operation(OperationId),
     /// Apple's extensions; see [`super::AaplQuery::parse`].
     Aapl(&'a [u8]),
     /// Any other context, which is ignored.
@@ -109,6 +112,7 @@ impl<'a> CreateContext<'a> {
             }
             name::SVHDX => Self::Svhdx(data),
             name::POSIX => Self::Posix { mode: u32::from_le_bytes(sized(data, "POSIX length")?) },
+            name::FREVO_OPERATION => Self::Operation(OperationId::parse(data)?),
             name::AAPL => Self::Aapl(data),
             name => Self::Unknown { name, data },
         })
@@ -132,6 +136,7 @@ impl<'a> CreateContext<'a> {
             Self::AppInstanceVersion(_) => name::APP_INSTANCE_VERSION,
             Self::Svhdx(_) => name::SVHDX,
             Self::Posix { .. } => name::POSIX,
+            Self::Operation(_) => name::FREVO_OPERATION,
             Self::Aapl(_) => name::AAPL,
             Self::Unknown { name, .. } => name,
         }
@@ -159,6 +164,7 @@ impl<'a> CreateContext<'a> {
                 w.u16(24).u16(0).u32(0).u64(version.high).u64(version.low);
             }
             Self::Posix { mode } => _ = w.u32(*mode),
+            Self::Operation(id) => id.encode(w),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::{
     MaximalAccess, OnDiskId, PosixResponse, ResponseContext, name,
 };
 use crate::codec::Writer;
+use crate::command::ioctl::operation::OperationId;
 use crate::dtyp::{AccessMask, FileTime, Guid};
 use crate::file_id::FileId;
 use crate::limits::MAX_CREATE_CONTEXTS;
@@ -53,6 +54,7 @@ fn requests() -> Vec<CreateContext<'static>> {
         CreateContext::AppInstanceVersion(AppInstanceVersion { high: 1, low: 2 }),
         CreateContext::Svhdx(&[10; 36]),
         CreateContext::Posix { mode: 0o644 },
+        CreateContext::Operation(OperationId { slot: 1, sequence: 2 }),
         CreateContext::Aapl(&[11; 24]),
         CreateContext::Unknown { name: b"what", data: &[12] },
     ]

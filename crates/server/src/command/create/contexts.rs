@@ -40,6 +40,7 @@ pub(super) fn parse(request: &create::Request<'_>) -> Result<Wanted, Status> {
             CreateContext::QueryMaximalAccess(time) => wanted.maximal_access = Some(time),
             CreateContext::QueryOnDiskId => wanted.disk_id = true,
             CreateContext::Timewarp(time) => wanted.timewarp = Some(time),
+            CreateContext::Operation(id) => wanted.operation = Some(id),
             CreateContext::Aapl(data) => wanted.apple = apple::parse(data)?,
             other => {
                 wanted.lease = LeaseWanted::of(&other).or(wanted.lease);

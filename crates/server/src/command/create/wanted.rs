@@ -3,6 +3,7 @@
 
 use frevo_store::lease::V2;
 use frevo_wire::Status;
+use frevo_wire::command::ioctl::operation::OperationId;
 use frevo_wire::create_context::{
     AaplQuery, AppInstanceVersion, CreateContext, DurableReconnectV2, DurableRequestV2, Lease,
     LeaseKey,
@@ -42,6 +43,8 @@ pub(super) struct Wanted {
     pub(super) apple: Option<AaplQuery>,
     /// RqLs
     pub(super) lease: Option<LeaseWanted>,
+    /// The number of the operation that begins with the CREATE; see `operations`.
+    pub(super) operation: Option<OperationId>,
     /// DHnQ, DHnC, DH2Q, DH2C, AppInstanceId
     pub(super) durable: DurableWanted,
 }

@@ -32,6 +32,8 @@ pub enum Act {
     ValidateNegotiate,
     /// MS-SMB2 3.3.5.15.11
     NetworkInterfaces,
+    /// FSCTL_FREVO_QUERY_OPERATION
+    Operation,
     /// MS-SMB2 3.3.5.15.10
     PipeWait,
     /// MS-SMB2 3.3.5.15.3
@@ -163,6 +165,7 @@ pub static TABLE: &[Row] = &[
     global(CtlCode::DFS_GET_REFERRALS_EX, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
     global(CtlCode::VALIDATE_NEGOTIATE_INFO, Act::ValidateNegotiate),
     global(CtlCode::QUERY_NETWORK_INTERFACE_INFO, Act::NetworkInterfaces),
+    global(CtlCode::FREVO_QUERY_OPERATION, Act::Operation),
     global(CtlCode::PIPE_WAIT, Act::PipeWait),
     // Both check the rights that READ and WRITE check.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),

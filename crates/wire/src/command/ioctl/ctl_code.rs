@@ -33,6 +33,9 @@ open_enum! {
         QUERY_NETWORK_INTERFACE_INFO = 0x0014_01FC,
         /// FSCTL_VALIDATE_NEGOTIATE_INFO, MS-SMB2 2.2.31.4.
         VALIDATE_NEGOTIATE_INFO = 0x0014_0204,
+        /// Frevo's own FSCTL_FREVO_QUERY_OPERATION, with a function code that is free for
+        /// extensions; see [`super::operation`].
+        FREVO_QUERY_OPERATION = 0x0014_23C0,
         /// FSCTL_CREATE_OR_GET_OBJECT_ID
         CREATE_OR_GET_OBJECT_ID = 0x0009_00C0,
         /// FSCTL_GET_OBJECT_ID

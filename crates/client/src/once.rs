@@ -1,0 +1,88 @@
+//! Compounds that are carried out once, although their answer is lost with one of several channels.
+
+use std::sync::Arc;
+
+use frevo_wire::Status;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::operation::{OperationId, Outcome, Progress};
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::file_id::FileId;
+use tokio::time::sleep;
+
+use crate::connection::{Call, Message};
+use crate::limits::{ATTEMPTS, BACK_OFF_FIRST, OPERATION_LOOKS, OPERATION_PAUSE_MAX};
+use crate::session::bound::Bound;
+use crate::session::{Failure, Live};
+use crate::share::fsctl;
+
+impl Live {
+    /// Sends a compound that the server shall carry out once, and returns its answers; none when
+    /// it is known otherwise that all of its requests succeeded. `make` makes the requests from
+    /// the number of the operation.
+    ///
+    /// # Errors
+    /// [`Failure::Gone`] if the answer was lost and its outcome cannot be learned.
+    pub(crate) async fn chain_once<'p>(
+        self: &Arc<Self>,
+        bound: Bound,
+        make: impl Fn(OperationId) -> Vec<Call<'p>>,
+    ) -> Result<Vec<Message>, Failure> {
+        let mut taken = self.operations.take().await.ok_or(Failure::Unsent)?;
+        for _ in 0..ATTEMPTS {
+            taken.id.sequence += 1;
+            let channel = self.channel().ok_or(Failure::Unsent)?;
+            match self.chain(&channel, make(taken.id), bound.seal).await {
+                Err(Failure::Gone) => {}
+                other => return other,
+            }
+            let outcome = self.outcome_of(bound, taken.id).await?;
+            match (outcome.progress, outcome.status) {
+                // CANCELLED: a request that waited for others ended with its connection.
+                (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
+                (Progress::DONE, Status::SUCCESS) => return Ok(Vec::new()),
+                (Progress::DONE, status) => return Err(Failure::Final(status.into())),
+                _ => return Err(Failure::Gone),
+            }
+        }
+        Err(Failure::Unsent)
+    }
+
+    /// Asks for the outcome of an operation whose answer was lost, until it is known.
+    async fn outcome_of(
+        self: &Arc<Self>,
+        bound: Bound,
+        id: OperationId,
+    ) -> Result<Outcome, Failure> {
+        let mut pause = BACK_OFF_FIRST;
+        for _ in 0..OPERATION_LOOKS {
+            self.prune();
+            let channel = self.channel().ok_or(Failure::Gone)?;
+            let mut input = Vec::new();
+            id.encode(&mut Writer::new(&mut input));
+            let code = CtlCode::FREVO_QUERY_OPERATION;
+            let call = fsctl(code, FileId::ALL_ONES, &input, OUTCOME_MAX);
+            let call = Call { tree_id: bound.tree_id, ..call };
+            let message = match self.call(&channel, call, bound.seal).await {
+                Err(Failure::Gone | Failure::Unsent) => continue,
+                answer => answer?,
+            };
+            if message.status() != Status::SUCCESS {
+                // A server that does not number operations.
+                return Err(Failure::Gone);
+            }
+            let outcome = ioctl::Response::parse(message.bytes())
+                .and_then(|response| Outcome::parse(response.output));
+            let outcome = outcome.map_err(|_| Failure::Gone)?;
+            if outcome.progress != Progress::RUNNING {
+                return Ok(outcome);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(OPERATION_PAUSE_MAX);
+        }
+        Err(Failure::Gone)
+    }
+}
+
+/// Space for the answer, bytes.
+const OUTCOME_MAX: u32 = 64;
+const _: () = assert!(Outcome::LEN <= OUTCOME_MAX as usize);

@@ -1,0 +1,250 @@
+//! Names that are made, renamed and removed exactly once, though a channel is lost with the
+//! request or with its answer.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod world;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_client::internal::{Dial, Dialing};
+use frevo_client::{Cause, Client, Credentials, Error, Options, ServerName, Session, Share};
+use frevo_net::transport::Stream;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use world::{World, in_world};
+
+/// A fault of the connection that carries the next bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The next answer is lost, and the connection ends.
+    Answer,
+    /// The next request is lost, and the connection ends.
+    Request,
+    /// The connection ends for the client, and the next request arrives much later.
+    Late,
+}
+
+const FAULTS: [Fault; 3] = [Fault::Answer, Fault::Request, Fault::Late];
+
+/// Connections to the server that have faults.
+#[derive(Debug)]
+struct Relay {
+    server: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    fault: Mutex<Option<Fault>>,
+    /// The server's ends of connections whose request is late.
+    late: Mutex<Vec<(TcpStream, Vec<u8>)>>,
+}
+
+impl Shared {
+    /// Takes the fault if it is one of `which`.
+    fn strikes(&self, which: &[Fault]) -> Option<Fault> {
+        self.fault.lock().take_if(|fault| which.contains(fault))
+    }
+
+    /// Lets late requests arrive, and waits until the server has answered them.
+    async fn deliver_late(&self) {
+        let late = std::mem::take(&mut *self.late.lock());
+        for (mut to, bytes) in late {
+            to.write_all(&bytes).await.unwrap();
+            to.shutdown().await.unwrap();
+            let _ = to.read_to_end(&mut Vec::new()).await;
+        }
+    }
+}
+
+impl Dial for Relay {
+    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let ours = TcpStream::connect(listener.local_addr()?).await?;
+            let (near, _) = listener.accept().await?;
+            let far = TcpStream::connect(self.server).await?;
+            tokio::spawn(relay(near, far, Arc::clone(&self.shared)));
+            Ok(Stream::Tcp(ours))
+        })
+    }
+}
+
+async fn relay(mut near: TcpStream, mut far: TcpStream, shared: Arc<Shared>) {
+    let (mut up, mut down) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        tokio::select! {
+            count = near.read(&mut up) => {
+                let Ok(count @ 1..) = count else { return };
+                match shared.strikes(&[Fault::Request, Fault::Late]) {
+                    Some(Fault::Late) => {
+                        shared.late.lock().push((far, up[..count].to_vec()));
+                        return;
+                    }
+                    Some(_) => return,
+                    None => far.write_all(&up[..count]).await.unwrap(),
+                }
+            }
+            count = far.read(&mut down) => {
+                let Ok(count @ 1..) = count else { return };
+                if shared.strikes(&[Fault::Answer]).is_some() {
+                    return;
+                }
+                if near.write_all(&down[..count]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Serves `world` over TCP and logs on with this many channels.
+async fn session(world: &World, channels: usize) -> (Session, Arc<Shared>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let shared = Arc::<Shared>::default();
+    let relay = Relay { server: listener.local_addr().unwrap(), shared: Arc::clone(&shared) };
+    let server = world.embedded.clone();
+    tokio::task::spawn_local(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::task::spawn_local(server.serve_connection(Stream::Tcp(stream)).unwrap());
+        }
+    });
+    let options = Options::new().channels(channels).recover_for(Duration::from_secs(20));
+    let client = Client::with_dialer(options, Arc::new(relay));
+    let user = Credentials::new("ann", "secret");
+    (client.connect(ServerName::new("frevo"), user).await.unwrap(), shared)
+}
+
+/// Waits until the session has this many channels.
+async fn until(session: &Session, channels: usize) {
+    for _ in 0..2_000 {
+        if session.info().is_some_and(|info| info.channels == channels) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?}", session.info());
+}
+
+/// Carries out `operation` with each fault: first `make`, and in the end `is_done` holds.
+async fn once(
+    world: &World,
+    (name, make, is_done): (&str, &str, &[(&str, bool)]),
+    operation: impl AsyncFn(&Share) -> Result<(), Error>,
+) {
+    let (session, shared) = session(world, 2).await;
+    let share = session.share("data").await.unwrap();
+    for fault in FAULTS {
+        until(&session, 2).await;
+        for (path, _) in is_done {
+            let path = world.path(path);
+            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_dir(&path);
+        }
+        if !make.is_empty() {
+            std::fs::write(world.path(make), name).unwrap();
+        }
+        *shared.fault.lock() = Some(fault);
+        let done = operation(&share).await;
+        assert!(done.is_ok(), "{name} {fault:?}: {done:?}");
+        assert_eq!(*shared.fault.lock(), None, "{name}: the fault did not strike");
+        let check = |when: &str| {
+            for (path, is_there) in is_done {
+                assert_eq!(world.path(path).exists(), *is_there, "{name} {fault:?} {path} {when}");
+            }
+        };
+        check("at the end");
+        if fault == Fault::Late {
+            // What is there again stays there.
+            if !make.is_empty() {
+                std::fs::write(world.path(make), name).unwrap();
+            }
+            for (path, is_there) in is_done.iter().filter(|(path, _)| *path != make) {
+                if *is_there {
+                    let path = world.path(path);
+                    let _ = std::fs::remove_file(&path);
+                    let _ = std::fs::remove_dir(&path);
+                }
+            }
+            shared.deliver_late().await;
+            assert!(world.path(make).exists(), "{name}: {make} after a late request");
+            for (path, _) in is_done.iter().filter(|(path, _)| *path != make) {
+                assert!(!world.path(path).exists(), "{name}: {path} after a late request");
+            }
+        }
+    }
+    session.log_off().await;
+}
+
+#[test]
+fn a_directory_is_made_once() {
+    in_world(async |world| {
+        let what = ("mkdir", "", &[("d", true)][..]);
+        once(world, what, async |share| share.create_dir("d").await).await;
+    });
+}
+
+#[test]
+fn a_file_is_removed_once() {
+    in_world(async |world| {
+        let what = ("remove", "f", &[("f", false)][..]);
+        once(world, what, async |share| share.remove_file("f").await).await;
+    });
+}
+
+#[test]
+fn a_file_is_renamed_once() {
+    in_world(async |world| {
+        let what = ("rename", "f", &[("f", false), ("g", true)][..]);
+        once(world, what, async |share| share.rename("f", "g").await).await;
+        once(world, what, async |share| share.rename_if_not_exists("f", "g").await).await;
+    });
+}
+
+#[test]
+fn a_link_is_made_once() {
+    in_world(async |world| {
+        let what = ("link", "f", &[("f", true), ("g", true)][..]);
+        once(world, what, async |share| share.hard_link("f", "g").await).await;
+    });
+}
+
+/// The error that the first request met is the operation's.
+#[test]
+fn an_error_is_told_though_its_answer_was_lost() {
+    in_world(async |world| {
+        let (session, shared) = session(world, 2).await;
+        let share = session.share("data").await.unwrap();
+        std::fs::create_dir(world.path("d")).unwrap();
+        for fault in FAULTS {
+            until(&session, 2).await;
+            *shared.fault.lock() = Some(fault);
+            let error = share.create_dir("d").await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{fault:?}: {error}");
+            until(&session, 2).await;
+            *shared.fault.lock() = Some(fault);
+            let error = share.remove_file("absent").await.unwrap_err();
+            assert!(error.is_not_found(), "{fault:?}: {error}");
+        }
+        session.log_off().await;
+    });
+}
+
+/// Nobody is left to ask.
+#[test]
+fn with_the_last_channel_the_outcome_is_lost() {
+    in_world(async |world| {
+        for (channels, fault) in [(1, Fault::Answer), (1, Fault::Request)] {
+            let (session, shared) = session(world, channels).await;
+            let share = session.share("data").await.unwrap();
+            *shared.fault.lock() = Some(fault);
+            let error = share.create_dir(&format!("{fault:?}")).await.unwrap_err();
+            assert!(matches!(error.cause(), Cause::Unknown), "{error}");
+            assert!(error.to_string().contains("unknown"), "{error}");
+            session.log_off().await;
+        }
+    });
+}
