@@ -164,19 +164,22 @@ impl Unlisted {
 }
 
 impl Share {
-    /// Refuses a path below the root that clients must not reach.
+    /// Refuses a path below the root that clients must not reach, or that leads through a reparse
+    /// point.
     pub(crate) fn admit(&self, path: &[u8]) -> VfsResult<()> {
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
         if is_side(name) {
             return Err(Fault::AccessDenied);
         }
-        if self.guards.is_empty() && self.vetoed.is_empty() {
-            return Ok(());
+        if !self.guards.is_empty() || !self.vetoed.is_empty() {
+            let path = components(path);
+            let is_covered = self.guards.iter().any(|guard| guard.refuses(&path))
+                || path.iter().any(|name| self.is_vetoed(name));
+            if is_covered {
+                return Err(Fault::AccessDenied);
+            }
         }
-        let path = components(path);
-        let is_covered = self.guards.iter().any(|guard| guard.refuses(&path))
-            || path.iter().any(|name| self.is_vetoed(name));
-        if is_covered { Err(Fault::AccessDenied) } else { Ok(()) }
+        self.check_way(path)
     }
 
     /// True for a name that clients must not reach in any directory.

@@ -38,6 +38,7 @@ mod quota;
 pub mod refused_calls;
 mod reparse;
 mod reparse_tag;
+mod reparse_way;
 mod security;
 mod share;
 mod short;

@@ -76,6 +76,9 @@ pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;
 /// Bytes of a reparse buffer that is kept (MAXIMUM_REPARSE_DATA_BUFFER_SIZE).
 pub const REPARSE_BYTES: usize = 16 * 1_024;
 
+/// Directories of one share that are known to have no reparse point: 16 bytes each.
+pub const WAYS: usize = 65_536;
+
 /// Groups that one user is in (NGROUPS_MAX).
 pub const GROUPS_PER_USER: usize = 65_536;
 

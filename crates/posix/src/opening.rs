@@ -102,6 +102,12 @@ impl PosixVfs {
             reparse_tag: reparse_tag::tag(dos, |into| handle.value(reparse_tag::ATTRIBUTE, into)),
         };
         let stat = self.share().stat_of(&stx, &extra);
+        if extra.reparse_tag != 0
+            && let Ok(path) = DiskPath::of(&name, name.is_exact())
+        {
+            // Another program may have put it there.
+            self.share().way_replaced(path.as_bytes());
+        }
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);
         Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
     }

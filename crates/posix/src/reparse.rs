@@ -19,6 +19,7 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::{REPARSE_BYTES, RETRIES};
 use crate::node::PosixNode;
 use crate::reparse_tag::ATTRIBUTE;
+use crate::reparse_way;
 use crate::vfs::{PosixVfs, rename_entry};
 use crate::xattr::Handle;
 use crate::{stat, sys};
@@ -46,7 +47,9 @@ impl PosixNode {
         if let Some(buffer) = buffer {
             handle.set(ATTRIBUTE, buffer).map_err(fault_of)?;
         }
-        self.mark_reparse(buffer.is_some())?;
+        let marked = self.mark_reparse(buffer.is_some());
+        reparse_way::changed();
+        marked?;
         if buffer.is_none() {
             match handle.remove(ATTRIBUTE) {
                 Ok(()) | Err(Errno::NODATA) => {}

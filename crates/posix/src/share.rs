@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::cache::NameCache;
 use crate::guard::Guard;
 use crate::options::{Case, PosixOptions};
+use crate::reparse_way::Ways;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::streams::Table;
@@ -43,6 +44,8 @@ pub(crate) struct Share {
     /// The identity of the shared folder.
     pub(crate) folder_id: frevo_store::FolderId,
     pub(crate) snapshots: Snapshots,
+    /// Directories that names lead through.
+    pub(crate) ways: Ways,
     /// Folders of snapshots in this share.
     pub(crate) guards: Vec<Guard>,
 }

@@ -22,6 +22,7 @@ use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
+use crate::reparse_way::Ways;
 use crate::share::Share;
 use crate::snapshots::Snapshots;
 use crate::stat;
@@ -106,6 +107,7 @@ impl PosixVfs {
             mark,
             folder_id: folder_id_of_root(key, mark),
             snapshots,
+            ways: Ways::default(),
             guards,
         };
         Ok(Self { share: Arc::new(share) })
@@ -266,6 +268,8 @@ impl Vfs for PosixVfs {
         let source_dir = source.parent.fd();
         let target_dir = target.place.parent.fd();
         let to = (target_dir, target.place.wanted.as_slice());
+        let is_directory = stat::kind_of(&stx) == Kind::Directory;
+        let _ways = self.share.forget_after(target.place.path_of(to.1), is_directory);
         let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
             self.share.names.stirred();
@@ -283,7 +287,6 @@ impl Vfs for PosixVfs {
         } else {
             let side = self.share.side_of_entry(target_dir, existing, there);
             let from = (source_dir, stored.as_slice());
-            let is_directory = stat::kind_of(&stx) == Kind::Directory;
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
                 // POSIX lets a directory replace an empty one.
@@ -320,6 +323,8 @@ impl Vfs for PosixVfs {
         }
         let target = self.target(to, None)?;
         let dir = target.place.parent.fd();
+        let path = target.place.path_of(&target.place.wanted);
+        let _ways = self.share.forget_after(path, false);
         let Some((existing, there)) = &target.existing else {
             return node.link_to(dir, &target.place.wanted).map_err(fault_of);
         };

@@ -12,6 +12,7 @@ use crate::dir::Dir;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
+use crate::reparse_way;
 use crate::share::Share;
 use crate::sys;
 
@@ -93,6 +94,7 @@ impl Share {
         let mut stored = Vec::with_capacity(path.len());
         for component in path.split(|&b| b == b'/') {
             (dir, stored) = self.step(&dir, &stored, component, exact)?;
+            self.check_way(&join(&stored, b""))?;
         }
         Ok((dir, stored))
     }
@@ -113,20 +115,35 @@ impl Share {
             } else {
                 self.open_directory(dir.fd(), entry)
             };
-            opened.map(|fd| (Dir::Sub(Arc::new(fd)), path))
+            let fd = opened?;
+            // `admit` does not look at a path that is too long for one call.
+            let is_long = path.len() > PATH_BYTES && self.keeps_attributes();
+            if is_long && reparse_way::is_marked(fd.as_fd()) {
+                return Err(Errno::LOOP);
+            }
+            Ok((Dir::Sub(Arc::new(fd)), path))
         };
         match open(component) {
             Err(Errno::NOENT) if !exact => {}
             Err(Errno::NOENT) => return Err(Fault::PathNotFound),
-            other => return other.map_err(walk_fault),
+            other => return other.map_err(|errno| self.step_fault(errno, stored, component)),
         }
         let stx = sys::stat_fd(dir.fd()).map_err(fault_of)?;
         let entry = self.folded(dir, Seen::of(&stx), component)?.ok_or(Fault::PathNotFound)?;
         self.admit(&join(stored, &entry))?;
         open(&entry).map_err(|errno| match errno {
             Errno::NOENT => Fault::PathNotFound,
-            other => walk_fault(other),
+            other => self.step_fault(other, stored, &entry),
         })
+    }
+
+    /// Returns the fault of an entry that is no directory: it may be a file with a reparse point.
+    fn step_fault(&self, errno: Errno, stored: &[u8], entry: &[u8]) -> Fault {
+        let below = join(&join(stored, entry), b"");
+        match (errno, self.check_way(&below)) {
+            (Errno::NOTDIR, Err(fault)) => fault,
+            _ => walk_fault(errno),
+        }
     }
 
     fn open_directory(&self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {

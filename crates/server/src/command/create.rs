@@ -12,7 +12,7 @@ mod node;
 mod open;
 mod replay;
 mod streams;
-mod symlink;
+pub(super) mod symlink;
 mod timewarp;
 mod validate;
 mod wanted;

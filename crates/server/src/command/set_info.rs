@@ -51,7 +51,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         quota::set(rq.server(), open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
-        apply(open, &rq.server().files, &request)?;
+        apply(open, &rq.server().files, &request)
+            .map_err(|status| rename::stopped(open, &request, status))?;
     }
     if let Ok(file) = open.file() {
         record::keep_file(rq.server(), &file.cell).await?;

@@ -323,3 +323,112 @@ fn what_others_have_open_stays_a_file() {
         }
     });
 }
+
+/// The error data of a refused CREATE.
+fn told(stopped: &Reply) -> (String, u16) {
+    let data = match ErrorResponse::parse(&stopped.message).unwrap() {
+        ErrorResponse::Data(data) => data.to_vec(),
+        ErrorResponse::Contexts(contexts) => contexts[0].data.to_vec(),
+    };
+    let told = SymlinkError::parse(&data).unwrap();
+    (told.substitute_name.to_string().unwrap(), told.unparsed_path_length)
+}
+
+/// MS-FSA 2.1.5.1, MS-SMB2 3.3.5.9: the way through a link ends at the link, wherever the link
+/// is kept.
+#[test]
+fn no_name_leads_through_a_link_that_is_kept() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        std::fs::create_dir(world.path("up")).unwrap();
+        let stopped = Status::STOPPED_ON_SYMLINK;
+        let mount_point = bytes(|w| encode_mount_point(w, "\\??\\D:\\t", "D:\\t"));
+        let links = [link("\\??\\D:\\t", false), mount_point, link("\\??\\D:\\t", false)];
+        let directory = CreateOptions::DIRECTORY_FILE;
+        for (at, (set, options)) in
+            links.iter().zip([directory, directory, CreateOptions::EMPTY]).enumerate()
+        {
+            let name = format!("up\\l{at}");
+            let file = peer.open_file(&mount, &Want::file(&name).options(options)).await;
+            if options == directory {
+                // What was seen below the folder while it was one is no answer later.
+                let below = format!("{name}\\below");
+                let inner = peer.open_file(&mount, &Want::directory(&below)).await;
+                peer.close(&mount, inner).await;
+                std::fs::remove_dir(world.path(&below.replace('\\', "/"))).unwrap();
+            }
+            ask(&mut peer, &mount, SET, file, set, 0).await.ok();
+            peer.close(&mount, file).await;
+            let itself_again = peer.create(&mount, &Want::existing(&name)).await;
+            itself_again.expect(stopped);
+            assert_eq!(told(&itself_again), ("\\??\\D:\\t".to_owned(), 0), "{name}");
+
+            for (below, unparsed) in [("x.txt", 12), ("d\\x.txt", 16), ("s:t", 8)] {
+                for want in [Want::file, Want::existing, Want::directory] {
+                    let path = if below.contains(':') {
+                        format!("{name}\\{below}")
+                    } else {
+                        format!("{}\\{below}", name.to_uppercase())
+                    };
+                    if below.contains(':') && want(&path).options == directory {
+                        continue;
+                    }
+                    let reply = peer.create(&mount, &want(&path)).await;
+                    assert_eq!(reply.status(), stopped, "{path}");
+                    reply.expect(stopped);
+                    assert_eq!(told(&reply), ("\\??\\D:\\t".to_owned(), unparsed), "{path}");
+                }
+            }
+            world.file("plain", "content");
+            for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
+                let file = peer.open_file(&mount, &Want::existing("plain")).await;
+                let to = format!("{name}\\moved");
+                let reply = peer.on(&mount, rename_draft(class, file, &to, true)).await;
+                reply.expect(stopped);
+                assert_eq!(told(&reply).1, 12);
+                peer.close(&mount, file).await;
+            }
+            assert_eq!(world.content("plain"), b"content");
+            if options == directory {
+                let path = world.path(&name.replace('\\', "/"));
+                assert_eq!(std::fs::read_dir(path).unwrap().count(), 0);
+            }
+            // A folder moved to where another was: its links count there.
+            let file = peer.open_file(&mount, &itself(&name)).await;
+            let away = format!("away{at}");
+            peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, &away, false)).await.ok();
+            peer.close(&mount, file).await;
+            if options == directory {
+                let inner = peer.open_file(&mount, &Want::directory(&name)).await;
+                peer.close(&mount, inner).await;
+                let inner = peer.open_file(&mount, &Want::file(&format!("{name}\\x"))).await;
+                peer.close(&mount, inner).await;
+                std::fs::remove_dir_all(world.path(&name.replace('\\', "/"))).unwrap();
+                let file = peer.open_file(&mount, &itself(&away)).await;
+                let draft = rename_draft(FileInfoClass::RENAME, file, &name, false);
+                peer.on(&mount, draft).await.ok();
+                peer.close(&mount, file).await;
+                let reply = peer.create(&mount, &Want::file(&format!("{name}\\x"))).await;
+                reply.expect(stopped);
+            }
+        }
+    });
+}
+
+/// A tag that is no link ends the way too; only its owner knows where it leads.
+#[test]
+fn no_name_leads_through_a_reparse_point_of_another_kind() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::directory("d")).await;
+        let set = opaque(0x1234, Some(Guid([1; 16])), b"data");
+        ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+        let refused = peer.create(&mount, &Want::file("d\\x")).await;
+        refused.expect(Status::IO_REPARSE_TAG_NOT_HANDLED);
+        ask(&mut peer, &mount, DELETE, file, &head(0x1234, Some(Guid([1; 16]))), 0).await.ok();
+        peer.close(&mount, file).await;
+        let file = peer.open_file(&mount, &Want::file("d\\x")).await;
+        peer.close(&mount, file).await;
+        assert!(world.path("d/x").exists());
+    });
+}

@@ -74,6 +74,14 @@ pub fn reparse_buffers_are_kept(s: &dyn Subject) {
     while listing.next_name().unwrap().is_some() {
         assert_eq!(listing.entry_stat().unwrap().unwrap().reparse_tag, 0xA000_0003);
     }
+    s.file("plain", "content");
+    let plain = s.stat("plain").unwrap().key;
+    for text in ["a\\f", "d\\f", "D\\f", "d\\e\\f"] {
+        for how in [LOOK, CREATE, super::CREATE_DIRECTORY] {
+            assert_eq!(s.fault(text, &how), Fault::Symlink, "{text}");
+        }
+        assert_eq!(s.rename("plain", plain, text, false), Err(Fault::Symlink), "{text}");
+    }
     let node = s.open("a", &LOOK).unwrap().node;
     node.keep_reparse(None).unwrap();
     assert_eq!(node.reparse_buffer(), Err(Fault::NotFound));

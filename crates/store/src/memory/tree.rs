@@ -269,6 +269,10 @@ impl Tree {
         for component in components {
             let (stored, ino, inode) =
                 self.find(dir, component, exact).ok_or(Fault::PathNotFound)?;
+            if inode.meta.reparse.is_some() {
+                // MS-FSA 2.1.5.1: a name leads through no reparse point.
+                return Err(Fault::Symlink);
+            }
             match inode.kind() {
                 Kind::Directory => {}
                 Kind::Symlink => return Err(Fault::Symlink),

@@ -56,7 +56,10 @@ impl Create<'_> {
                     attempts = 0;
                     continue;
                 }
-                Err(Fault::Symlink) => return Err(symlink::stopped(&**self.vfs, &self.name)),
+                Err(Fault::Symlink) => {
+                    let text = self.request.name.to_string().unwrap_or_default();
+                    return Err(symlink::stopped(&**self.vfs, &self.name, &text));
+                }
                 Err(Fault::NotFound) if !nursery.may_add => {
                     return Err(Status::ACCESS_DENIED.into());
                 }

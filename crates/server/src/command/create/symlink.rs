@@ -1,26 +1,23 @@
 //! A symbolic link in the way, MS-SMB2 2.2.2.2.1 and 3.3.5.9: the server goes
 //! on to no link's target by itself, it tells the client where the link leads.
 
-use frevo_store::Name;
 use frevo_store::vfs::{Kind, Opened, Vfs};
+use frevo_store::{Name, Node};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::error_response::SymlinkError;
 use frevo_wire::fscc::name::WireName;
-use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, Symlink};
+use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData};
 use frevo_wire::utf16::Utf16;
 
 use crate::protection;
 use crate::refusal::Refusal;
 
 /// The answer for a name on whose way there is a link: STOPPED_ON_SYMLINK with
-/// the first link's target, or ACCESS_DENIED when it cannot be told.
-pub(super) fn stopped(vfs: &dyn Vfs, name: &Name) -> Refusal {
-    let data = first_link(vfs, name).and_then(|(target, unparsed)| data(&target, unparsed));
-    match data {
-        Some(data) => Refusal::Data(Status::STOPPED_ON_SYMLINK, data),
-        None => Status::ACCESS_DENIED.into(),
-    }
+/// the first link's target, or ACCESS_DENIED when it cannot be told. `text` is the name as
+/// the client spelled it.
+pub(in crate::command) fn stopped(vfs: &dyn Vfs, name: &Name, text: &str) -> Refusal {
+    first_link(vfs, name, text).unwrap_or_else(|| Status::ACCESS_DENIED.into())
 }
 
 /// MS-FSA 2.1.5.1.2: what is kept with a file as a reparse point is not opened
@@ -30,58 +27,88 @@ pub(super) fn check(opened: &Opened) -> Result<(), Refusal> {
     if stat.reparse_tag == 0 || !matches!(stat.kind, Kind::File | Kind::Directory) {
         return Ok(());
     }
-    let told = opened.node.reparse_buffer().ok().and_then(|buffer| {
+    Err(kept(&*opened.node, 0))
+}
+
+/// The answer for a reparse point that is kept beside a file or directory, with the bytes of
+/// the name that follow it.
+///
+/// A mount point leads to a volume of the server, which has none: the client is told of it as of
+/// a link.
+fn kept(node: &dyn Node, unparsed: usize) -> Refusal {
+    let told = node.reparse_buffer().ok().and_then(|buffer| {
         let buffer = ReparseBuffer::parse(&buffer).ok()?;
-        match buffer.meaning().ok()? {
-            ReparseData::Symlink(link) => kept(&link),
-            _ => None,
-        }
+        let (substitute, print, relative) = match buffer.meaning().ok()? {
+            ReparseData::Symlink(link) => (link.substitute_name, link.print_name, link.relative),
+            ReparseData::MountPoint { substitute_name, print_name } => {
+                (substitute_name, print_name, false)
+            }
+            _ => return None,
+        };
+        let text = |name: WireName<'_>| name.decode().ok();
+        data(&text(substitute)?, &text(print)?, relative, unparsed)
     });
-    Err(match told {
+    match told {
         Some(data) => Refusal::Data(Status::STOPPED_ON_SYMLINK, data),
         None => Status::IO_REPARSE_TAG_NOT_HANDLED.into(),
-    })
+    }
 }
 
-fn kept(link: &Symlink<WireName<'_>>) -> Option<Vec<u8>> {
-    let (substitute, print) = (link.substitute_name.decode().ok()?, link.print_name.decode().ok()?);
-    let error = SymlinkError {
-        unparsed_path_length: 0,
-        substitute_name: Utf16::from_str(&substitute),
-        print_name: Utf16::from_str(&print),
-        relative: link.relative,
-    };
-    let mut bytes = Vec::new();
-    error.encode(&mut Writer::new(&mut bytes));
-    Some(bytes)
-}
-
-/// The first link's target, and how many bytes of the name are behind it, with
-/// the separator.
-fn first_link(vfs: &dyn Vfs, name: &Name) -> Option<(String, usize)> {
+/// The answer for the first link in the way.
+fn first_link(vfs: &dyn Vfs, name: &Name, text: &str) -> Option<Refusal> {
     let mut way = Name::root();
     let mut components = name.components();
     while let Some(component) = components.next() {
         way = way.child(component);
         let opened = vfs.open(&way, &protection::LOOK).ok()?;
+        let unparsed = unparsed(text, components.clone().count());
         if opened.stat.kind == Kind::Symlink {
-            let units = |component: &str| component.encode_utf16().count() + 1;
-            let unparsed = components.map(units).sum::<usize>() * 2;
-            return Some((opened.node.link_target().ok()?, unparsed));
+            let target = opened.node.link_target().ok()?;
+            let path = target.replace('/', "\\");
+            let data = data(&path, &path, !target.starts_with('/'), unparsed)?;
+            return Some(Refusal::Data(Status::STOPPED_ON_SYMLINK, data));
+        }
+        if opened.stat.reparse_tag != 0 && opened.node.reparse_buffer().is_ok() {
+            return Some(kept(&*opened.node, unparsed));
         }
     }
     None
 }
 
-fn data(target: &str, unparsed: usize) -> Option<Vec<u8>> {
-    let path = target.replace('/', "\\");
+/// MS-SMB2 2.2.2.2.1.1: the bytes of the name behind the link, with the separator before them,
+/// when the last `count` components are behind it.
+fn unparsed(text: &str, count: usize) -> usize {
+    let mut rest = text.trim_end_matches(['\\', '/']);
+    for _ in 0..count {
+        let before = rest.trim_end_matches(|c| !matches!(c, '\\' | '/'));
+        rest = before.trim_end_matches(['\\', '/']);
+    }
+    let behind = text.get(rest.len()..).unwrap_or_default();
+    if count == 0 { 0 } else { behind.encode_utf16().count() * 2 }
+}
+
+fn data(substitute: &str, print: &str, relative: bool, unparsed: usize) -> Option<Vec<u8>> {
     let error = SymlinkError {
         unparsed_path_length: u16::try_from(unparsed).ok()?,
-        substitute_name: Utf16::from_str(&path),
-        print_name: Utf16::from_str(&path),
-        relative: !target.starts_with('/'),
+        substitute_name: Utf16::from_str(substitute),
+        print_name: Utf16::from_str(print),
+        relative,
     };
     let mut bytes = Vec::new();
     error.encode(&mut Writer::new(&mut bytes));
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unparsed_part_begins_with_its_separator() {
+        for (text, count, bytes) in
+            [("a\\b\\c", 0, 0), ("a\\b\\c", 1, 4), ("a\\\\b\\c\\", 2, 12), ("l\\s:t:$DATA", 1, 20)]
+        {
+            assert_eq!(unparsed(text, count), bytes, "{text}");
+        }
+    }
 }

@@ -8,15 +8,17 @@ use frevo_store::vfs::{Kind, Opened, Parent};
 use frevo_store::{Fault, FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
-use frevo_wire::command::set_info::Request;
+use frevo_wire::command::set_info::{InfoType, Request};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
+use crate::command::create::symlink;
 use crate::command::ioctl::reparse::is_within;
 use crate::open::{FileOpen, Open};
 use crate::protection;
+use crate::refusal::Refusal;
 use crate::visibility;
 
 /// A name that a file is to get.
@@ -67,6 +69,27 @@ pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
         replace_open: posix || flags.contains(RenameFlags::POSIX_SEMANTICS),
         replace_readonly: posix || flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
     })
+}
+
+/// MS-SMB2 3.3.5.21.1: a link on the way to the new name ends the request; the client learns of
+/// it as from a CREATE of that name. Any other status stays as it is.
+pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Refusal {
+    let class = FileInfoClass(request.file_info_class);
+    let moves =
+        matches!(class, FileInfoClass::RENAME | FileInfoClass::RENAME_EX | FileInfoClass::LINK);
+    let Ok(file) = open.file() else { return status.into() };
+    if status != Status::ACCESS_DENIED || request.info_type != InfoType::FILE || !moves {
+        return status.into();
+    }
+    let wanted = match class {
+        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, file.posix),
+        _ => wanted(request.buffer, file.posix),
+    };
+    let Ok(Wanted { name, is_stream: false, .. }) = wanted else { return status.into() };
+    match file.vfs.stat(&name) {
+        Err(Fault::Symlink) => symlink::stopped(&*file.vfs, &name, &name.to_string()),
+        _ => status.into(),
+    }
 }
 
 /// The name of what the request would replace, if it is one that replaces.
