@@ -58,8 +58,11 @@ impl Name {
     ///
     /// # Errors
     /// The status to answer: INVALID_PARAMETER for a leading backslash (MS-SMB2 2.2.13),
-    /// OBJECT_PATH_SYNTAX_BAD for `.` and `..`, OBJECT_NAME_INVALID for empty components, control
-    /// and reserved characters. One trailing backslash is dropped.
+    /// OBJECT_PATH_SYNTAX_BAD for `.` and `..`, OBJECT_NAME_INVALID for control and reserved
+    /// characters.
+    ///
+    /// Windows: several separators count as one, those at the end as none. MS-FSCC 2.1.5 has no
+    /// empty components.
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
         let exact = rules == Rules::Posix;
         if text.starts_with('\\') || (exact && text.starts_with('/')) {
@@ -73,21 +76,19 @@ impl Name {
             _ => (text, None),
         };
         let separates = |c| c == '\\' || (exact && c == '/');
-        let path = path.strip_suffix(separates).unwrap_or(path);
-        let mut stored = String::from(path);
-        if !path.is_empty() {
-            if path.split(separates).nth(NAME_COMPONENTS).is_some() {
-                return Err(Status::OBJECT_NAME_INVALID);
+        let components = || path.split(separates).filter(|component| !component.is_empty());
+        if components().nth(NAME_COMPONENTS).is_some() {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
+        let mut stored = String::with_capacity(path.len());
+        for component in components() {
+            check_component(component, rules)?;
+            if !stored.is_empty() {
+                stored.push('\\');
             }
-            path.split(separates).try_for_each(|c| check_component(c, rules))?;
-            if exact {
-                stored.clear();
-                for component in path.split(separates) {
-                    if !stored.is_empty() {
-                        stored.push('\\');
-                    }
-                    stored.push_str(&stored_spelling(component));
-                }
+            match exact {
+                true => stored.push_str(&stored_spelling(component)),
+                false => stored.push_str(component),
             }
         }
         Ok(Self { path: stored, stream, exact })
@@ -214,7 +215,6 @@ fn is_reserved(c: char, rules: Rules) -> bool {
 
 fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
     match component {
-        "" => return Err(Status::OBJECT_NAME_INVALID),
         "." | ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
         _ => {}
     }
@@ -320,7 +320,6 @@ mod tests {
             ("a\\..\\b", Status::OBJECT_PATH_SYNTAX_BAD),
             ("..", Status::OBJECT_PATH_SYNTAX_BAD),
             (".", Status::OBJECT_PATH_SYNTAX_BAD),
-            ("a\\\\b", Status::OBJECT_NAME_INVALID),
             ("a/b", Status::OBJECT_NAME_INVALID),
             ("a*", Status::OBJECT_NAME_INVALID),
             ("a\u{1}", Status::OBJECT_NAME_INVALID),
@@ -330,6 +329,18 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(status), "{text:?}");
         }
+    }
+
+    /// smbprotocol, go-smb2 and jcifs send such names.
+    #[test]
+    fn separators_in_a_row_count_as_one() {
+        for (text, same) in [("a\\\\b", "a\\b"), ("a\\\\\\b\\\\", "a\\b"), ("a\\", "a")] {
+            assert_eq!(parse(text), parse(same), "{text}");
+            assert_eq!(Name::parse(text, Rules::Posix), Name::parse(same, Rules::Posix), "{text}");
+        }
+        assert_eq!(parse("a\\\\b:s"), parse("a\\b:s"));
+        assert_eq!(parse("\\\\a"), Err(Status::INVALID_PARAMETER));
+        assert_eq!(parse("a\\\\..\\b"), Err(Status::OBJECT_PATH_SYNTAX_BAD));
     }
 
     #[test]

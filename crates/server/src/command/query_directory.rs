@@ -174,6 +174,11 @@ fn start(
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
+    // Windows: separators at the end are dropped.
+    let text = match text.trim_end_matches('\\') {
+        "" => text,
+        trimmed => trimmed,
+    };
     let separates = |c| match posix {
         true => matches!(c, '\\' | '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',

@@ -10,6 +10,7 @@ mod calls;
 mod classes;
 mod eas;
 mod reparse;
+mod separators;
 mod shares;
 mod short;
 mod sizes;

@@ -217,7 +217,6 @@ fn f5_names_that_cannot_be_are_invalid() {
             "a?b",
             "a\x01b",
             "a\x1Fb",
-            "a\\\\b",
             "a:b:$INDEX_ALLOCATION",
             "a:b:$BITMAP",
             "a:b:c:d",
