@@ -74,7 +74,11 @@ impl LookupSids {
         } else if entries != 0 {
             return Err(Malformed::new(WHAT));
         }
-        skip_translated(&mut r)?;
+        let translated = match form {
+            SidsForm::Sids2 => Translated::NamesEx,
+            _ => Translated::Names,
+        };
+        skip_translated(&mut r, translated)?;
         let is_local = r.u16("LsarLookupSids LookupLevel")? == LOOKUP_WKSTA;
         r.u32("LsarLookupSids MappedCount")?;
         if form == SidsForm::Sids2 {
@@ -125,7 +129,12 @@ impl LookupNames {
         let heads = (0..count).map(|_| r.unicode_head(WHAT)).collect::<Parsed<Vec<_>>>()?;
         let name = |head| r.unicode(head, WHAT).map(|name| name.decode().ok());
         let names = heads.into_iter().map(name).collect::<Parsed<Vec<_>>>()?;
-        skip_translated(&mut r)?;
+        let translated = match form {
+            NamesForm::Names => Translated::Sids,
+            NamesForm::Names2 => Translated::SidsEx,
+            NamesForm::Names3 => Translated::SidsEx2,
+        };
+        skip_translated(&mut r, translated)?;
         let level = r.u16("LsarLookupNames LookupLevel")?;
         r.u32("LsarLookupNames MappedCount")?;
         let mut options = 0;
@@ -154,11 +163,45 @@ impl LookupNames {
     }
 }
 
-/// Skips TranslatedNames or TranslatedSids in a request. They are ignored, and clients send none.
-fn skip_translated(r: &mut NdrReader<'_>) -> Parsed<()> {
+/// The form of TranslatedNames or TranslatedSids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Translated {
+    Names,
+    NamesEx,
+    Sids,
+    SidsEx,
+    SidsEx2,
+}
+
+/// Skips TranslatedNames or TranslatedSids in a request, which are ignored: MS-LSAT 3.1.4.6 to
+/// 3.1.4.11.
+fn skip_translated(r: &mut NdrReader<'_>, form: Translated) -> Parsed<()> {
     const WHAT: &str = "LsarLookup translated";
-    r.u32(WHAT)?;
-    if r.pointer(WHAT)? { Err(Malformed::new(WHAT)) } else { Ok(()) }
+    let entries = r.u32(WHAT)?;
+    if !r.pointer(WHAT)? {
+        return Ok(());
+    }
+    let count = r.array(entries, 12, WHAT)?;
+    let (mut names, mut sids) = (Vec::new(), 0_usize);
+    for _ in 0..count {
+        r.u16("LsarLookup Use")?;
+        match form {
+            Translated::Names | Translated::NamesEx => names.push(r.unicode_head(WHAT)?),
+            Translated::Sids | Translated::SidsEx => drop(r.u32("LsarLookup RelativeId")?),
+            Translated::SidsEx2 => sids = sids.saturating_add(usize::from(r.pointer(WHAT)?)),
+        }
+        r.u32("LsarLookup DomainIndex")?;
+        if !matches!(form, Translated::Names | Translated::Sids) {
+            r.u32("LsarLookup Flags")?;
+        }
+    }
+    for name in names {
+        r.unicode(name, WHAT)?;
+    }
+    for _ in 0..sids {
+        r.sid_or_none(WHAT)?;
+    }
+    Ok(())
 }
 
 /// A name that was found for a SID, MS-LSAT 2.2.19 and 2.2.21.

@@ -222,3 +222,43 @@ proptest! {
         prop_assert_eq!(parsed, Ok(reply));
     }
 }
+
+/// MS-LSAT 3.1.4.10: what comes in TranslatedNames or TranslatedSids is ignored. Some clients send
+/// an empty array in place of none.
+#[test]
+fn what_was_translated_is_ignored_on_input() {
+    let policy = ContextHandle([7; 20]);
+    let sids = LookupSids::encode(&policy, &[Sid::EVERYONE]);
+    let names = LookupNames::encode(&policy, &["a"]);
+    // Entries, the pointer to them, and their count.
+    let empty = [[0; 4], 1_u32.to_le_bytes(), [0; 4]].concat();
+    let mut name = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    name.extend([5, 0, 0, 0, 2, 0, 2, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    name.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x', 0, 0, 0]);
+    let mut sid = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    sid.extend([5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    sid.extend([0; 12]);
+    let with = |stub: &[u8], translated: &[u8]| {
+        // LookupLevel, MappedCount, LookupOptions and ClientRevision follow it.
+        let at = stub.len() - 16 - 8;
+        [&stub[..at], translated, &stub[at + 8..]].concat()
+    };
+    for translated in [&empty, &name] {
+        let stub = with(&sids, translated);
+        assert_eq!(
+            LookupSids::parse(&stub, SidsForm::Sids2),
+            LookupSids::parse(&sids, SidsForm::Sids2)
+        );
+    }
+    for translated in [&empty, &sid] {
+        let stub = with(&names, translated);
+        assert_eq!(
+            LookupNames::parse(&stub, NamesForm::Names3),
+            LookupNames::parse(&names, NamesForm::Names3)
+        );
+    }
+    let mut long = with(&sids, &empty);
+    let at = long.len() - 16 - 4;
+    long[at] = 1;
+    assert!(LookupSids::parse(&long, SidsForm::Sids2).is_err());
+}
