@@ -23,6 +23,10 @@ pub enum Doom {
     Protocol(frevo_proto::Disconnect),
     /// Another rule, in a few words for the log.
     Rule(&'static str),
+    /// A rule whose breach has its own log line, or needs none: an idle probe.
+    Told(&'static str),
+    /// A message that crossed the end of its session: nothing that an administrator acts on.
+    Late(&'static str),
     /// A limit: newcomers need its place, or memory is full.
     Limit(&'static str),
     /// Its last session was idle for long.
@@ -45,7 +49,9 @@ impl fmt::Display for Doom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Protocol(why) => why.fmt(f),
-            Self::Rule(why) | Self::Limit(why) => f.write_str(why),
+            Self::Rule(why) | Self::Told(why) | Self::Late(why) | Self::Limit(why) => {
+                f.write_str(why)
+            }
             Self::Idle => f.write_str("idle"),
         }
     }

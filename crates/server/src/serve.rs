@@ -273,7 +273,9 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                self.tell_disconnected(peer, "did not negotiate in time");
+                // A probe, which an administrator need not act on.
+                let why = "did not negotiate in time";
+                tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");
                 None
             }
         }

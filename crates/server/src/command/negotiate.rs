@@ -24,8 +24,10 @@ const SALT: usize = 32;
 /// Settles dialect, algorithms and sizes.
 pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
     let settings = &rq.connection.settings;
-    let request = negotiate::Request::parse(rq.message)?;
+    let request = negotiate::Request::parse(rq.message)
+        .inspect_err(|_| tell_refused(rq, Status::INVALID_PARAMETER))?;
     if request.dialects.is_empty() {
+        tell_refused(rq, Status::INVALID_PARAMETER);
         return Err(Status::INVALID_PARAMETER.into());
     }
     let Some(dialect) = choose_dialect(settings, &request.dialects) else {
@@ -39,7 +41,8 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    let chosen = Chosen::from(settings, dialect, &request)?;
+    let chosen = Chosen::from(settings, dialect, &request)
+        .inspect_err(|status| tell_refused(rq, *status))?;
     let keeps_opens = rq.server().durables.store().is_some();
     let negotiated = settle(settings, dialect, &request, &chosen, keeps_opens);
     let mut salt = [0; SALT];
@@ -51,6 +54,15 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
     }
     rq.connection.settle(negotiated);
     Ok(Status::SUCCESS)
+}
+
+/// Writes a log line about a NEGOTIATE that breaks a rule of MS-SMB2 3.3.5.4.
+fn tell_refused(rq: &Request<'_>, status: Status) {
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::connection", peer = %rq.connection.peer, %status, left_out,
+            "refused: the client's NEGOTIATE is malformed or has no hash algorithm in common; \
+             update the client");
+    });
 }
 
 /// A dialect as people write it: `SMB 2.1`.
@@ -101,14 +113,11 @@ impl Chosen {
                         return Err(Status::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP);
                     }
                 }
-                NegotiateContext::Encryption(ciphers) => {
-                    if ciphers.is_empty() {
-                        return Err(Status::INVALID_PARAMETER);
-                    }
-                    if settings.encryption != Encryption::Off {
-                        let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
-                        chosen.encryption = Some(settings.ciphers.iter().find(offered).copied());
-                    }
+                // MS-SMB2 3.3.5.4 refuses no empty list of ciphers, unlike those of other
+                // contexts: nothing is in common then.
+                NegotiateContext::Encryption(ciphers) if settings.encryption != Encryption::Off => {
+                    let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
+                    chosen.encryption = Some(settings.ciphers.iter().find(offered).copied());
                 }
                 NegotiateContext::Signing(algorithms) => {
                     if algorithms.is_empty() {
@@ -278,12 +287,21 @@ pub fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(), Doom> 
         answer_multi_protocol(connection, Dialect::SMB_2_0_2);
         Ok(())
     } else {
+        let is_smb2 = dialects.clone().any(|d| d == b"SMB 2.002");
+        let least = spelled(settings.min_dialect);
         connection.info.tell(|left_out| {
-            tracing::warn!(target: "frevo::connection", peer = %connection.info.peer, left_out,
-                "refused: the client speaks SMB1 only, which this server does not have; update \
-                 the client");
+            let peer = connection.info.peer;
+            if is_smb2 {
+                tracing::warn!(target: "frevo::connection", %peer, left_out,
+                    "refused: the client offers no dialect above SMB 2.0.2, min_dialect is \
+                     {least}; let the client offer SMB 2.1 or later, or lower min_dialect");
+            } else {
+                tracing::warn!(target: "frevo::connection", %peer, left_out,
+                    "refused: the client speaks SMB1 only, which this server does not have; \
+                     update the client");
+            }
         });
-        Err(Doom::Rule("SMB1 only"))
+        Err(Doom::Told(if is_smb2 { "SMB 2.0.2 only" } else { "SMB1 only" }))
     }
 }
 

@@ -280,12 +280,12 @@ impl LogonTimer {
     /// The deadline has come: the end of the connection, or the next deadline.
     fn expire(&mut self, is_negotiated: bool) -> Result<(), End> {
         if !is_negotiated {
-            return Err(End::Doomed(Doom::Rule("did not negotiate in time")));
+            return Err(End::Doomed(Doom::Told("did not negotiate in time")));
         }
         let now = Instant::now();
         self.deadline = self.alone_since.unwrap_or(now) + AUTHENTICATE_DEADLINE;
         if now >= self.deadline {
-            return Err(End::Doomed(Doom::Rule("did not authenticate in time")));
+            return Err(End::Doomed(Doom::Told("did not authenticate in time")));
         }
         Ok(())
     }
@@ -425,6 +425,9 @@ impl Connection {
             Err(End::Doomed(why @ Doom::Idle)) => {
                 tracing::info!(target: "frevo::connection", %peer, %why, "closed");
             }
+            Err(End::Doomed(why @ (Doom::Told(_) | Doom::Late(_)))) => {
+                tracing::debug!(target: "frevo::connection", %peer, %why, "disconnected");
+            }
             Err(End::Doomed(why)) => self.info.tell(|left_out| {
                 tracing::warn!(target: "frevo::connection", %peer, %why, left_out, "disconnected");
             }),
@@ -434,6 +437,7 @@ impl Connection {
             Err(End::Doomed(Doom::Limit(why))) => {
                 return told::limit(&self.info.server, peer, why);
             }
+            Err(End::Doomed(Doom::Late(_))) => return,
             Err(End::Doomed(why)) => why.to_string(),
             _ => return,
         };

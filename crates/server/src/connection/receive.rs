@@ -58,7 +58,7 @@ impl Connection {
                 let key = channel.as_ref().and_then(|c| c.session.security());
                 let key = key.and_then(|s| s.opening_key.as_ref());
                 if key.is_none() {
-                    return Err(Doom::Rule("a sealed message of a session that has ended"));
+                    return Err(Doom::Late("a sealed message of a session that has ended"));
                 }
                 let unsealed = frevo_proto::transform::unseal_frame(
                     &mut frame,

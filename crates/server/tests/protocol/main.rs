@@ -13,6 +13,7 @@ mod files;
 mod host_locks;
 mod hung;
 mod limits;
+mod logged;
 mod negotiation;
 mod off_core;
 mod sessions;

@@ -131,7 +131,7 @@ fn a_second_negotiation_ends_the_connection() {
     });
 }
 
-fn smb1(dialects: &[&str]) -> Vec<u8> {
+pub(super) fn smb1(dialects: &[&str]) -> Vec<u8> {
     let mut frame = b"\xFFSMB\x72".to_vec();
     frame.resize(33, 0);
     let list: Vec<u8> = dialects.iter().flat_map(|d| [&[2], d.as_bytes(), &[0]].concat()).collect();
