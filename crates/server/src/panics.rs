@@ -77,10 +77,11 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Polls `work` to its end; none when it panicked.
+/// Polls `work` to its end; none when it panicked. An async fn would hold `work` twice: as its
+/// argument and where it is polled.
 #[doc(hidden)]
-pub async fn outlived<F: Future>(work: F) -> Option<F::Output> {
-    AssertUnwindSafe(work).catch_unwind().await.ok()
+pub fn outlived<F: Future>(work: F) -> impl Future<Output = Option<F::Output>> {
+    AssertUnwindSafe(work).catch_unwind().map(Result::ok)
 }
 
 /// Steps that are all carried out even if one of them panics. The first panic goes on

@@ -1,6 +1,7 @@
 //! From the messages of a frame to their responses, in the order of a compound.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,7 +28,9 @@ use crate::response::Response;
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
     pub(super) async fn answer_frame(self: Rc<Self>, frame: Buf) {
-        match panics::outlived(self.answer_messages(frame)).await {
+        // Pinned before it is awaited, as below: that saves a copy of its state.
+        let answered = pin!(panics::outlived(self.answer_messages(frame)));
+        match answered.await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
             // The connection's other requests are carried out: see `event_loop`.
@@ -63,7 +66,7 @@ impl Connection {
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
             let state = (&mut chain, &mut operation);
-            self.answer_message(element, place, parts, state, &mut assembly).await?;
+            pin!(self.answer_message(element, place, parts, state, &mut assembly)).await?;
         }
         operation.into_iter().for_each(Running::end);
         assembly.send(self);

@@ -50,6 +50,10 @@ type InFlight = FuturesUnordered<InTurn>;
 /// Bytes of the state machine that serves a connection: most of what an idle one costs.
 const CONNECTION_LOOP_BYTES: usize = 2300;
 
+/// Bytes of the state machine that answers a frame: copied once for each frame, and kept by each
+/// request that waits.
+const REQUEST_BYTES: usize = 5500;
+
 /// Runs the event loop of one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.
 ///
@@ -236,7 +240,9 @@ impl EventLoop<'_> {
     /// among the futures in flight.
     async fn begin(&mut self, frame: Buf) {
         let mut answering = Box::pin(Rc::clone(self.connection).answer_frame(frame));
-        self.connection.request_bytes.set(size_of_val(&*answering));
+        let bytes = size_of_val(&*answering);
+        debug_assert!(bytes <= REQUEST_BYTES, "each request keeps {bytes} bytes of state");
+        self.connection.request_bytes.set(bytes);
         let first = poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await;
         if first.is_pending() {
             self.in_flight.push(InTurn(answering));

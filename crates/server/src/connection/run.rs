@@ -37,14 +37,15 @@ impl Connection {
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>, Spent) {
-        let handler = blocking_requests::dispatch(rq, row, out);
+        let handler = pin!(blocking_requests::dispatch(rq, row, out));
         let mut handler = pin!(handled(rq, handler));
         if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(handler.as_mut().poll(cx))).await {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        let (outcome, async_id) =
-            self.run_on(rq, row, is_last, frame_bytes, handler, assembly).await;
+        // Boxed: most requests end with their first poll, and need not hold its state.
+        let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
+        let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))
     }
 

@@ -1,7 +1,7 @@
 //! Handlers under the watchdog: a slow poll is reported with its request.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::Duration;
 
 use frevo_net::watchdog;
@@ -13,10 +13,12 @@ use crate::limits::CULPRIT_FROM;
 use crate::request::Request;
 
 /// Runs the handler of a request. Polls of it that take long are noted with what
-/// the request is about.
-pub(crate) async fn handled<F: Future>(rq: &Request<'_>, handler: F) -> F::Output {
-    let mut handler = pin!(handler);
-    poll_fn(|cx| {
+/// the request is about. The handler stays where the caller keeps it: it is large to move.
+pub(crate) fn handled<'a, F: Future>(
+    rq: &'a Request<'_>,
+    mut handler: Pin<&'a mut F>,
+) -> impl Future<Output = F::Output> {
+    poll_fn(move |cx| {
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));
@@ -29,7 +31,6 @@ pub(crate) async fn handled<F: Future>(rq: &Request<'_>, handler: F) -> F::Outpu
         }
         polled
     })
-    .await
 }
 
 impl Culprit {
