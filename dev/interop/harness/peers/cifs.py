@@ -19,13 +19,13 @@ MOUNTS = [
     ("seal", "default", "seal"),
     ("sign", "default", "sign"),
     ("cache-none", "default", "cache=none"),
-    ("nolease", "default", "nolease"),
     ("sealed-by-server", "as-shipped", ""),
     ("posix", "default", "posix"),
-    ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
     ("vers-2.1", "old-dialects", "vers=2.1"),
 ]
 MOUNTS_FULL = [
+    ("vers-3.0.2", "old-dialects", "vers=3.0.2"),
+    ("nolease", "default", "nolease"),
     ("multichannel", "multichannel", "multichannel,max_channels=4"),
     ("seal-multichannel", "multichannel", "seal,multichannel,max_channels=4"),
     ("small-requests", "default", "rsize=65536,wsize=65536"),
