@@ -111,7 +111,9 @@ where
         Ok(Err(error)) => {
             tracing::debug!(target: "frevo::admin", %error, "an admin connection ended");
         }
-        Err(_) => tracing::debug!(target: "frevo::admin", "an admin connection had its time"),
+        Err(_) => {
+            tracing::debug!(target: "frevo::admin", "closed an admin connection that took too long")
+        }
     }
 }
 

@@ -162,7 +162,7 @@ impl Service {
         };
         let Kicked { sessions, tree_connects, opens, .. } = server.kick(&target, by).await;
         if sessions + tree_connects + opens == 0 {
-            let why = format!("{target}: there is nothing to end");
+            let why = format!("{target} names nothing that can be ended");
             return refusal(StatusCode::NOT_FOUND, &why);
         }
         json(&serde_json::json!({
@@ -251,7 +251,7 @@ fn query_of(text: &str) -> Result<StatusQuery, String> {
         match key {
             "limit" => {
                 let limit: usize =
-                    value.parse().map_err(|_| format!("limit={value}: no number"))?;
+                    value.parse().map_err(|_| format!("limit={value} is not a number"))?;
                 query.limit = limit.min(ROWS_MAX);
             }
             "parts" => {
@@ -262,7 +262,7 @@ fn query_of(text: &str) -> Result<StatusQuery, String> {
             "latencies" => query.latencies = value != "no",
             "user" => query.user = Some(decoded(value)?),
             "share" => query.share = Some(decoded(value)?),
-            _ => return Err(format!("{key}: no such parameter")),
+            _ => return Err(format!("there is no parameter {key}")),
         }
     }
     Ok(query)
@@ -271,15 +271,15 @@ fn query_of(text: &str) -> Result<StatusQuery, String> {
 /// The sample after which the query of a URL asks: `since=17`; 0 for all.
 fn since_of(text: &str) -> Result<u64, String> {
     match text.strip_prefix("since=") {
-        Some(number) => number.parse().map_err(|_| format!("{text}: no number of a sample")),
+        Some(number) => number.parse().map_err(|_| format!("{text} is not the number of a sample")),
         None if text.is_empty() => Ok(0),
-        None => Err(format!("{text}: no such parameter")),
+        None => Err(format!("there is no parameter {text}")),
     }
 }
 
 /// Decodes `%41` and `+` of a URL's query.
 fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || format!("\"{text}\" is no text of a URL");
+    let wrong = || format!("\"{text}\" is not valid in a URL");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
