@@ -43,7 +43,7 @@ from .peers import (  # noqa: F401
     smbtorture,
     two_guests,
 )
-from .servers import ADDRESS, PROFILES, Server
+from .servers import ADDRESS, PROFILES, Server, newer_samba
 
 
 def arguments():
@@ -63,6 +63,11 @@ def arguments():
     )
     ap.add_argument("--compare", metavar="TSV", help="an earlier TSV: print what changed, fail if a pass was lost")
     ap.add_argument("--workers", type=int, default=4, help="servers at one time for the suites that mostly wait (4)")
+    ap.add_argument(
+        "--samba",
+        choices=("4.22",),
+        help="smbtorture, and with --server smbd the server, of this release: fetched once, only smbtorture/* runs",
+    )
     ap.add_argument("--strict", action="store_true", help="a skipped check that is not expected fails the run")
     args = ap.parse_args()
     if args.profile != "release":
@@ -100,7 +105,9 @@ class Worker:
         if self.server and self.server.profile != group.profile:
             self.stop()
         try:
-            self.server = self.server or Server(self.args.server, group.profile, self.program, self.address)
+            self.server = self.server or Server(
+                self.args.server, group.profile, self.program, self.address, self.args.samba
+            )
         except RuntimeError as e:
             context = Context(group, None, self.args.full, [], OUT, None)
             context.add("server-start", "fail", 0.0, e)
@@ -184,6 +191,7 @@ def main():
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
         and (args.only or not g.named_only)
+        and (g.name.startswith("smbtorture/") if args.samba else not g.samba)
     ]
     if args.list:
         for g in GROUPS:
@@ -194,13 +202,16 @@ def main():
         raise SystemExit("--only matches no group; see --list")
     OUT.joinpath("logs").mkdir(parents=True, exist_ok=True)
     if "FREVO_INTEROP_INSIDE" not in os.environ:
+        if args.samba:
+            newer_samba(args.samba)
         return go_inside(prepare.everything(args, wanted) or "")
 
     began = time.monotonic()
-    expectations = judge.Expectations(args.server)
+    expectations = judge.Expectations(args.server, args.samba)
     rows = run_groups(wanted, args, os.environ["FREVO_INTEROP_INSIDE"])
     verdicts = [expectations.judge(r) for r in rows]
-    text = judge.write(rows, args.server, "full" if args.full else "quick", time.monotonic() - began, args.only)
+    level, seconds = "full" if args.full else "quick", time.monotonic() - began
+    text = judge.write(rows, args.server, level, seconds, args.only, args.samba)
     print("\n" + text)
     for test in expectations.idle() if args.full and not args.only else []:
         print(f"note: expected.toml: no check was named {test}")

@@ -46,17 +46,19 @@ class Group:
     beside: float | None = None
     # True if the group runs only when `--only` names it.
     named_only: bool = False
+    # The release of Samba that first has the suite, if it is newer than the default.
+    samba: str | None = None
 
 
 GROUPS: list[Group] = []
 
 
-def group(name, *, profile="default", full_only=False, beside=None, named_only=False, doc=None):
+def group(name, *, profile="default", full_only=False, beside=None, named_only=False, doc=None, samba=None):
     """Registers a function that takes a Context as the group `name`; `doc` describes it instead of its docstring."""
 
     def register(function):
         about = (doc or function.__doc__ or "").strip().splitlines()
-        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside, named_only))
+        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside, named_only, samba))
         return function
 
     return register

@@ -89,6 +89,12 @@ PROFILES = {
 }
 
 
+def newer_samba(version):
+    """Returns the chroot with this release of Samba."""
+    done = subprocess.run([HERE / "newer-samba", version], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
 class Server:
     """A running server; `kind` is frevo or smbd."""
 
@@ -96,15 +102,19 @@ class Server:
     share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
-    def __init__(self, kind, profile, program=None, address=ADDRESS):
-        self.kind, self.profile, self.address, self.program = kind, profile, address, program
+    def __init__(self, kind, profile, program=None, address=ADDRESS, samba=None):
+        """`samba` is the release whose smbd is the reference and whose smbtorture asks; None for Debian's own."""
+        self.kind, self.profile, self.address, self.program, self.samba = kind, profile, address, program, samba
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
         args = [with_it, "-a", address, "-p", str(PORT), "-d", self.directory]
         args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         if kind == "frevo":
-            args += ["-b", program]
+            # From 4.18 on smbd's write times are those of Windows 10.
+            args += ["-b", program, *(["-w"] if samba else [])]
+        elif samba:
+            args += ["-R", newer_samba(samba)]
         # The server lives until the input of CMD ends, which happens even if this process is killed.
         self.child = subprocess.Popen(
             [*map(str, args), "--", "sh", "-c", "echo ready; exec cat"],
