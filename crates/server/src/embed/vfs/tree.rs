@@ -208,7 +208,7 @@ impl ReadOnlyTree {
 
 /// The path with backslashes, if a client could ask for it.
 fn checked(path: &str) -> io::Result<String> {
-    let is_separated = !path.contains('\\');
+    let is_separated = !path.contains('\\') && !path.trim_matches('/').contains("//");
     let path = path.trim_start_matches("./").trim_matches('/').replace('/', "\\");
     let name = Name::parse(&path, frevo_store::name::Rules::Windows);
     match name {
