@@ -1,5 +1,5 @@
-//! The texts that a configuration is read from: the file, the files of `conf.d` beside it, and
-//! variables of the environment.
+//! The texts that a configuration is read from: the file, the files of `conf.d` beside it,
+//! variables of the environment, and the shares that were added over the network.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, Fault};
 
 use crate::exit::{Exit, Failure};
+use crate::network_shares::NetworkShares;
 use crate::trusted_file;
 
 /// Bytes that are read of a file: one more than the longest, which is then refused.
@@ -67,7 +68,15 @@ impl Sources {
             sources.push(read_file(&file)?);
         }
         sources.extend(std::env::vars_os().filter_map(variable));
-        Ok(Self(sources))
+        let mut sources = Self(sources);
+        let table = sources.table();
+        if let Some(shares) = NetworkShares::of_table(&table)
+            && let Some(text) = shares.text(&share_names(&table))?
+        {
+            let name = shares.file.display().to_string();
+            sources.0.push(Source { name, text, has_lines: true });
+        }
+        Ok(sources)
     }
 
     fn texts(&self) -> Vec<&str> {
@@ -161,6 +170,12 @@ impl Sources {
         }
         whole
     }
+}
+
+/// The names of the shares of a configuration.
+fn share_names(table: &toml::Table) -> Vec<String> {
+    let shares = table.get("share").and_then(toml::Value::as_array).into_iter().flatten();
+    shares.filter_map(|share| Some(share.get("name")?.as_str()?.to_owned())).collect()
 }
 
 /// Adds a table to another one: keys of sections replace, lists of sections go on.

@@ -17,6 +17,7 @@ mod import;
 mod logging;
 mod machine_sid;
 mod manual;
+mod network_shares;
 mod passwords;
 mod plural;
 mod remote;

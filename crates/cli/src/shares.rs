@@ -157,7 +157,8 @@ impl Edited {
     }
 }
 
-fn is_called(table: &Table, name: &str) -> bool {
+/// True for the section of the share of this name.
+pub(crate) fn is_called(table: &Table, name: &str) -> bool {
     let found = table.get("name").and_then(Item::as_str).unwrap_or_default();
     found.to_lowercase() == name.to_lowercase()
 }

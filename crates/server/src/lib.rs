@@ -162,6 +162,8 @@ pub use embed::{
     Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace, ShareStatus, Status,
     StatusQuery, UserList, vfs,
 };
+#[doc(hidden)]
+pub use embed::{NotEdited, ShareEdit, ShareEditor};
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]

@@ -418,6 +418,9 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 /// The longest that it may be configured to wait, seconds.
 pub const DRAIN_SECONDS_MAX: u64 = 3_600;
 
+/// Shares that administrators can add over the network.
+pub const NETWORK_SHARES: usize = 1_000;
+
 /// The largest configuration file, bytes.
 pub const CONFIG_FILE_BYTES: usize = 4 << 20;
 

@@ -25,6 +25,7 @@ use crate::blocking_pool::{self, BlockingPool};
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
 use crate::durable::{Durables, Survival};
+use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::ledger::Ledger;
 use crate::limits::{CLOSED_ON_CORE, SESSIONS};
@@ -75,6 +76,8 @@ pub struct ServerState {
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
+    /// Changes shares for administrators, if shares can be changed over the network.
+    pub(crate) share_editor: OnceLock<Arc<dyn ShareEditor>>,
     /// When it started, for srvsvc and status.
     pub started: FileTime,
     /// Where it listens, once it does; nothing in a simulation.
@@ -111,6 +114,7 @@ impl ServerState {
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),
+            share_editor: OnceLock::new(),
             started,
             listening: OnceLock::new(),
         });

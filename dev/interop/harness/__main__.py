@@ -41,6 +41,7 @@ from .peers import (  # noqa: F401
     smbclient,
     smbpasswd,
     smbtorture,
+    srvsvc,
     two_guests,
 )
 from .servers import ADDRESS, PROFILES, Server, newer_samba

@@ -83,6 +83,8 @@ PROFILES = {
             "recycle:versions = yes",
         ],
     ),
+    # Administrators add shares below a folder, which must exist when the server starts.
+    "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # Files are accessed with the rights of the logged-on user of the host.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),

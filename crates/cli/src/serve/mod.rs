@@ -9,6 +9,8 @@ mod plan;
 mod run;
 pub(crate) mod run_accounts;
 mod service_manager;
+mod share_edits;
+mod signals;
 mod start_screen;
 mod take_over;
 

@@ -45,6 +45,27 @@ impl Plan {
         let has_state = arguments.config.is_some() || config.server.state_dir.is_some();
         Ok(Self { config, has_state })
     }
+
+    /// Keys that are looked at once, of those that have changed.
+    pub(super) fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
+        let (a, b) = (&self.config, &new.config);
+        let keys = [
+            ("listen", a.server.listen != b.server.listen),
+            ("confinement", a.server.confinement != b.server.confinement),
+            ("confine_to", a.server.confine_to != b.server.confine_to),
+            ("share_roots", a.server.share_roots != b.server.share_roots),
+            ("state_dir", a.server.state_dir != b.server.state_dir),
+            ("log", a.server.log != b.server.log),
+            ("cores", a.server.cores != b.server.cores),
+            ("pin_cores", a.server.pin_cores != b.server.pin_cores),
+            ("connections", a.limits.connections != b.limits.connections),
+            ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
+            ("audit", a.audit != b.audit),
+            ("admin", a.admin != b.admin),
+            ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
+        ];
+        keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    }
 }
 
 fn override_server(config: &mut Config, arguments: &Serve) {

@@ -8,18 +8,20 @@ use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ShareSection, open_share};
 use frevo_server::user_map::Mapped;
 use frevo_server::{
-    DiskState, Limits, Reload, Server, ServerBuilder, Settings, Share, SharedAccounts, panics,
+    DiskState, Kick, Limits, NotEdited, Reload, Server, ServerBuilder, Settings, Share, ShareEdit,
+    SharedAccounts, panics,
 };
 use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::Serve;
+use crate::config_sources::Sources;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::logging::{self, Logging};
+use crate::network_shares::NetworkShares;
 use crate::{accounts, config_checks, machine_sid, state};
 
 use super::admin_interface;
@@ -29,6 +31,8 @@ use super::listen::ListeningSockets;
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::{Logon, Password, given_names};
+use super::share_edits::{self, Asked, Asking, Edits};
+use super::signals::{Cause, Signals};
 use super::start_screen::{Screen, User};
 use super::take_over::Replaced;
 
@@ -120,12 +124,13 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     warn(&loaded);
     confined.warn();
     let signals = Signals::new()?;
-    let server = make_server(&loaded)?;
+    let (asking, edits) = share_edits::channel();
+    let server = make_server(&loaded, asking)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     let _admin_socket = admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
-    Running { arguments, logging, guid, server, loaded, signals, confined, discovery }
+    Running { arguments, logging, guid, server, loaded, signals, confined, discovery, edits }
         .serve(doors)
         .await
 }
@@ -146,13 +151,14 @@ fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
 }
 
 /// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
-fn make_server(loaded: &Loaded) -> Result<Server, Failure> {
+fn make_server(loaded: &Loaded, asking: Asking) -> Result<Server, Failure> {
     let plan = &loaded.plan;
     let audit = start_audit(plan)?;
     let mut parts = Server::builder()
         .settings(loaded.settings.clone())
         .shares(loaded.shares(audit.as_ref()))
         .accounts(loaded.accounts())
+        .share_editor(Arc::new(asking))
         .limits(Limits { descriptors: descriptors(), ..plan.config.limits.limits() })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
@@ -194,6 +200,7 @@ struct Running<'a> {
     signals: Signals,
     confined: Confined,
     discovery: Discovery,
+    edits: Edits,
 }
 
 impl Running<'_> {
@@ -216,6 +223,20 @@ impl Running<'_> {
                     }
                     return served.map_err(Failure::failed("cannot serve"));
                 }
+                Some(asked) = self.edits.recv() => {
+                    let Asked { edit, by, answer } = asked;
+                    let done = if is_stopping {
+                        Err(NotEdited::Failed(String::from("the server stops")))
+                    } else {
+                        self.edit_shares(&edit)
+                    };
+                    if let (Ok(()), ShareEdit::Remove { name }) = (&done, edit) {
+                        let server = self.server.clone();
+                        tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
+                    }
+                    // Its connection may be gone.
+                    let _ = answer.send(done);
+                }
                 cause = self.signals.next() => match (cause, is_stopping) {
                     (Cause::Stop, false) => {
                         is_stopping = true;
@@ -226,7 +247,9 @@ impl Running<'_> {
                     (Cause::Stop, true) => {
                         return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
                     }
-                    (Cause::Reload, false) => self.reload(),
+                    (Cause::Reload, false) => {
+                        self.reload();
+                    }
                     (Cause::Reload, true) => {}
                 }
             }
@@ -240,8 +263,8 @@ impl Running<'_> {
         }
     }
 
-    /// Takes the configuration anew, or keeps the old one and says why.
-    fn reload(&mut self) {
+    /// Takes the configuration anew and returns true, or keeps the old one and says why.
+    fn reload(&mut self) -> bool {
         // systemd wants to see when the reload began.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -253,7 +276,9 @@ impl Running<'_> {
         }
         let reload = Event::new(Kind::Reload);
         let failed = |why: String| reload.clone().status(Status::UNSUCCESSFUL).with("reason", why);
-        let event = match panics::contained(|| self.try_reload()) {
+        let done = panics::contained(|| self.try_reload());
+        let is_done = matches!(done, Some(Ok(())));
+        let event = match done {
             Some(Ok(())) => {
                 tracing::info!(target: "frevo::server", "configuration reloaded");
                 reload
@@ -272,6 +297,41 @@ impl Running<'_> {
         };
         self.record(|| event);
         notify(&[NotifyState::Ready]);
+        is_done
+    }
+
+    /// Stores a change of the shares that were added over the network, and applies it. Undoes it
+    /// when that fails.
+    fn edit_shares(&mut self, edit: &ShareEdit) -> Result<(), NotEdited> {
+        let failed = |failure: Failure| NotEdited::Failed(failure.to_string());
+        let sources = self.arguments.config.as_deref().map(Sources::read).transpose();
+        let sources = sources.map_err(failed)?;
+        let shares = sources.and_then(|sources| NetworkShares::of_table(&sources.table()));
+        let shares = shares.ok_or_else(|| {
+            NotEdited::Forbidden(String::from(
+                "share_roots in [server] names no folder below which shares may be added over the \
+                 network; use frevo share, or set that key",
+            ))
+        })?;
+        let before = shares.stored().map_err(failed)?.unwrap_or_default();
+        let after = shares.edited(&before, &self.loaded.plan.config, edit)?;
+        shares.write(&after).map_err(failed)?;
+        let is_reloaded = self.reload();
+        let is_named = |share: &OpenShare| {
+            share.section.name.get_ref().as_str().to_lowercase() == edit.name().to_lowercase()
+        };
+        let is_served = self.loaded.shares.iter().any(is_named);
+        let is_wanted = !matches!(edit, ShareEdit::Remove { .. });
+        if is_reloaded && is_served == is_wanted {
+            return Ok(());
+        }
+        shares.write(&before).map_err(failed)?;
+        if is_reloaded {
+            self.reload();
+        }
+        Err(NotEdited::Failed(String::from(
+            "the configuration with this change could not be applied; the lines above say why",
+        )))
     }
 
     fn try_reload(&mut self) -> Done {
@@ -290,7 +350,7 @@ impl Running<'_> {
             .accounts(new.accounts())
             .limits(new.plan.config.limits.limits());
         self.server.reload(change);
-        for key in needs_restart(&self.loaded.plan, &new.plan) {
+        for key in self.loaded.plan.needs_restart(&new.plan) {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
         }
         warn(&new);
@@ -298,26 +358,6 @@ impl Running<'_> {
         self.loaded = new;
         Ok(())
     }
-}
-
-/// Keys that are looked at once, of those that have changed.
-fn needs_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
-    let (a, b) = (&old.config, &new.config);
-    let keys = [
-        ("listen", a.server.listen != b.server.listen),
-        ("confinement", a.server.confinement != b.server.confinement),
-        ("confine_to", a.server.confine_to != b.server.confine_to),
-        ("state_dir", a.server.state_dir != b.server.state_dir),
-        ("log", a.server.log != b.server.log),
-        ("cores", a.server.cores != b.server.cores),
-        ("pin_cores", a.server.pin_cores != b.server.pin_cores),
-        ("connections", a.limits.connections != b.limits.connections),
-        ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
-        ("audit", a.audit != b.audit),
-        ("admin", a.admin != b.admin),
-        ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
-    ];
-    keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
 }
 
 /// Opens the folders of all shares; one that is as it was stays open, so that
@@ -442,43 +482,5 @@ impl Hello<'_> {
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(target: "frevo::server", %error, "cannot notify the service manager");
-    }
-}
-
-/// The action that a signal asks for.
-enum Cause {
-    Stop,
-    Reload,
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-    has_terminal: bool,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let on = |kind| signal(kind).map_err(Failure::failed("cannot wait for signals"));
-        Ok(Self {
-            terminate: on(SignalKind::terminate())?,
-            interrupt: on(SignalKind::interrupt())?,
-            hangup: on(SignalKind::hangup())?,
-            has_terminal: rustix::termios::isatty(std::io::stdin()),
-        })
-    }
-
-    async fn next(&mut self) -> Cause {
-        tokio::select! {
-            _ = self.terminate.recv() => Cause::Stop,
-            _ = self.interrupt.recv() => Cause::Stop,
-            // A terminal that was closed hangs up too, and leaves nobody who
-            // could stop this.
-            _ = self.hangup.recv() => {
-                let is_closed = self.has_terminal && !rustix::termios::isatty(std::io::stdin());
-                if is_closed { Cause::Stop } else { Cause::Reload }
-            }
-        }
     }
 }

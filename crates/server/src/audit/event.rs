@@ -50,6 +50,8 @@ kinds! {
     Limit = "limit",
     /// An administrator ended sessions or closed files.
     Kick = "kick",
+    /// An administrator changes the shares over the network.
+    Share = "share",
     /// A privilege was used.
     Privilege = "privilege",
     /// A file was opened.

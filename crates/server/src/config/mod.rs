@@ -16,6 +16,8 @@ mod values;
 
 pub use crate::host::FolderFault;
 pub use crate::limits::CONFIG_FILE_BYTES;
+#[doc(hidden)]
+pub use crate::limits::NETWORK_SHARES;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};

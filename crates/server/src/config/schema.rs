@@ -106,6 +106,8 @@ pub struct ServerSection {
     pub confinement: Option<ConfinementChoice>,
     /// Folders where a reload may add shares, besides those of the start.
     pub confine_to: Vec<PathBuf>,
+    /// Folders below which administrators may add shares over the network.
+    pub share_roots: Vec<PathBuf>,
     /// Names that clients may have meant this server by.
     pub target_names: Option<Vec<String>>,
 }
@@ -569,9 +571,12 @@ impl ServerSection {
         if self.signing_algorithms.as_ref().is_some_and(Vec::is_empty) {
             fault("signing_algorithms is empty", "remove the key to allow all algorithms");
         }
-        if let Some(folder) = self.confine_to.iter().find(|folder| !folder.is_absolute()) {
-            let what = format!("confine_to: the path {} is not absolute", folder.display());
-            fault(&what, "begin the path with /");
+        for (key, folders) in [("confine_to", &self.confine_to), ("share_roots", &self.share_roots)]
+        {
+            if let Some(folder) = folders.iter().find(|folder| !folder.is_absolute()) {
+                let what = format!("{key}: the path {} is not absolute", folder.display());
+                fault(&what, "begin the path with /");
+            }
         }
         if self.encryption.unwrap_or(EncryptionChoice::Required) == EncryptionChoice::Required
             && (self.highest_dialect() as u8) < DialectName::Smb30 as u8

@@ -50,6 +50,7 @@ pub(super) const EVERY_KEY: &str = r#"
         workgroup = "LAB"
         confinement = "off"
         confine_to = ["/srv"]
+        share_roots = ["/srv/shares"]
 
         [limits]
         max_io = "1M"

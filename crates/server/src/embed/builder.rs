@@ -8,7 +8,7 @@ use frevo_net::cores::CoresConfig;
 use frevo_store::Vfs;
 use frevo_store::state::StateStore;
 
-use super::{IntoListeners, Limits, Server, UserList};
+use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
 use crate::ambient::{Ambient, Host};
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
 use crate::impersonation;
@@ -31,6 +31,7 @@ pub struct ServerBuilder {
     pub(super) audited: Operations,
     pub(super) state_store: Option<Arc<dyn StateStore>>,
     pub(super) handover_store: Option<Arc<dyn StateStore>>,
+    pub(super) share_editor: Option<Arc<dyn ShareEditor>>,
     pub(super) cores: CoresConfig,
 }
 
@@ -49,6 +50,7 @@ impl Default for ServerBuilder {
             audited: Operations::ACL,
             state_store: None,
             handover_store: None,
+            share_editor: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
         }
     }
@@ -124,6 +126,12 @@ impl ServerBuilder {
     /// is another store than that of [`Self::state_store`].
     pub fn handover_store(self, store: Arc<dyn StateStore>) -> Self {
         Self { handover_store: Some(store), ..self }
+    }
+
+    /// Lets administrators change shares over the network by `editor`. Without one nobody can.
+    #[doc(hidden)]
+    pub fn share_editor(self, editor: Arc<dyn ShareEditor>) -> Self {
+        Self { share_editor: Some(editor), ..self }
     }
 
     /// Sets the clock and the source of randomness: those of the host if this is not

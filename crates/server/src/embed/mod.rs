@@ -11,6 +11,7 @@ mod listeners;
 mod metrics;
 mod probe;
 mod server;
+mod share_editor;
 pub(crate) mod snapshot;
 mod status;
 mod users;
@@ -23,6 +24,7 @@ pub use listeners::IntoListeners;
 pub use metrics::Metrics;
 pub use probe::ShareSpace;
 pub use server::{Connection, Server};
+pub use share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use status::{
     ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
     LockStatus, OpenStatus, Rows, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,

@@ -87,12 +87,16 @@ impl Server {
             audited,
             state_store,
             handover_store,
+            share_editor,
             cores,
             ..
         } = builder;
         let state = ServerState::new(settings, shares, accounts, ambient);
         if let Some(audit) = audit {
             state.audit.set(audit);
+        }
+        if let Some(editor) = share_editor {
+            let _ = state.share_editor.set(editor);
         }
         if let Some(limit) = limits.descriptors {
             limit_descriptors(&state, limit);

@@ -8,6 +8,7 @@ mod manage;
 mod password;
 pub(crate) mod pipe;
 mod services;
+mod share_changes;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};
 pub(crate) use pipe::Pipe;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{
-    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
+    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
+    ShareType,
 };
 use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
 use tokio::runtime::Handle;
@@ -248,5 +249,17 @@ impl Services for Caller<'_> {
 
     fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> Result<(), WinError> {
         self.end_sessions_of(client, user)
+    }
+
+    fn add_share(&self, share: &ShareInfo) -> Result<(), WinError> {
+        self.add(share)
+    }
+
+    fn set_share(&self, name: &str, settings: &ShareSettings) -> Result<(), WinError> {
+        self.set(name, settings)
+    }
+
+    fn remove_share(&self, name: &str) -> Result<(), WinError> {
+        self.remove(name)
     }
 }

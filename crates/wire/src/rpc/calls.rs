@@ -8,9 +8,10 @@ pub(super) use lsarpc::lsarpc;
 pub(super) use samr::samr;
 
 use super::srvsvc::{
-    self, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionInfo, ShareEnum,
-    ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, TimeOfDay, UsageEnum, encode_file_info,
-    encode_share_info, encode_status, parse_file_id, parse_session_del,
+    self, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionInfo, ShareChange,
+    ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, TimeOfDay, UsageEnum,
+    encode_file_info, encode_share_info, encode_status, parse_file_id, parse_session_del,
+    parse_share_del,
 };
 use super::wkssvc::{self, WkstaGetInfo};
 use super::{FaultStatus, Services, WinError};
@@ -53,12 +54,39 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
         srvsvc::FILE_CLOSE => file_close(stub, services)?,
         srvsvc::SESSION_ENUM => session_enum(stub, services)?,
         srvsvc::SESSION_DEL => session_del(stub, services)?,
+        srvsvc::SHARE_ADD => {
+            let change = ShareChange::parse_add(stub)?;
+            let done = change.addition().and_then(|share| {
+                permitted(services)?;
+                services.add_share(share).map_err(|status| (status, 0))
+            });
+            change.encode_reply(done)
+        }
+        srvsvc::SHARE_SET_INFO => {
+            let change = ShareChange::parse_set(stub)?;
+            let done = change.settings().and_then(|settings| {
+                permitted(services)?;
+                services.set_share(&change.name, &settings).map_err(|status| (status, 0))
+            });
+            change.encode_reply(done)
+        }
+        srvsvc::SHARE_DEL => {
+            let name = parse_share_del(stub)?;
+            let done = permitted(services).map_err(|(status, _)| status);
+            let done = done.and_then(|()| services.remove_share(&name));
+            encode_status(done.err().unwrap_or(WinError::SUCCESS))
+        }
         srvsvc::REMOTE_TOD => {
             srvsvc::parse_remote_tod(stub)?;
             TimeOfDay::new(services.now(), services.uptime_ms()).encode_reply()
         }
         _ => return Err(FaultStatus::OP_RNG_ERROR),
     })
+}
+
+/// Only administrators change shares.
+fn permitted(services: &dyn Services) -> Result<(), (WinError, u32)> {
+    if services.may_manage() { Ok(()) } else { Err((WinError::ACCESS_DENIED, 0)) }
 }
 
 /// A call of MS-WKST.

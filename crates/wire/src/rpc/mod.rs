@@ -121,12 +121,20 @@ open_enum! {
         NOT_SUPPORTED = 50,
         /// ERROR_INVALID_PARAMETER
         INVALID_PARAMETER = 87,
+        /// ERROR_INVALID_NAME
+        INVALID_NAME = 123,
         /// ERROR_INVALID_LEVEL
         INVALID_LEVEL = 124,
         /// ERROR_BUSY
         BUSY = 170,
         /// ERROR_MORE_DATA
         MORE_DATA = 234,
+        /// NERR_UnknownDevDir
+        UNKNOWN_DEV_DIR = 2116,
+        /// NERR_DuplicateShare
+        DUPLICATE_SHARE = 2118,
+        /// NERR_InternalError
+        INTERNAL_ERROR = 2140,
         /// NERR_UserNotFound
         USER_NOT_FOUND = 2221,
         /// NERR_BufTooSmall

@@ -18,7 +18,7 @@ use super::pdu::{
 };
 use super::samr::PasswordChange;
 use super::security::{PipeSecurity, Security};
-use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo};
+use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo, ShareSettings};
 use super::{Account, Domain, FaultStatus, SyntaxId, WinError, calls};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
@@ -95,6 +95,28 @@ pub trait Services {
     /// CLIENT_NAME_NOT_FOUND where there are none, BUSY when they cannot be ended now.
     fn end_sessions(&self, _client: Option<&str>, _user: Option<&str>) -> Result<(), WinError> {
         Err(WinError::CLIENT_NAME_NOT_FOUND)
+    }
+    /// Adds a share.
+    ///
+    /// # Errors
+    /// DUPLICATE_SHARE, UNKNOWN_DEV_DIR, INVALID_NAME; ACCESS_DENIED where the server does not
+    /// permit it.
+    fn add_share(&self, _share: &ShareInfo) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
+    }
+    /// Changes settings of a share.
+    ///
+    /// # Errors
+    /// NET_NAME_NOT_FOUND; ACCESS_DENIED where the server does not permit it.
+    fn set_share(&self, _name: &str, _settings: &ShareSettings) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
+    }
+    /// Removes a share; its files stay.
+    ///
+    /// # Errors
+    /// NET_NAME_NOT_FOUND; ACCESS_DENIED where the server does not permit it.
+    fn remove_share(&self, _name: &str) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
     }
 }
 

@@ -9,7 +9,8 @@ mod services;
 
 use super::ndr::{NdrReader, NdrWriter};
 use super::srvsvc::{
-    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareType,
+    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
+    ShareType,
 };
 use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId, WinError};
 use crate::dtyp::{FileTime, Sid};
@@ -73,6 +74,25 @@ impl Services for Fixture {
     fn end_sessions(&self, client: Option<&str>, user: Option<&str>) -> Result<(), WinError> {
         let is_known = client == Some(r"\\192.0.2.1") && user.is_none();
         if is_known { Ok(()) } else { Err(WinError::CLIENT_NAME_NOT_FOUND) }
+    }
+
+    fn add_share(&self, share: &ShareInfo) -> Result<(), WinError> {
+        match &*share.name {
+            "data" => Err(WinError::DUPLICATE_SHARE),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_share(&self, name: &str, settings: &ShareSettings) -> Result<(), WinError> {
+        match (name, &settings.remark, settings.max_uses) {
+            ("data", Some(_), None) | ("data", None, Some(5)) => Ok(()),
+            ("data", Some(_), Some(_)) => Ok(()),
+            _ => Err(WinError::NET_NAME_NOT_FOUND),
+        }
+    }
+
+    fn remove_share(&self, name: &str) -> Result<(), WinError> {
+        if name == "data" { Ok(()) } else { Err(WinError::NET_NAME_NOT_FOUND) }
     }
 
     fn shares(&self) -> Vec<ShareInfo> {

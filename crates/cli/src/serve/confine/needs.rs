@@ -39,7 +39,8 @@ impl Needs {
         // SIGHUP makes the file anew after it was moved away.
         let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
         needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
-        needs.written.extend(config.server.confine_to.iter().map(|folder| real(folder)));
+        let folders = config.server.confine_to.iter().chain(&config.server.share_roots);
+        needs.written.extend(folders.map(|folder| real(folder)));
         if plan.has_state {
             needs.written.push(real(&state::dir_of(config)));
             needs.written.extend(folder_of_accounts(config).and_then(Result::ok));

@@ -2,6 +2,7 @@
 
 mod server_info;
 mod share;
+mod share_change;
 mod usage;
 
 pub use server_info::{ServerGetInfo, ServerInfo, ServerType, TimeOfDay};
@@ -10,6 +11,7 @@ pub use share::{
     parse_share_info,
 };
 
+pub use share_change::{ShareChange, ShareSettings, parse_share_del};
 pub use usage::{
     ConnectionInfo, FileInfo, SessionInfo, UsageEnum, encode_file_info, encode_status,
     parse_file_id, parse_session_del,
@@ -33,10 +35,16 @@ pub const FILE_CLOSE: u16 = 11;
 pub const SESSION_ENUM: u16 = 12;
 /// NetrSessionDel, MS-SRVS 3.1.4.6.
 pub const SESSION_DEL: u16 = 13;
+/// NetrShareAdd, MS-SRVS 3.1.4.7.
+pub const SHARE_ADD: u16 = 14;
 /// NetrShareEnum, MS-SRVS 3.1.4.8.
 pub const SHARE_ENUM: u16 = 15;
 /// NetrShareGetInfo, MS-SRVS 3.1.4.10.
 pub const SHARE_GET_INFO: u16 = 16;
+/// NetrShareSetInfo, MS-SRVS 3.1.4.11.
+pub const SHARE_SET_INFO: u16 = 17;
+/// NetrShareDel, MS-SRVS 3.1.4.12.
+pub const SHARE_DEL: u16 = 18;
 /// NetrServerGetInfo, MS-SRVS 3.1.4.17.
 pub const SERVER_GET_INFO: u16 = 21;
 /// NetrRemoteTOD, MS-SRVS 3.1.4.21.

@@ -107,7 +107,10 @@ const fn fields(level: u32) -> Option<&'static [Field]> {
             DescriptorLength,
             Descriptor,
         ],
+        1004 => &[Remark],
         1005 => &[Flags],
+        1006 => &[MaxUses],
+        1501 => &[DescriptorLength, Descriptor],
         _ => return None,
     })
 }
@@ -119,7 +122,33 @@ pub(crate) const fn is_enum_level(level: u32) -> bool {
 
 /// True if NetrShareGetInfo supports this level.
 pub(crate) const fn is_get_level(level: u32) -> bool {
-    fields(level).is_some()
+    is_enum_level(level) || level == 1005
+}
+
+/// Reads the SHARE_INFO union of a call that changes a share, with its level before it. None for
+/// a level that is not spoken here, whose end is unknown.
+pub(super) fn read_share(r: &mut NdrReader<'_>, level: u32) -> Parsed<Option<ShareInfo>> {
+    let what = "SHARE_INFO";
+    if r.u32(what)? != level {
+        return Err(Malformed::new(what));
+    }
+    let Some(fields) = fields(level) else { return Ok(None) };
+    // MS-SRVS 3.1.4.11: it must not be null.
+    if !r.pointer(what)? {
+        return Err(Malformed::new(what));
+    }
+    let half = read_fixed(r, fields)?;
+    read_deferred(r, fields, half).map(Some)
+}
+
+/// Writes what [`read_share`] reads.
+pub(super) fn write_share(w: &mut NdrWriter, level: u32, share: &ShareInfo) {
+    w.u32(level);
+    if let Some(fields) = fields(level) {
+        w.pointer(true);
+        share.encode_fixed(w, fields);
+        share.encode_deferred(w, fields);
+    }
 }
 
 /// True if the level contains facts for administrators only: paths, use counts and descriptors.

@@ -253,6 +253,90 @@ fn administrators_see_sessions_files_and_connections() {
     assert_eq!(delete(Some("x"), Some("y")), WinError::CLIENT_NAME_NOT_FOUND.0);
 }
 
+/// The status of an answer, and ParmErr before it.
+fn outcome(answer: &[u8]) -> (WinError, Option<u32>) {
+    let mut r = NdrReader::new(answer);
+    let member = r.pointer("").unwrap().then(|| r.u32("").unwrap());
+    (WinError(r.u32("").unwrap()), member)
+}
+
+#[test]
+fn administrators_change_shares() {
+    let mut services = fixture();
+    let ask = |services: &Fixture, opnum, stub: &[u8]| {
+        call(&mut bound(Pipe::Srvsvc, services), opnum, stub, services, 1000).unwrap()
+    };
+    let share = |name: &str| ShareInfo {
+        name: name.to_string(),
+        remark: "a comment".to_string(),
+        path: r"C:\srv\new".to_string(),
+        ..ShareInfo::default()
+    };
+    let change = |name: &str, level, info: ShareInfo| {
+        let name = name.to_string();
+        ShareChange { name, level, info: Some(info), has_parm_err: true }.encode(SERVER)
+    };
+    let add = |level, info| change("", level, info);
+    let denied = (WinError::ACCESS_DENIED, Some(0));
+    assert_eq!(outcome(&ask(&services, SHARE_ADD, &add(2, share("new")))), denied);
+    assert_eq!(outcome(&ask(&services, SHARE_SET_INFO, &change("data", 1004, share("")))), denied);
+    let mut w = NdrWriter::new();
+    w.unique_string(Some(SERVER)).string("data").u32(0);
+    let delete = w.into_stub();
+    assert_eq!(ask(&services, SHARE_DEL, &delete), WinError::ACCESS_DENIED.0.to_le_bytes());
+    services.manages = true;
+    assert_eq!(ask(&services, SHARE_DEL, &delete), [0; 4]);
+    let with = |make: &dyn Fn(&mut ShareInfo)| {
+        let mut info = share("new");
+        make(&mut info);
+        info
+    };
+    for (level, info, wanted) in [
+        (2, share("new"), (WinError::SUCCESS, 0)),
+        (502, share("new"), (WinError::SUCCESS, 0)),
+        (1, share("new"), (WinError::INVALID_LEVEL, 0)),
+        (2, share("data"), (WinError::DUPLICATE_SHARE, 0)),
+        (2, share(""), (WinError::INVALID_PARAMETER, 1)),
+        (2, share(&"x".repeat(80)), (WinError::SUCCESS, 0)),
+        (2, share(&"x".repeat(81)), (WinError::INVALID_PARAMETER, 1)),
+        (2, share("PIPE"), (WinError::ACCESS_DENIED, 0)),
+        (2, with(&|share| share.kind = ShareType::IPC), (WinError::INVALID_PARAMETER, 3)),
+        (2, with(&|share| share.remark = "x".repeat(49)), (WinError::INVALID_PARAMETER, 4)),
+        (2, with(&|share| share.path = "".to_string()), (WinError::INVALID_PARAMETER, 8)),
+        (
+            2,
+            with(&|share| share.path = "/srv/../etc".to_string()),
+            (WinError::INVALID_PARAMETER, 8),
+        ),
+        (
+            502,
+            with(&|share| share.security_descriptor = Some(vec![1])),
+            (WinError::NOT_SUPPORTED, 0),
+        ),
+    ] {
+        let told = outcome(&ask(&services, SHARE_ADD, &add(level, info.clone())));
+        assert_eq!(told, (wanted.0, Some(wanted.1)), "{level} {info:?}");
+    }
+    for (name, level, wanted) in [
+        ("data", 1, WinError::SUCCESS),
+        ("data", 2, WinError::SUCCESS),
+        ("data", 1004, WinError::SUCCESS),
+        ("data", 1501, WinError::NOT_SUPPORTED),
+        ("data", 1006, WinError::NET_NAME_NOT_FOUND),
+        ("absent", 1004, WinError::NET_NAME_NOT_FOUND),
+    ] {
+        let told = outcome(&ask(&services, SHARE_SET_INFO, &change(name, level, share(""))));
+        assert_eq!(told, (wanted, Some(0)), "{name} {level}");
+    }
+    // An unknown level ends the parsing; every shorter request is refused or malformed.
+    let stub = change("data", 77, share(""));
+    assert_eq!(outcome(&ask(&services, SHARE_SET_INFO, &stub)), (WinError::INVALID_LEVEL, None));
+    let stub = add(502, share("new"));
+    for length in 0..stub.len() {
+        assert!(ShareChange::parse_add(&stub[..length]).is_err(), "{length}");
+    }
+}
+
 #[test]
 fn time_of_day() {
     let services = fixture();
@@ -305,7 +389,7 @@ fn wkssvc() {
 fn operations_that_do_not_exist() {
     let services = fixture();
     let mut ends = bound(Pipe::Srvsvc, &services);
-    for opnum in [0, 14, 57, 0xFFFF] {
+    for opnum in [0, 19, 57, 0xFFFF] {
         let fault = call(&mut ends, opnum, &[0; 40], &services, 1000);
         assert_eq!(fault, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
     }

@@ -1,0 +1,43 @@
+//! Changes of shares that administrators ask for over the network, carried out by the thread that
+//! reloads.
+
+use std::fmt;
+
+use frevo_server::{NotEdited, ShareEdit, ShareEditor};
+use tokio::sync::{mpsc, oneshot};
+
+/// A change that somebody waits for.
+pub(super) struct Asked {
+    pub(super) edit: ShareEdit,
+    /// The administrator.
+    pub(super) by: String,
+    pub(super) answer: oneshot::Sender<Result<(), NotEdited>>,
+}
+
+/// The server's end.
+pub(super) struct Asking(mpsc::Sender<Asked>);
+
+/// The end of the thread that reloads.
+pub(super) type Edits = mpsc::Receiver<Asked>;
+
+/// Both ends. Administrators are few: one change waits while another one is carried out.
+pub(super) fn channel() -> (Asking, Edits) {
+    let (sender, receiver) = mpsc::channel(1);
+    (Asking(sender), receiver)
+}
+
+impl ShareEditor for Asking {
+    fn edit(&self, by: &str, edit: ShareEdit) -> Result<(), NotEdited> {
+        let stops = || NotEdited::Failed(String::from("the server stops"));
+        let (answer, answered) = oneshot::channel();
+        let asked = Asked { edit, by: by.to_owned(), answer };
+        self.0.blocking_send(asked).map_err(|_| stops())?;
+        answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
+    }
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asking")
+    }
+}

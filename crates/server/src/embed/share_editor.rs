@@ -1,0 +1,93 @@
+//! Changes of shares that administrators ask for over the network: NetrShareAdd, NetrShareSetInfo
+//! and NetrShareDel of MS-SRVS.
+
+use std::fmt;
+
+/// A change of the shares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShareEdit {
+    /// Adds a share.
+    Add {
+        /// The name.
+        name: String,
+        /// The folder, as the client wrote it: `/srv/x`, or `C:\\srv\\x` for the same.
+        path: String,
+        /// The comment; empty for none.
+        comment: String,
+        /// Tree connects at one time; None for no limit.
+        max_connections: Option<usize>,
+    },
+    /// Changes a share. What is None stays.
+    Set {
+        /// The name.
+        name: String,
+        /// The comment.
+        comment: Option<String>,
+        /// Tree connects at one time; Some(None) for no limit.
+        max_connections: Option<Option<usize>>,
+    },
+    /// Removes a share. Its folder stays.
+    Remove {
+        /// The name.
+        name: String,
+    },
+}
+
+impl ShareEdit {
+    /// The word for the change, for logs.
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Add { .. } => "add",
+            Self::Set { .. } => "set",
+            Self::Remove { .. } => "remove",
+        }
+    }
+
+    /// The name of the share.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Add { name, .. } | Self::Set { name, .. } | Self::Remove { name } => name,
+        }
+    }
+}
+
+/// The reason why shares were not changed. The text is for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotEdited {
+    /// The configuration does not permit it.
+    Forbidden(String),
+    /// A share of this name exists.
+    Exists,
+    /// No share has this name.
+    Absent,
+    /// The name of the share is not valid.
+    BadName(String),
+    /// There is no such folder.
+    NoFolder(String),
+    /// The change could not be stored or applied; nothing was changed.
+    Failed(String),
+}
+
+impl fmt::Display for NotEdited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists => f.write_str("there is a share of this name"),
+            Self::Absent => f.write_str("there is no share of this name"),
+            Self::Forbidden(why) | Self::BadName(why) | Self::NoFolder(why) | Self::Failed(why) => {
+                f.write_str(why)
+            }
+        }
+    }
+}
+
+/// Changes the shares of a server for its administrators.
+pub trait ShareEditor: Send + Sync + fmt::Debug {
+    /// Stores and applies a change that the administrator `by` asks for. It may wait: no core
+    /// calls it.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn edit(&self, by: &str, edit: ShareEdit) -> Result<(), NotEdited>;
+}
