@@ -1,7 +1,7 @@
 //! Keys of shares that contradict others, or have no effect because of them.
 
 use frevo_server::config::{
-    AuditedOperation, Config, DialectName, EncryptionChoice, ShareSection, StreamsChoice,
+    AuditedOperation, Config, DialectName, EncryptionChoice, ShareSection, StreamsChoice, Who,
 };
 
 use crate::check::Finding;
@@ -20,17 +20,16 @@ pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {
     findings
 }
 
+/// The first that both lists name.
+fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
+    let is_in_b =
+        |who: &&Who| b.iter().any(|other| other.as_str().eq_ignore_ascii_case(who.as_str()));
+    a.iter().find(is_in_b).map(|who| who.as_str().to_owned())
+}
+
 /// The contradictions of one share: the key to change, and the reason.
 fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
     let server = &config.server;
-    let both = |a: &[_], b: &[_]| -> Option<String> {
-        let found = a.iter().find(|who: &&frevo_server::config::Who| {
-            b.iter().any(|other: &frevo_server::config::Who| {
-                other.as_str().eq_ignore_ascii_case(who.as_str())
-            })
-        });
-        found.map(|who| who.as_str().to_owned())
-    };
     let mut found: Vec<(&'static str, String)> = Vec::new();
     let mut when = |holds: bool, key: &'static str, why: &str| {
         if holds {
@@ -64,6 +63,12 @@ fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)
         "time_machine = true, but nobody may write to the share",
     );
     when(
+        share.recycle.is_some() && (!is_written || server.read_only == Some(true)),
+        "recycle",
+        "recycle has no effect, because nobody may delete in the share; remove one of recycle and \
+         read_only",
+    );
+    when(
         share.time_machine && share.streams == Some(StreamsChoice::Off),
         "streams",
         "time_machine = true, but macOS needs streams, which are \"off\"",
@@ -84,7 +89,7 @@ fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)
         (&share.allow, &share.deny, "deny", "allow and deny"),
         (&share.read_list, &share.write_list, "read_list", "read_list and write_list"),
     ] {
-        if let Some(who) = both(a, b) {
+        if let Some(who) = in_both(a, b) {
             found.push((key, format!("{who} is in {lists}; remove it from one of them")));
         }
     }
@@ -101,6 +106,9 @@ mod tests {
         of_share(&config.shares[0], &config).into_iter().map(|(key, _)| key).collect()
     }
 
+    /// One user may delete.
+    const RECYCLED: &str = "recycle = true\nread_only = true\nwrite_list = [\"ann\"]";
+
     #[test]
     fn contradictions_between_keys_are_found() {
         for (server, share, key) in [
@@ -111,13 +119,17 @@ mod tests {
             ("", "time_machine = true\nread_only = true", "time_machine"),
             ("", "time_machine = true\nstreams = \"off\"", "streams"),
             ("", "write_list = [\"ann\"]", "write_list"),
+            ("", "read_only = true\nrecycle = true", "recycle"),
+            ("read_only = true", "recycle = true", "recycle"),
             ("", "audit = [\"open\"]", "audit"),
             ("", "allow = [\"ann\"]\ndeny = [\"ANN\"]", "deny"),
             ("", "read_list = [\"@it\"]\nwrite_list = [\"@it\"]", "read_list"),
         ] {
             assert_eq!(contradictions(server, share), [key], "{server} {share}");
         }
-        for share in ["", "read_only = true\nwrite_list = [\"ann\"]", "time_machine = true"] {
+        for share in
+            ["", "read_only = true\nwrite_list = [\"ann\"]", "time_machine = true", RECYCLED]
+        {
             assert_eq!(contradictions("", share), [""; 0], "{share}");
         }
     }

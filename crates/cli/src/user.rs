@@ -13,7 +13,7 @@ use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
-use crate::{accounts, config_checks, machine_sid, passwords, secret_file, state};
+use crate::{accounts, config_checks, machine_sid, passwords, secret_file, state, trusted_file};
 
 /// The largest file that is imported, bytes.
 const IMPORT_BYTES_MAX: u64 = 64 << 20;
@@ -22,6 +22,10 @@ pub(crate) fn run(user: &User) -> Done {
     let config = user.place.config.as_deref().map(config_checks::read).transpose()?;
     let path = users_file(&user.place, config.as_ref());
     let realm = accounts::realm(config.as_ref());
+    let is_read = matches!(user.command, UserCommand::List { .. } | UserCommand::Show { .. });
+    if !is_read {
+        refuse_changeable(&path, config.as_ref())?;
+    }
     match &user.command {
         UserCommand::Add { name, password } => {
             if accounts::read(&path)?.find(name.as_str()).is_some() {
@@ -80,6 +84,16 @@ fn users_file(place: &UsersPlace, config: Option<&Config>) -> PathBuf {
     }
     let dir = place.state_dir.clone().unwrap_or_else(state::default_dir);
     state::users_file_in(&dir)
+}
+
+/// Refuses accounts that other users could change: the server would not start with them.
+fn refuse_changeable(path: &Path, config: Option<&Config>) -> Done {
+    let dir = config.map(state::dir_of).or_else(|| path.parent().map(Path::to_owned));
+    let faults = trusted_file::faults_of(dir.as_deref(), &[path.to_owned()]);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Config, faults.join("\nfrevo: ")))
 }
 
 /// Reads the file, lets `edit` change it, and writes it back.

@@ -307,3 +307,44 @@ fn strangers_are_told_what_to_do() {
     assert_eq!(fs::read_to_string(world.place.path("plain")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(world.there("file")).unwrap(), "kept");
 }
+
+/// Without a writer a named pipe would be waited for without end.
+#[test]
+fn a_pipe_is_not_sent() {
+    let world = World::new();
+    let mkfifo = std::process::Command::new("mkfifo").arg(world.place.path("pipe")).status();
+    assert!(mkfifo.unwrap().success());
+    world.place.file("file", "data", 0o644);
+    let url = world.url("");
+    let told = world.run(&["put", "pipe", "file", &url]);
+    told.fails(1, &["pipe is not a file but a pipe", "frevo put - URL < pipe"]);
+    assert!(!world.there("pipe").exists());
+    assert_eq!(fs::read(world.there("file")).unwrap(), b"data");
+    // As part of a folder it is skipped.
+    fs::create_dir(world.place.path("folder")).unwrap();
+    fs::rename(world.place.path("pipe"), world.place.path("folder/pipe")).unwrap();
+    let told = world.run(&["put", "-r", "folder", &url]);
+    told.succeeds();
+    assert!(told.err.contains("skipped links and special files: "), "{told:?}");
+}
+
+#[test]
+fn a_read_only_share_is_told() {
+    let world = World::with(&["--read-only"]);
+    fs::write(world.there("old"), "old").unwrap();
+    world.place.file("file", "data", 0o644);
+    world.place.file("big", &"x".repeat(3 << 20), 0o644);
+    let (new, old) = (world.url("new"), world.url("old"));
+    for change in [
+        &["put", "file", &*new][..],
+        &["put", "big", &new],
+        &["put", "file", &old],
+        &["mkdir", &new],
+        &["rm", &old],
+        &["mv", &old, &new],
+    ] {
+        let told = world.run(change);
+        told.fails(1, &["the share is read-only for this user (ACCESS_DENIED)"]);
+    }
+    assert_eq!(world.run(&["cat", &old]).succeeds(), "old");
+}

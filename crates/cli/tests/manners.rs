@@ -141,7 +141,7 @@ fn a_password_is_saved_once_and_forgotten() {
     without(&["ls", &world.url("")]).fails(4, &["chmod 600"]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     without(&["logout", &server]).succeeds();
-    without(&["logout", &server]).fails(6, &["no password is saved"]);
+    without(&["logout", &server]).fails(6, &[&format!("no password is saved for {server};")]);
     without(&["ls", &world.url("")]).fails(4, &["frevo login"]);
 }
 

@@ -124,3 +124,32 @@ fn nothing_is_sent_over_a_connection_that_is_not_encrypted() {
     assert!(said.code != 0 && said.err.contains("not encrypted"), "{said:?}");
     server.stop();
 }
+
+/// Accounts with which the server would not start are not made, for the same reason.
+#[test]
+fn accounts_that_others_could_change_are_not_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Sandbox::new();
+    let state = place.folder("state");
+    place.folder("share");
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n[[share]]\nname = \"share\"\n\
+         path = {:?}\n",
+        place.path("share"),
+    );
+    place.file("frevo.toml", &config, 0o644);
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o1777)).unwrap();
+    let mut told = Vec::new();
+    let adds = [["--config", "frevo.toml"], ["--state-dir", state.to_str().unwrap()]];
+    for option in adds {
+        let add = [&["user"][..], &option, &["add", "ann", "--password-stdin"]].concat();
+        told.push(place.run_with_input(&add, "secret\n"));
+        assert!(!state.join("users").exists(), "{told:?}");
+    }
+    let refused = place.run(&["serve", "--config", "frevo.toml"]);
+    refused.fails(3, &["chmod", "state"]);
+    assert!(told.iter().all(|told| (told.code, &told.err) == (3, &refused.err)), "{told:?}");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    let add = ["user", "--config", "frevo.toml", "add", "ann", "--password-stdin"];
+    place.run_with_input(&add, "secret\n").succeeds();
+}

@@ -23,6 +23,8 @@ pub struct Error {
     path: Box<str>,
     /// The user that the server was to log on.
     user: Option<Box<str>>,
+    /// True when a change was refused in a share that the user may only read.
+    in_read_only_share: bool,
 }
 
 /// The cause of a failed operation.
@@ -73,12 +75,23 @@ impl Error {
     #[doc(hidden)]
     pub fn new(cause: impl Into<Cause>, operation: &'static str, path: impl Into<String>) -> Self {
         let path = path.into().into_boxed_str();
-        Self { cause: cause.into(), operation, path, user: None }
+        Self { cause: cause.into(), operation, path, user: None, in_read_only_share: false }
     }
 
     /// Names the user that had to be logged on for the operation.
     pub(crate) fn of_user(self, user: &str) -> Self {
         Self { user: Some(user.into()), ..self }
+    }
+
+    /// Notes that the error is of a change in a share that the user may only read.
+    pub(crate) fn in_read_only_share(self) -> Self {
+        Self { in_read_only_share: true, ..self }
+    }
+
+    /// Returns the error with another operation and path.
+    #[doc(hidden)]
+    pub fn told_as(self, operation: &'static str, path: impl Into<String>) -> Self {
+        Self { operation, path: path.into().into_boxed_str(), ..self }
     }
 
     /// Returns true if the user was not logged on: a wrong name or password, or an
@@ -254,6 +267,11 @@ impl fmt::Display for Error {
             write!(f, " {}", self.path)?;
         }
         f.write_str(": ")?;
+        if let Cause::Status(status @ Status::ACCESS_DENIED) = self.cause
+            && self.in_read_only_share
+        {
+            return write!(f, "the share is read-only for this user ({status})");
+        }
         self.cause.say(self.user.as_deref(), f)
     }
 }

@@ -300,6 +300,21 @@ impl Session {
     }
 }
 
+/// Operations that change a share. An "open" may do so too.
+const CHANGES: [&str; 11] = [
+    "write",
+    "remove",
+    "rename",
+    "replace",
+    "link",
+    "make directory",
+    "make the link",
+    "set an attribute of",
+    "set the attributes of",
+    "set the times of",
+    "set the access list of",
+];
+
 /// An operation that may take several attempts.
 pub(crate) struct Attempts<'a> {
     share: &'a Share,
@@ -381,7 +396,11 @@ impl<'a> Attempts<'a> {
                 self.share.unbind(bound);
                 None
             }
-            Err(Failure::Final(cause)) => error(cause),
+            Err(Failure::Final(cause)) => {
+                let error = Error::new(cause, self.operation, self.path);
+                let is_change = CHANGES.contains(&self.operation) && bound.is_read_only();
+                Some(Err(if is_change { error.in_read_only_share() } else { error }))
+            }
         }
     }
 }

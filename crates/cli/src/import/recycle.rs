@@ -18,6 +18,11 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         return;
     };
     let section = &share.section.name;
+    if share.is_read_only() && share.value("write list").is_none_or(str::is_empty) {
+        let why = "recycle: nobody may delete in the share";
+        report.parameter(Weight::Harmless, section, module, why);
+        return;
+    }
     if share.loads("fruit") && share.truth("fruit:timemachine") == Some(true) {
         let why = "recycle: backups of macOS cannot have a recycle bin";
         report.parameter(Weight::LeftOut, section, module, why);

@@ -366,7 +366,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         self.loads("readonly") || self.truth("read only").unwrap_or(true)
     }
 

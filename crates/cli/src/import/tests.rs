@@ -345,13 +345,15 @@ fn options_of_modules_that_exist_here_are_taken_over() {
 #[test]
 fn recycle_bins_are_taken_over() {
     let (config, toml, report) = import(
-        "[a]\npath=/a\nvfs objects=recycle\nrecycle:repository=.recycle/%U\nrecycle:keeptree=yes\n\
+        "[a]\npath=/a\nread only=no\nvfs objects=recycle\nrecycle:repository=.recycle/%U\n\
+         recycle:keeptree=yes\n\
          recycle:versions=yes\nrecycle:maxsize=1000\nrecycle:exclude=*.tmp|~$*\n\
          recycle:exclude_dir=/cache /a/b\n\
-         [b]\npath=/b\nvfs objects=recycle\nrecycle:repository=trash\n\
-         [c]\npath=/c\nvfs objects=recycle\nrecycle:repository=/elsewhere/%U\n\
-         [d]\npath=/d\nvfs objects=recycle fruit\nfruit:time machine=yes\n\
-         [e]\npath=/e\nvfs objects=recycle\nveto files=/.*/\n\
+         [b]\npath=/b\nread only=no\nvfs objects=recycle\nrecycle:repository=trash\n\
+         [c]\npath=/c\nread only=no\nvfs objects=recycle\nrecycle:repository=/elsewhere/%U\n\
+         [d]\npath=/d\nread only=no\nvfs objects=recycle fruit\nfruit:time machine=yes\n\
+         [e]\npath=/e\nread only=no\nvfs objects=recycle\nveto files=/.*/\n\
+         [g]\npath=/g\nvfs objects=recycle\n\
          [f]\npath=/f\nrecycle:versions=yes\n",
     );
     for line in [

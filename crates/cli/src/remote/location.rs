@@ -157,7 +157,10 @@ impl fmt::Display for Url {
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
         }
-        write!(f, "{}/{}", self.server, self.share.replace('%', "%25"))?;
+        write!(f, "{}", self.server)?;
+        if !self.share.is_empty() {
+            write!(f, "/{}", self.share.replace('%', "%25"))?;
+        }
         if !self.path.is_empty() {
             write!(f, "/{}", spelling::in_url(&self.path))?;
         }

@@ -84,7 +84,15 @@ pub(crate) async fn upload(
 /// The last name of a local path, as the wire spells it.
 fn wire_leaf(from: &Path) -> Result<String, Failure> {
     let shown = from.display();
-    std::fs::metadata(from).map_err(walk::local_failed(from))?;
+    let found = std::fs::metadata(from).map_err(walk::local_failed(from))?;
+    if !(found.is_file() || found.is_dir()) {
+        // A pipe that nobody writes to would be waited for without end.
+        let text = format!(
+            "{shown} is not a file but a pipe, a socket or a device, which is not copied; to send \
+             what can be read from it, run: frevo put - URL < {shown}"
+        );
+        return Err(Failure::new(Exit::Failed, text).of("read", shown));
+    }
     // `.` has a name too.
     let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
     let named = whole.as_deref().unwrap_or(from);

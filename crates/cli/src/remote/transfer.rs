@@ -144,7 +144,7 @@ pub(crate) fn at_local(operation: &'static str, path: &Path) -> impl FnOnce(Erro
 /// Gives an error of the partial copy the URL of the final file.
 fn begun_as(share: &Share, path: &str) -> impl FnOnce(Error) -> Error {
     let url = share.url(path);
-    move |error| Error::new(error.cause().clone(), "write", url)
+    move |error| error.told_as("write", url)
 }
 
 /// True when the next run may continue a partial copy. After a full disk the partial copy is

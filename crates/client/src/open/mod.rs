@@ -153,7 +153,13 @@ impl Open {
             let Some(outcome) = sent else { continue };
             *in_doubt = matches!(outcome, Err(Failure::Gone));
             if let Some(end) = attempts.judge(outcome, bound) {
-                break (bound, end?);
+                let is_change = bound.is_read_only() && ask.access.intersects(Bound::WRITES);
+                break (
+                    bound,
+                    end.map_err(
+                        |error| if is_change { error.in_read_only_share() } else { error },
+                    )?,
+                );
             }
         };
         let (path, create_guid, lease) = attempt.end();

@@ -18,3 +18,15 @@ pub(crate) struct Bound {
     /// It is part of a DFS namespace.
     pub(crate) is_dfs: bool,
 }
+
+impl Bound {
+    /// The rights that a user has in no read-only share.
+    pub(crate) const WRITES: AccessMask =
+        AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
+
+    /// True when the server said that the user may not change data in the share.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        // No rights at all: the server does not say.
+        !self.maximal_access.is_empty() && !self.maximal_access.intersects(Self::WRITES)
+    }
+}
