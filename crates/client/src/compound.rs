@@ -118,8 +118,9 @@ impl Share {
                 all
             };
             let outcome = match live.channel() {
-                _ if attempts.is_once() && live.is_wide => {
-                    live.chain_once(bound, |id| make(&[CreateContext::Operation(id)])).await
+                _ if attempts.is_numbered() && live.is_wide => {
+                    let make = |id| make(&[CreateContext::Operation(id)]);
+                    live.numbered_chain(bound, attempts.is_once(), make).await
                 }
                 Some(channel) => live.chain(&channel, make(&[]), bound.seal).await,
                 None => Err(Failure::Unsent),

@@ -7,7 +7,7 @@ pub const CREDITS: u16 = 512;
 /// Fewest credits asked for, whatever the options say; the longest compound costs fewer.
 pub const CREDITS_MIN: u16 = 8;
 /// Most connections of a session.
-pub const CHANNELS_MAX: usize = 16;
+pub const CHANNELS_MAX: usize = 32;
 /// Channels over an interface that has several receive queues, where the count is chosen from the
 /// server's interfaces; as in Windows.
 pub const CHANNELS_PER_RSS: usize = 4;

@@ -16,15 +16,17 @@ use crate::session::{Failure, Live};
 use crate::share::fsctl;
 
 impl Live {
-    /// Sends a compound that the server shall carry out once, and returns its answers; none when
-    /// it is known otherwise that all of its requests succeeded. `make` makes the requests from
-    /// the number of the operation.
+    /// Sends a compound with a number, which `make` puts into its requests. A compound whose answer
+    /// was lost is sent again if it was not carried out. `once`: only then, and there are no
+    /// answers when it is known otherwise that all of its requests succeeded. Else the compound is
+    /// sent again as soon as the first one cannot be carried out any more.
     ///
     /// # Errors
     /// [`Failure::Gone`] if the answer was lost and its outcome cannot be learned.
-    pub(crate) async fn chain_once<'p>(
+    pub(crate) async fn numbered_chain<'p>(
         self: &Arc<Self>,
         bound: Bound,
+        once: bool,
         make: impl Fn(OperationId) -> Vec<Call<'p>>,
     ) -> Result<Vec<Message>, Failure> {
         let mut taken = self.operations.take().await.ok_or(Failure::Unsent)?;
@@ -32,6 +34,8 @@ impl Live {
             taken.id.sequence += 1;
             let channel = self.channel().ok_or(Failure::Unsent)?;
             match self.chain(&channel, make(taken.id), bound.seal).await {
+                Err(Failure::Gone) if planted!(RenamedTwice) => continue,
+                Err(Failure::Gone) if once && planted!(LossBelieved) => return Ok(Vec::new()),
                 Err(Failure::Gone) => {}
                 other => return other,
             }
@@ -39,6 +43,7 @@ impl Live {
             match (outcome.progress, outcome.status) {
                 // CANCELLED: a request that waited for others ended with its connection.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
+                (Progress::DONE, _) if !once => {}
                 (Progress::DONE, Status::SUCCESS) => return Ok(Vec::new()),
                 (Progress::DONE, status) => return Err(Failure::Final(status.into())),
                 _ => return Err(Failure::Gone),

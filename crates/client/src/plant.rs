@@ -20,11 +20,19 @@ pub enum Plant {
     MissedName,
     /// A copy by the server leaves a sector out.
     SkippedSector,
+    /// Two messages of a session are sealed with one nonce.
+    NonceTwice,
+    /// A change of names whose answer was lost is sent again without a question.
+    RenamedTwice,
+    /// A change of names whose answer was lost counts as carried out.
+    LossBelieved,
+    /// ChannelSequence stays the same when a channel is lost.
+    SequenceStands,
 }
 
 impl Plant {
     /// Every fault.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
@@ -32,16 +40,26 @@ impl Plant {
         Self::WrongWaiter,
         Self::MissedName,
         Self::SkippedSector,
+        Self::NonceTwice,
+        Self::RenamedTwice,
+        Self::LossBelieved,
+        Self::SequenceStands,
     ];
 }
 
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+    static SECOND: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Plants a fault in all clients of this thread, or removes it.
 pub fn plant(fault: Option<Plant>) {
     PLANTED.set(fault);
+}
+
+/// True for every second call on this thread.
+pub(crate) fn is_second() -> bool {
+    SECOND.replace(!SECOND.get())
 }
 
 pub(crate) fn is_planted(fault: Plant) -> bool {

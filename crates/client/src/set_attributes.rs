@@ -117,7 +117,7 @@ impl Share {
             vec![set, close_call()]
         };
         let operation = "set the attributes of";
-        self.chain(operation, path, Replay::Idempotent, &ask, &[], calls).await?;
+        self.chain(operation, path, Replay::Settled, &ask, &[], calls).await?;
         Ok(())
     }
 }

@@ -28,6 +28,9 @@ use crate::small_file_times::Dates;
 pub(crate) enum Replay {
     /// Send it again: twice has the effect of once.
     Idempotent,
+    /// As [`Self::Idempotent`], for a compound that changes a file: it is sent again only when the
+    /// first one cannot arrive late, after further changes.
+    Settled,
     /// Report [`Cause::Unknown`] to the caller.
     Never,
     /// Ask the server for the outcome on another channel; without one as [`Self::Never`].
@@ -371,9 +374,14 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// True if the server is to be asked for the outcome when the answer is lost.
+    pub(crate) const fn is_numbered(&self) -> bool {
+        matches!(self.replay, Replay::Once | Replay::Settled)
+    }
+
     /// True if the operation must not be carried out twice.
-    pub(crate) fn is_once(&self) -> bool {
-        self.replay == Replay::Once
+    pub(crate) const fn is_once(&self) -> bool {
+        matches!(self.replay, Replay::Once)
     }
 
     /// Returns the result of the operation; `None` to try it again.
@@ -385,7 +393,9 @@ impl<'a> Attempts<'a> {
         let error = |cause| Some(Err(Error::new(cause, self.operation, self.path)));
         match outcome {
             Ok(value) => Some(Ok(value)),
-            Err(Failure::Gone) if self.replay != Replay::Idempotent => error(Cause::Unknown),
+            Err(Failure::Gone) if matches!(self.replay, Replay::Once | Replay::Never) => {
+                error(Cause::Unknown)
+            }
             Err(Failure::Gone | Failure::Unsent) => {
                 let cause = self.share.inner.session.inner.broken(bound.generation)?;
                 self.broken += 1;

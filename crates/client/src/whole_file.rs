@@ -234,7 +234,7 @@ impl Share {
             let both = if order == Order::Last { [write, date] } else { [date, write] };
             both.into_iter().flatten().chain([close_with(flags)]).collect()
         };
-        self.chain("write", whole.path, Replay::Idempotent, &ask, &NO_SPACE, calls).await
+        self.chain("write", whole.path, Replay::Settled, &ask, &NO_SPACE, calls).await
     }
 
     /// Writes a whole file with a round trip for each step. `made` is the file if an earlier
@@ -275,7 +275,7 @@ impl Share {
         );
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         let calls = || vec![date_call(modified), close_call()];
-        self.chain("set the times of", path, Replay::Idempotent, &ask, &[], calls).await?;
+        self.chain("set the times of", path, Replay::Settled, &ask, &[], calls).await?;
         Ok(())
     }
 }

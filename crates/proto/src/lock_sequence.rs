@@ -33,6 +33,12 @@ impl LockSequences {
         }
     }
 
+    /// True if this request was executed before; nothing is forgotten.
+    pub fn has(&self, sequence: LockSequence) -> bool {
+        let entry = self.carried_out.as_ref().zip(place(sequence));
+        entry.and_then(|(all, at)| all.get(at)).is_some_and(|n| *n == Some(sequence.number()))
+    }
+
     /// Records that a request was executed.
     pub fn carried_out(&mut self, sequence: LockSequence) {
         if place(sequence).is_some() {

@@ -45,6 +45,8 @@ pub struct Open {
     pub channel_sequence: Ordered<ChannelSequence, { rank::OPEN }>,
     /// Open.LockSequenceArray
     pub lock_sequences: Ordered<LockSequences, { rank::LAST }>,
+    /// Told when a LOCK is carried out.
+    pub lock_carried_out: Notify,
     /// Open.CurrentQuotaIndex: the least number that the next user told of has.
     pub quota_from: AtomicU64,
     /// Why its close did not remove what was to go with it.
@@ -149,6 +151,7 @@ impl Open {
             granted_access,
             channel_sequence: Ordered::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Ordered::new(LockSequences::new()),
+            lock_carried_out: Notify::new(),
             quota_from: AtomicU64::new(0),
             removal_failure: OnceLock::new(),
             lock_places: Ordered::default(),

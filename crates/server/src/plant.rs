@@ -16,16 +16,46 @@ pub enum Plant {
     WriteNotThrough,
     /// A numbered operation is carried out each time that it comes.
     OperationTwice,
+    /// No lease break is sent.
+    LostBreak,
+    /// ChannelSequence is not checked.
+    StaleRequest,
+    /// A CLOSE takes the lock of its file before that of its session.
+    LockOrder,
+    /// A new file is not reported to those who watch its directory.
+    LostNotify,
+    /// A repeated CREATE is carried out again.
+    CreateTwice,
+    /// A FLUSH is answered, and nothing is synced.
+    SkippedFlush,
+    /// A durable Open waits for its client without end.
+    KeptForever,
+    /// A repeated LOCK is carried out again.
+    LockTwice,
+    /// A session outlives its last channel.
+    SessionLeft,
+    /// A repeated WRITE is taken for one that was carried out.
+    ReplayBelieved,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 15] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
         Self::WriteNotThrough,
         Self::OperationTwice,
+        Self::LostBreak,
+        Self::StaleRequest,
+        Self::LockOrder,
+        Self::LostNotify,
+        Self::CreateTwice,
+        Self::SkippedFlush,
+        Self::KeptForever,
+        Self::LockTwice,
+        Self::SessionLeft,
+        Self::ReplayBelieved,
     ];
 }
 

@@ -436,7 +436,7 @@ impl Session {
     pub fn remove_channel(&self, connection: u64) -> bool {
         let mut channels = self.channels.lock();
         channels.retain(|(id, _)| *id != connection);
-        channels.is_empty()
+        channels.is_empty() && !planted!(SessionLeft)
     }
 
     /// Ends the session: every Open is closed unless it is one that waits for its

@@ -18,9 +18,13 @@ use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
 
-/// Keys and policy of a session, on all its channels.
+/// Keys and policy of a session, on all its channels. By default there are none.
+#[derive(Default)]
 pub(crate) struct Security {
     pub(crate) sealing: Option<Arc<SealingKey>>,
+    /// The same key, whose nonces begin anew: see `NonceTwice`.
+    #[cfg(feature = "plant")]
+    pub(crate) twin: Option<SealingKey>,
     pub(crate) opening: Option<Arc<OpeningKey>>,
     /// True if every message is encrypted.
     pub(crate) seal: bool,
@@ -130,7 +134,7 @@ impl Live {
             }
         }
         channels.retain(|channel| !channel.connection.is_gone());
-        if channels.len() != before {
+        if channels.len() != before && !planted!(SequenceStands) {
             self.sequence.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -154,6 +158,13 @@ impl Live {
         sign: bool,
     ) -> Result<Guard<'a>, Cause> {
         if seal || self.security.seal {
+            #[cfg(feature = "plant")]
+            if let Some(twin) = &self.security.twin
+                && planted!(NonceTwice)
+                && crate::plant::is_second()
+            {
+                return Ok(Guard::Sealed(twin));
+            }
             let key = self.security.sealing.as_deref();
             return key.map(Guard::Sealed).ok_or(Cause::Security(
                 "the share requires encryption, but this session has no keys for it",

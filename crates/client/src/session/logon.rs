@@ -72,6 +72,8 @@ impl Logon<'_> {
                     seal: required || asked,
                     sign: must_sign,
                     opening: keys.opening_key(Sender::Client).map(Arc::new),
+                    #[cfg(feature = "plant")]
+                    twin: keys.sealing_key(Sender::Client),
                     sealing,
                 };
                 (security, Some(signing))
@@ -86,7 +88,7 @@ impl Logon<'_> {
                     "encryption is required, but a guest's session cannot be encrypted",
                 ));
             }
-            _ => (Security { sealing: None, opening: None, seal: false, sign: false }, None),
+            _ => (Security::default(), None),
         };
         if let Some(opening) = &security.opening {
             connection.open_with(end.session_id, Arc::clone(opening));

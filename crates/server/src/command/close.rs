@@ -18,6 +18,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
     if let OpenTarget::File(file) = &open.target {
+        if planted!(LockOrder) {
+            let _held = file.cell.lock();
+            rq.session()?.open_count();
+        }
         file.close_times(rq.server().ambient.now());
     }
     let response = if request.flags.contains(CloseFlags::POSTQUERY_ATTRIB) {

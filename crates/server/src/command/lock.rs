@@ -4,6 +4,7 @@ mod host;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 
 use frevo_proto::Dialect;
@@ -43,7 +44,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             | AccessMask::APPEND_DATA
             | AccessMask::EXECUTE,
     )?;
-    let verifies = verifies_sequences(rq, open)?;
+    let verifies = verifies_sequences(rq, open)? && !planted!(LockTwice);
     if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
         // The first time may still be on its way to the disk, its answer lost.
         record::keep(rq.server(), open).await?;
@@ -64,7 +65,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         places = Some(places_for(rq, modes.len())?);
         lease::contend(rq, file, Cause::Write).await?;
         let locking = Locking { open, file, ranges: RefCell::default() };
-        lock(&locking, &request.locks, &modes).await?;
+        tokio::select! {
+            biased;
+            locked = lock(&locking, &request.locks, &modes) => locked?,
+            () = first_is_carried_out(open, sequence) => {
+                record::keep(rq.server(), open).await?;
+                lock::Response.encode(&mut out.writer());
+                return Ok(Status::SUCCESS);
+            }
+        }
         taken.ranges = locking.carried_out(sequence);
     }
     record::keep(rq.server(), open).await?;
@@ -116,6 +125,7 @@ impl Locking<'_> {
         }
         if let Some(sequence) = sequence {
             self.open.lock_sequences.lock().carried_out(sequence);
+            self.open.lock_carried_out.notify_waiters();
         }
         ranges
     }
@@ -158,6 +168,20 @@ impl Drop for Taken<'_> {
         drop(shared);
         // They may be on record already, where nobody would look for them.
         record::renew(self.rq.server(), self.open);
+    }
+}
+
+/// Waits until a LOCK with this sequence is carried out: the server may not know yet that its
+/// channel is lost, and its repetition would wait for its own lock.
+async fn first_is_carried_out(open: &Open, sequence: Option<LockSequence>) {
+    let Some(sequence) = sequence else { return std::future::pending().await };
+    loop {
+        let mut told = pin!(open.lock_carried_out.notified());
+        told.as_mut().enable();
+        if open.lock_sequences.lock().has(sequence) {
+            return;
+        }
+        told.await;
     }
 }
 

@@ -14,6 +14,9 @@ use crate::server::ServerState;
 /// All retries are made here: a connection that cannot deliver a notification passes it
 /// to this function.
 pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
+    if planted!(LostBreak) {
+        return;
+    }
     let is_over = |number| !parcel.cell.lock().oplocks.is_breaking(parcel.broken.owner, number);
     if !parcel.tried.is_empty() && parcel.broken.number.is_some_and(is_over) {
         // Acknowledged, closed or given up meanwhile.

@@ -92,6 +92,38 @@ fn s2_a_create_that_comes_again_is_one_open() {
     });
 }
 
+/// A LOCK that waits comes again on another channel, before the server knows that the first one is
+/// lost: it does not wait for its own lock.
+#[test]
+fn s2_a_waiting_lock_that_comes_again_is_granted_with_the_first() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let mut channel = world.connect();
+        channel.guid = peer.guid;
+        channel.negotiate(&Offer::default()).await;
+        let bound = channel.try_log_on(Setup::binding("ann", &mount.logon)).await.unwrap();
+        let there = mount.on(&bound);
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
+        let other = bob.open_file(&theirs, &Want::file("f")).await;
+        bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
+        let waits = frevo_wire::command::lock::LockFlags::EXCLUSIVE_LOCK;
+        let lock = || lock_draft(file, &[(0, 4, waits)]).patch(68, &[0x11]);
+        let first = peer.send(vec![mount.put(lock())], mount.via()).await[0];
+        peer.interim().await;
+        let again = there.put(lock().flags(HeaderFlags::REPLAY_OPERATION));
+        let second = channel.send(vec![again], there.via()).await[0];
+        channel.interim().await;
+        let free = frevo_wire::command::lock::LockFlags::UNLOCK;
+        bob.on(&theirs, lock_draft(other, &[(0, 4, free)])).await.ok();
+        peer.final_reply(first).await.ok();
+        channel.final_reply(second).await.ok();
+        // One lock: unlocking once frees the range.
+        channel.on(&there, lock_draft(file, &[(0, 4, free)])).await.ok();
+        bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
+    });
+}
+
 /// A LOCK that comes again with its number is carried out once, unlocks too.
 #[test]
 fn s2_a_lock_that_comes_again_is_carried_out_once() {

@@ -96,6 +96,7 @@ impl Create<'_> {
         let files = &self.rq.server().files;
         streams::report_file(file, files, file_created);
         match action {
+            CreateAction::CREATED if planted!(LostNotify) => {}
             CreateAction::CREATED => file.report(files, NotifyAction::ADDED, file.names()),
             CreateAction::OPENED => {}
             _ => {

@@ -26,6 +26,9 @@ impl Create<'_> {
     /// Tells a CREATE that comes again from a new one.
     pub(super) fn enter(&self) -> Result<Entry, Status> {
         let Some(asked) = self.wanted.durable.request_v2 else { return Ok(Entry::New(None)) };
+        if planted!(CreateTwice) {
+            return Ok(Entry::New(None));
+        }
         let rq = self.rq;
         let durables = &rq.server().durables;
         let is_replay = rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION);
