@@ -7,6 +7,7 @@ mod counting;
 mod keeping;
 mod naming;
 mod registers;
+mod watching;
 
 pub use copying::{SOURCE, source};
 pub use registers::FILES;
@@ -61,7 +62,7 @@ impl Stage {
 pub struct Actor {
     /// The number of the actor, from 1.
     pub id: u64,
-    /// The number of its client.
+    /// The number of its client's line to the server.
     pub client: usize,
     /// The share that it uses.
     pub share: Share,
@@ -111,7 +112,8 @@ impl Actor {
     /// Acts until the end of the run.
     pub async fn act(mut self) {
         while Instant::now() < self.stage.until && !self.stage.trace.is_violated() {
-            match self.dice.below(13) {
+            match self.dice.below(14) {
+                13 => self.watching().await,
                 12 => self.copy().await,
                 10..12 => self.keeping().await,
                 0..4 => self.registers().await,
@@ -142,6 +144,8 @@ impl Actor {
         let asked = judge.lock().moment();
         event!(trace, "a{} c{} {what}", self.id, self.client);
         let before = network.losses(self.client);
+        let channels = self.share.session().info().map_or(0, |info| info.channels);
+        let unbroken = network.unbroken(self.client, channels);
         let outcome = timeout(CALL_MAX, call).await;
         let disturbed = network.losses(self.client) != before;
         let is_handle_lost =
@@ -157,14 +161,21 @@ impl Actor {
             }
             Ok(Err(error)) => {
                 event!(trace, "a{} {what}: {error}", self.id);
-                Err(self.judged(what, may, &error))
+                Err(self.judged(what, may, &error, network.is_one_unbroken(&unbroken)))
             }
         };
         Ended { asked, disturbed, outcome, is_handle_lost }
     }
 
-    /// Checks whether a call may fail with this error; reports a violation if not.
-    fn judged(&self, what: fmt::Arguments<'_>, may: &[Status], error: &Error) -> Failed {
+    /// Checks whether a call may fail with this error; reports a violation if not. `lived`: a
+    /// channel of the session was well all the time.
+    fn judged(
+        &self,
+        what: fmt::Arguments<'_>,
+        may: &[Status],
+        error: &Error,
+        lived: bool,
+    ) -> Failed {
         const OF_THE_DISK: [Status; 4] = [
             Status::DISK_FULL,
             Status::UNEXPECTED_IO_ERROR,
@@ -178,7 +189,7 @@ impl Actor {
             Cause::Status(status) if OF_THE_DISK.contains(status) => {
                 stage.is_disk_bad.load(Ordering::Relaxed)
             }
-            Cause::Transport(_) | Cause::Unknown => !is_calm,
+            Cause::Transport(_) | Cause::Unknown => !is_calm && !lived,
             Cause::HandleLost => stage.network.losses(self.client) > 0,
             _ => false,
         };

@@ -1,5 +1,8 @@
 //! Time of day and random numbers of the simulated machines.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use frevo_server::internal::host::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
@@ -7,10 +10,38 @@ use tokio::time::Instant;
 
 use crate::dice::Dice;
 
-/// A clock that runs with tokio's, and random numbers from the seed.
+/// The time of day of one machine: it runs with tokio's clock, and can be set.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    start: Instant,
+    /// Seconds by which the clock was set forward.
+    ahead: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// Returns a clock that is right; `start` is the beginning of the run.
+    pub fn new(start: Instant) -> Self {
+        Self { start, ahead: Arc::default() }
+    }
+
+    /// Sets the clock forward, or back.
+    pub fn jump(&self, seconds: i64) {
+        self.ahead.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// Returns the time of day.
+    pub fn now(&self) -> FileTime {
+        let since = self.start.elapsed();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        FileTime::from_unix(EPOCH + seconds + ahead, since.subsec_nanos())
+    }
+}
+
+/// The clock of a machine, and random numbers from the seed.
 #[derive(Debug)]
 pub struct Simulated {
-    start: Instant,
+    clock: Clock,
     dice: Mutex<Dice>,
 }
 
@@ -18,22 +49,15 @@ pub struct Simulated {
 const EPOCH: i64 = 1_767_225_600;
 
 impl Simulated {
-    /// Returns an ambient with the random numbers of `dice`; `start` is the beginning of the run.
-    pub const fn new(start: Instant, dice: Dice) -> Self {
-        Self { start, dice: Mutex::new(dice) }
-    }
-
-    /// Returns the time of day in a run that began at `start`.
-    pub fn time(start: Instant) -> FileTime {
-        let since = start.elapsed();
-        let seconds = i64::try_from(since.as_secs()).unwrap_or(0);
-        FileTime::from_unix(EPOCH + seconds, since.subsec_nanos())
+    /// Returns an ambient with the random numbers of `dice`.
+    pub const fn new(clock: Clock, dice: Dice) -> Self {
+        Self { clock, dice: Mutex::new(dice) }
     }
 }
 
 impl frevo_server::internal::ambient::Ambient for Simulated {
     fn now(&self) -> FileTime {
-        Self::time(self.start)
+        self.clock.now()
     }
 
     fn random(&self, bytes: &mut [u8]) {
@@ -47,7 +71,7 @@ impl frevo_server::internal::ambient::Ambient for Simulated {
 
 impl frevo_client::internal::Ambient for Simulated {
     fn now(&self) -> FileTime {
-        Self::time(self.start)
+        self.clock.now()
     }
 
     fn random(&self, bytes: &mut [u8]) -> bool {

@@ -14,6 +14,7 @@ pub mod dice;
 pub mod judge;
 pub mod machine;
 pub mod network;
+pub mod nonces;
 mod run;
 pub mod store;
 pub mod trace;

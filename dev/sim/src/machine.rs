@@ -13,7 +13,7 @@ use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
 
-use crate::ambient::Simulated;
+use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::network::Network;
 use crate::store::Store;
@@ -29,6 +29,10 @@ struct Process {
 
 /// The server's machine: its disk, its store and the current process.
 pub struct Machine {
+    /// The number of the server, from 0.
+    pub number: usize,
+    /// The time of day there.
+    pub clock: Clock,
     network: Arc<Network>,
     trace: Arc<Trace>,
     dice: Mutex<Dice>,
@@ -48,12 +52,14 @@ pub enum Fall {
 
 impl Machine {
     /// Returns a stopped machine with an empty disk.
-    pub fn new(network: Arc<Network>, trace: Arc<Trace>, mut dice: Dice) -> Self {
-        let start = trace.start();
-        let vfs =
-            MemoryVfs::new(MemoryOptions::default(), Arc::new(move || Simulated::time(start)));
+    pub fn new(number: usize, network: Arc<Network>, trace: Arc<Trace>, mut dice: Dice) -> Self {
+        let clock = Clock::new(trace.start());
+        let time = clock.clone();
+        let vfs = MemoryVfs::new(MemoryOptions::default(), Arc::new(move || time.now()));
         let store = Store::new(BTreeMap::new(), Dice::new(dice.next(), 0));
         Self {
+            number,
+            clock,
             network,
             trace,
             dice: Mutex::new(dice),
@@ -67,7 +73,7 @@ impl Machine {
     pub fn start(&self) {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
-        let ambient = Simulated::new(self.trace.start(), Dice::new(u64::from_le_bytes(seed), 0));
+        let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
         // Two shares of the same files; handles opened through one of them outlive the server.
         let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
         let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
@@ -89,9 +95,14 @@ impl Machine {
                 return;
             }
         };
-        event!(self.trace, "machine: {} persistent Opens wait", server.metrics().waiting_opens);
+        event!(
+            self.trace,
+            "machine {}: {} persistent Opens wait",
+            self.number,
+            server.metrics().waiting_opens
+        );
         let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
-        let mut heard = self.network.listen();
+        let mut heard = self.network.listen(self.number);
         let (serving, all) = (server.clone(), Arc::clone(&connections));
         let accepting = spawn_local(async move {
             while let Some(stream) = heard.recv().await {
@@ -103,7 +114,7 @@ impl Machine {
                 all.push(connection);
             }
         });
-        event!(self.trace, "machine: server starts");
+        event!(self.trace, "machine {}: server starts", self.number);
         *self.process.lock() = Some(Process { server, accepting, connections });
     }
 
@@ -132,12 +143,12 @@ impl Machine {
     /// process continues in a world of its own that is not observed.
     pub fn fall(&self, how: Fall) {
         let Some(process) = self.process.lock().take() else { return };
-        event!(self.trace, "machine: {how:?}");
+        event!(self.trace, "machine {}: {how:?}", self.number);
         process.accepting.abort();
         for connection in process.connections.lock().drain(..) {
             connection.abort();
         }
-        self.network.server_is_down();
+        self.network.server_is_down(self.number);
         let mut vfs = self.vfs.lock();
         let mut dice = self.dice.lock();
         let likely = *dice.pick(&[0, 50, 90]);

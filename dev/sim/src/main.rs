@@ -35,6 +35,14 @@ struct Args {
     #[cfg(feature = "plant")]
     #[arg(long)]
     plant: Option<String>,
+    /// With --plant: try the seed that found the fault last (dev/sim/plants.tsv) before the others.
+    #[cfg(feature = "plant")]
+    #[arg(long)]
+    known: bool,
+    /// With --plant: print a row of dev/sim/plants.tsv for each fault.
+    #[cfg(feature = "plant")]
+    #[arg(long)]
+    table: bool,
 }
 
 fn main() -> ExitCode {
@@ -114,10 +122,19 @@ fn planted(args: &Args, name: &str) -> ExitCode {
         .collect();
     let mut all_found = !chosen.is_empty();
     for (fault, plant) in chosen {
-        let found = search(args, args.from, args.seeds, &*plant);
-        if let Some(outcome) = found.first() {
+        let known = known_seed(&fault).filter(|_| args.known);
+        let mut found = known.map_or_else(Vec::new, |seed| search(args, seed, 1, &*plant));
+        found.retain(|outcome| !outcome.violations.is_empty());
+        if found.is_empty() {
+            found = search(args, args.from, args.seeds, &*plant);
+        }
+        if let Some(outcome) = found.iter().find(|outcome| !outcome.violations.is_empty()) {
             let what = outcome.violations.first().map_or("", String::as_str);
-            println!("{fault}: found with seed {}: {what}", outcome.seed);
+            if args.table {
+                println!("{fault}\t{}\t{what}", outcome.seed);
+            } else {
+                println!("{fault}: found with seed {}: {what}", outcome.seed);
+            }
         } else {
             println!("{fault}: not found in {} seeds from {}", args.seeds, args.from);
             all_found = false;
@@ -127,4 +144,12 @@ fn planted(args: &Args, name: &str) -> ExitCode {
         }
     }
     if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first seed that found a planted fault.
+#[cfg(feature = "plant")]
+fn known_seed(fault: &str) -> Option<u64> {
+    let rows = include_str!("../plants.tsv").lines().map(|row| row.split('\t'));
+    let mut rows = rows.map(|mut cells| (cells.next(), cells.next()));
+    rows.find(|(name, _)| *name == Some(fault)).and_then(|(_, seed)| seed?.parse().ok())
 }

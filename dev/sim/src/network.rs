@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use frevo_client::ServerName;
@@ -18,11 +18,14 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::dice::Dice;
-use crate::event;
+use crate::nonces::{Frames, Nonces};
 use crate::trace::Trace;
+use crate::{event, violation};
 
 /// Size of a socket's buffer, bytes.
 const PIPE: usize = 256 << 10;
+/// The name of the servers, before their number.
+pub const SERVER: &str = "frevo";
 /// Largest latency.
 pub const LATENCY_MAX: Duration = Duration::from_millis(400);
 
@@ -35,6 +38,8 @@ pub enum State {
     Stalled,
     /// Half-open: bytes in the given directions are lost from now on.
     Vanishing([bool; 2]),
+    /// The client's end is reset soon; what it has sent until then reaches the server much later.
+    Late,
     /// Both ends were reset, or are closed.
     Ended,
 }
@@ -45,6 +50,7 @@ const DIRECTIONS: [usize; 2] = [0, 1];
 /// One simulated connection.
 struct Link {
     id: u64,
+    /// The number of its line: of its client, at its server.
     client: usize,
     state: Mutex<State>,
     /// Notified of changes, for each direction.
@@ -53,6 +59,8 @@ struct Link {
     latency: u64,
     /// Number of closed directions.
     closed: AtomicU64,
+    /// True after any fault, and when an end has closed the connection.
+    is_broken: AtomicBool,
 }
 
 impl Link {
@@ -65,15 +73,19 @@ impl Link {
 pub struct Network {
     trace: Arc<Trace>,
     inner: Mutex<Inner>,
-    /// Number of lost or disturbed connections of each client.
+    /// Number of clients; line `server * clients + client` leads from a client to a server.
+    clients: usize,
+    /// Number of lost or disturbed connections of each line.
     losses: Vec<AtomicU64>,
 }
 
 struct Inner {
     dice: Dice,
-    /// The server's listener; None while the server is down.
-    door: Option<mpsc::UnboundedSender<MemoryStream>>,
-    /// True for each client whose dials hang.
+    /// The listener of each server; None while it is down.
+    doors: Vec<Option<mpsc::UnboundedSender<MemoryStream>>>,
+    /// Nonces of sealed messages.
+    nonces: Nonces,
+    /// True for each line whose dials hang.
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
     next: u64,
@@ -89,33 +101,45 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// Returns a network of `clients` clients without a listener.
-    pub fn new(clients: usize, mut dice: Dice, trace: Arc<Trace>) -> Arc<Self> {
+    /// Returns a network of `clients` clients and `servers` servers without a listener.
+    pub fn new(clients: usize, servers: usize, mut dice: Dice, trace: Arc<Trace>) -> Arc<Self> {
+        let lines = clients * servers;
         let slowness = *dice.pick(&[200, 2_000, 20_000, 180_000]);
         let inner = Inner {
             dice,
-            door: None,
-            is_cut_off: vec![false; clients],
+            doors: vec![None; servers],
+            nonces: Nonces::default(),
+            is_cut_off: vec![false; lines],
             links: Vec::new(),
             next: 1,
-            last_loss: vec![Instant::now(); clients],
+            last_loss: vec![Instant::now(); lines],
             slowness,
         };
-        let losses = (0..clients).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { trace, inner: Mutex::new(inner), losses })
+        let losses = (0..lines).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { trace, inner: Mutex::new(inner), clients, losses })
+    }
+
+    /// Returns the line from a client to a server.
+    pub const fn line(&self, client: usize, server: usize) -> usize {
+        server * self.clients + client
     }
 
     /// Begins to listen for a server.
-    pub fn listen(&self) -> mpsc::UnboundedReceiver<MemoryStream> {
+    pub fn listen(&self, server: usize) -> mpsc::UnboundedReceiver<MemoryStream> {
         let (door, heard) = mpsc::unbounded_channel();
-        self.inner.lock().door = Some(door);
+        self.inner.lock().doors[server] = Some(door);
         heard
     }
 
-    /// Drops every connection when the server ends.
-    pub fn server_is_down(&self) {
-        self.inner.lock().door = None;
-        for link in self.links(|_| true) {
+    /// Drops every connection to a server when it ends.
+    pub fn server_is_down(&self, server: usize) {
+        let is_its = |line: usize| line / self.clients == server;
+        {
+            let mut inner = self.inner.lock();
+            inner.doors[server] = None;
+            inner.nonces.forget(is_its);
+        }
+        for link in self.links(|link| is_its(link.client)) {
             self.change(&link, State::Ended);
         }
     }
@@ -136,6 +160,21 @@ impl Network {
                 .all(|l| l.state() == State::Flowing)
     }
 
+    /// Returns the connections of a line that no fault has met, if all its connections are
+    /// `channels` channels of a session.
+    pub fn unbroken(&self, line: usize, channels: usize) -> Vec<u64> {
+        let links = self.links(|link| link.client == line);
+        let is_sound = |link: &&Arc<Link>| !link.is_broken.load(Ordering::Relaxed);
+        let sound = links.iter().filter(is_sound).map(|link| link.id).collect();
+        if links.len() == channels { sound } else { Vec::new() }
+    }
+
+    /// Returns true if no fault has met one of these connections.
+    pub fn is_one_unbroken(&self, ids: &[u64]) -> bool {
+        let is_sound = |link: &Link| !link.is_broken.load(Ordering::Relaxed);
+        !self.links(|link| ids.contains(&link.id) && is_sound(link)).is_empty()
+    }
+
     fn links(&self, which: impl Fn(&Link) -> bool) -> Vec<Arc<Link>> {
         self.inner.lock().links.iter().filter(|link| which(link)).cloned().collect()
     }
@@ -149,13 +188,14 @@ impl Network {
         {
             let mut state = link.state.lock();
             let is_over = *state == State::Ended
-                || (matches!(*state, State::Vanishing(_)) && to != State::Ended);
+                || (matches!(*state, State::Vanishing(_) | State::Late) && to != State::Ended);
             if is_over || *state == to {
                 return;
             }
             *state = to;
         }
         event!(self.trace, "net link {} of c{}: {to:?}", link.id, link.client);
+        link.is_broken.store(true, Ordering::Relaxed);
         self.disturbed(link.client);
         link.changed.iter().for_each(Notify::notify_one);
         if to == State::Ended {
@@ -186,7 +226,8 @@ impl Network {
                     network.change(&link, State::Ended);
                 });
             }
-            State::Flowing | State::Ended => {}
+            // `carry` ends it.
+            State::Late | State::Flowing | State::Ended => {}
         }
     }
 
@@ -235,12 +276,14 @@ impl Network {
             return std::future::pending().await;
         }
         let at = |a, port| SocketAddr::new(Ipv4Addr::new(10, 0, 0, a).into(), port);
-        let here = u8::try_from(client + 2).unwrap_or(255);
+        let here = u8::try_from(client % self.clients + 2).unwrap_or(255);
         let (ours, near) = memory::pair(PIPE, [at(here, 50_000), at(1, 445)]);
         let (far, theirs) = memory::pair(PIPE, [at(here, 50_000), at(1, 445)]);
         let link = {
             let mut inner = self.inner.lock();
-            let accepted = inner.door.as_ref().is_some_and(|door| door.send(theirs).is_ok());
+            let accepted = inner.doors[client / self.clients]
+                .as_ref()
+                .is_some_and(|door| door.send(theirs).is_ok());
             if !accepted {
                 drop(inner);
                 event!(self.trace, "net c{client} is refused");
@@ -256,6 +299,7 @@ impl Network {
                 changed: [Notify::new(), Notify::new()],
                 latency: base,
                 closed: AtomicU64::new(0),
+                is_broken: AtomicBool::new(false),
             });
             inner.links.push(Arc::clone(&link));
             link
@@ -276,8 +320,13 @@ impl Network {
     async fn carry(&self, link: &Link, direction: usize, from: &MemoryStream, to: &MemoryStream) {
         let mut buffer = vec![0; PIPE];
         let mut free_at = Instant::now();
+        let mut frames = Frames::default();
         loop {
             if !pass(link, direction).await {
+                break;
+            }
+            if link.state() == State::Late {
+                self.carry_late(link, direction, from, to).await;
                 break;
             }
             tokio::select! {
@@ -294,6 +343,7 @@ impl Network {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 other => other.unwrap_or(0),
             };
+            self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
             if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
                 if count == 0 {
                     // The end is not seen either.
@@ -317,16 +367,7 @@ impl Network {
                 break;
             }
             if count == 0 {
-                event!(self.trace, "net link {} way {direction}: closed", link.id);
-                self.disturbed(link.client);
-                to.shutdown_write();
-                if link.closed.fetch_add(1, Ordering::Relaxed) == 1 {
-                    break;
-                }
-                // The other way goes on until its end.
-                while link.state() != State::Ended {
-                    link.changed[direction].notified().await;
-                }
+                self.close_way(link, direction, to).await;
                 break;
             }
             event!(self.trace, "net link {} way {direction}: {count} bytes", link.id);
@@ -338,6 +379,78 @@ impl Network {
         self.change(link, State::Ended);
         from.reset();
         to.reset();
+    }
+}
+
+impl Network {
+    /// Closes one direction; the other goes on until its end.
+    async fn close_way(&self, link: &Link, direction: usize, to: &MemoryStream) {
+        event!(self.trace, "net link {} way {direction}: closed", link.id);
+        link.is_broken.store(true, Ordering::Relaxed);
+        self.disturbed(link.client);
+        to.shutdown_write();
+        if link.closed.fetch_add(1, Ordering::Relaxed) == 1 {
+            return;
+        }
+        while link.state() != State::Ended {
+            link.changed[direction].notified().await;
+        }
+    }
+
+    /// Reports a nonce that a session has used before in this direction.
+    fn look_at_nonces(&self, link: &Link, direction: usize, frames: &mut Frames, bytes: &[u8]) {
+        frames.take(bytes, |session, nonce| {
+            let is_new = self.inner.lock().nonces.is_new(link.client, session, direction, nonce);
+            if !is_new {
+                violation!(self.trace, "session {session:#x} has sealed twice with one nonce");
+            }
+        });
+    }
+
+    /// Ends a connection for the client at once, and delivers what it has sent much later.
+    async fn carry_late(
+        &self,
+        link: &Link,
+        direction: usize,
+        from: &MemoryStream,
+        to: &MemoryStream,
+    ) {
+        if direction == 1 {
+            // The answers go nowhere.
+            while link.state() != State::Ended {
+                tokio::select! {
+                    biased;
+                    () = link.changed[direction].notified() => {}
+                    _ = from.readable() => {
+                        let mut lost = vec![0; PIPE];
+                        if !matches!(
+                            from.try_read_vectored(&mut [IoSliceMut::new(&mut lost)]),
+                            Ok(1..)
+                        ) {
+                            sleep(Duration::from_millis(10)).await;
+                        }
+                    }
+                }
+            }
+            return;
+        }
+        let (hold, after) = {
+            let dice = &mut self.inner.lock().dice;
+            let after = *dice.pick(&[200, 1_000, 4_000, 20_000]);
+            (dice.millis(1, 400), dice.millis(after / 10, after))
+        };
+        wait_until(link, direction, Instant::now() + hold).await;
+        let mut late = vec![0; PIPE];
+        let read = from.try_read_vectored(&mut [IoSliceMut::new(&mut late)]);
+        late.truncate(read.unwrap_or(0));
+        event!(self.trace, "net link {}: {} bytes will be late", link.id, late.len());
+        from.reset();
+        wait_until(link, direction, Instant::now() + after).await;
+        if link.state() != State::Ended && !late.is_empty() {
+            event!(self.trace, "net link {}: {} late bytes", link.id, late.len());
+            let _ = put(link, direction, to, &late).await;
+            wait_until(link, direction, Instant::now() + Duration::from_secs(1)).await;
+        }
     }
 }
 
@@ -360,7 +473,7 @@ async fn pass(link: &Link, direction: usize) -> bool {
         match link.state() {
             State::Ended => return false,
             State::Stalled => link.changed[direction].notified().await,
-            State::Flowing | State::Vanishing(_) => return true,
+            State::Flowing | State::Vanishing(_) | State::Late => return true,
         }
     }
 }
@@ -400,7 +513,8 @@ pub struct Road {
 }
 
 impl Dial for Road {
-    fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
-        Box::pin(self.network.connect(self.client))
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        let number = server.host.trim_start_matches(SERVER).parse().unwrap_or(0);
+        Box::pin(self.network.connect(self.network.line(self.client, number)))
     }
 }

@@ -13,12 +13,13 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Actor, Stage};
-use crate::ambient::Simulated;
+use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::judge::{Judge, Names, Registers, SLOT, SLOTS};
 use crate::machine::Machine;
-use crate::network::{Network, Road};
+use crate::network::{Network, Road, SERVER};
 use crate::trace::Trace;
+use crate::weather::Site;
 use crate::{actor, event, violation, weather};
 
 /// The parameters of a run.
@@ -98,55 +99,41 @@ impl Run {
 async fn play(seed: u64, trace: &Arc<Trace>) {
     let mut dice = Dice::new(seed, 1);
     let clients = usize::try_from(1 + dice.below(4)).unwrap_or(1);
-    let network = Network::new(clients, Dice::new(seed, 2), Arc::clone(trace));
-    let machine = Machine::new(Arc::clone(&network), Arc::clone(trace), Dice::new(seed, 3));
-    machine.start();
-    let stage = Arc::new(Stage {
-        trace: Arc::clone(trace),
-        judge: Mutex::new(Judge::new(Arc::clone(trace))),
-        network: Arc::clone(&network),
-        is_disk_bad: AtomicBool::new(false),
-        is_store_bad: AtomicBool::new(false),
-        has_fallen: AtomicBool::new(false),
-        until: Instant::now() + dice.millis(10_000, 40_000),
-    });
-    let mut sessions = Vec::new();
-    let mut actors = Vec::new();
-    for client in 0..clients {
-        let options = options(&mut dice, trace.start(), seed, client);
-        let Options { newest, credits, channels, durable, encryption, .. } = &options;
-        event!(
-            trace,
-            "c{client}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
-        );
-        let road = Road { network: Arc::clone(&network), client };
-        let user = Credentials::new("ann", "secret");
-        let session = match Client::with_dialer(options, Arc::new(road))
-            .connect(ServerName::new("frevo"), user)
-            .await
-        {
-            Ok(session) => session,
-            Err(why) => return violation!(trace, "c{client} cannot log on: {why}"),
-        };
-        for _ in 0..=dice.below(2) {
-            let is_lasting = dice.percent(50);
-            let name = if is_lasting { "lasting" } else { "data" };
-            let share = match session.share(name).await {
-                Ok(share) => share,
-                Err(why) => return violation!(trace, "c{client} has no share: {why}"),
+    let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
+    let network = Network::new(clients, servers, Dice::new(seed, 2), Arc::clone(trace));
+    let until = Instant::now() + dice.millis(10_000, 40_000);
+    let sites: Vec<_> = (0..servers)
+        .map(|number| {
+            let dice = Dice::new(seed, 3 + 20 * number as u64);
+            let machine = Machine::new(number, Arc::clone(&network), Arc::clone(trace), dice);
+            machine.start();
+            let stage = Stage {
+                trace: Arc::clone(trace),
+                judge: Mutex::new(Judge::new(Arc::clone(trace))),
+                network: Arc::clone(&network),
+                is_disk_bad: AtomicBool::new(false),
+                is_store_bad: AtomicBool::new(false),
+                has_fallen: AtomicBool::new(false),
+                until,
             };
-            let id = actors.len() as u64 + 1;
-            let (dice, stage) = (Dice::new(seed, 100 + id), Arc::clone(&stage));
-            actors.push(Actor { id, client, share, is_lasting, dice, stage, sequence: 0 });
+            Site { stage: Arc::new(stage), machine }
+        })
+        .collect();
+    let mut company = Company::default();
+    for number in 0..clients {
+        if let Err(why) = company.join(number, &sites, &mut dice, seed).await {
+            return violation!(trace, "c{number} cannot begin: {why}");
         }
-        sessions.push(session);
     }
-    if let Err(why) = furnish(&stage, &actors).await {
-        return violation!(trace, "the files cannot be made: {why}");
+    let Company { clocks, sessions, actors, .. } = company;
+    for (site, actors) in sites.iter().zip(&actors) {
+        if let Err(why) = furnish(&site.stage, actors).await {
+            return violation!(trace, "the files cannot be made: {why}");
+        }
     }
-    let acting: Vec<_> =
-        actors.into_iter().map(|actor| tokio::task::spawn_local(actor.act())).collect();
-    weather::make(&stage, &machine, clients, Dice::new(seed, 4)).await;
+    let actors = actors.into_iter().flatten();
+    let acting: Vec<_> = actors.map(|actor| tokio::task::spawn_local(actor.act())).collect();
+    weather::make(&sites, &clocks, Dice::new(seed, 4)).await;
     for acting in acting {
         match timeout(END_MAX, acting).await {
             Ok(Ok(())) => {}
@@ -156,15 +143,74 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     }
     leave(sessions, &mut dice, trace).await;
     sleep(FAREWELL).await;
-    machine.check_empty();
+    for Site { machine, .. } in &sites {
+        machine.check_empty();
+    }
     if network.count() > 0 {
         violation!(trace, "{} connections have not ended", network.count());
     }
-    stage.judge.lock().at_the_end(&machine.contents());
+    for Site { stage, machine } in &sites {
+        stage.judge.lock().at_the_end(&machine.contents());
+    }
+}
+
+/// All clients, with their sessions and actors.
+#[derive(Default)]
+struct Company {
+    clocks: Vec<Clock>,
+    sessions: Vec<Session>,
+    /// The actors at each server.
+    actors: Vec<Vec<Actor>>,
+    count: u64,
+}
+
+impl Company {
+    /// Adds a client, which logs on to one or more of the servers.
+    async fn join(
+        &mut self,
+        number: usize,
+        sites: &[Site],
+        dice: &mut Dice,
+        seed: u64,
+    ) -> frevo_client::Result<()> {
+        let Some(Site { stage, .. }) = sites.first() else { return Ok(()) };
+        let (trace, network) = (&stage.trace, &stage.network);
+        self.actors.resize_with(sites.len(), Vec::new);
+        let clock = Clock::new(trace.start());
+        let options = options(dice, clock.clone(), seed, number);
+        self.clocks.push(clock);
+        let Options { newest, credits, channels, durable, encryption, .. } = &options;
+        event!(
+            trace,
+            "c{number}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
+        );
+        let road = Road { network: Arc::clone(network), client: number };
+        let client = Client::with_dialer(options, Arc::new(road));
+        let home = usize::try_from(dice.below(sites.len() as u64)).unwrap_or(0);
+        for (server, site) in sites.iter().enumerate() {
+            if server != home && dice.percent(50) {
+                continue;
+            }
+            let user = Credentials::new("ann", "secret");
+            let name = ServerName::new(format!("{SERVER}{server}"));
+            let session = client.connect(name, user).await?;
+            for _ in 0..=dice.below(2) {
+                let is_lasting = dice.percent(50);
+                let share = session.share(if is_lasting { "lasting" } else { "data" }).await?;
+                self.count += 1;
+                let (id, line) = (self.count, network.line(number, server));
+                let (dice, stage) = (Dice::new(seed, 100 + id), Arc::clone(&site.stage));
+                let actor = Actor { id, client: line, share, is_lasting, dice, stage, sequence: 0 };
+                self.actors[server].push(actor);
+            }
+            self.sessions.push(session);
+        }
+        Ok(())
+    }
 }
 
 /// Chooses the options of a client.
-fn options(dice: &mut Dice, start: Instant, seed: u64, client: usize) -> Options {
+fn options(dice: &mut Dice, clock: Clock, seed: u64, client: usize) -> Options {
     let newest = *dice.pick(&[Dialect::Smb311, Dialect::Smb311, Dialect::Smb311, Dialect::Smb302]);
     Options::new()
         .newest(newest)
@@ -175,9 +221,13 @@ fn options(dice: &mut Dice, start: Instant, seed: u64, client: usize) -> Options
         ])
         .encryption(if dice.percent(30) { Encryption::Required } else { Encryption::AsServerAsks })
         .credits(*dice.pick(&[4, 32, 512]))
-        .channels(*dice.pick(&[1, 1, 2, 3]))
+        .channels(if dice.percent(4) {
+            *dice.pick(&[8, 16, 32])
+        } else {
+            *dice.pick(&[1, 2, 2, 3, 4])
+        })
         .durable(dice.percent(80))
-        .ambient(Arc::new(Simulated::new(start, Dice::new(seed, 10 + client as u64))))
+        .ambient(Arc::new(Simulated::new(clock, Dice::new(seed, 10 + client as u64))))
 }
 
 /// Makes the files, on the medium for good.
@@ -197,6 +247,7 @@ async fn furnish(stage: &Stage, actors: &[Actor]) -> frevo_client::Result<()> {
     source.close().await?;
     for actor in actors {
         share.create_dir(&actor.folder()).await?;
+        share.create_dir(&actor.watched()).await?;
     }
     for name in ["log", "counter"] {
         let file = make.clone().open(share, name).await?;

@@ -8,6 +8,7 @@ use frevo_store::memory::Operation;
 use tokio::time::{Instant, sleep};
 
 use crate::actor::Stage;
+use crate::ambient::Clock;
 use crate::dice::Dice;
 use crate::event;
 use crate::machine::{Fall, Machine};
@@ -23,6 +24,8 @@ struct Climate {
     kill: u64,
     crash: u64,
     disk: u64,
+    late: u64,
+    jump: u64,
     /// Longest time between two events, milliseconds.
     pause: u64,
 }
@@ -42,38 +45,48 @@ impl Climate {
             kill: often(25),
             crash: often(20),
             disk: often(25),
+            late: often(35),
+            jump: often(15),
             pause: 0,
         };
         Some(Self { pause: *dice.pick(&[300, 1_500, 6_000]), ..climate })
     }
 
     const fn sum(&self) -> u64 {
-        self.cut + self.stall + self.vanish + self.cut_off + self.kill + self.crash + self.disk
+        let links = self.cut + self.stall + self.vanish + self.cut_off + self.late;
+        links + self.kill + self.crash + self.disk + self.jump
     }
 }
 
+/// A server with all that happens at it.
+pub struct Site {
+    /// The parts that its actors share.
+    pub stage: Arc<Stage>,
+    /// Its machine.
+    pub machine: Machine,
+}
+
 /// Makes the weather until the time is over, and clears it up.
-pub async fn make(stage: &Arc<Stage>, machine: &Machine, clients: usize, mut dice: Dice) {
+pub async fn make(sites: &[Site], clients: &[Clock], mut dice: Dice) {
+    let Some(stage) = sites.first().map(|site| &site.stage) else { return };
     if let Some(climate) = Climate::new(&mut dice).filter(|climate| climate.sum() > 0) {
         event!(stage.trace, "weather: {climate:?}");
         while Instant::now() < stage.until && !stage.trace.is_violated() {
             sleep(dice.millis(1, climate.pause)).await;
-            strike(stage, machine, clients, &climate, &mut dice).await;
+            let site = if sites.len() > 1 { dice.pick(sites) } else { &sites[0] };
+            strike(site, clients, &climate, &mut dice).await;
         }
     }
     event!(stage.trace, "weather: clears up");
-    machine.faults().heal();
-    machine.store().heal();
+    for Site { machine, .. } in sites {
+        machine.faults().heal();
+        machine.store().heal();
+    }
     stage.network.heal();
 }
 
-async fn strike(
-    stage: &Arc<Stage>,
-    machine: &Machine,
-    clients: usize,
-    climate: &Climate,
-    dice: &mut Dice,
-) {
+async fn strike(site: &Site, clients: &[Clock], climate: &Climate, dice: &mut Dice) {
+    let Site { stage, machine } = site;
     let network = &stage.network;
     let mut what = dice.below(climate.sum());
     let mut is = |weight: u64| {
@@ -89,10 +102,18 @@ async fn strike(
         let ways = *dice.pick(&[[true, true], [true, false], [false, true]]);
         network.disturb(dice, State::Vanishing(ways));
     } else if is(climate.cut_off) {
-        let client = usize::try_from(dice.below(clients as u64)).unwrap_or(0);
-        network.cut_off(client, true);
+        let client = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
+        let line = network.line(client, machine.number);
+        network.cut_off(line, true);
         sleep(dice.millis(10, 15_000)).await;
-        network.cut_off(client, false);
+        network.cut_off(line, false);
+    } else if is(climate.late) {
+        network.disturb(dice, State::Late);
+    } else if is(climate.jump) {
+        let seconds = *dice.pick(&[-86_400, -3_600, -7, 5, 600, 90_000]);
+        let at = usize::try_from(dice.below(1 + clients.len() as u64)).unwrap_or(0);
+        event!(stage.trace, "clock {at} at machine {}: {seconds} s", machine.number);
+        clients.get(at).unwrap_or(&machine.clock).jump(seconds);
     } else if is(climate.kill) {
         fall(stage, machine, Fall::Kill, dice).await;
     } else if is(climate.crash) {

@@ -75,7 +75,12 @@ impl Actor {
         for _ in 0..self.dice.below(9) {
             let slot = self.slot();
             let is_well = match self.dice.below(10) {
-                0..4 => self.write(&opened, slot).await,
+                0..4 => {
+                    let losses = self.stage.network.losses(self.client);
+                    let is_well = self.write(&opened, slot).await;
+                    let is_disturbed = self.stage.network.losses(self.client) != losses;
+                    is_well && (!is_disturbed || self.overwrite(&opened, slot).await)
+                }
                 4..8 => self.read(&opened, slot).await,
                 8 => self.sync(&opened).await,
                 _ => {
@@ -105,6 +110,21 @@ impl Actor {
             }
             sleep(self.dice.millis(500, 4_000)).await;
         }
+    }
+
+    /// Writes a slot again and looks at it for a while: a late repetition of an earlier write must
+    /// not come to light.
+    async fn overwrite(&mut self, opened: &Opened<'_>, slot: usize) -> bool {
+        if !self.write(opened, slot).await {
+            return false;
+        }
+        for _ in 0..4 {
+            sleep(self.dice.millis(50, 1_500)).await;
+            if !self.read(opened, slot).await {
+                return false;
+            }
+        }
+        true
     }
 
     async fn write(&mut self, opened: &Opened<'_>, slot: usize) -> bool {
