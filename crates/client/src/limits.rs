@@ -11,7 +11,9 @@ pub const CHANNELS_MAX: usize = 32;
 /// Channels over an interface that has several receive queues, where the count is chosen from the
 /// server's interfaces; as in Windows.
 pub const CHANNELS_PER_RSS: usize = 4;
-/// Interval at which a session with several channels looks at them.
+/// Age of a session at which the client chooses the count of its channels.
+pub const CHANNELS_AUTO_AFTER: Duration = Duration::from_millis(300);
+/// Interval at which a session with several channels looks at them while it sends requests.
 pub const CHANNEL_LOOK: Duration = Duration::from_millis(200);
 /// Time limit of the connection, the logon or the question that a further channel needs.
 pub const CHANNEL_DIAL: Duration = Duration::from_secs(3);

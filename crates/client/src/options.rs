@@ -55,7 +55,7 @@ pub enum Referrals {
 /// let options = Options::new()
 ///     .encryption(Encryption::Required)
 ///     .recover_for(Duration::from_secs(10));
-/// assert_eq!(options.channels, 1);
+/// assert_eq!(options.channels, 0);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -83,7 +83,7 @@ pub struct Options {
     pub credits: u16,
     /// Connections of one session, 1 to 16, if the server supports several; 0 chooses the count
     /// from the server's interfaces: 4 over each that has several receive queues, 1 over others.
-    /// Connections that are lost are made again. Default: 1.
+    /// Connections that are lost are made again. Default: 0.
     pub channels: usize,
     /// Time for which an operation waits for a lost server to come back. Default: 60 s.
     pub recover_for: Duration,
@@ -129,7 +129,7 @@ impl Default for Options {
             sign: Signing::Always,
             allow_guest: false,
             credits: limits::CREDITS,
-            channels: 1,
+            channels: 0,
             recover_for: limits::RECOVER_FOR,
             connect_timeout: limits::CONNECT_TIMEOUT,
             durable: true,

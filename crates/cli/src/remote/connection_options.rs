@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     /// Connections of one session if the server supports multichannel, 1 to 16, or
     /// auto: 4 over each of its fastest interfaces with several queues, 1 over
     /// others
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_channels)]
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_channels)]
     pub(crate) channels: usize,
 
     /// Most sessions, each with its own connection, to copy many small files

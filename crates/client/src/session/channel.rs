@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::activity::Activity;
 use super::operations::Operations;
 use crate::Status;
 use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
@@ -69,6 +70,8 @@ pub(crate) struct Live {
     pub(crate) operations: Operations,
     /// The tasks that look after the channels; they end with the session.
     pub(super) keepers: Mutex<Vec<AbortHandle>>,
+    /// Activity that these tasks wait for.
+    pub(super) activity: Arc<Activity>,
 }
 
 impl Drop for Live {
@@ -107,6 +110,7 @@ impl Live {
 
     /// Returns the channel with the fewest bytes under way.
     pub(crate) fn channel(&self) -> Option<Arc<Channel>> {
+        self.activity.note();
         let channels = self.channels.read();
         let live = channels.iter().filter(|channel| !channel.connection.is_gone());
         live.min_by_key(|channel| channel.connection.load()).cloned()

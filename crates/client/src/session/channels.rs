@@ -15,8 +15,9 @@ use frevo_wire::command::ioctl::{self, CtlCode, network_interface};
 use frevo_wire::command::tree_connect::{self, ShareFlags};
 use frevo_wire::command::tree_disconnect;
 use frevo_wire::file_id::FileId;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::activity::Activity;
 use super::channel::{Channel, Failure, Live};
 use super::connector::{Connector, is_final};
 use super::paths::{Path, Paths};
@@ -24,8 +25,9 @@ use crate::connection::Call;
 use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::{
-    BACK_OFF_FIRST, CHANNEL_BACK_OFF_MAX, CHANNEL_DIAL, CHANNEL_LOOK, CHANNELS_MAX,
-    INTERFACES_BYTES, INTERFACES_EVERY, PATH_DEAD_AFTER, PATH_PROBE_AFTER, PATH_TRIES,
+    BACK_OFF_FIRST, CHANNEL_BACK_OFF_MAX, CHANNEL_DIAL, CHANNEL_LOOK, CHANNELS_AUTO_AFTER,
+    CHANNELS_MAX, INTERFACES_BYTES, INTERFACES_EVERY, PATH_DEAD_AFTER, PATH_PROBE_AFTER,
+    PATH_TRIES,
 };
 
 /// The known ways to the server, and the next attempt.
@@ -51,12 +53,15 @@ struct FailedPath {
 }
 
 impl Ways {
-    pub(super) fn new() -> Self {
+    /// The first look is made at once, or after a while: the count of channels that the client
+    /// chooses is for sessions that last, and a short command has ended by then.
+    pub(super) fn new(is_later: bool) -> Self {
+        let later = if is_later { CHANNELS_AUTO_AFTER } else { Duration::ZERO };
         Self {
             paths: Paths::by_name(),
             asked: None,
             failed: Vec::new(),
-            next: Instant::now(),
+            next: Instant::now() + later,
             pause: BACK_OFF_FIRST,
             is_over: false,
         }
@@ -67,27 +72,30 @@ impl Ways {
         if self.asked.is_none_or(|at| at.elapsed() >= INTERFACES_EVERY) {
             self.ask(connector, live).await;
         }
-        while !self.is_over && Instant::now() >= self.next && self.add(connector, live).await {}
+        while Instant::now() >= self.next && self.add(connector, live).await {}
     }
 
-    /// Opens one channel. Returns false if there are enough, or the attempt failed.
-    async fn add(&mut self, connector: &Connector, live: &Arc<Live>) -> bool {
+    /// Returns the path for a further channel, if one is missing.
+    fn missing(&self, connector: &Connector, live: &Live) -> Option<Path> {
         live.prune();
         let peers = live.peers();
         let wanted = match connector.options.channels {
             0 => self.paths.channels(),
             count => count.min(CHANNELS_MAX),
         };
-        if peers.is_empty() || peers.len() >= wanted {
-            return false;
+        if self.is_over || peers.is_empty() || peers.len() >= wanted {
+            return None;
         }
         let is_hopeless = |path: &Path| {
             let failed = self.failed.iter().find(|failed| failed.path == *path);
             failed.is_some_and(|failed| !failed.has_worked && failed.times >= PATH_TRIES)
         };
-        let Some(path) = self.paths.next(wanted, &peers, is_hopeless).cloned() else {
-            return false;
-        };
+        self.paths.next(wanted, &peers, is_hopeless).cloned()
+    }
+
+    /// Opens one channel. Returns false if there are enough, or the attempt failed.
+    async fn add(&mut self, connector: &Connector, live: &Arc<Live>) -> bool {
+        let Some(path) = self.missing(connector, live) else { return false };
         let server = path.server(&connector.server);
         let bound = match timeout(CHANNEL_DIAL, connector.bind(live, &server)).await {
             Ok(bound) => bound,
@@ -137,20 +145,33 @@ impl Ways {
 }
 
 /// Opens channels that are missing, until the session ends.
-pub(super) async fn fill(connector: Arc<Connector>, live: Weak<Live>, mut ways: Ways) {
+pub(super) async fn fill(
+    connector: Arc<Connector>,
+    live: Weak<Live>,
+    activity: Arc<Activity>,
+    mut ways: Ways,
+) {
+    sleep_until(ways.next).await;
     loop {
-        match live.upgrade() {
-            Some(live) if live.is_alive() && !ways.is_over => ways.fill(&connector, &live).await,
+        let is_complete = match live.upgrade() {
+            Some(live) if live.is_alive() && !ways.is_over => {
+                ways.fill(&connector, &live).await;
+                ways.missing(&connector, &live).is_none()
+            }
             _ => return,
-        }
+        };
         sleep(CHANNEL_LOOK).await;
+        if is_complete {
+            activity.for_fill.take().await;
+        }
     }
 }
 
 /// Ends channels whose path is dead while others work, until the session ends.
-pub(super) async fn watch(live: Weak<Live>) {
+pub(super) async fn watch(live: Weak<Live>, activity: Arc<Activity>) {
     let mut suspicions: Vec<(Weak<Channel>, Suspicion)> = Vec::new();
     loop {
+        activity.for_watch.take().await;
         sleep(CHANNEL_LOOK).await;
         let Some(live) = live.upgrade() else { return };
         live.prune();
@@ -158,12 +179,15 @@ pub(super) async fn watch(live: Weak<Live>) {
             return;
         }
         suspicions.retain(|(channel, _)| channel.strong_count() > 0);
-        look(&live, &mut suspicions, Instant::now());
+        if look(&live, &mut suspicions, Instant::now()) {
+            activity.for_watch.set();
+        }
     }
 }
 
-/// Looks at each channel once.
-fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Instant) {
+/// Looks at each channel once. Returns true if another look is due although no further request is
+/// sent: requests are under way on one of several channels.
+fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Instant) -> bool {
     let channels = live.channels.read().clone();
     let is_busy = channels.iter().any(|channel| channel.connection.load() > 0);
     let mut dead = Vec::new();
@@ -195,6 +219,7 @@ fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Inst
         tracing::info!(server = ?channel.connection.peer(), "a channel is dead; others go on");
         channel.connection.fail(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
     }
+    is_busy && channels.len() > 1
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,8 +255,9 @@ impl Suspicion {
 impl Live {
     /// Starts the tasks that look after the channels of this session.
     pub(super) fn keep(self: &Arc<Self>, connector: &Arc<Connector>, ways: Ways) {
-        let fill = fill(Arc::clone(connector), Arc::downgrade(self), ways);
-        let watch = watch(Arc::downgrade(self));
+        let activity = || Arc::clone(&self.activity);
+        let fill = fill(Arc::clone(connector), Arc::downgrade(self), activity(), ways);
+        let watch = watch(Arc::downgrade(self), activity());
         let tasks = [tokio::spawn(fill).abort_handle(), tokio::spawn(watch).abort_handle()];
         self.keepers.lock().extend(tasks);
     }

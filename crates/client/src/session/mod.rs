@@ -1,6 +1,7 @@
 //! Sessions: a logged-on user on a server, over connections that may be lost and replaced.
 //! MS-SMB2 3.2.1.3, 3.2.4.1.7, 3.2.7.1.
 
+mod activity;
 pub(crate) mod bound;
 pub(crate) mod breaks;
 mod channel;
@@ -398,7 +399,7 @@ impl Inner {
         };
         let wanted = self.client.options.channels;
         if live.is_wide {
-            let mut ways = Ways::new();
+            let mut ways = Ways::new(wanted == 0);
             if wanted > 1 {
                 // The session works with one connection too.
                 let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
@@ -428,6 +429,7 @@ impl Inner {
             sequence: AtomicU16::new(0),
             broken: OnceLock::new(),
             keepers: Mutex::new(Vec::new()),
+            activity: Arc::default(),
             is_wide,
             operations: Operations::default(),
         }))
