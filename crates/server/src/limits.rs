@@ -201,7 +201,7 @@ pub const OPENS_PER_SESSION: usize = 65_536;
 pub const CLOSED_ON_CORE: usize = 256;
 
 /// Pipes that one session may have open. Each may hold a whole answer.
-pub const PIPES_PER_SESSION: usize = 64;
+pub const PIPES_PER_SESSION: usize = 1_040;
 
 /// Byte ranges that the Opens of one session may have locked: four times what one
 /// Open may (`LOCKS_PER_OPEN` of the store).
@@ -306,7 +306,7 @@ pub const LONG_REQUEST: usize = 8 * 1024;
 pub const TRIM_RANGES: usize = 1_024;
 
 /// Requests of one connection that wait for something.
-pub const WAITING_PER_CONNECTION: usize = 1_024;
+pub const WAITING_PER_CONNECTION: usize = 511;
 
 /// Requests of one connection under way before reading pauses.
 pub const IN_FLIGHT_PER_CONNECTION: usize = 8_192;

@@ -12,6 +12,8 @@ mod asked_again;
 #[path = "leases/channels.rs"]
 mod channels;
 mod client;
+#[path = "leases/directories.rs"]
+mod directories;
 #[path = "leases/folders.rs"]
 mod folders;
 #[path = "leases/host.rs"]

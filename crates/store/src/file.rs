@@ -8,7 +8,8 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::byte_range::ByteRanges;
 use crate::lease::{
-    self, Actor, Cause, Contention, Granted, LeaseOwner, Oplocks, Room, Route, Wish,
+    self, Actor, Break, Cause, Contention, Granted, LeaseKey, LeaseOwner, Oplocks, Room, Route,
+    Wish,
 };
 use crate::limits::OPENS_PER_FILE;
 use crate::name::{FolderId, Link, Name};
@@ -23,8 +24,11 @@ pub struct Admission {
     pub id: OpenId,
     /// The folder to which its name is relative.
     pub folder_id: FolderId,
-    /// Open.GrantedAccess
+    /// The access that share modes are compared with at the open: what the disposition needs
+    /// beside Open.GrantedAccess counts too.
     pub access: AccessMask,
+    /// Open.GrantedAccess, which later Opens are compared with.
+    pub granted: AccessMask,
     /// Open.SharingMode
     pub sharing: Sharing,
     /// FILE_DELETE_ON_CLOSE is set.
@@ -65,6 +69,8 @@ struct Doomed {
     /// The Open that deleted the name, and, once it is closed, the Vfs that removes the name.
     by: OpenId,
     remover: Option<Arc<dyn Vfs>>,
+    /// Lease.ParentLeaseKey of that Open.
+    parent: Option<LeaseKey>,
 }
 
 /// The work that a close leaves to its caller.
@@ -216,6 +222,7 @@ impl File {
         let Admission { id, folder_id, delete_on_close, lease, .. } = a;
         let link =
             (!self.first.is(folder_id, name)).then(|| Link { folder_id, name: name.clone() });
+        let claim = Claim { access: a.granted, ..claim };
         self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
         Ok((Admitted::In, contention))
     }
@@ -293,7 +300,8 @@ impl File {
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {
         let link = self.link_of(id).clone();
         if pending {
-            return self.doom(link, id);
+            let parent = self.parent_lease(id);
+            return self.doom(link, id, parent);
         }
         self.doomed.retain(|doomed| doomed.link != link);
     }
@@ -303,6 +311,19 @@ impl File {
     pub fn remover(&self, link: &Link) -> Option<Arc<dyn Vfs>> {
         let doomed = self.doomed.iter().find(|doomed| doomed.link == *link);
         doomed.and_then(|doomed| doomed.remover.clone())
+    }
+
+    /// Returns the lease on the directory that the Open knew which deleted the name.
+    pub fn parent_of_deletion(&self, link: &Link) -> Option<LeaseKey> {
+        self.doomed.iter().find(|doomed| doomed.link == *link).and_then(|doomed| doomed.parent)
+    }
+
+    /// Returns Lease.ParentLeaseKey of an Open.
+    fn parent_lease(&self, id: OpenId) -> Option<LeaseKey> {
+        match self.held(id) {
+            Granted::Lease { v2: Some(v2), .. } => v2.parent,
+            _ => None,
+        }
     }
 
     /// Clears FILE_DELETE_ON_CLOSE of `id`.
@@ -342,19 +363,21 @@ impl File {
 
     /// Takes `id` out: removes its locks and its oplock, and turns delete-on-close into delete
     /// pending (MS-FSA 2.1.5.5). Names that it deletes are removed through `vfs`. Returns the lease
-    /// that it belonged to.
+    /// that it belonged to, and the breaks that delete pending causes.
     pub(crate) fn leave(
         &mut self,
         id: OpenId,
         vfs: &Arc<dyn Vfs>,
-    ) -> (Departure, Option<LeaseOwner>) {
-        let lease = self.lease_of(id);
+    ) -> (Departure, Option<LeaseOwner>, Vec<Break>) {
+        let (lease, parent) = (self.lease_of(id), self.parent_lease(id));
+        let mut deletes = false;
         let mut unlinked = None;
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
             let link = entry.link.unwrap_or_else(|| self.first.clone());
             if entry.delete_on_close {
-                self.doom(link.clone(), id);
+                deletes = true;
+                self.doom(link.clone(), id, parent);
             }
             if entry.unlinks && self.open_count() > 0 && self.is_doomed(&link) {
                 self.doomed.retain(|doomed| doomed.link != link);
@@ -368,7 +391,13 @@ impl File {
         self.ranges.release(id);
         self.oplocks.leave(id);
         if let Some(link) = unlinked {
-            return (Departure::Unlink(link), lease);
+            return (Departure::Unlink(link), lease, Vec::new());
+        }
+        let mut breaks = Vec::new();
+        if deletes && !self.oplocks.is_empty() {
+            // MS-FSA 2.1.5.5 marks the link as FileDispositionInformation does, which takes the
+            // caching of handles away (2.1.4.12).
+            breaks = self.oplocks.contend(Actor { open: id, lease }, Cause::Delete).breaks;
         }
         let departure = match (self.open_count() == 0, self.is_delete_pending()) {
             (false, _) => Departure::StillOpen,
@@ -377,16 +406,16 @@ impl File {
                 Departure::Remove(self.doomed.iter().map(|doomed| doomed.link.clone()).collect())
             }
         };
-        (departure, lease)
+        (departure, lease, breaks)
     }
 
     fn is_doomed(&self, link: &Link) -> bool {
         self.doomed.iter().any(|doomed| doomed.link == *link)
     }
 
-    fn doom(&mut self, link: Link, by: OpenId) {
+    fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
         if !self.is_doomed(&link) {
-            self.doomed.push(Doomed { link, by, remover: None });
+            self.doomed.push(Doomed { link, by, remover: None, parent });
         }
     }
 }

@@ -137,11 +137,11 @@ impl FileTable {
     }
 
     /// Takes an Open, opened through `vfs`, out of its file.
-    pub fn leave(&self, cell: &FileCell, id: OpenId, vfs: &Arc<dyn Vfs>) -> Departure {
+    pub fn leave(&self, cell: &Arc<FileCell>, id: OpenId, vfs: &Arc<dyn Vfs>) -> Departure {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         let had_promises = !file.oplocks.is_empty();
-        let (departure, lease) = file.leave(id, vfs);
+        let (departure, lease, breaks) = file.leave(id, vfs);
         let is_let_alone = had_promises && file.oplocks.is_empty();
         if departure == Departure::Closed {
             file.retire();
@@ -154,6 +154,7 @@ impl FileTable {
         if is_let_alone {
             cell.let_alone();
         }
+        self.leases.teller.tell(cell, breaks);
         departure
     }
 
@@ -317,6 +318,7 @@ mod tests {
             id: OpenId(id),
             folder_id: HERE,
             access,
+            granted: access,
             sharing,
             delete_on_close,
             lease,

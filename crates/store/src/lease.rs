@@ -31,10 +31,20 @@ const NONE: LeaseState = LeaseState::EMPTY;
 /// Lease.ClientLeaseId).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseOwner {
-    /// The client: a number made of its ClientGuid and its account.
+    /// The client: a number made of its account (the first half) and its ClientGuid.
     pub client: Guid,
     /// LeaseKey
     pub key: LeaseKey,
+}
+
+impl LeaseOwner {
+    /// True if a client of the same account names this lease by its key.
+    ///
+    /// Deviation: another account that guesses the key hides no change from the holder.
+    fn is_known_to(self, other: Self) -> bool {
+        let account = |owner: Self| owner.client.0.first_chunk::<8>().copied();
+        self.key == other.key && account(self) == account(other)
+    }
 }
 
 /// The holder of a promise.

@@ -107,6 +107,7 @@ mod tests {
             id: OpenId(id),
             folder_id: FolderId(1),
             access,
+            granted: access,
             sharing,
             delete_on_close: false,
             lease,

@@ -31,6 +31,9 @@ pub enum Waits {
     Slow,
     /// Like [`Self::Slow`], but giving it up loses nothing, and CANCEL does.
     SlowCancellable,
+    /// Like [`Self::Slow`], but there is no interim response while it waits for other clients.
+    /// Windows: SET_INFO has none (smbtorture's compound_async.rename_non_compound_no_async).
+    SlowUnannounced,
     /// It waits for others by nature and CANCEL ends it.
     Cancellable,
 }
@@ -160,6 +163,8 @@ const SESSION: Row = Row { session: true, ..BARE };
 const TREE: Row = Row { tree: true, ..SESSION };
 const SLOW: Row = Row { waits: Waits::Slow, off_core: OffCore::Asks, ..TREE };
 const PAYLOAD: Row = Row { carries_payload: true, ..SLOW };
+const SETTING: Row =
+    Row { long_from_bytes: LONG_REQUEST, waits: Waits::SlowUnannounced, ..PAYLOAD };
 
 /// The row of a command; none for those that MS-SMB2 does not have, which
 /// disconnect (3.3.5.2.6).
@@ -222,9 +227,7 @@ pub const fn row(command: Command) -> Option<Row> {
             Row { file_id: Needed(72), waits: Waits::Cancellable, kept_bytes: 96, ..TREE }
         }
         Command::QUERY_INFO => Row { file_id: Needed(88), restarts: true, ..SLOW },
-        Command::SET_INFO => {
-            Row { file_id: Needed(80), restarts: true, long_from_bytes: LONG_REQUEST, ..PAYLOAD }
-        }
+        Command::SET_INFO => Row { file_id: Needed(80), restarts: true, ..SETTING },
         // The handler tells oplock and lease acknowledgments apart. It waits until the rest
         // that is cached of a persistent Open is on record.
         Command::OPLOCK_BREAK => Row { waits: Waits::Silent, ..TREE },

@@ -88,6 +88,11 @@ impl Assembly {
         }
     }
 
+    /// True while nothing waits here to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Bytes that the next response's body may have: MS-SMB2 3.3.4.1.3 bounds
     /// the whole, here by the largest payload and what stands around it.
     pub(super) fn room(&self, connection: &Connection) -> usize {

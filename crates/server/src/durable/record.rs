@@ -358,6 +358,7 @@ fn admission_of(record: &OpenRecord, id: OpenId, folder_id: FolderId) -> Admissi
         id,
         folder_id,
         access: record.claimed_access,
+        granted: record.claimed_access,
         sharing: Sharing {
             read: shared.contains(ShareAccess::READ),
             write: shared.contains(ShareAccess::WRITE),

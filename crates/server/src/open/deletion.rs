@@ -121,8 +121,14 @@ impl Open {
             return self.not_removed(&link.name, fault);
         }
         self.record_removed(&link.name, file.is_directory);
-        if let Some(actor) = by {
-            let vfs = cell.lock().remover(link);
+        if let Some(mut actor) = by {
+            let (vfs, parent) = {
+                let state = cell.lock();
+                (state.remover(link), state.parent_of_deletion(link))
+            };
+            // One Open deleted the name, another one may have been closed last: the lease is
+            // let alone that both know.
+            actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
         }
         file.report_removal(files, link);

@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY.
 
-use frevo_server::internal::limits::NOTIFIES_PER_SESSION;
+use frevo_server::internal::limits::{NOTIFIES_PER_SESSION, WAITING_PER_CONNECTION};
 use std::time::Duration;
 
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter, Request};
@@ -11,6 +11,7 @@ use frevo_wire::fscc::notify::NotifyEntries;
 
 use super::calls::*;
 use crate::client::files::{close_draft, file_id, write_draft};
+use crate::client::logon::Setup;
 use crate::client::peer::async_id;
 use crate::client::*;
 
@@ -217,17 +218,31 @@ fn watches_of_a_session_are_bounded() {
     in_world(async |world| {
         let (mut one, mount) = world.session("ann", &Offer::default()).await;
         let root = one.open_file(&mount, &Want::existing("")).await;
-        let mut ids = Vec::new();
-        for _ in 0..NOTIFIES_PER_SESSION {
-            ids.push(one.send(vec![mount.put(notify_draft(root, 0))], mount.via()).await[0]);
-            one.interim().await;
+        let mut channels = vec![(one, mount.clone())];
+        // A connection has fewer places than the session.
+        for _ in 0..NOTIFIES_PER_SESSION / WAITING_PER_CONNECTION {
+            let mut more = world.connect();
+            more.guid = channels[0].0.guid;
+            more.negotiate(&Offer::default()).await;
+            let bound = more.try_log_on(Setup::binding("ann", &mount.logon)).await.expect("bound");
+            channels.push((more, mount.on(&bound)));
         }
-        one.on(&mount, notify_draft(root, 0)).await.expect(Status::INSUFFICIENT_RESOURCES);
-        ids.extend(one.send(vec![mount.put(close_draft(root))], mount.via()).await);
-        let mut replies = one.collect(&ids).await;
-        replies.pop().unwrap().ok();
-        for reply in replies {
-            reply.expect(Status::NOTIFY_CLEANUP);
+        let mut ids = vec![Vec::new(); channels.len()];
+        for n in 0..NOTIFIES_PER_SESSION {
+            let at = n / WAITING_PER_CONNECTION;
+            let (peer, mount) = &mut channels[at];
+            ids[at].push(peer.send(vec![mount.put(notify_draft(root, 0))], mount.via()).await[0]);
+            peer.interim().await;
+        }
+        let (last, there) = channels.last_mut().unwrap();
+        last.on(there, notify_draft(root, 0)).await.expect(Status::INSUFFICIENT_RESOURCES);
+        let close = last.send(vec![there.put(close_draft(root))], there.via()).await;
+        ids.last_mut().unwrap().extend(close);
+        for ((peer, _), ids) in channels.iter_mut().zip(ids) {
+            for reply in peer.collect(&ids).await {
+                let closed = reply.header.command == Command::CLOSE;
+                reply.expect(if closed { Status::SUCCESS } else { Status::NOTIFY_CLEANUP });
+            }
         }
     });
 }

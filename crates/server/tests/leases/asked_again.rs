@@ -19,7 +19,6 @@ fn what_is_promised_while_another_gives_back_is_broken_too() {
         let file = three.open_file(&his, &Want::existing("f")).await;
         let rename = rename_draft(FileInfoClass::RENAME, file, "g", false);
         let waiting = start(&mut three, &his, rename).await;
-        three.interim().await;
         for (peer, byte) in [(&mut one, 1), (&mut two, 2)] {
             let told = lease_notification(peer).await;
             assert_eq!((told.lease_key, told.new_lease_state), (key(byte), R));

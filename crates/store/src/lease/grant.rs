@@ -39,10 +39,23 @@ impl Grant {
         }
     }
 
+    /// True if this is the lease on the directory that the acting Open knows. MS-FSA 2.1.4.12.2
+    /// with PARENT_OBJECT: ParentOplockKey is Lease.ParentLeaseKey (MS-SMB2 3.3.5.9.11), which
+    /// names no client.
+    fn is_parent_of(&self, actor: Actor) -> bool {
+        match self.owner {
+            Owner::Open(open) => open == actor.open,
+            Owner::Lease(owner) => actor.lease.is_some_and(|lease| owner.is_known_to(lease)),
+        }
+    }
+
     /// True if the action breaks this promise. MS-FSA 2.1.4.12: an Open does not break its own
     /// promise, except an oplock of level II when data changes.
     pub(super) fn minds(&self, actor: Actor, cause: Cause) -> bool {
         let is_level_two = !self.is_lease() && self.caching == R;
+        if cause == Cause::Entry {
+            return !self.is_parent_of(actor);
+        }
         !self.is_of(actor) || (cause == Cause::Write && is_level_two)
     }
 

@@ -62,6 +62,7 @@ fn a_file_has_so_many_opens() {
             id: OpenId(id as u64),
             folder_id: FolderId(1),
             access: AccessMask::READ_DATA,
+            granted: AccessMask::READ_DATA,
             sharing: Sharing::ALL,
             delete_on_close: false,
             lease: None,

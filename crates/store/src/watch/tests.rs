@@ -70,8 +70,16 @@ fn directory(path: &str, inode: u64) -> Arc<FileCell> {
     let id = OpenId(inode);
     let access = AccessMask::READ_DATA;
     let (folder_id, delete_on_close, lease, overwrites) = (FolderId(1), false, None, false);
-    let admission =
-        Admission { id, folder_id, access, sharing, delete_on_close, lease, overwrites };
+    let admission = Admission {
+        id,
+        folder_id,
+        access,
+        granted: access,
+        sharing,
+        delete_on_close,
+        lease,
+        overwrites,
+    };
     let key = FileKey::of_file(1, inode);
     FileTable::default().admit(key, &name(path), admission).unwrap().cell
 }

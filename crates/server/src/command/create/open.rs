@@ -144,6 +144,7 @@ impl Create<'_> {
             id: self.id(),
             folder_id: self.vfs.folder_id(),
             access: claimed(granted, action),
+            granted,
             sharing: sharing(self.request.share_access),
             delete_on_close: self.has(CreateOptions::DELETE_ON_CLOSE),
             lease: self.wish.owner(),

@@ -82,8 +82,16 @@ impl Bench {
         let (delete_on_close, lease, overwrites) = (false, None, false);
         let id = OpenId(id);
         let folder_id = self.vfs.folder_id();
-        let admission =
-            Admission { id, folder_id, access, sharing, delete_on_close, lease, overwrites };
+        let admission = Admission {
+            id,
+            folder_id,
+            access,
+            granted: access,
+            sharing,
+            delete_on_close,
+            lease,
+            overwrites,
+        };
         let cell = self.files.admit(opened.node.key(), &opened.name, admission)?.cell;
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),

@@ -1,6 +1,7 @@
 //! Oplock and lease breaks that SET_INFO causes: MS-FSA 2.1.5.15 and 2.1.5.17.
 
 use frevo_store::lease::Cause;
+use frevo_store::share_mode::Verdict;
 use frevo_wire::Status;
 use frevo_wire::command::set_info::{InfoType, Request};
 use frevo_wire::fscc::FileInfoClass;
@@ -26,6 +27,7 @@ pub(super) async fn contend(
     if cause == Cause::Rename {
         below(rq, target).await?;
         replaced(rq, target, request).await?;
+        destination(rq, target, request).await?;
     }
     Ok(())
 }
@@ -56,6 +58,30 @@ async fn replaced(
             lease::contend_for(rq, &cell, target.id, Cause::Rename).await
         }
         _ => Ok(()),
+    }
+}
+
+/// MS-FSA 2.1.5.15.12 opens the directory of the new name. Who caches a handle of it that does not
+/// allow that is asked to close it, as for any other open (2.1.4.12).
+async fn destination(
+    rq: &request::Request<'_>,
+    target: &FileOpen,
+    request: &Request<'_>,
+) -> Result<(), Status> {
+    let files = &rq.server().files;
+    if !files.leases.has_directories() {
+        return Ok(());
+    }
+    let Ok(name) = rename::new_name(request, target.posix) else { return Ok(()) };
+    let Ok(parent) = target.vfs.stat(&name.parent()) else { return Ok(()) };
+    let Some(cell) = files.find(parent.key) else { return Ok(()) };
+    let verdict = cell.lock().contender(rename::claim_on_directory(target), None);
+    match verdict {
+        Verdict::Violation => {
+            let cause = Cause::Violation { overwrites: false };
+            lease::contend_for(rq, &cell, target.id, cause).await
+        }
+        Verdict::Compatible => Ok(()),
     }
 }
 

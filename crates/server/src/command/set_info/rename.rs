@@ -101,6 +101,22 @@ pub(super) fn replaced_name(request: &Request<'_>, posix: bool) -> Result<Option
     Ok((wanted.replace && !wanted.is_stream && !wanted.replace_open).then_some(wanted.name))
 }
 
+/// The new name, other than that of a stream.
+pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Status> {
+    let wanted = match FileInfoClass(request.file_info_class) {
+        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
+        _ => wanted(request.buffer, posix)?,
+    };
+    if wanted.is_stream { Err(Status::INVALID_PARAMETER) } else { Ok(wanted.name) }
+}
+
+/// The claim of adding a name on its directory.
+pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
+    let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
+    // An Open of the directory does not hinder POSIX clients.
+    Claim { access, sharing: Sharing { read: true, write: true, delete: file.posix } }
+}
+
 /// MS-FSA 2.1.5.15.12: lengths that do not hold.
 fn valid<T>(parsed: Parsed<T>) -> Result<T, Status> {
     parsed.map_err(|_| Status::INVALID_PARAMETER)
@@ -237,14 +253,11 @@ fn check_parent(
     // may be taken away the handle's DELETE says.
     protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
     let Some(cell) = files.find(parent.stat.key) else { return Ok(Some(parent)) };
-    let add = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // An Open of the directory does not hinder POSIX clients.
-    let sharing = Sharing { read: true, write: true, delete: file.posix };
     let state = cell.lock();
     if state.is_delete_pending() {
         return Err(Status::DELETE_PENDING);
     }
-    match state.contender(Claim { access: add, sharing }, None) {
+    match state.contender(claim_on_directory(file), None) {
         Verdict::Compatible => Ok(Some(parent)),
         Verdict::Violation => Err(Status::SHARING_VIOLATION),
     }
