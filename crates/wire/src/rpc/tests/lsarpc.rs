@@ -233,8 +233,8 @@ fn what_was_translated_is_ignored_on_input() {
     // Entries, the pointer to them, and their count.
     let empty = [[0; 4], 1_u32.to_le_bytes(), [0; 4]].concat();
     let mut name = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
-    name.extend([5, 0, 0, 0, 2, 0, 2, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    name.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x', 0, 0, 0]);
+    name.extend([5, 0, 0, 0, 4, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    name.extend([2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'x', 0, b'y', 0]);
     let mut sid = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
     sid.extend([5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     sid.extend([0; 12]);
