@@ -17,6 +17,7 @@ mod import {
     mod hosts;
     mod modules;
     mod options;
+    mod recycle;
     mod report;
     mod share;
     mod share_modules;
