@@ -84,20 +84,15 @@ impl Guard {
         Some(Self { parent, entry, only_from_links: false })
     }
 
-    fn is_below_parent(&self, path: &[&[u8]]) -> bool {
-        path.len() > self.parent.len()
-            && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
-    }
-
     /// True for a path of a client that leads to what is guarded, or into it.
-    fn refuses(&self, path: &[&[u8]]) -> bool {
+    fn refuses<'p>(&self, path: impl Iterator<Item = &'p [u8]>) -> bool {
         !self.only_from_links && self.covers(path)
     }
 
     /// True for a path that leads to what is guarded, or into it.
-    fn covers(&self, path: &[&[u8]]) -> bool {
-        self.is_below_parent(path)
-            && path.get(self.parent.len()).is_some_and(|name| self.entry.has(name))
+    fn covers<'p>(&self, mut path: impl Iterator<Item = &'p [u8]>) -> bool {
+        let is_ours = |ours: &Vec<u8>| path.next().is_some_and(|name| fold::alike(ours, name));
+        self.parent.iter().all(is_ours) && path.next().is_some_and(|name| self.entry.has(name))
     }
 
     /// True for a directory on the way to what is guarded: renamed, it would take that along.
@@ -149,8 +144,8 @@ fn path_of(fd: BorrowedFd<'_>) -> Result<std::ffi::OsString, Errno> {
     Ok(OsStr::from_bytes(path.as_bytes()).to_owned())
 }
 
-fn components(path: &[u8]) -> Vec<&[u8]> {
-    path.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b".")).collect()
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b"."))
 }
 
 /// The entries of a directory that listings leave out.
@@ -172,14 +167,23 @@ impl Share {
             return Err(Fault::AccessDenied);
         }
         if !self.guards.is_empty() || !self.vetoed.is_empty() {
-            let path = components(path);
-            let is_covered = self.guards.iter().any(|guard| guard.refuses(&path))
-                || path.iter().any(|name| self.is_vetoed(name));
+            let is_covered = self.guards.iter().any(|guard| guard.refuses(components(path)))
+                || components(path).any(|name| self.is_vetoed(name));
             if is_covered {
                 return Err(Fault::AccessDenied);
             }
         }
         self.check_way(path)
+    }
+
+    /// Refuses an entry of the directory with the path `stored`, which is admitted itself, if
+    /// clients must not reach it.
+    pub(crate) fn admit_entry(&self, stored: &[u8], entry: &[u8]) -> VfsResult<()> {
+        let path = || components(stored).chain([entry]);
+        let is_covered = is_side(entry)
+            || self.is_vetoed(entry)
+            || self.guards.iter().any(|guard| guard.refuses(path()));
+        if is_covered { Err(Fault::AccessDenied) } else { Ok(()) }
     }
 
     /// True for a name that clients must not reach in any directory.
@@ -195,7 +199,7 @@ impl Share {
         if self.guards.is_empty() {
             return Ok(());
         }
-        let path = components(path);
+        let path: Vec<&[u8]> = components(path).collect();
         let is_above = self.guards.iter().any(|guard| guard.is_above(&path));
         if is_above { Err(Fault::AccessDenied) } else { Ok(()) }
     }
@@ -221,9 +225,9 @@ impl Share {
     fn is_reachable(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
         let (root, path) = (path_of(self.root.as_fd())?, path_of(fd)?);
         let Ok(below) = Path::new(&path).strip_prefix(Path::new(&root)) else { return Ok(true) };
-        let path = components(below.as_os_str().as_bytes());
-        let is_own = path.iter().any(|name| is_side(name) || self.is_vetoed(name));
-        Ok(!is_own && !self.guards.iter().any(|guard| guard.covers(&path)))
+        let path = || components(below.as_os_str().as_bytes());
+        let is_own = path().any(|name| is_side(name) || self.is_vetoed(name));
+        Ok(!is_own && !self.guards.iter().any(|guard| guard.covers(path())))
     }
 
     /// The entries of an open directory that are not listed.

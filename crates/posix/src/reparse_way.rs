@@ -7,8 +7,8 @@
 //! moves to a remembered path is seen when a client opens it by that path itself.
 
 use std::ffi::CStr;
-use std::hash::{BuildHasher as _, RandomState};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_store::{Fault, vfs::VfsResult};
@@ -19,7 +19,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::dosattrib::DosAttrib;
-use crate::limits::{DOSATTRIB_BYTES, WAYS};
+use crate::errno::fault_of;
+use crate::limits::{DOSATTRIB_BYTES, STEPS_ON_CORE, WAYS};
+use crate::patience;
 use crate::reparse_tag;
 use crate::share::Share;
 use crate::sys::{self, ProcPath};
@@ -83,8 +85,7 @@ impl Drop for Forgetting<'_> {
 enum Look {
     Plain,
     Marked,
-    Missing,
-    /// It cannot be looked at; opening it fails too, or the user may only pass through it.
+    /// It cannot be looked at: the user may only pass through it.
     Unknown,
 }
 
@@ -97,24 +98,56 @@ impl Share {
         if !self.keeps_attributes() || self.ways.known.lock().now().contains(&self.hash(parent)) {
             return Ok(());
         }
-        let ends = parent.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at);
-        for end in ends.chain([parent.len()]) {
-            let Some(directory) = path.get(..end) else { break };
-            let hash = self.hash(directory);
+        self.look_along(parent)
+    }
+
+    /// Looks at each directory on the way to `parent` and at `parent` itself, except those that
+    /// are known.
+    fn look_along(&self, parent: &[u8]) -> VfsResult<()> {
+        let (mut hasher, mut end) = (self.ways.hasher.build_hasher(), 0);
+        let mut looks = 0;
+        let mut dir = None;
+        for component in parent.split(|&b| b == b'/') {
+            add(&mut hasher, component);
+            let hash = hasher.finish();
+            end += component.len();
+            let path = parent.get(..end).unwrap_or_default();
+            end += 1;
             let changes = {
                 let mut known = self.ways.known.lock();
                 if known.now().contains(&hash) {
+                    dir = None;
                     continue;
                 }
                 known.changes
             };
-            match self.look(directory) {
+            looks += 1;
+            if looks > STEPS_ON_CORE && patience::is_short() {
+                return Err(fault_of(patience::give_up()));
+            }
+            // Opening it fails too.
+            let Ok(fd) = self.open_way(dir.as_ref(), path, component) else { return Ok(()) };
+            match look_at(fd.as_fd()) {
                 Look::Plain => self.remember(hash, changes),
                 Look::Marked => return Err(Fault::Symlink),
-                Look::Missing | Look::Unknown => return Ok(()),
+                Look::Unknown => {}
             }
+            dir = Some(fd);
         }
         Ok(())
+    }
+
+    /// Opens a directory on a way, from the one before it if that is open.
+    fn open_way(&self, dir: Option<&OwnedFd>, path: &[u8], last: &[u8]) -> Result<OwnedFd, Errno> {
+        let follow = self.options.follow_symlinks_inside;
+        let flags = if follow { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW };
+        if let Some(dir) = dir {
+            match sys::open_beneath(dir.as_fd(), last, flags, Mode::empty(), false) {
+                Err(Errno::LOOP) if follow => {}
+                opened => return opened,
+            }
+        }
+        sys::open_beneath(self.root.as_fd(), path, flags, Mode::empty(), follow)
     }
 
     fn remember(&self, hash: u64, changes: u64) {
@@ -145,19 +178,16 @@ impl Share {
     }
 
     fn hash(&self, path: &[u8]) -> u64 {
-        self.ways.hasher.hash_one(path)
+        let mut hasher = self.ways.hasher.build_hasher();
+        path.split(|&b| b == b'/').for_each(|component| add(&mut hasher, component));
+        hasher.finish()
     }
+}
 
-    fn look(&self, directory: &[u8]) -> Look {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let follow = self.options.follow_symlinks_inside;
-        let flags = if follow { OFlags::PATH } else { flags };
-        match sys::open_beneath(self.root.as_fd(), directory, flags, Mode::empty(), follow) {
-            Ok(fd) => look_at(fd.as_fd()),
-            Err(Errno::NOENT | Errno::NOTDIR) => Look::Missing,
-            Err(_) => Look::Unknown,
-        }
-    }
+/// Adds a component to the hash of the path before it.
+fn add(hasher: &mut DefaultHasher, component: &[u8]) {
+    hasher.write(component);
+    hasher.write_u8(b'/');
 }
 
 /// True for a directory, reached step by step, that is a reparse point.

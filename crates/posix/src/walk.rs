@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use crate::cache::Seen;
 use crate::dir::Dir;
 use crate::errno::{fault_of, walk_fault};
-use crate::limits::{PATH_BYTES, RETRIES};
+use crate::limits::{PATH_BYTES, RETRIES, STEPS_ON_CORE};
 use crate::names::{DiskPath, client_name};
+use crate::patience;
 use crate::reparse_way;
 use crate::share::Share;
 use crate::sys;
@@ -90,60 +91,14 @@ impl Share {
                 Err(errno) => return Err(walk_fault(errno)),
             }
         }
-        let mut dir = Dir::Root(Arc::clone(&self.root));
-        let mut stored = Vec::with_capacity(path.len());
-        for component in path.split(|&b| b == b'/') {
-            (dir, stored) = self.step(&dir, &stored, component, exact)?;
-            self.check_way(&join(&stored, b""))?;
-        }
-        Ok((dir, stored))
-    }
-
-    /// Walks one component down, in the stored case.
-    fn step(
-        &self,
-        dir: &Dir,
-        stored: &[u8],
-        component: &[u8],
-        exact: bool,
-    ) -> VfsResult<(Dir, Vec<u8>)> {
-        let open = |entry: &[u8]| {
-            let path = join(stored, entry);
-            // A followed link may use ".." up to the share's root, so the walk must begin there.
-            let opened = if self.options.follow_symlinks_inside {
-                self.open_directory(self.root.as_fd(), &path)
-            } else {
-                self.open_directory(dir.fd(), entry)
-            };
-            let fd = opened?;
-            // `admit` does not look at a path that is too long for one call.
-            let is_long = path.len() > PATH_BYTES && self.keeps_attributes();
-            if is_long && reparse_way::is_marked(fd.as_fd()) {
-                return Err(Errno::LOOP);
+        let mut walk = Walk::new(self, path.len());
+        for (at, component) in path.split(|&b| b == b'/').enumerate() {
+            if at >= STEPS_ON_CORE && patience::is_short() {
+                return Err(fault_of(patience::give_up()));
             }
-            Ok((Dir::Sub(Arc::new(fd)), path))
-        };
-        match open(component) {
-            Err(Errno::NOENT) if !exact => {}
-            Err(Errno::NOENT) => return Err(Fault::PathNotFound),
-            other => return other.map_err(|errno| self.step_fault(errno, stored, component)),
+            walk.step(component, exact)?;
         }
-        let stx = sys::stat_fd(dir.fd()).map_err(fault_of)?;
-        let entry = self.folded(dir, Seen::of(&stx), component)?.ok_or(Fault::PathNotFound)?;
-        self.admit(&join(stored, &entry))?;
-        open(&entry).map_err(|errno| match errno {
-            Errno::NOENT => Fault::PathNotFound,
-            other => self.step_fault(other, stored, &entry),
-        })
-    }
-
-    /// Returns the fault of an entry that is no directory: it may be a file with a reparse point.
-    fn step_fault(&self, errno: Errno, stored: &[u8], entry: &[u8]) -> Fault {
-        let below = join(&join(stored, entry), b"");
-        match (errno, self.check_way(&below)) {
-            (Errno::NOTDIR, Err(fault)) => fault,
-            _ => walk_fault(errno),
-        }
+        Ok((walk.dir, walk.stored))
     }
 
     fn open_directory(&self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
@@ -202,6 +157,87 @@ impl Share {
             // The directory was removed while it was open.
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(walk_fault(errno)),
+        }
+    }
+}
+
+/// A walk from the root, component by component, in the stored spelling.
+struct Walk<'a> {
+    share: &'a Share,
+    dir: Dir,
+    /// The path of `dir`, as stored.
+    stored: Vec<u8>,
+    /// A link was followed: the object that each further component leads to is judged.
+    linked: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(share: &'a Share, bytes: usize) -> Self {
+        let dir = Dir::Root(Arc::clone(&share.root));
+        Self { share, dir, stored: Vec::with_capacity(bytes), linked: false }
+    }
+
+    /// Goes on into the directory `component`, or into the one that folds alike.
+    fn step(&mut self, component: &[u8], exact: bool) -> VfsResult<()> {
+        match self.enter(component) {
+            Err(Errno::NOENT) if !exact => {}
+            Err(Errno::NOENT) => return Err(Fault::PathNotFound),
+            other => return other.map_err(|errno| self.fault(errno, component)),
+        }
+        let stx = sys::stat_fd(self.dir.fd()).map_err(fault_of)?;
+        let entry = self.share.folded(&self.dir, Seen::of(&stx), component)?;
+        let entry = entry.ok_or(Fault::PathNotFound)?;
+        self.share.admit_entry(&self.stored, &entry)?;
+        self.enter(&entry).map_err(|errno| match errno {
+            Errno::NOENT => Fault::PathNotFound,
+            other => self.fault(other, &entry),
+        })
+    }
+
+    fn enter(&mut self, entry: &[u8]) -> Result<(), Errno> {
+        let bytes = self.stored.len();
+        if bytes > 0 {
+            self.stored.push(b'/');
+        }
+        self.stored.extend_from_slice(entry);
+        match self.open(entry) {
+            Ok(fd) => self.dir = Dir::Sub(Arc::new(fd)),
+            Err(errno) => {
+                self.stored.truncate(bytes);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the entry, which is the last component of the path as well.
+    fn open(&mut self, entry: &[u8]) -> Result<OwnedFd, Errno> {
+        let share = self.share;
+        let near = if self.linked {
+            Err(Errno::LOOP)
+        } else {
+            share.open_inside(self.dir.fd(), entry, DIRECTORY, false)
+        };
+        let fd = match near {
+            // A followed link may use ".." up to the share's root, so the walk must begin there.
+            Err(Errno::LOOP) if share.options.follow_symlinks_inside => {
+                self.linked = true;
+                share.open_inside(share.root.as_fd(), &self.stored, DIRECTORY, true)?
+            }
+            near => near?,
+        };
+        if share.keeps_attributes() && reparse_way::is_marked(fd.as_fd()) {
+            return Err(Errno::LOOP);
+        }
+        Ok(fd)
+    }
+
+    /// Returns the fault of an entry that is no directory: it may be a file with a reparse point.
+    fn fault(&self, errno: Errno, entry: &[u8]) -> Fault {
+        let below = join(&join(&self.stored, entry), b"");
+        match (errno, self.share.check_way(&below)) {
+            (Errno::NOTDIR, Err(fault)) => fault,
+            _ => walk_fault(errno),
         }
     }
 }

@@ -432,3 +432,21 @@ fn no_name_leads_through_a_reparse_point_of_another_kind() {
         assert!(world.path("d/x").exists());
     });
 }
+
+/// Long paths too are answered within the time of a core, which builds with assertions watch.
+#[test]
+fn the_first_link_of_a_long_path_is_told() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for (depth, behind) in [(0, 3), (1, 2), (6, 0), (7, 1), (250, 250), (900, 100)] {
+            let above = format!("{depth}/{}", "a/".repeat(depth));
+            std::fs::create_dir_all(world.path(&above)).unwrap();
+            std::os::unix::fs::symlink("else/where", world.path(&format!("{above}l"))).unwrap();
+            let below = "\\b".repeat(behind);
+            let path = format!("{}l{below}", above.replace('/', "\\"));
+            let reply = peer.create(&mount, &Want::existing(&path)).await;
+            reply.expect(Status::STOPPED_ON_SYMLINK);
+            assert_eq!(told(&reply), ("else\\where".to_owned(), behind as u16 * 4), "{depth}");
+        }
+    });
+}

@@ -54,25 +54,39 @@ fn kept(node: &dyn Node, unparsed: usize) -> Refusal {
     }
 }
 
-/// The answer for the first link in the way.
+/// The answer for the first link in the way. A name before it can be opened, one behind it cannot:
+/// it is found in ten steps, however long the way is.
 fn first_link(vfs: &dyn Vfs, name: &Name, text: &str) -> Option<Refusal> {
-    let mut way = Name::root();
-    let mut components = name.components();
-    while let Some(component) = components.next() {
-        way = way.child(component);
-        let opened = vfs.open(&way, &protection::LOOK).ok()?;
-        let unparsed = unparsed(text, components.clone().count());
-        if opened.stat.kind == Kind::Symlink {
-            let target = opened.node.link_target().ok()?;
-            let path = target.replace('/', "\\");
-            let data = data(&path, &path, !target.starts_with('/'), unparsed)?;
-            return Some(Refusal::Data(Status::STOPPED_ON_SYMLINK, data));
+    let components: Vec<&str> = name.components().collect();
+    let (mut first, mut last) = (1, components.len());
+    while first <= last {
+        let middle = usize::midpoint(first, last);
+        let (way, behind) = components.split_at_checked(middle)?;
+        let way = Name::from_stored(way.join("\\"));
+        let Ok(opened) = vfs.open(&way, &protection::LOOK) else {
+            last = middle.checked_sub(1)?;
+            continue;
+        };
+        if let Some(link) = link(&opened, unparsed(text, behind.len())) {
+            return link;
         }
-        if opened.stat.reparse_tag != 0 && opened.node.reparse_buffer().is_ok() {
-            return Some(kept(&*opened.node, unparsed));
-        }
+        first = middle + 1;
     }
     None
+}
+
+/// The answer for an open link with the bytes of the name that follow it; None for another
+/// object, Some(None) for a link that cannot be told of.
+fn link(opened: &Opened, unparsed: usize) -> Option<Option<Refusal>> {
+    if opened.stat.kind == Kind::Symlink {
+        let told = opened.node.link_target().ok().and_then(|target| {
+            let path = target.replace('/', "\\");
+            data(&path, &path, !target.starts_with('/'), unparsed)
+        });
+        return Some(told.map(|data| Refusal::Data(Status::STOPPED_ON_SYMLINK, data)));
+    }
+    let is_kept = opened.stat.reparse_tag != 0 && opened.node.reparse_buffer().is_ok();
+    is_kept.then(|| Some(kept(&*opened.node, unparsed)))
 }
 
 /// MS-SMB2 2.2.2.2.1.1: the bytes of the name behind the link, with the separator before them,
