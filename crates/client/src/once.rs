@@ -39,7 +39,7 @@ impl Live {
                 Err(Failure::Gone) => {}
                 other => return other,
             }
-            let outcome = self.outcome_of(bound, taken.id).await?;
+            let outcome = self.outcome_of(bound, taken.id, true).await?;
             match (outcome.progress, outcome.status) {
                 // CANCELLED: a request that waited for others ended with its connection.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
@@ -52,11 +52,16 @@ impl Live {
         Err(Failure::Unsent)
     }
 
-    /// Asks for the outcome of an operation whose answer was lost, until it is known.
-    async fn outcome_of(
+    /// Asks for the outcome of an operation whose answer was lost. An operation that has not begun
+    /// never will. `until_end`: asks again until the operation is not running any more.
+    ///
+    /// # Errors
+    /// [`Failure::Gone`] if the last channel was lost, or the server does not number operations.
+    pub(crate) async fn outcome_of(
         self: &Arc<Self>,
         bound: Bound,
         id: OperationId,
+        until_end: bool,
     ) -> Result<Outcome, Failure> {
         let mut pause = BACK_OFF_FIRST;
         for _ in 0..OPERATION_LOOKS {
@@ -78,7 +83,7 @@ impl Live {
             let outcome = ioctl::Response::parse(message.bytes())
                 .and_then(|response| Outcome::parse(response.output));
             let outcome = outcome.map_err(|_| Failure::Gone)?;
-            if outcome.progress != Progress::RUNNING {
+            if outcome.progress != Progress::RUNNING || !until_end {
                 return Ok(outcome);
             }
             sleep(pause).await;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_client::internal::{Dial, Dialing};
-use frevo_client::{Cause, Client, Credentials, Error, Options, ServerName, Session, Share};
+use frevo_client::{
+    Cause, Client, Credentials, Error, OpenOptions, Options, ServerName, Session, Share, ShareMode,
+};
 use frevo_net::transport::Stream;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -103,6 +105,11 @@ async fn relay(mut near: TcpStream, mut far: TcpStream, shared: Arc<Shared>) {
 
 /// Serves `world` over TCP and logs on with this many channels.
 async fn session(world: &World, channels: usize) -> (Session, Arc<Shared>) {
+    session_with(world, Options::new().channels(channels)).await
+}
+
+/// Serves `world` over TCP and logs on with these options.
+async fn session_with(world: &World, options: Options) -> (Session, Arc<Shared>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let shared = Arc::<Shared>::default();
     let relay = Relay { server: listener.local_addr().unwrap(), shared: Arc::clone(&shared) };
@@ -112,7 +119,7 @@ async fn session(world: &World, channels: usize) -> (Session, Arc<Shared>) {
             tokio::task::spawn_local(server.serve_connection(Stream::Tcp(stream)).unwrap());
         }
     });
-    let options = Options::new().channels(channels).recover_for(Duration::from_secs(20));
+    let options = options.recover_for(Duration::from_secs(20));
     let client = Client::with_dialer(options, Arc::new(relay));
     let user = Credentials::new("ann", "secret");
     (client.connect(ServerName::new("frevo"), user).await.unwrap(), shared)
@@ -132,10 +139,20 @@ async fn until(session: &Session, channels: usize) {
 /// Carries out `operation` with each fault: first `make`, and in the end `is_done` holds.
 async fn once(
     world: &World,
+    what: (&str, &str, &[(&str, bool)]),
+    operation: impl AsyncFn(&Share) -> Result<(), Error>,
+) {
+    once_with(world, Options::new(), what, operation).await;
+}
+
+/// As [`once`], in a session with these options and two channels.
+async fn once_with(
+    world: &World,
+    options: Options,
     (name, make, is_done): (&str, &str, &[(&str, bool)]),
     operation: impl AsyncFn(&Share) -> Result<(), Error>,
 ) {
-    let (session, shared) = session(world, 2).await;
+    let (session, shared) = session_with(world, options.channels(2)).await;
     let share = session.share("data").await.unwrap();
     for fault in FAULTS {
         until(&session, 2).await;
@@ -184,6 +201,22 @@ fn a_directory_is_made_once() {
     in_world(async |world| {
         let what = ("mkdir", "", &[("d", true)][..]);
         once(world, what, async |share| share.create_dir("d").await).await;
+    });
+}
+
+/// A client without durable handles has a CreateGuid too, and the CREATE that arrives late makes
+/// nothing.
+#[test]
+fn a_file_is_made_once() {
+    in_world(async |world| {
+        for durable in [true, false] {
+            let what = ("open", "", &[("f", true)][..]);
+            once_with(world, Options::new().durable(durable), what, async |share| {
+                let options = OpenOptions::new().write(true).create_new(true);
+                options.share_mode(ShareMode::EMPTY).open(share, "f").await?.close().await
+            })
+            .await;
+        }
     });
 }
 

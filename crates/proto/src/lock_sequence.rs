@@ -7,68 +7,130 @@ use frevo_wire::command::lock::LockSequence;
 
 use crate::limits::LOCK_SEQUENCES;
 
-/// The LockSequenceNumbers of executed requests, by their LockSequenceIndex. Takes no memory before
-/// the first one.
+/// The LockSequenceNumbers of requests, by their LockSequenceIndex. Takes no memory before the first
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LockSequences {
-    carried_out: Option<Box<[Option<u8>; LOCK_SEQUENCES]>>,
+    entries: Option<Box<[Entry; LOCK_SEQUENCES]>>,
+}
+
+/// The last request with an index: its number in the low four bits, and flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Entry(u8);
+
+impl Entry {
+    const NUMBER: u8 = 0x0F;
+    /// A request has come.
+    const SEEN: u8 = 0x10;
+    /// It was executed.
+    const CARRIED_OUT: u8 = 0x20;
+    /// A repetition of it was answered with success: it stays executed.
+    const PROMISED: u8 = 0x40;
+
+    const fn new(number: u8, flags: u8) -> Self {
+        Self((number & Self::NUMBER) | Self::SEEN | flags)
+    }
+
+    const fn has(self, flags: u8) -> bool {
+        self.0 & flags == flags
+    }
+
+    const fn number(self) -> u8 {
+        self.0 & Self::NUMBER
+    }
+
+    /// The number of an executed request.
+    const fn executed(self) -> Option<u8> {
+        if self.has(Self::CARRIED_OUT) { Some(self.number()) } else { None }
+    }
+
+    /// True if it has seen `number`, or one that follows `number`: a client has one request with an
+    /// index under way, and counts up.
+    const fn has_passed(self, number: u8) -> bool {
+        let ahead = self.number().wrapping_sub(number) & Self::NUMBER;
+        self.has(Self::SEEN) && ahead <= Self::NUMBER / 2 + 1
+    }
 }
 
 impl LockSequences {
     /// Makes the array of a new Open.
     pub const fn new() -> Self {
-        Self { carried_out: None }
-    }
-
-    /// True if this request was executed before and is answered with success alone. A new number at
-    /// an index makes it forget the old one.
-    pub fn is_replay(&mut self, sequence: LockSequence) -> bool {
-        let Some(entry) = self.entry(sequence) else { return false };
-        match entry {
-            Some(number) if *number == sequence.number() => true,
-            _ => {
-                *entry = None;
-                false
-            }
-        }
+        Self { entries: None }
     }
 
     /// True if this request was executed before; nothing is forgotten.
     pub fn has(&self, sequence: LockSequence) -> bool {
-        let entry = self.carried_out.as_ref().zip(place(sequence));
-        entry.and_then(|(all, at)| all.get(at)).is_some_and(|n| *n == Some(sequence.number()))
+        let entry = self.entries.as_ref().zip(place(sequence));
+        let entry = entry.and_then(|(all, at)| all.get(at));
+        entry.is_some_and(|entry| entry.executed() == Some(sequence.number()))
+    }
+
+    /// True if this request, or a later one with its index, has come before. One of a lost channel
+    /// is then a late copy.
+    pub fn has_passed(&self, sequence: LockSequence) -> bool {
+        let entry = self.entries.as_ref().zip(place(sequence));
+        let entry = entry.and_then(|(all, at)| all.get(at));
+        entry.is_some_and(|entry| entry.has_passed(sequence.number()))
+    }
+
+    /// Records that a request is being executed. Its index forgets the earlier one.
+    pub fn begin(&mut self, sequence: LockSequence) {
+        if !self.has(sequence) {
+            self.put(sequence, Entry::new(sequence.number(), 0));
+        }
     }
 
     /// Records that a request was executed.
     pub fn carried_out(&mut self, sequence: LockSequence) {
-        if place(sequence).is_some() {
-            self.carried_out.get_or_insert_with(|| Box::new([None; LOCK_SEQUENCES]));
-        }
-        if let Some(entry) = self.entry(sequence) {
-            *entry = Some(sequence.number());
-        }
+        self.put(sequence, Entry::new(sequence.number(), Entry::CARRIED_OUT));
     }
 
-    /// Records that a request was undone: when it is repeated it will be executed.
-    pub fn undone(&mut self, sequence: LockSequence) {
-        if let Some(entry) = self.entry(sequence) {
-            *entry = None;
+    /// Records that a repetition of a request is answered with success. False if it is not executed
+    /// any more.
+    pub fn promise(&mut self, sequence: LockSequence) -> bool {
+        let has = self.has(sequence);
+        if has {
+            let flags = Entry::CARRIED_OUT | Entry::PROMISED;
+            self.put(sequence, Entry::new(sequence.number(), flags));
         }
+        has
     }
 
-    /// Returns the numbers by index less one, for the record of a persistent Open.
+    /// Records that a request is undone: when it is repeated it will be executed. False if that must
+    /// not be: a repetition was answered with success.
+    pub fn undone(&mut self, sequence: LockSequence) -> bool {
+        let entry = self.entries.as_ref().zip(place(sequence));
+        let Some(entry) = entry.and_then(|(all, at)| all.get(at)).copied() else { return true };
+        // The client has gone on to another number after that answer.
+        if entry.executed() != Some(sequence.number()) || entry.has(Entry::PROMISED) {
+            return false;
+        }
+        self.put(sequence, Entry::new(sequence.number(), 0));
+        true
+    }
+
+    /// Returns the numbers of executed requests by index less one, for the record of a persistent
+    /// Open.
     pub fn numbers(&self) -> [Option<u8>; LOCK_SEQUENCES] {
-        self.carried_out.as_deref().copied().unwrap_or([None; LOCK_SEQUENCES])
+        let none = [None; LOCK_SEQUENCES];
+        self.entries.as_ref().map_or(none, |entries| entries.map(Entry::executed))
     }
 
     /// Makes the array from the result of [`Self::numbers`].
     pub fn from_numbers(numbers: [Option<u8>; LOCK_SEQUENCES]) -> Self {
         let is_empty = numbers.iter().all(Option::is_none);
-        Self { carried_out: if is_empty { None } else { Some(Box::new(numbers)) } }
+        let entry = |number: Option<u8>| {
+            number.map_or_else(Entry::default, |number| Entry::new(number, Entry::CARRIED_OUT))
+        };
+        Self { entries: if is_empty { None } else { Some(Box::new(numbers.map(entry))) } }
     }
 
-    fn entry(&mut self, sequence: LockSequence) -> Option<&mut Option<u8>> {
-        self.carried_out.as_mut()?.get_mut(place(sequence)?)
+    fn put(&mut self, sequence: LockSequence, entry: Entry) {
+        let Some(at) = place(sequence) else { return };
+        let entries = self.entries.get_or_insert_with(|| Box::new([Entry(0); LOCK_SEQUENCES]));
+        if let Some(place) = entries.get_mut(at) {
+            *place = entry;
+        }
     }
 }
 
@@ -81,18 +143,56 @@ fn place(sequence: LockSequence) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn the_same_number_under_the_same_index_is_a_replay() {
         let mut sequences = LockSequences::new();
         for index in [1, 63, 64] {
-            assert!(!sequences.is_replay(LockSequence::new(1, index)));
-            sequences.carried_out(LockSequence::new(1, index));
-            assert!(sequences.is_replay(LockSequence::new(1, index)));
-            assert!(sequences.is_replay(LockSequence::new(1, index)), "as often as it comes");
-            assert!(!sequences.is_replay(LockSequence::new(2, index)));
-            assert!(!sequences.is_replay(LockSequence::new(1, index)), "that made it forget");
+            let (first, second) = (LockSequence::new(1, index), LockSequence::new(2, index));
+            assert!(!sequences.has(first));
+            sequences.begin(first);
+            assert!(!sequences.has(first));
+            sequences.carried_out(first);
+            sequences.begin(first);
+            assert!(sequences.has(first), "as often as it comes");
+            sequences.begin(second);
+            assert!(!sequences.has(first), "that made it forget");
         }
+    }
+
+    #[test]
+    fn a_late_copy_is_one_whose_number_was_passed() {
+        let mut sequences = LockSequences::new();
+        let number = |number| LockSequence::new(number, 1);
+        assert!(!sequences.has_passed(number(0)));
+        sequences.begin(number(2));
+        let passed = |sequences: &LockSequences| -> Vec<u8> {
+            (0..16).filter(|n| sequences.has_passed(number(*n))).collect()
+        };
+        assert_eq!(passed(&sequences), [0, 1, 2, 10, 11, 12, 13, 14, 15]);
+        sequences.carried_out(number(2));
+        assert!(sequences.undone(number(2)));
+        assert!(sequences.has_passed(number(2)) && !sequences.has_passed(number(3)));
+        assert!(!sequences.has_passed(LockSequence::new(2, 2)), "of another index");
+    }
+
+    #[test]
+    fn what_a_repetition_was_promised_stays() {
+        let mut sequences = LockSequences::new();
+        let (first, second) = (LockSequence::new(1, 1), LockSequence::new(2, 1));
+        assert!(!sequences.promise(first));
+        sequences.carried_out(first);
+        assert!(sequences.promise(first));
+        assert!(!sequences.undone(first));
+        assert!(sequences.has(first));
+        // Its client had the answer and has gone on.
+        sequences.begin(second);
+        assert!(!sequences.undone(first));
+        sequences.carried_out(second);
+        assert!(!sequences.undone(first) && sequences.has(second));
+        assert!(sequences.undone(second));
+        assert!(!sequences.has(second) && !sequences.promise(second));
     }
 
     #[test]
@@ -108,8 +208,10 @@ mod tests {
     fn other_indices_mean_nothing() {
         let mut sequences = LockSequences::new();
         for index in [0, 65, 0x0FFF_FFFF] {
+            sequences.begin(LockSequence::new(1, index));
             sequences.carried_out(LockSequence::new(1, index));
-            assert!(!sequences.is_replay(LockSequence::new(1, index)));
+            assert!(!sequences.has(LockSequence::new(1, index)));
+            assert!(sequences.undone(LockSequence::new(1, index)));
         }
         assert_eq!(sequences, LockSequences::new());
     }

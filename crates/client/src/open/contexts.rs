@@ -37,6 +37,14 @@ pub(super) fn lease_context(
     })
 }
 
+/// Returns true if the CREATE has a CreateGuid. In a session with several channels that is a CREATE
+/// that asks for no durable handle too: the server recognises its replay by the CreateGuid (MS-SMB2
+/// 3.3.5.9), and without a lease it does not make the handle durable (3.3.5.9.10).
+pub(super) fn has_guid(ask: &Ask, live: &Live) -> bool {
+    let is_plain = ask.lease.is_empty() && !ask.options.contains(CreateOptions::DIRECTORY_FILE);
+    live.terms.is_smb3() && (ask.keep || (live.is_wide && is_plain))
+}
+
 /// The contexts of a CREATE that may ask for a lease and a durable handle.
 pub(super) fn contexts_of(
     ask: &Ask,
@@ -51,12 +59,11 @@ pub(super) fn contexts_of(
     if !ask.lease.is_empty() && (!is_directory || has_leases) {
         contexts.extend(lease_context(live, lease, ask.lease));
     }
-    if !ask.keep {
-        return contexts;
+    if ask.keep {
+        contexts.push(CreateContext::QueryOnDiskId);
     }
-    contexts.push(CreateContext::QueryOnDiskId);
-    if live.terms.is_smb3() {
-        let persistent = has_persistent(live, bound);
+    if has_guid(ask, live) {
+        let persistent = ask.keep && has_persistent(live, bound);
         contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
             timeout: DURABLE_TIMEOUT_MS,
             flags: if persistent {
@@ -66,7 +73,7 @@ pub(super) fn contexts_of(
             },
             create_guid,
         }));
-    } else {
+    } else if ask.keep {
         contexts.push(CreateContext::DurableRequest);
     }
     contexts

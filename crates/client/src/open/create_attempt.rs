@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use frevo_wire::HeaderFlags;
 use frevo_wire::command::create::CreateDisposition;
-use frevo_wire::dtyp::Guid;
+use frevo_wire::command::ioctl::operation::{OperationId, Outcome, Progress};
+use frevo_wire::create_context::CreateContext;
+use frevo_wire::dtyp::{AccessMask, Guid};
 use tokio::time::sleep;
 
-use super::contexts::{contexts_of, has_persistent, oplock_of};
+use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of};
 use crate::Status;
 use crate::ambient::random;
 use crate::connection::{Call, Message};
@@ -20,8 +22,8 @@ use crate::session::lease::Lease;
 use crate::session::{Failure, Live};
 use crate::share::Share;
 
-/// The outcome of a CREATE.
-type Outcome = Result<Opened, Failure>;
+/// The answer to a CREATE.
+type Answer = Result<Opened, Failure>;
 
 /// A CREATE that is being sent.
 pub(super) struct CreateAttempt<'a> {
@@ -37,6 +39,8 @@ pub(super) struct CreateAttempt<'a> {
     /// An earlier request may have created the file, and the server will not recognise this
     /// one as its repetition.
     in_doubt: bool,
+    /// The server numbers operations: it is Frevo, which recognises a CreateGuid.
+    is_numbered: bool,
     /// Repetitions of a request that the server still carries out.
     repeats: u32,
     /// Symbolic links that were followed.
@@ -64,6 +68,7 @@ impl<'a> CreateAttempt<'a> {
             sent_in: None,
             outlived_session: false,
             in_doubt,
+            is_numbered: false,
             repeats: 0,
             redirects: 0,
         })
@@ -79,11 +84,20 @@ impl<'a> CreateAttempt<'a> {
         &mut self,
         live: &Arc<Live>,
         bound: Bound,
-    ) -> Result<Option<Outcome>, Cause> {
+    ) -> Result<Option<Answer>, Cause> {
         let is_repetition = self.enter(live, bound)?;
-        let call = self.call(live, bound, is_repetition);
+        let mut number = if live.is_wide { live.operations.try_take() } else { None };
+        if let Some(number) = &mut number {
+            number.id.sequence += 1;
+        }
+        let id = number.as_ref().map(|number| number.id);
+        let call = self.call(live, bound, is_repetition, id);
         let earlier = self.sent_in.replace(live.generation);
-        match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
+        let answer = match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
+            Err(Failure::Gone) => Err(self.lost(live, bound, id).await),
+            answer => answer,
+        };
+        match answer {
             Ok(message) if message.status() == Status::STOPPED_ON_SYMLINK => {
                 Ok(self.follow(&message))
             }
@@ -92,8 +106,34 @@ impl<'a> CreateAttempt<'a> {
                 self.sent_in = earlier;
                 Ok(Some(Err(Failure::Unsent)))
             }
-            Err(failure) => self.refused(failure, is_repetition).await,
+            Err(failure) => self.refused(live, failure, is_repetition).await,
         }
+    }
+
+    /// The answer was lost. Asks a server that numbers operations on another channel whether the
+    /// CREATE has begun: one that has not never will, even if it arrives late.
+    async fn lost(&mut self, live: &Arc<Live>, bound: Bound, id: Option<OperationId>) -> Failure {
+        let Some(id) = id else { return Failure::Gone };
+        match live.outcome_of(bound, id, false).await {
+            Ok(Outcome { progress: Progress::NOT_BEGUN, .. }) => Failure::Unsent,
+            outcome => {
+                self.is_numbered = outcome.is_ok();
+                Failure::Gone
+            }
+        }
+    }
+
+    /// Returns true if the server recognises a repetition of this CREATE in one session. It is
+    /// known of Frevo, and believed of a server that may make the handle durable.
+    fn is_recognised(&self, live: &Live) -> bool {
+        // As Frevo's server does, see its `set_replay_eligible`.
+        let works = AccessMask::READ_DATA
+            | AccessMask::EXECUTE
+            | AccessMask::WRITE_DATA
+            | AccessMask::APPEND_DATA
+            | AccessMask::DELETE;
+        let is_told_apart = self.is_numbered && self.ask.access.intersects(works);
+        has_guid(self.ask, live) && (self.ask.keep || is_told_apart)
     }
 
     /// Goes on in this session. Returns true if the request repeats one that the server may
@@ -102,7 +142,7 @@ impl<'a> CreateAttempt<'a> {
         let was_sent = self.sent_in.is_some();
         let is_elsewhere = self.sent_in.is_some_and(|generation| generation != live.generation);
         self.outlived_session |= is_elsewhere;
-        self.in_doubt |= is_elsewhere || (was_sent && !(self.ask.keep && live.knows_replay()));
+        self.in_doubt |= is_elsewhere || (was_sent && !self.is_recognised(live));
         // A server keeps a persistent Open that its client never heard of, and recognises a
         // replay in any session (MS-SMB2 3.3.5.9.10). Another Open cannot be had in this way:
         // it would be in the way by its CreateGuid, and with another lease it gives way.
@@ -122,9 +162,16 @@ impl<'a> CreateAttempt<'a> {
         Ok(())
     }
 
-    fn call(&self, live: &Live, bound: Bound, is_repetition: bool) -> Call<'static> {
+    fn call(
+        &self,
+        live: &Live,
+        bound: Bound,
+        is_repetition: bool,
+        id: Option<OperationId>,
+    ) -> Call<'static> {
         self.lease.asked(bound);
-        let contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
+        let mut contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
+        contexts.extend(id.map(CreateContext::Operation));
         let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
         let mut call = self.ask.call(&name, oplock_of(&contexts), &contexts, posix);
         call.tree_id = bound.tree_id;
@@ -135,7 +182,7 @@ impl<'a> CreateAttempt<'a> {
     }
 
     /// Follows the symbolic link that stopped the request: MS-SMB2 3.2.5.7.
-    fn follow(&mut self, message: &Message) -> Option<Outcome> {
+    fn follow(&mut self, message: &Message) -> Option<Answer> {
         self.redirects += 1;
         let Some(path) = led(message, &self.path).filter(|_| self.redirects <= REDIRECTS) else {
             return Some(Err(Cause::from(Status::STOPPED_ON_SYMLINK).into()));
@@ -148,15 +195,16 @@ impl<'a> CreateAttempt<'a> {
     /// Decides on an error of the server.
     async fn refused(
         &mut self,
+        live: &Live,
         failure: Failure,
         is_repetition: bool,
-    ) -> Result<Option<Outcome>, Cause> {
+    ) -> Result<Option<Answer>, Cause> {
         let Failure::Final(Cause::Status(status)) = failure else { return Ok(Some(Err(failure))) };
         match status {
             // The server still carries the request out, or has the Open in a session that it
             // does not know to be over.
             Status::FILE_NOT_AVAILABLE | Status::DUPLICATE_OBJECTID
-                if is_repetition && self.ask.keep && self.repeats < REPEATS =>
+                if is_repetition && has_guid(self.ask, live) && self.repeats < REPEATS =>
             {
                 sleep(BACK_OFF_FIRST * (1 << self.repeats)).await;
                 self.repeats += 1;

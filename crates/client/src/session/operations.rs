@@ -45,13 +45,23 @@ impl Operations {
     /// Takes a slot; waits while all are in use. `None` is never returned: nothing closes the room.
     pub(crate) async fn take(&self) -> Option<Taken<'_>> {
         let room = self.room.acquire().await.ok()?;
+        Some(self.taken(room))
+    }
+
+    /// Takes a slot; `None` while all are in use.
+    pub(crate) fn try_take(&self) -> Option<Taken<'_>> {
+        let room = self.room.try_acquire().ok()?;
+        Some(self.taken(room))
+    }
+
+    fn taken<'a>(&'a self, room: SemaphorePermit<'a>) -> Taken<'a> {
         let mut state = self.state.lock();
         let id = state.slots.pop().unwrap_or_else(|| {
             state.used += 1;
             OperationId { slot: state.used - 1, sequence: 0 }
         });
         drop(state);
-        Some(Taken { owner: self, id, _room: room })
+        Taken { owner: self, id, _room: room }
     }
 }
 

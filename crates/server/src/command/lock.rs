@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use frevo_proto::Dialect;
+use frevo_proto::replay::Age;
 use frevo_store::byte_range::{Mode, Range, Ticket};
 use frevo_store::lease::Cause;
 use frevo_store::{File, FileCell};
@@ -45,44 +46,67 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             | AccessMask::EXECUTE,
     )?;
     let verifies = verifies_sequences(rq, open)? && !planted!(LockTwice);
-    if verifies && open.lock_sequences.lock().is_replay(request.lock_sequence) {
-        // The first time may still be on its way to the disk, its answer lost.
-        record::keep(rq.server(), open).await?;
-        lock::Response.encode(&mut out.writer());
-        return Ok(Status::SUCCESS);
-    }
     let sequence = verifies.then_some(request.lock_sequence);
-    let mut taken = Taken { rq, open, file, ranges: Vec::new(), sequence };
-    let mut places = None;
-    if first.flags == LockFlags::UNLOCK {
-        if let Err(status) = unlock(open, file, &request.locks, sequence) {
-            // What came before the error is unlocked, on record too.
-            let _ = record::keep(rq.server(), open).await;
-            return Err(status.into());
+    while !is_repetition(rq, open, sequence).await? {
+        if first.flags == LockFlags::UNLOCK {
+            if let Err(status) = unlock(open, file, &request.locks, sequence) {
+                // What came before the error is unlocked, on record too.
+                let _ = record::keep(rq.server(), open).await;
+                return Err(status.into());
+            }
+            record::keep(rq.server(), open).await?;
+            break;
         }
-    } else {
         let modes = modes(&request.locks)?;
-        places = Some(places_for(rq, modes.len())?);
+        let mut taken = Taken { rq, open, file, ranges: Vec::new(), places: Vec::new(), sequence };
+        taken.places = places_for(rq, modes.len())?;
         lease::contend(rq, file, Cause::Write).await?;
         let locking = Locking { open, file, ranges: RefCell::default() };
         tokio::select! {
             biased;
             locked = lock(&locking, &request.locks, &modes) => locked?,
-            () = first_is_carried_out(open, sequence) => {
-                record::keep(rq.server(), open).await?;
-                lock::Response.encode(&mut out.writer());
-                return Ok(Status::SUCCESS);
-            }
+            () = first_is_carried_out(open, sequence) => continue,
         }
         taken.ranges = locking.carried_out(sequence);
-    }
-    record::keep(rq.server(), open).await?;
-    taken.ranges.clear();
-    if let Some(places) = places {
-        open.lock_places.lock().extend(places);
+        record::keep(rq.server(), open).await?;
+        taken.stay();
+        break;
     }
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// True for a LOCK that was carried out before: the first one then stays, even if its channel ends
+/// before it is answered. FILE_NOT_AVAILABLE for the late copy of one that is not.
+async fn is_repetition(
+    rq: &Request<'_>,
+    open: &Open,
+    sequence: Option<LockSequence>,
+) -> Result<bool, Status> {
+    let Some(sequence) = sequence else { return Ok(false) };
+    loop {
+        {
+            // Deviation: MS-SMB2 3.3.5.2.10 lets a LOCK of a lost channel pass. One that arrives
+            // after its repetition would take or release a lock of which its client has the answer.
+            let is_stale = rq.connection.is_smb3() && {
+                let current = open.channel_sequence.lock().current();
+                Age::of(rq.header.channel_sequence(), current) == Age::Older
+            };
+            let mut sequences = open.lock_sequences.lock();
+            if !sequences.has(sequence) {
+                if is_stale && sequences.has_passed(sequence) {
+                    return Err(Status::FILE_NOT_AVAILABLE);
+                }
+                sequences.begin(sequence);
+                return Ok(false);
+            }
+        }
+        // The first time may still be on its way to the disk, its answer lost.
+        record::keep(rq.server(), open).await?;
+        if open.lock_sequences.lock().promise(sequence) {
+            return Ok(true);
+        }
+    }
 }
 
 /// A LOCK that is not carried out yet. A record of the Open that is made meanwhile leaves out
@@ -142,14 +166,38 @@ impl Drop for Locking<'_> {
     }
 }
 
-/// Locks of a request that is not answered yet. They are given back when it is
-/// cancelled, or cannot be put on record; when it comes again it is a new one.
+/// Locks of a request that is not answered yet. They are given back when it is cancelled, or cannot
+/// be put on record, and no repetition was answered; when it comes again it is a new one.
 struct Taken<'a> {
     rq: &'a Request<'a>,
     open: &'a Open,
     file: &'a FileOpen,
     ranges: Vec<(Range, Mode)>,
+    /// The places of the ranges among the locks of session and account.
+    places: Vec<(Slot, Charge)>,
     sequence: Option<LockSequence>,
+}
+
+impl Taken<'_> {
+    /// The locks are the Open's now.
+    fn stay(mut self) {
+        let shared = self.file.cell.lock();
+        self.hand_over(&shared);
+        drop(shared);
+    }
+
+    /// Gives the places to the Open. It has no more of them than locks: a client that had the
+    /// answer to a repetition may have unlocked already.
+    fn hand_over(&mut self, shared: &File) {
+        self.ranges.clear();
+        let left = {
+            let mut places = self.open.lock_places.lock();
+            places.append(&mut self.places);
+            let held = shared.ranges.held_by(self.open.id()).min(places.len());
+            places.split_off(held)
+        };
+        drop(left);
+    }
 }
 
 impl Drop for Taken<'_> {
@@ -158,12 +206,15 @@ impl Drop for Taken<'_> {
             return;
         }
         let mut shared = self.file.cell.lock();
+        if let Some(sequence) = self.sequence
+            && !self.open.lock_sequences.lock().undone(sequence)
+        {
+            self.hand_over(&shared);
+            return;
+        }
         for (range, mode) in &self.ranges {
             shared.ranges.take_back(self.open.id(), *range, *mode);
             host_locks::show_unlocked(self.file, &shared.ranges, *range);
-        }
-        if let Some(sequence) = self.sequence {
-            self.open.lock_sequences.lock().undone(sequence);
         }
         drop(shared);
         // They may be on record already, where nobody would look for them.

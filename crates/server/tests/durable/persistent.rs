@@ -55,7 +55,7 @@ fn numbered_lock(file: FileId, sequence: LockSequence) -> Draft {
 
 /// A store that says that something is stable when it is told to.
 #[derive(Default)]
-struct Slow {
+pub struct Slow {
     memory: MemoryState,
     is_slow: std::sync::atomic::AtomicBool,
     unsaid: std::sync::Mutex<Vec<Done>>,
@@ -63,12 +63,18 @@ struct Slow {
 
 impl Slow {
     /// From now on it says nothing.
-    fn becomes_slow(&self) {
+    pub fn becomes_slow(&self) {
         self.is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// Says the last thing that it has not said.
+    pub fn ends_last(&self) {
+        let last = self.unsaid.lock().unwrap().pop();
+        last.unwrap()(Ok(()));
+    }
+
     /// Says what it has not said.
-    fn is_done(&self) {
+    pub fn is_done(&self) {
         self.is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
         let unsaid = std::mem::take(&mut *self.unsaid.lock().unwrap());
         unsaid.into_iter().for_each(|done| done(Ok(())));
@@ -100,7 +106,7 @@ impl StateStore for Slow {
 }
 
 /// A world that has a slow store, with a persistent Open.
-async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
+pub async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
     let store = Arc::new(Slow::default());
     record::restore(&world.server, Arc::clone(&store) as _).unwrap();
     let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;

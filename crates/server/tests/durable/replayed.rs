@@ -4,9 +4,11 @@
 use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
+use crate::persistent::slow;
 use files::{close_draft, flush_draft, lock_draft, read_draft, set_draft, write_draft};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::fscc::FileInfoClass;
 
 /// A request of the channel that has this number.
@@ -49,7 +51,7 @@ fn s2_stale_requests_change_nothing() {
             }
             let lock = lock_draft(file, &[(0, 1, EXCLUSIVE)]);
             peer.on(&mount, at(sequence, lock)).await.ok();
-            let unlock = frevo_wire::command::lock::LockFlags::UNLOCK;
+            let unlock = LockFlags::UNLOCK;
             peer.on(&mount, at(sequence, lock_draft(file, &[(0, 1, unlock)]))).await.ok();
         }
         // The later one counts, over the wrap too.
@@ -107,14 +109,14 @@ fn s2_a_waiting_lock_that_comes_again_is_granted_with_the_first() {
         let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
         let other = bob.open_file(&theirs, &Want::file("f")).await;
         bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
-        let waits = frevo_wire::command::lock::LockFlags::EXCLUSIVE_LOCK;
+        let waits = LockFlags::EXCLUSIVE_LOCK;
         let lock = || lock_draft(file, &[(0, 4, waits)]).patch(68, &[0x11]);
         let first = peer.send(vec![mount.put(lock())], mount.via()).await[0];
         peer.interim().await;
         let again = there.put(lock().flags(HeaderFlags::REPLAY_OPERATION));
         let second = channel.send(vec![again], there.via()).await[0];
         channel.interim().await;
-        let free = frevo_wire::command::lock::LockFlags::UNLOCK;
+        let free = LockFlags::UNLOCK;
         bob.on(&theirs, lock_draft(other, &[(0, 4, free)])).await.ok();
         peer.final_reply(first).await.ok();
         channel.final_reply(second).await.ok();
@@ -136,7 +138,7 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
         // LockSequenceIndex 1 and a number.
         let numbered = |draft: Draft, number: u8| draft.patch(68, &[0x10 | number]);
         let lock = || lock_draft(file, &[(0, 4, EXCLUSIVE)]);
-        let unlock = || lock_draft(file, &[(0, 4, frevo_wire::command::lock::LockFlags::UNLOCK)]);
+        let unlock = || lock_draft(file, &[(0, 4, LockFlags::UNLOCK)]);
         let taken = lock_draft(other, &[(0, 4, EXCLUSIVE)]);
         for round in 0..3_u8 {
             for _ in 0..3 {
@@ -151,8 +153,81 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
             bob.on(&theirs, taken.clone()).await.ok();
             peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
-            let free = lock_draft(other, &[(0, 4, frevo_wire::command::lock::LockFlags::UNLOCK)]);
+            let free = lock_draft(other, &[(0, 4, LockFlags::UNLOCK)]);
             bob.on(&theirs, free).await.ok();
         }
+    });
+}
+
+/// A LOCK that arrives after its repetition, by a channel that its client has given up, is not
+/// carried out: its client would never unlock what it takes, and has locked anew what it releases.
+#[test]
+fn s2_a_lock_that_comes_late_is_refused() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let numbered = |sequence, flags, number: u8| {
+            at(sequence, lock_draft(file, &[(0, 4, flags)]).patch(68, &[0x10 | number]))
+        };
+        let (lock, unlock) = (EXCLUSIVE, LockFlags::UNLOCK);
+        // The repetition, on another channel, comes first.
+        peer.on(&mount, numbered(1, lock, 1)).await.ok();
+        // The copy of one that was carried out gets its answer.
+        peer.on(&mount, numbered(0, lock, 1)).await.ok();
+        peer.on(&mount, numbered(1, unlock, 2)).await.ok();
+        peer.on(&mount, numbered(0, lock, 1)).await.expect(Status::FILE_NOT_AVAILABLE);
+        peer.on(&mount, numbered(1, lock, 3)).await.ok();
+        for (flags, number) in [(lock, 1), (unlock, 2)] {
+            let late = peer.on(&mount, numbered(0, flags, number)).await;
+            late.expect(Status::FILE_NOT_AVAILABLE);
+        }
+        let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
+        let other = bob.open_file(&theirs, &Want::file("f")).await;
+        let taken = lock_draft(other, &[(0, 4, EXCLUSIVE)]);
+        bob.on(&theirs, taken.clone()).await.expect(Status::LOCK_NOT_GRANTED);
+        // One that was only overtaken, on a channel that lives, is carried out.
+        peer.on(&mount, numbered(0, unlock, 4)).await.ok();
+        bob.on(&theirs, taken).await.ok();
+        // A refused one is not carried out later either.
+        peer.on(&mount, numbered(2, lock, 5)).await.expect(Status::LOCK_NOT_GRANTED);
+        bob.on(&theirs, lock_draft(other, &[(0, 4, unlock)])).await.ok();
+        peer.on(&mount, numbered(1, lock, 5)).await.expect(Status::FILE_NOT_AVAILABLE);
+    });
+}
+
+/// The first LOCK ends with its channel before it is on record; its repetition was answered, or is
+/// answered later. Either way the client has the lock.
+#[test]
+fn s2_a_lock_stays_once_its_repetition_is_answered() {
+    in_world(async |world| {
+        let (store, (mut peer, mount), file) = slow(world).await;
+        let mut channel = world.connect();
+        channel.guid = peer.guid;
+        channel.negotiate(&Offer::default()).await;
+        let bound = channel.try_log_on(Setup::binding("ann", &mount.logon)).await.unwrap();
+        let there = mount.on(&bound);
+        let draft =
+            |flags, number: u8| lock_draft(file, &[(0, 4, flags)]).patch(68, &[0x10 | number]);
+        for (round, is_answered_first) in [(1, true), (3, false), (5, true)] {
+            store.becomes_slow();
+            let first = peer.send(vec![mount.put(draft(EXCLUSIVE, round))], mount.via()).await[0];
+            let Route::Async { async_id } = peer.interim().await.header.route else { panic!() };
+            let again = draft(EXCLUSIVE, round).flags(HeaderFlags::REPLAY_OPERATION);
+            let second = channel.send(vec![there.put(again)], there.via()).await[0];
+            channel.interim().await;
+            if is_answered_first {
+                store.ends_last();
+                channel.final_reply(second).await.ok();
+            }
+            let cancel = Peer::cancel(first, Some(async_id), mount.logon.id);
+            peer.send_frame(&draft::pack(&[cancel], mount.via())).await;
+            peer.final_reply(first).await.expect(Status::CANCELLED);
+            store.is_done();
+            if !is_answered_first {
+                channel.final_reply(second).await.ok();
+            }
+            channel.on(&there, draft(LockFlags::UNLOCK, round + 1)).await.ok();
+        }
+        channel.close(&there, file).await;
     });
 }
