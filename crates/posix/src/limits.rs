@@ -76,7 +76,7 @@ pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;
 /// Bytes of a reparse buffer that is kept (MAXIMUM_REPARSE_DATA_BUFFER_SIZE).
 pub const REPARSE_BYTES: usize = 16 * 1_024;
 
-/// Components of a path that are opened one by one on a core; a longer walk goes to a thread.
+/// Components of a path that a call opens one by one on a core; a longer walk goes to a thread.
 pub const STEPS_ON_CORE: usize = 256;
 
 /// Directories of one share that are known to have no reparse point: 16 bytes each.

@@ -7,6 +7,8 @@ use std::cell::Cell;
 
 use rustix::io::Errno;
 
+use crate::limits::STEPS_ON_CORE;
+
 thread_local! {
     static IS_SHORT: Cell<bool> = const { Cell::new(false) };
     static GAVE_UP: Cell<bool> = const { Cell::new(false) };
@@ -34,6 +36,16 @@ pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
 /// True if calls must not take long.
 pub(crate) fn is_short() -> bool {
     IS_SHORT.get()
+}
+
+/// Gives up a call that takes so many steps and has changed nothing, if calls must not take long.
+/// Returns true if it gave up.
+pub fn gives_up(steps: usize) -> bool {
+    let gives_up = steps > STEPS_ON_CORE && is_short();
+    if gives_up {
+        GAVE_UP.set(true);
+    }
+    gives_up
 }
 
 /// Returns the error of a call that gives up.

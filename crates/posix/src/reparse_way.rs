@@ -19,8 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::dosattrib::DosAttrib;
-use crate::errno::fault_of;
-use crate::limits::{DOSATTRIB_BYTES, STEPS_ON_CORE, WAYS};
+use crate::limits::{DOSATTRIB_BYTES, WAYS};
 use crate::patience;
 use crate::reparse_tag;
 use crate::share::Share;
@@ -122,8 +121,8 @@ impl Share {
                 known.changes
             };
             looks += 1;
-            if looks > STEPS_ON_CORE && patience::is_short() {
-                return Err(fault_of(patience::give_up()));
+            if patience::gives_up(looks) {
+                return Err(Fault::Busy);
             }
             // Opening it fails too.
             let Ok(fd) = self.open_way(dir.as_ref(), path, component) else { return Ok(()) };

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::cache::Seen;
 use crate::dir::Dir;
 use crate::errno::{fault_of, walk_fault};
-use crate::limits::{PATH_BYTES, RETRIES, STEPS_ON_CORE};
+use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::patience;
 use crate::reparse_way;
@@ -93,8 +93,8 @@ impl Share {
         }
         let mut walk = Walk::new(self, path.len());
         for (at, component) in path.split(|&b| b == b'/').enumerate() {
-            if at >= STEPS_ON_CORE && patience::is_short() {
-                return Err(fault_of(patience::give_up()));
+            if patience::gives_up(at) {
+                return Err(Fault::Busy);
             }
             walk.step(component, exact)?;
         }

@@ -215,6 +215,10 @@ pub const NOTIFIES_PER_SESSION: usize = 1_024;
 /// directory.
 pub const NAMES_JUDGED: usize = 32;
 
+/// Folders on the ways to the names that are judged, counted for each name from the root. More are
+/// answered with NOTIFY_ENUM_DIR.
+pub const FOLDERS_JUDGED: usize = 400;
+
 /// Changes of the state store that may wait to be written.
 pub const STATE_QUEUE: usize = 65_536;
 

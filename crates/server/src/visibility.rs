@@ -9,6 +9,7 @@ use frevo_store::{Fault, Name};
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::host;
 use crate::protection::{self, LOOK};
 use crate::tree_connect::TreeConnect;
 
@@ -126,8 +127,12 @@ fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
     }
 }
 
-/// True when `viewer` sees all directories that lead to a name.
+/// True when `viewer` sees all directories that lead to a name. False also when a core has no time
+/// for a long way: the request begins again on a thread.
 pub(crate) fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
+    if host::gives_up(name.components().count()) {
+        return false;
+    }
     let mut way = name.parent();
     while !way.is_root() {
         if !is_visible(vfs, &way, viewer).unwrap_or(false) {

@@ -7,7 +7,7 @@ mod client;
 
 use std::rc::Rc;
 
-use frevo_server::internal::limits::NAMES_JUDGED;
+use frevo_server::internal::limits::{FOLDERS_JUDGED, NAMES_JUDGED};
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
@@ -334,6 +334,51 @@ fn x8_many_changes_have_no_names() {
             // Nobody waits for these.
             for at in 0..count {
                 let name = if at % 2 == 0 { "d\\open\\inside" } else { "d\\seen" };
+                protect(&mut ann, &hers, name, mask).await;
+            }
+            let reply = bob.on(&his, draft()).await;
+            let expected = if is_told { Status::SUCCESS } else { Status::NOTIFY_ENUM_DIR };
+            assert_eq!(reply.status(), expected, "{count}");
+            bob.close(&his, folder).await;
+        }
+    });
+}
+
+/// Each folder on the way to a name is judged too.
+#[test]
+fn x8_changes_far_below_have_no_names() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his, _) = two(world).await;
+        let mut path = String::from("deep");
+        for at in 0..FOLDERS_JUDGED / 3 {
+            let folder = ann.open_file(&hers, &Want::directory(&path)).await;
+            ann.close(&hers, folder).await;
+            path.push_str(if at % 2 == 0 { "\\a" } else { "\\b" });
+        }
+        let file = ann.open_file(&hers, &Want::file(&path)).await;
+        ann.close(&hers, file).await;
+        let want = Want::existing("deep").access(AccessMask::READ_DATA);
+        for (count, is_told) in [(2, true), (4, false)] {
+            let folder = bob.open_file(&his, &want).await;
+            let draft = || {
+                Draft::new(Command::CHANGE_NOTIFY).with(|w| {
+                    change_notify::Request {
+                        flags: ChangeNotifyFlags::WATCH_TREE,
+                        output_buffer_length: 65_536,
+                        file_id: folder,
+                        completion_filter: CompletionFilter::SECURITY,
+                    }
+                    .encode(w);
+                })
+            };
+            let mask = READ | AccessMask::SYNCHRONIZE;
+            let ids = bob.send(vec![his.put(draft())], his.via()).await;
+            bob.interim().await;
+            protect(&mut ann, &hers, &path, mask).await;
+            bob.final_reply(ids[0]).await.expect(Status::SUCCESS);
+            // Nobody waits for these. Two for one object would be one.
+            for at in 0..count {
+                let name = if at % 2 == 0 { path.rsplit_once('\\').unwrap().0 } else { &path };
                 protect(&mut ann, &hers, name, mask).await;
             }
             let reply = bob.on(&his, draft()).await;

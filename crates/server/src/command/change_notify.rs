@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::impersonation;
 use crate::ledger::{Charge, Holder, Kind};
-use crate::limits::{NAMES_JUDGED, NOTIFIES_PER_SESSION, WATCH_BYTES};
+use crate::limits::{FOLDERS_JUDGED, NAMES_JUDGED, NOTIFIES_PER_SESSION, WATCH_BYTES};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -77,9 +77,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let is_acting = impersonation::actor_of(&*file.node).is_some();
     let viewer = visibility::viewer(&open.tree());
-    if changes.len() > NAMES_JUDGED && (is_acting || viewer.is_some()) {
-        // Each name would be looked up, on the core.
-        return true;
+    if is_acting || viewer.is_some() {
+        // Each name and each folder on its way would be looked up, on the core.
+        let above = file.name().components().count();
+        let ways = changes.iter().map(|change| above + change.name.split('\\').count());
+        if changes.len() > NAMES_JUDGED || ways.sum::<usize>() > FOLDERS_JUDGED {
+            return true;
+        }
     }
     let names = changes.iter().map(|change| &*change.name);
     if tells_of_bins(open, file, names.clone()) {

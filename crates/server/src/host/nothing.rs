@@ -80,6 +80,11 @@ pub fn short_patience<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     (calls(), false)
 }
 
+/// Gives up a call that takes so many steps: never.
+pub const fn gives_up(_steps: usize) -> bool {
+    false
+}
+
 /// The fault that an error of the kernel is, of those that moving data meets.
 pub const fn fault_of(errno: Errno) -> Fault {
     match errno {

@@ -453,3 +453,21 @@ fn changes_in_the_bin_of_another_are_recognised() {
     assert!(hides(".recycle\\bob") && hides(".RECYCLE\\bob\\a"));
     assert!(!hides(".recycle") && !hides(".recycle\\ANN\\a") && !hides("docs\\bob") && !hides("a"));
 }
+
+#[test]
+fn a_deletion_far_below_leaves_the_core() {
+    let world = plain();
+    let ann = world.of("ann");
+    for (depth, leaves) in [(10, false), (300, true)] {
+        let path = format!("{}file", "a\\".repeat(depth));
+        world.write(&path.replace('\\', "/"), "text");
+        let (done, gave_up) = crate::host::short_patience(|| delete(&*ann, &path));
+        assert_eq!((done.is_err(), gave_up), (leaves, leaves), "{depth}");
+        if leaves {
+            assert!(world.path(&path.replace('\\', "/")).exists(), "nothing was changed");
+            delete(&*ann, &path).unwrap();
+        }
+        assert!(!world.path(&path.replace('\\', "/")).exists());
+    }
+    assert_eq!(world.bin_of("ann").len(), 2);
+}

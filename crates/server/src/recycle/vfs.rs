@@ -149,6 +149,10 @@ impl RecyclingVfs {
         if !is_kept {
             return self.inner.remove(name, key);
         }
+        // Each folder on the way may have to be made in the bin.
+        if host::gives_up(name.components().count()) {
+            return Err(Fault::Busy);
+        }
         match self.put(name, key) {
             Ok(()) => {
                 self.bin.counts.kept.fetch_add(1, Ordering::Relaxed);
