@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Stat;
-use frevo_store::vfs::{Directory, VfsResult};
+use frevo_store::vfs::{Directory, Kind, VfsResult, links};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
 use crate::names;
 use crate::reparse_tag;
 use crate::share::Share;
-use crate::stat::Extra;
+use crate::stat::{self, Extra};
 use crate::sys;
 use crate::xattr::DOSATTRIB;
 
@@ -158,7 +158,15 @@ impl Directory for PosixDirectory {
         }
         let Some(entry) = self.entry() else { return Ok(None) };
         match sys::stat_entry(self.fd.as_fd(), entry) {
-            Ok(stx) => Ok(Some(self.share.stat_of(&stx, &self.extra(entry)))),
+            Ok(stx) => {
+                let mut extra = self.extra(entry);
+                if stat::kind_of(&stx) == Kind::Symlink {
+                    let target = rustix::fs::readlinkat(self.fd.as_fd(), entry, Vec::new());
+                    extra.is_directory_link =
+                        target.is_ok_and(|target| links::is_of_directory(target.to_bytes()));
+                }
+                Ok(Some(self.share.stat_of(&stx, &extra)))
+            }
             Err(Errno::NOENT | Errno::STALE) => Ok(None),
             Err(errno) => Err(fault_of(errno)),
         }

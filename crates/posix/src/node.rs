@@ -7,7 +7,7 @@ use std::sync::Arc;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Kind, Node, ObjectId,
     ObjectIdChange, OpenHow, STORED_ATTRIBUTES, Security, SecurityChange, ShownLock, StreamStat,
-    VfsResult,
+    VfsResult, links,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -281,6 +281,7 @@ impl Node for PosixNode {
             reparse_tag: reparse_tag::tag(dos, |into| {
                 self.handle.value(reparse_tag::ATTRIBUTE, into)
             }),
+            is_directory_link: self.handle.is_directory_link(&stx),
         };
         Ok(self.share.stat_of(&stx, &extra))
     }
@@ -508,7 +509,7 @@ impl Node for PosixNode {
             return Err(Fault::Invalid);
         }
         let target = rustix::fs::readlinkat(self.handle.fd(), c"", Vec::new()).map_err(fault_of)?;
-        target.into_string().map_err(|_| Fault::NameInvalid)
+        target.into_string().map(links::told).map_err(|_| Fault::NameInvalid)
     }
 
     fn device(&self) -> Option<(u32, u32)> {

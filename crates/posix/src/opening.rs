@@ -77,6 +77,9 @@ impl PosixVfs {
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let kind = stat::kind_of(&stx);
         how.check(kind)?;
+        if kind == Kind::Symlink {
+            how.check_link(&handle.link_target().map_err(fault_of)?)?;
+        }
         if handle.is_path_only() && needs_data(kind, how) {
             // The object was of another kind a moment ago.
             return Err(Fault::Stale);
@@ -100,6 +103,7 @@ impl PosixVfs {
             hidden_name: self.share().hides(entry),
             ea_size: if is_look && has_eas { handle.ea_size() } else { 0 },
             reparse_tag: reparse_tag::tag(dos, |into| handle.value(reparse_tag::ATTRIBUTE, into)),
+            is_directory_link: handle.is_directory_link(&stx),
         };
         let stat = self.share().stat_of(&stx, &extra);
         if extra.reparse_tag != 0

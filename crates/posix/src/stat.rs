@@ -60,12 +60,20 @@ pub(crate) struct Extra {
     pub(crate) ea_size: u32,
     /// The tag of the stored reparse buffer, or 0.
     pub(crate) reparse_tag: u32,
+    /// True for a symbolic link that stands for a directory.
+    pub(crate) is_directory_link: bool,
 }
 
 pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let key = key_of(stx);
     let kind = kind_of(stx);
-    let directory = kind == Kind::Directory;
+    let kept = match kind {
+        Kind::Directory => FileAttributes::DIRECTORY,
+        Kind::Symlink if extra.is_directory_link => FileAttributes::DIRECTORY,
+        // MS-FSA 2.1.5.10.37: a file that becomes a link gets it.
+        Kind::Symlink => FileAttributes::ARCHIVE,
+        _ => FileAttributes::EMPTY,
+    };
     let reparse_tag = match kind {
         Kind::File | Kind::Directory => extra.reparse_tag,
         Kind::Symlink => TAG_SYMLINK,
@@ -84,7 +92,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         end_of_file: if data { stx.stx_size } else { 0 },
         allocation: if data { stx.stx_blocks.saturating_mul(512) } else { 0 },
         links: stx.stx_nlink,
-        attributes: attributes(extra, directory, reparse_tag != 0, is_compressed(stx)),
+        attributes: attributes(extra, kept, reparse_tag != 0, is_compressed(stx)),
         created: extra.dos.and_then(|d| d.created).unwrap_or(born),
         accessed,
         written,
@@ -102,13 +110,16 @@ fn is_compressed(stx: &Statx) -> bool {
     stx.stx_attributes_mask.contains(compressed) && stx.stx_attributes.contains(compressed)
 }
 
-fn attributes(extra: &Extra, directory: bool, reparse: bool, compressed: bool) -> FileAttributes {
-    let mut bits = extra.dos.map_or(0, |d| d.attributes) & STORED_ATTRIBUTES.0;
+/// Returns the attributes of an object; `of_kind` are those that its kind has.
+fn attributes(
+    extra: &Extra,
+    of_kind: FileAttributes,
+    reparse: bool,
+    compressed: bool,
+) -> FileAttributes {
+    let mut bits = extra.dos.map_or(0, |d| d.attributes) & STORED_ATTRIBUTES.0 | of_kind.0;
     if compressed {
         bits |= FileAttributes::COMPRESSED.0;
-    }
-    if directory {
-        bits |= FileAttributes::DIRECTORY.0;
     }
     if reparse {
         bits |= FileAttributes::REPARSE_POINT.0;

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Fault;
-use frevo_store::vfs::{EaChange, VfsResult};
+use frevo_store::vfs::{EaChange, Kind, VfsResult, links};
 use hashbrown::{HashMap, HashSet};
-use rustix::fs::XattrFlags;
+use rustix::fs::{Statx, XattrFlags};
 use rustix::io::Errno;
 
 use crate::dosattrib::{DosAttrib, ENCODED_LEN};
@@ -17,6 +17,7 @@ use crate::limits::{
     DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_NAMES_ON_CORE, XATTR_VALUE_BYTES,
 };
 use crate::patience;
+use crate::stat;
 use crate::sys::ProcPath;
 
 /// [`crate::dosattrib::NAME`] for system calls.
@@ -59,6 +60,17 @@ impl Handle {
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Returns the target of the symbolic link that this is, as stored.
+    pub(crate) fn link_target(&self) -> Result<Vec<u8>, Errno> {
+        rustix::fs::readlinkat(self.fd(), c"", Vec::new()).map(CString::into_bytes)
+    }
+
+    /// True for a symbolic link that stands for a directory.
+    pub(crate) fn is_directory_link(&self, stx: &Statx) -> bool {
+        stat::kind_of(stx) == Kind::Symlink
+            && self.link_target().is_ok_and(|target| links::is_of_directory(&target))
     }
 
     pub(crate) const fn is_path_only(&self) -> bool {

@@ -182,6 +182,7 @@ macro_rules! conformance_tests {
             extents_need_rights_and_sense
             zeros_are_read_and_holes_are_seen
             files_become_links_and_back
+            links_have_a_kind
             reparse_buffers_are_kept
             object_ids_are_kept
         }

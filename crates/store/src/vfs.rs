@@ -39,6 +39,7 @@
 mod change;
 mod directory;
 mod fault;
+pub mod links;
 mod node;
 mod opening;
 mod protection;

@@ -62,10 +62,15 @@ fn a_link_becomes_one_of_the_host() {
             let set = link("target", true);
             ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
             let to = std::fs::read_link(world.path(name)).unwrap();
-            assert_eq!(to.to_str(), Some("target"));
+            // As MS-FSA 2.1.5.10.37 has it, a link is a file's or a directory's; the host's own
+            // programs see that by the separator, and follow it as well.
+            let is_directory = !options.is_empty();
+            assert_eq!(to.to_str(), Some(if is_directory { "target/" } else { "target" }));
             // The Open is of what is there now.
             let (attributes, tag) = attribute_tag(&mut peer, &mount, file).await;
-            assert!(attributes.contains(FileAttributes::REPARSE_POINT));
+            let kept =
+                if is_directory { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
+            assert_eq!(attributes, kept | FileAttributes::REPARSE_POINT);
             assert_eq!(tag, ReparseTag::SYMLINK.0);
             let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
             assert_eq!(output(reply.ok()), set);
@@ -76,13 +81,32 @@ fn a_link_becomes_one_of_the_host() {
             });
             // Another target, as long as the tag is the same.
             ask(&mut peer, &mount, SET, file, &link("d\\e", true), 0).await.ok();
-            assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some("d/e"));
+            let to = std::fs::read_link(world.path(name)).unwrap();
+            assert_eq!(to.to_str(), Some(if is_directory { "d/e/" } else { "d/e" }));
             let other = bytes(|w| NfsSpecial::<&str>::Fifo.encode(w));
             let mismatch = Status::IO_REPARSE_TAG_MISMATCH;
             ask(&mut peer, &mount, SET, file, &other, 0).await.expect(mismatch);
             peer.close(&mount, file).await;
             let stopped = peer.create(&mount, &Want::existing(name)).await;
             stopped.expect(Status::STOPPED_ON_SYMLINK);
+            let (fits, other, refused) = match is_directory {
+                true => (
+                    CreateOptions::DIRECTORY_FILE,
+                    CreateOptions::NON_DIRECTORY_FILE,
+                    Status::FILE_IS_A_DIRECTORY,
+                ),
+                false => (
+                    CreateOptions::NON_DIRECTORY_FILE,
+                    CreateOptions::DIRECTORY_FILE,
+                    Status::NOT_A_DIRECTORY,
+                ),
+            };
+            let ask = |kind| itself(name).options(kind | CreateOptions::OPEN_REPARSE_POINT);
+            peer.create(&mount, &ask(other)).await.expect(refused);
+            let file = peer.open_file(&mount, &ask(fits)).await;
+            peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();
+            peer.close(&mount, file).await;
+            assert!(world.path(name).symlink_metadata().is_err(), "{name}");
         }
         assert_eq!(world.content("target"), b"content");
         // Deleted on close through the Open that made it.

@@ -155,7 +155,7 @@ pub fn links_lead_nowhere(s: &dyn Subject) {
     assert_eq!(s.fault("in", &directory), Fault::NotADirectory);
     let link = s.open("IN", &open_link).unwrap();
     assert_eq!((link.stat.kind, link.stat.reparse_tag), (Kind::Symlink, 0xA000_000C));
-    assert_eq!(link.stat.attributes, FileAttributes::REPARSE_POINT);
+    assert_eq!(link.stat.attributes, FileAttributes::REPARSE_POINT | FileAttributes::ARCHIVE);
     assert_eq!((link.stat.end_of_file, link.stat.allocation), (0, 0));
     assert_eq!(link.node.link_target().as_deref(), Ok("d"));
     assert_eq!(link.node.read_at(0, &mut [0; 4]), Err(Fault::AccessDenied));

@@ -3,7 +3,9 @@
 use frevo_wire::dtyp::FileAttributes;
 
 use super::{CREATE, LOOK, READ, Subject};
-use crate::vfs::{BasicChange, Fault, Kind, KindWanted, ObjectIdChange, OpenHow, Replacement};
+use crate::vfs::{
+    BasicChange, Fault, Kind, KindWanted, ObjectIdChange, OpenHow, Replacement, links,
+};
 
 /// Tests that a node follows its file through a replacement by a link, and back.
 pub fn files_become_links_and_back(s: &dyn Subject) {
@@ -15,7 +17,7 @@ pub fn files_become_links_and_back(s: &dyn Subject) {
         vfs.replace(&at, &*made.node, &Replacement::Symlink("x/y")).unwrap();
         let stat = made.node.stat().unwrap();
         assert_eq!((stat.kind, stat.reparse_tag), (Kind::Symlink, 0xA000_000C), "{text}");
-        assert_eq!(stat.attributes, FileAttributes::REPARSE_POINT);
+        assert_eq!(stat.attributes, FileAttributes::REPARSE_POINT | FileAttributes::ARCHIVE);
         assert_eq!(made.node.link_target().as_deref(), Ok("x/y"));
         assert_eq!((stat.key, stat.key), (made.node.key(), s.key(text)));
         assert_eq!(s.fault(text, &READ), Fault::Symlink);
@@ -44,6 +46,33 @@ pub fn files_become_links_and_back(s: &dyn Subject) {
     assert_eq!(vfs.replace(&super::name("full"), &*parent.node, &link), Err(Fault::Stale));
     assert_eq!(s.list(""), ["full", "p"]);
     assert_eq!(s.list("p"), ["f"]);
+}
+
+/// Tests that a link is a directory's or a file's, as its stored target says.
+pub fn links_have_a_kind(s: &dyn Subject) {
+    let itself = |kind| OpenHow { kind, open_link: true, ..LOOK };
+    let files = (FileAttributes::ARCHIVE, KindWanted::NotDirectory, KindWanted::Directory);
+    let folders = (FileAttributes::DIRECTORY, KindWanted::Directory, KindWanted::NotDirectory);
+    for (text, directory, told) in [("a", false, files), ("d", true, folders)] {
+        let (attribute, fits, other) = told;
+        let made = s.open(text, &OpenHow { read: false, write: false, ..CREATE }).unwrap();
+        let target = links::stored("x/y", directory);
+        s.vfs().replace(&super::name(text), &*made.node, &Replacement::Symlink(&target)).unwrap();
+        let attributes = attribute | FileAttributes::REPARSE_POINT;
+        let opened = s.open(text, &itself(fits)).unwrap();
+        assert_eq!(opened.node.link_target().as_deref(), Ok("x/y"), "{text}");
+        for stat in [opened.stat, opened.node.stat().unwrap(), made.node.stat().unwrap()] {
+            assert_eq!((stat.kind, stat.attributes), (Kind::Symlink, attributes), "{text}");
+        }
+        let refused = if directory { Fault::IsADirectory } else { Fault::NotADirectory };
+        assert_eq!(s.fault(text, &itself(other)), refused, "{text}");
+        assert_eq!(s.fault(text, &OpenHow { kind: fits, ..LOOK }), Fault::Symlink, "{text}");
+        let root = s.open("", &LOOK).unwrap();
+        let mut listing = root.node.directory().unwrap();
+        assert_eq!(listing.next_name().unwrap(), Some(text));
+        assert_eq!(listing.entry_stat().unwrap().unwrap().attributes, attributes);
+        s.remove(text, made.node.key()).unwrap();
+    }
 }
 
 /// Tests that a stored buffer stays until it is removed, whatever else changes.

@@ -20,6 +20,7 @@ use crate::security::HostAcl;
 use crate::vfs::{
     Allocated, BasicChange, Directory, ExtentCopy, Fault, FileKey, HostAccess, Kind, Node,
     ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, Stat, StreamStat, VfsResult,
+    links,
 };
 
 /// A use of a file. The file exists until this is dropped.
@@ -342,7 +343,7 @@ impl Node for MemoryNode {
 
     fn link_target(&self) -> VfsResult<String> {
         self.look(|inode| match &inode.body {
-            Body::Symlink(target) => Ok(target.clone()),
+            Body::Symlink(target) => Ok(links::told(target.clone())),
             _ => Err(Fault::Invalid),
         })
     }

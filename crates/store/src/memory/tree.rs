@@ -14,7 +14,7 @@ use super::content::Content;
 use super::stream_set::Streams;
 use crate::limits::MEMORY_COMPONENT_BYTES;
 use crate::name::Name;
-use crate::vfs::{Fault, FileKey, Kind, ObjectId, Stat, VfsResult};
+use crate::vfs::{Fault, FileKey, Kind, ObjectId, Stat, VfsResult, links};
 
 /// IO_REPARSE_TAG_SYMLINK, MS-FSCC 2.1.2.1.
 const TAG_SYMLINK: u32 = 0xA000_000C;
@@ -157,7 +157,11 @@ impl Inode {
         match &self.body {
             Body::File(content) => (end_of_file, pages) = (content.end(), content.held()),
             Body::Directory(_) => attributes |= FileAttributes::DIRECTORY,
-            Body::Symlink(_) => {
+            Body::Symlink(target) => {
+                attributes |= match links::is_of_directory(target.as_bytes()) {
+                    true => FileAttributes::DIRECTORY,
+                    false => FileAttributes::ARCHIVE,
+                };
                 attributes |= FileAttributes::REPARSE_POINT;
                 reparse_tag = TAG_SYMLINK;
             }

@@ -167,6 +167,9 @@ impl MemoryVfs {
                 return Err(Fault::Exists);
             }
             how.check(inode.kind())?;
+            if let Body::Symlink(target) = &inode.body {
+                how.check_link(target.as_bytes())?;
+            }
             let stored = String::from(stored);
             let name = place.parent.child(&stored);
             return Ok((self.node(&mut state, ino, how, &stored)?, name, false));

@@ -156,7 +156,7 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         done
     }
 
-    /// Returns the target of a symbolic link as stored.
+    /// Returns the target of a symbolic link as clients see it; see [`links`](super::links).
     fn link_target(&self) -> VfsResult<String> {
         Err(Fault::Invalid)
     }

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use frevo_wire::dtyp::FileAttributes;
 
 use super::fault::{Fault, VfsResult};
+use super::links;
 use super::node::Node;
 use super::stat::{Kind, Stat};
 use crate::name::Name;
@@ -76,10 +77,22 @@ impl OpenHow {
             (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
             (Kind::Directory, _) => Ok(()),
             (Kind::Symlink, _) if !self.open_link => Err(Fault::Symlink),
+            // Its target tells what it is.
+            (Kind::Symlink, _) => Ok(()),
             (_, KindWanted::Directory) => Err(Fault::NotADirectory),
-            (Kind::File | Kind::Symlink, _) => Ok(()),
+            (Kind::File, _) => Ok(()),
             // FIFOs, sockets and devices have no data that a client could want.
             _ if (self.read || self.write) && !self.open_link => Err(Fault::AccessDenied),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a link, opened itself, that stands for a directory where none is accepted, or for
+    /// a file where a directory must be.
+    pub fn check_link(&self, stored: &[u8]) -> VfsResult<()> {
+        match (links::is_of_directory(stored), self.kind) {
+            (true, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
+            (false, KindWanted::Directory) => Err(Fault::NotADirectory),
             _ => Ok(()),
         }
     }
@@ -115,7 +128,7 @@ pub struct Opened {
 pub enum Replacement<'a> {
     /// A regular file.
     File,
-    /// A symbolic link to this target, as the host spells it.
+    /// A symbolic link to this target, as the host spells it; see [`links`].
     Symlink(&'a str),
     /// A FIFO.
     Fifo,

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::Ordering;
 
-use frevo_store::vfs::{Kind, Replacement};
+use frevo_store::vfs::{Kind, Replacement, links};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::codec::{Reader, Writer};
 use frevo_wire::command::change_notify::CompletionFilter;
-use frevo_wire::dtyp::Guid;
+use frevo_wire::dtyp::{FileAttributes, Guid};
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseTag, Symlink};
 
@@ -91,11 +91,10 @@ pub(super) fn set(call: &Call<'_>) -> Answer {
         // The file of a stream is not alone, and what it becomes has no streams.
         return Err(Status::NOT_SUPPORTED.into());
     }
-    let is_directory = stat.kind == Kind::Directory;
-    if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory {
+    if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory(&stat) {
         return Err(Status::NOT_A_DIRECTORY.into());
     }
-    if is_directory {
+    if stat.kind == Kind::Directory {
         let mut entries = file.node.directory().map_err(Fault::status)?;
         if entries.next_name().map_err(Fault::status)?.is_some() {
             return Err(Status::DIRECTORY_NOT_EMPTY.into());
@@ -130,7 +129,7 @@ fn place(
     whole: &[u8],
 ) -> Result<(), Fault> {
     let plain = matches!(stat.kind, Kind::File | Kind::Directory);
-    let target = target(meaning);
+    let target = target(meaning).map(|target| links::stored(&target, is_directory(stat)));
     let by = match (meaning, target.as_deref()) {
         (_, Some(target)) => Some(Replacement::Symlink(target)),
         (ReparseData::Nfs(NfsSpecial::Fifo), None) => Some(Replacement::Fifo),
@@ -154,6 +153,11 @@ fn place(
         None => return Err(Fault::Busy),
     }
     file.node.keep_reparse(Some(whole))
+}
+
+/// True for a directory, and for a link that is a directory's.
+const fn is_directory(stat: &Stat) -> bool {
+    stat.attributes.contains(FileAttributes::DIRECTORY)
 }
 
 fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fault> {

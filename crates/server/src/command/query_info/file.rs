@@ -207,7 +207,7 @@ fn standard(file: &FileOpen, stat: &Stat) -> FileStandardInformation {
         end_of_file: stat.end_of_file,
         number_of_links,
         delete_pending: delete_pending || number_of_links == 0,
-        directory: stat.kind == Kind::Directory,
+        directory: stat.attributes.contains(FileAttributes::DIRECTORY),
     }
 }
 

@@ -1,0 +1,54 @@
+//! Targets of symbolic links as they are stored. A link of Windows is a file's or a directory's,
+//! whatever its target is. A stored target that ends with a separator belongs to a directory's
+//! link: it means the same to programs of the host, and no other place has to keep the kind.
+
+use alloc::string::String;
+
+const SEPARATOR: char = '/';
+
+/// Returns `target` as it is stored for a link of this kind. A target that ends with a separator
+/// itself keeps it, and its link becomes a directory's.
+pub fn stored(target: &str, directory: bool) -> String {
+    let mut stored = String::from(target);
+    if directory || target.ends_with(SEPARATOR) {
+        stored.push(SEPARATOR);
+    }
+    stored
+}
+
+/// Returns the target that clients see.
+pub fn told(mut stored: String) -> String {
+    if is_of_directory(stored.as_bytes()) {
+        stored.pop();
+    }
+    stored
+}
+
+/// True for the stored target of a directory's link.
+pub fn is_of_directory(stored: &[u8]) -> bool {
+    matches!(stored, [_, .., b'/'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_comes_back_as_it_was() {
+        for target in ["a", "a/b", "a/", "a//", "../a"] {
+            for directory in [false, true] {
+                let kept = stored(target, directory);
+                assert_eq!(told(kept.clone()), target);
+                let is_directory = directory || target.ends_with('/');
+                assert_eq!(is_of_directory(kept.as_bytes()), is_directory, "{target}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_root_of_the_host_stays() {
+        assert_eq!(told("/".into()), "/");
+        assert!(!is_of_directory(b"/"));
+        assert_eq!(told("/a/".into()), "/a");
+    }
+}
