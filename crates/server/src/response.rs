@@ -54,6 +54,7 @@ pub struct Response {
     made: Made,
     binding: Option<Arc<Session>>,
     operation: Option<OperationId>,
+    is_unsigned: bool,
 }
 
 /// Ids that a handler made, which headers and related messages carry on.
@@ -69,7 +70,7 @@ impl Response {
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_LEN, 0);
-        Self { bytes, payload: None, made: Made::default(), binding: None, operation: None }
+        Self { bytes, ..Self::default() }
     }
 
     /// Where the body goes; offsets count from the header.
@@ -127,6 +128,16 @@ impl Response {
     /// The session whose key signs in the place of a channel's.
     pub const fn binding(&self) -> Option<&Arc<Session>> {
         self.binding.as_ref()
+    }
+
+    /// Leaves the response without a signature, unless it is sealed.
+    pub fn leave_unsigned(&mut self) {
+        self.is_unsigned = true;
+    }
+
+    /// True for a response that no key signs.
+    pub const fn is_unsigned(&self) -> bool {
+        self.is_unsigned
     }
 
     /// The session that was made.

@@ -205,6 +205,11 @@ impl Session {
         *self.lease_client.get_or_init(|| client_id(self.client_guid, owner()))
     }
 
+    /// True when nobody logged on when the session was made.
+    pub fn is_anonymous(&self) -> bool {
+        self.owner.get().is_some_and(String::is_empty)
+    }
+
     /// True for the account that logged on when the session was made.
     pub fn is_owned_by(&self, identity: &Identity) -> bool {
         self.owner.get().is_some_and(|owner| owner.eq_ignore_ascii_case(&identity.user))

@@ -30,8 +30,6 @@ fn older_kernels_list_the_same() {
     let made = vfs.open(&name("file"), &how(Existence::MustNotExist)).unwrap();
     made.node.set_ea("Color", b"red").unwrap();
     std::os::unix::fs::symlink("file", host.path().join("link")).unwrap();
-    // The first look at a target changes the time of access; the later ones do not.
-    std::fs::read_link(host.path().join("link")).unwrap();
     std::fs::create_dir(host.path().join("dir")).unwrap();
     drop(made);
     let list = |vfs: &PosixVfs| {
@@ -40,7 +38,10 @@ fn older_kernels_list_the_same() {
         let mut found = Vec::new();
         while let Some(entry) = listing.next_name().unwrap() {
             let entry = entry.to_owned();
-            found.push((entry, listing.entry_stat().unwrap().unwrap()));
+            let mut stat = listing.entry_stat().unwrap().unwrap();
+            // The first look at a link's target may change it.
+            stat.accessed = stat.created;
+            found.push((entry, stat));
         }
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found

@@ -130,6 +130,10 @@ fn watch(
     if is_first {
         observe(file, &watch);
     }
+    if file.cell.lock().is_delete_pending() {
+        // MS-FSA 2.1.5.11: the deletion was reported to the watches of its time.
+        return Err(Status::DELETE_PENDING);
+    }
     if open.is_closed() {
         // Closed on another channel meanwhile: nobody else would forget it.
         watches.forget(open.id());

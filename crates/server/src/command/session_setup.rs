@@ -95,7 +95,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
 /// the logon, or when the SIDs of the host's user count and the host does not answer: access
 /// lists that deny something to them would not hold.
 async fn admit(rq: &Request<'_>, connection: &Connection, user: &str) -> Option<OnHost> {
-    if !heed(rq, connection, user, true).await {
+    // Nobody's logon is no guess, and must not be remembered as a good one.
+    if !user.is_empty() && !heed(rq, connection, user, true).await {
         return None;
     }
     let host = rq.server().host_user(user).await;
@@ -234,8 +235,13 @@ fn begin(
     let settings = &rq.connection.settings;
     let mut config = AcceptorConfig::standalone(&settings.server_name);
     config.require_mic = settings.require_mic;
-    // The keys of a session are those of its first logon, which somebody made.
-    config.anonymous = settings.anonymous && purpose == Purpose::Renew;
+    // Nobody shares a secret with the server: there is nothing to seal or to bind with.
+    config.anonymous = settings.anonymous
+        && match purpose {
+            Purpose::New => settings.encryption != Encryption::Required,
+            Purpose::Renew => true,
+            Purpose::Bind => false,
+        };
     if !settings.target_names.is_empty() {
         let address = rq.connection.local.ip().to_canonical().to_string();
         let names = settings.target_names.iter().cloned().chain([address]);
@@ -297,9 +303,18 @@ fn finish(
             }
         }
     }
-    connection.ticket.borrow_mut().take();
-    let encrypt = session.security().is_some_and(|s| s.encrypt_data);
-    let flags = if encrypt { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
+    if !is_nobody {
+        connection.ticket.borrow_mut().take();
+    }
+    let flags = match authentication.purpose {
+        Purpose::New if is_nobody => {
+            // MS-SMB2 3.3.5.5.3: the response is not signed.
+            out.leave_unsigned();
+            SessionFlags::IS_NULL
+        }
+        _ if session.security().is_some_and(|s| s.encrypt_data) => SessionFlags::ENCRYPT_DATA,
+        _ => SessionFlags::EMPTY,
+    };
     respond(out, flags, &done.token);
     log_logon(rq, authentication, done);
     Ok(Status::SUCCESS)
@@ -328,7 +343,10 @@ fn establish(
     let sealing_key = keys.sealing_key(Sender::Server);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
+    // Deviation: not of nobody, also when the client asks for it: MS-SMB2 3.2.5.3.1 has that
+    // client sign nothing, and everybody knows the key.
     let signing_required = !encrypt_data
+        && !identity.is_nobody()
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
     // Nobody is no account: strangers on other networks are not charged for it.
@@ -392,7 +410,8 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
     }
     let Some(old) = rq.server().session(previous) else { return };
     let same = match (old.identity(), session.identity()) {
-        (Some(a), Some(b)) => a.is_same_user(&b),
+        // Two that are nobody need not be the same.
+        (Some(a), Some(b)) => a.is_same_user(&b) && !b.is_nobody(),
         _ => false,
     };
     if same {

@@ -147,7 +147,9 @@ impl Assembly {
         let signer = self.signer(request, status, row, channel);
         // MS-SMB2 3.3.4.1.1: the rounds of a binding, whatever comes of them,
         // are signed with the session's key.
-        let signer = signer.or_else(|| out.binding().map(|s| Signer::Session(Arc::clone(s))));
+        let signer = signer
+            .or_else(|| out.binding().map(|s| Signer::Session(Arc::clone(s))))
+            .filter(|_| !out.is_unsigned());
         // Windows: a refusal says that it is signed when the request was, although
         // there is no key for it. Clients that want signatures drop it otherwise
         // and never learn that their session is gone.

@@ -55,6 +55,10 @@ impl Connection {
             Some([0xFD, b'S', b'M', b'B']) => {
                 let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
                 let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
+                if channel.is_some() && !self.is_authenticated() {
+                    // Connection.ConstrainedConnection
+                    return Err(Doom::Rule("a sealed message before a user has logged on"));
+                }
                 let key = channel.as_ref().and_then(|c| c.session.security());
                 let key = key.and_then(|s| s.opening_key.as_ref());
                 if key.is_none() {

@@ -50,7 +50,7 @@ impl Connection {
         if !header.flags.contains(HeaderFlags::SIGNED) {
             if row.signing == Signing::Demanded
                 && self.info.dialect() == Dialect::SMB_3_1_1
-                && channel.is_some()
+                && channel.as_ref().is_some_and(|channel| !channel.session.is_anonymous())
             {
                 // MS-SMB2 3.3.5.7: once there is a session, before all other answers.
                 return Err(Doom::Rule("TREE_CONNECT neither signed nor sealed").into());

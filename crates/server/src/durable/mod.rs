@@ -46,6 +46,19 @@ pub fn on_break(server: &ServerState, broken: &Break) -> bool {
 }
 
 impl Caching {
+    /// True when byte ranges of `open` are locked while its lease lets other clients open the file.
+    ///
+    /// Windows: such an Open is not kept for a client that is away, although MS-SMB2 3.3.7.1 names
+    /// only handle caching. Opening the file breaks no lease of that kind, so nothing would free the
+    /// ranges for the others.
+    pub fn locks_for_others(open: &Open) -> bool {
+        let Ok(file) = open.file() else { return false };
+        let state = file.cell.lock();
+        matches!(state.held(file.id), Granted::Lease { state: caches, .. }
+            if !caches.contains(LeaseState::WRITE))
+            && state.ranges.held_by(file.id) > 0
+    }
+
     /// The caching of `open` now.
     pub fn of(open: &Open) -> Self {
         let Ok(file) = open.file() else { return Self::Nothing };

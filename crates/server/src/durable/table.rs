@@ -292,6 +292,10 @@ impl Durables {
     pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
+        let outlives_lease = survival.is_persistent() || survival.is_resilient();
+        if !outlives_lease && Caching::locks_for_others(open) {
+            return false;
+        }
         let id = open.file_id.persistent;
         let deadline = Instant::now() + time;
         let mut table = self.table.lock();

@@ -73,6 +73,10 @@ pub(crate) fn create(
     if request.create_options.contains(create::CreateOptions::DIRECTORY_FILE) {
         return Err(Status::NOT_A_DIRECTORY.into());
     }
+    // MS-SMB2 3.3.5.9: no pipe allows an anonymous user (MS-SRVS 3.1.6.17).
+    if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) {
+        return Err(Status::ACCESS_DENIED.into());
+    }
     let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     let kind = find(&name).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     let tree = rq.tree()?;

@@ -14,6 +14,7 @@ const DHNQ: CreateContext<'static> = CreateContext::DurableRequest;
 const ALONE: ShareAccess = ShareAccess::EMPTY;
 /// Read, handle and write caching.
 const RWH: u32 = 7;
+const RH: u32 = 3;
 
 /// Version 1 goes with a batch oplock or a lease on the handle, else it is not
 /// granted, and never on a directory.
@@ -122,6 +123,31 @@ fn durable_opens_are_taken_up_with_all_they_had() {
                 assert_eq!(world.server.durables.counts(), (0, 0));
             });
         }
+    }
+}
+
+/// Byte ranges of a client that is away shall not stand in the way of those who share the file:
+/// a lease that lets them open it keeps an Open without ranges only.
+#[test]
+fn ranges_under_a_shared_lease_are_not_kept() {
+    for (state, locks, is_kept) in [(RH, true, false), (RH, false, true), (RWH, true, true)] {
+        in_world(async |world| {
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            let client = peer.guid;
+            let want = leased(Want::file("f"), 1, state, &[dh2q(guid(3), false)]);
+            let reply = peer.create(&mount, &want).await;
+            let file = files::file_id(&reply);
+            assert!(durable_v2(&reply).is_some());
+            if locks {
+                peer.on(&mount, lock_draft(file, &[(0, 4, EXCLUSIVE)])).await.ok();
+            }
+            drop(peer);
+            lost(world, usize::from(is_kept)).await;
+            let (mut peer, mount) = back(world, client, "ann", "data").await;
+            let again = leased(Want::existing("f"), 1, state, &[dh2c(file, guid(3), false)]);
+            let reply = peer.create(&mount, &again).await;
+            reply.expect(if is_kept { Status::SUCCESS } else { Status::OBJECT_NAME_NOT_FOUND });
+        });
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use client::files::write_draft;
 use client::*;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter, Request};
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::fscc::notify::NotifyEntries;
 
 const NAMES: CompletionFilter =
@@ -180,5 +181,22 @@ fn a_flood_is_to_be_looked_for() {
         assert_eq!(changes(&reply), pairs(&[]));
         host(world, "touch last");
         watcher.until(None, (1, "last")).await;
+    });
+}
+
+/// MS-FSA 2.1.5.11: a request that comes after the deletion gets what one before it would have got.
+#[test]
+fn a_deleted_folder_is_told_of_at_once() {
+    in_world(async |world| {
+        let folder = Want::file("d").options(CreateOptions::DIRECTORY_FILE);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let watched = peer.open_file(&mount, &folder).await;
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        let goes = Want::existing("d")
+            .options(CreateOptions::DIRECTORY_FILE | CreateOptions::DELETE_ON_CLOSE);
+        let file = other.open_file(&theirs, &goes).await;
+        other.close(&theirs, file).await;
+        let late = ask(watched, CompletionFilter::FILE_NAME, false, 1000);
+        peer.on(&mount, late).await.expect(Status::DELETE_PENDING);
     });
 }

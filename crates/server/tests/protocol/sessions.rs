@@ -5,6 +5,8 @@ use std::rc::Rc;
 use crate::client::files::{close_draft, lock_draft, read_draft, tree_connect_draft, write_draft};
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
+use frevo_server::settings::Encryption;
+use frevo_wire::command::session_setup::{self, SessionFlags};
 use frevo_wire::command::tree_connect::{self, ShareFlags, ShareType};
 use frevo_wire::dtyp::AccessMask;
 
@@ -33,10 +35,13 @@ fn authentication_anew_is_for_the_same_user() {
 
 /// Says that it is nobody, by NTLM as it is (MS-NLMP 3.2.5.1.2); the last answer.
 async fn become_nobody(peer: &mut Peer, session_id: u64, via: Via<'_>) -> Reply {
+    nobody_by(peer, Setup::of(""), session_id, via).await
+}
+
+async fn nobody_by(peer: &mut Peer, setup: Setup<'_>, session_id: u64, via: Via<'_>) -> Reply {
     let negotiate = [&b"NTLMSSP\0\x01\0\0\0\x01\x02\0\0"[..], &[0; 16]].concat();
     let nothing = [0, 0, 0, 0, 64, 0, 0, 0];
     let authenticate = [&b"NTLMSSP\0\x03\0\0\0"[..], &nothing.repeat(6), &[1, 2, 0, 0]].concat();
-    let setup = Setup::of("");
     let first = peer.ask(setup.draft(&negotiate, session_id), via).await;
     first.expect(Status::MORE_PROCESSING_REQUIRED);
     peer.ask(setup.draft(&authenticate, first.header.session_id), via).await
@@ -67,10 +72,53 @@ fn who_becomes_nobody_keeps_what_is_open_and_gets_nothing_more() {
         thief.expect(Status::ACCESS_DENIED);
         let read = mount.put(read_draft(file, 0, 1));
         peer.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
-        // Nobody logs on.
+    });
+}
+
+/// MS-SMB2 3.3.5.5.3, 3.3.5.7: who logs on as nobody gets IPC$ without its pipes. The answer says
+/// so and is not signed, nothing has to be signed, and nothing may be sealed.
+#[test]
+fn who_logs_on_as_nobody_gets_next_to_nothing() {
+    in_world_with(Settings { anonymous: true, ..settings() }, async |world| {
         let mut other = world.connect();
         other.negotiate(&Offer::default()).await;
-        become_nobody(&mut other, 0, Via::Plain).await.expect(Status::ACCESS_DENIED);
+        let reply = become_nobody(&mut other, 0, Via::Plain).await;
+        reply.ok();
+        assert!(!reply.is_signed());
+        let response = session_setup::Response::parse(&reply.message).unwrap();
+        assert_eq!(response.session_flags, SessionFlags::IS_NULL);
+        let id = reply.header.session_id;
+        let connect = |share: &str| tree_connect_draft(&format!("\\\\server\\{share}")).session(id);
+        for share in ["data", "absent"] {
+            other.ask(connect(share), Via::Plain).await.expect(Status::ACCESS_DENIED);
+        }
+        let reply = other.ask(connect("IPC$"), Via::Plain).await;
+        reply.ok();
+        let tree = reply.header.tree_id().unwrap();
+        for pipe in ["srvsvc", "lsarpc", "samr", "absent"] {
+            let open = Want::existing(pipe).draft().session(id).tree(tree);
+            other.ask(open, Via::Plain).await.expect(Status::ACCESS_DENIED);
+        }
+        // Nobody takes over from nobody, and does not become somebody: the keys are known.
+        let mut third = world.connect();
+        third.negotiate(&Offer::default()).await;
+        let setup = Setup { previous: id, ..Setup::of("") };
+        nobody_by(&mut third, setup, 0, Via::Plain).await.ok();
+        assert!(world.server.session(id).is_some());
+        let sealed = [&b"\xFDSMB"[..], &[7; 40], &id.to_le_bytes(), &[0; 80]].concat();
+        other.send_frame(&sealed).await;
+        other.expect_disconnect().await;
+    });
+}
+
+/// Nobody has a key: a server that demands encryption has no use for it.
+#[test]
+fn nobody_is_refused_where_everything_is_sealed() {
+    let settings = Settings { anonymous: true, encryption: Encryption::Required, ..settings() };
+    in_world_with(settings, async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        become_nobody(&mut peer, 0, Via::Plain).await.expect(Status::ACCESS_DENIED);
     });
 }
 

@@ -81,8 +81,9 @@ NEWER = {
     "smb2.durable-v2-regressions": 60,
     "smb2.winattr2": 30,
     "smb2.stream-inherit-perms": 30,
+    "smb2.bench": 180,
 }
-# Left out: hold-oplock, hold-sharemode and check-sharemode never end, bench measures.
+# Left out: hold-oplock, hold-sharemode and check-sharemode never end.
 
 # Suites that need a share with settings of its own, from with-samba and with-frevo.
 SHARES = {
@@ -108,6 +109,7 @@ APART = {
     "smb2.ioctl.shadow_copy": "snapshots",
     "smb2.read.position": "torture",
     "smb2.create.gentest": "torture",
+    "smb2.create.path-length": "torture",
     "smb2.replay.replay5": "continuous",
     "smb2.timestamps.delayed-*": "late",
 }
@@ -121,6 +123,8 @@ OPTIONS = {
         "torture:twrp_stream=stream",
         "torture:twrp_stream_size=11",
     ],
+    # It needs nobody to look on.
+    "smb2.create.path-length": ["torture:interactive=yes"],
     # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
     "smb2.ea": ["torture:acl_xattr_name=NTACL"],
 }
@@ -130,6 +134,8 @@ AS_WINDOWS = {
     "smb2.read.position": ["torture:windows=yes"],
     # SYNCHRONIZE alone opens a file: MS-FSA 2.1.5.1 refuses the bits of 0x0CE0FE00.
     "smb2.create.gentest": ["torture:win7=yes"],
+    # A member of a compound waits only for what can last: MS-SMB2 3.3.4.2 leaves it to the server.
+    "smb2.compound_async*": ["torture:smbd=no"],
 }
 LISTS = {}
 
@@ -176,10 +182,12 @@ def torture(ctx, what, seconds):
         "torture:filename=driven.bin",
         "torture:offset=0",
         "torture:beyond_final_zero=4096",
+        "torture:open_brlock_deadlock_timemout=20",
     ]
     suite = next((s for s in SHARES | OPTIONS if what == s or what.startswith(s + ".")), None)
     options += OPTIONS.get(suite, [])
-    options += AS_WINDOWS.get(what, []) if server.kind == "frevo" else []
+    if server.kind == "frevo":
+        options += [o for pattern, more in AS_WINDOWS.items() if fnmatch.fnmatchcase(what, pattern) for o in more]
     share = apart(what) or SHARES.get(suite, "torture")
     command = [
         *program(server),
