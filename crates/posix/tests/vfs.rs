@@ -414,7 +414,7 @@ fn symbolic_links_lead_nowhere_by_default() {
     assert_eq!(s.open("out\\new", &create()).unwrap_err(), Fault::Symlink);
     let link = s.open("OUT", &OpenHow { open_link: true, ..how() }).unwrap();
     assert_eq!(link.stat.kind, Kind::Symlink);
-    assert_eq!(link.stat.attributes, FileAttributes::REPARSE_POINT);
+    assert_eq!(link.stat.attributes, FileAttributes::REPARSE_POINT | FileAttributes::ARCHIVE);
     assert_eq!(link.stat.reparse_tag, 0xA000_000C);
     assert_eq!(link.node.link_target().unwrap(), "/etc");
     s.vfs.remove(&name("out"), link.node.key()).unwrap();
