@@ -57,9 +57,7 @@ impl Guard {
     fn of(root: &Path, folders: &SnapshotFolders, owner: &Path) -> Option<Self> {
         let folder = real(&owner.join(&folders.folder));
         let owner = real(owner);
-        let below = folder.strip_prefix(root).ok()?;
-        let mut parent: Vec<Vec<u8>> = below
-            .components()
+        let mut parent: Vec<Vec<u8>> = below(root, &folder)?
             .filter_map(|component| match component {
                 Component::Normal(name) => Some(name.as_bytes().to_vec()),
                 _ => None,
@@ -91,7 +89,7 @@ impl Guard {
 
     /// True for a path that leads to what is guarded, or into it.
     fn covers<'p>(&self, mut path: impl Iterator<Item = &'p [u8]>) -> bool {
-        let is_ours = |ours: &Vec<u8>| path.next().is_some_and(|name| fold::alike(ours, name));
+        let is_ours = |ours: &Vec<u8>| path.next().is_some_and(|name| is_part(ours, name));
         self.parent.iter().all(is_ours) && path.next().is_some_and(|name| self.entry.has(name))
     }
 
@@ -99,8 +97,51 @@ impl Guard {
     fn is_above(&self, path: &[&[u8]]) -> bool {
         !self.only_from_links
             && path.len() <= self.parent.len()
-            && self.parent.iter().zip(path).all(|(ours, theirs)| fold::alike(ours, theirs))
+            && self.parent.iter().zip(path).all(|(ours, theirs)| is_part(ours, theirs))
     }
+
+    /// True for the guard of a share whose folder is another one for each user.
+    fn is_of_users(&self) -> bool {
+        self.parent.iter().any(|part| user_in(part).is_some())
+    }
+}
+
+/// The name of the user in the path of a share.
+const USER: &[u8] = b"{user}";
+
+/// The bytes before and behind the name of the user in a component.
+fn user_in(part: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = part.windows(USER.len()).position(|window| window == USER)?;
+    Some((part.get(..at)?, part.get(at.saturating_add(USER.len())..)?))
+}
+
+/// True where a client's component is, for some user, that of a guard.
+fn is_part(ours: &[u8], theirs: &[u8]) -> bool {
+    let Some((head, tail)) = user_in(ours) else { return fold::alike(ours, theirs) };
+    // The case of other letters may change the length of a name: they are not compared.
+    let is_plain = head.is_ascii() && tail.is_ascii();
+    let begins = || theirs.get(..head.len()).is_some_and(|it| it.eq_ignore_ascii_case(head));
+    let ends = || {
+        let rest = theirs.len().checked_sub(tail.len()).and_then(|at| theirs.get(at..));
+        rest.is_some_and(|it| it.eq_ignore_ascii_case(tail))
+    };
+    !is_plain || begins() && ends()
+}
+
+/// The components of `folder` below `root`, which may be a folder of one user.
+fn below<'a>(root: &Path, folder: &'a Path) -> Option<impl Iterator<Item = Component<'a>>> {
+    let mut parts = folder.components();
+    for root in root.components() {
+        let part = parts.next()?;
+        let is_same = part == root || {
+            user_in(part.as_os_str().as_bytes()).is_some()
+                && is_part(part.as_os_str().as_bytes(), root.as_os_str().as_bytes())
+        };
+        if !is_same {
+            return None;
+        }
+    }
+    Some(parts)
 }
 
 /// The path without links, as far as it exists.
@@ -200,8 +241,21 @@ impl Share {
             return Ok(());
         }
         let path: Vec<&[u8]> = components(path).collect();
-        let is_above = self.guards.iter().any(|guard| guard.is_above(&path));
-        if is_above { Err(Fault::AccessDenied) } else { Ok(()) }
+        let is_above = |guard: &Guard| guard.is_above(&path) && self.may_contain(guard, &path);
+        if self.guards.iter().any(is_above) { Err(Fault::AccessDenied) } else { Ok(()) }
+    }
+
+    /// False for a path above the guard of all users' folders when this one has nothing to guard.
+    fn may_contain(&self, guard: &Guard, path: &[&[u8]]) -> bool {
+        let rest = guard.parent.get(path.len()..).unwrap_or_default();
+        let Entry::Named(name) = &guard.entry else { return true };
+        if !guard.is_of_users() || rest.iter().any(|part| user_in(part).is_some()) {
+            return true;
+        }
+        let parts = path.iter().copied().chain(rest.iter().map(Vec::as_slice)).chain([&**name]);
+        let parts: Vec<&[u8]> = parts.collect();
+        let there = sys::stat_at(self.root.as_fd(), &parts.join(&b'/'));
+        !matches!(there, Err(Errno::NOENT | Errno::NOTDIR))
     }
 
     /// Opens `path` below `dir`. Where `follow` is true, links inside the share are followed, but
@@ -230,6 +284,14 @@ impl Share {
         Ok(!is_own && !self.guards.iter().any(|guard| guard.covers(path())))
     }
 
+    /// True for the directory that has the guarded entries of some user.
+    fn is_parent(&self, guard: &Guard, dir: BorrowedFd<'_>) -> bool {
+        let (Ok(root), Ok(path)) = (path_of(self.root.as_fd()), path_of(dir)) else { return true };
+        let Ok(below) = Path::new(&path).strip_prefix(Path::new(&root)) else { return false };
+        let path: Vec<&[u8]> = components(below.as_os_str().as_bytes()).collect();
+        path.len() == guard.parent.len() && guard.is_above(&path)
+    }
+
     /// The entries of an open directory that are not listed.
     pub(crate) fn unlisted(&self, dir: BorrowedFd<'_>) -> Unlisted {
         let mut unlisted = Unlisted::default();
@@ -238,6 +300,12 @@ impl Share {
         }
         let Ok(key) = sys::stat_fd(dir).map(|stx| stat::key_of(&stx)) else { return unlisted };
         for guard in self.guards.iter().filter(|guard| !guard.only_from_links) {
+            if guard.is_of_users() {
+                if self.is_parent(guard, dir) {
+                    unlisted.0.push(guard.entry.clone());
+                }
+                continue;
+            }
             let parent = if guard.parent.is_empty() {
                 sys::stat_fd(self.root.as_fd())
             } else {

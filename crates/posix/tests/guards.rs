@@ -148,6 +148,51 @@ fn links_do_not_lead_to_hidden_folders() {
     assert_eq!(s.list("four"), ["g", "two"]);
 }
 
+/// The snapshots of a share that is another folder for each user, seen from shares around it.
+#[test]
+fn snapshots_of_every_user_are_out_of_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    for user in ["ann", "bob"] {
+        let folder = dir.path().join("home/of-").display().to_string() + user + "/files/.snapshots";
+        std::fs::create_dir_all(Path::new(&folder).join(TOKEN)).unwrap();
+    }
+    std::fs::create_dir_all(dir.path().join("home/of-carl/files")).unwrap();
+    std::fs::create_dir_all(dir.path().join("home/docs/files/.snapshots")).unwrap();
+    std::fs::write(dir.path().join("home/of-all"), "").unwrap();
+    let open = |root: &str| {
+        let snapshots = ".snapshots/@GMT-%Y.%m.%d-%H.%M.%S".parse().unwrap();
+        let guarded = vec![(snapshots, dir.path().join("home/of-{user}/files"))];
+        let options = PosixOptions { guarded, ..PosixOptions::default() };
+        PosixVfs::open_root(&dir.path().join(root), options).unwrap()
+    };
+    for (root, way) in [
+        ("", "home\\of-ann\\files\\"),
+        ("home", "OF-Ann\\files\\"),
+        ("home/of-ann", "files\\"),
+        ("home/of-ann/files", ""),
+    ] {
+        let share = open(root);
+        let reach = share.open(&name(&format!("{way}.snapshots")), &how());
+        assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{root}");
+        let reach = share.open(&name(&format!("{way}.snapshots\\{TOKEN}")), &create_dir());
+        assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{root}");
+    }
+    let home = open("home");
+    // A folder with snapshots does not move; one without, and a file, do.
+    let rename = |from: &str, to: &str| {
+        let key = home.open(&name(from), &how()).unwrap().node.key();
+        home.rename(&name(from), key, &name(to), false)
+    };
+    assert_eq!(rename("of-bob", "other").unwrap_err(), Fault::AccessDenied);
+    assert_eq!(rename("of-bob\\files", "other").unwrap_err(), Fault::AccessDenied);
+    rename("of-carl", "of-dora").unwrap();
+    rename("of-all", "of-none").unwrap();
+    home.open(&name("docs\\files\\.snapshots"), &how()).unwrap();
+    // One who is not served yet.
+    let early = home.open(&name("of-dora\\files\\.snapshots"), &create_dir());
+    assert_eq!(early.unwrap_err(), Fault::AccessDenied);
+}
+
 /// The snapshots of one share are in the folder of another.
 #[test]
 fn snapshots_of_other_shares_are_out_of_reach() {

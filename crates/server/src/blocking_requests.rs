@@ -36,12 +36,9 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         pool.closing_place().await?
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        tokio::select! {
-            biased;
-            place = pool.place(&identity.user) => place?,
-            // The handler has not begun: a cancelled request need not wait.
-            () = rq.cancellation.told() => return Err(Status::CANCELLED.into()),
-        }
+        // The handler has not begun: a cancelled request need not wait.
+        let place = rq.cancellation.unless_told(pool.place(&identity.user)).await;
+        place.ok_or(Status::CANCELLED)??
     };
     let moved = Moved::of(rq);
     let signals = Arc::new(Signals::default());

@@ -77,6 +77,18 @@ impl Cancellation {
         self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// The outcome of `work`, or None when the client cancels before. The time does not count as a
+    /// wait for others.
+    pub(crate) async fn unless_told<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let done = tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.told() => None,
+        };
+        self.since.set(None);
+        done
+    }
+
     /// Waits until it does.
     pub async fn told(&self) {
         poll_fn(|cx| {
@@ -144,5 +156,33 @@ impl Request<'_> {
     pub fn check_charge(&self, bytes: u32) -> Result<(), Status> {
         let multi_credit = self.connection.supports_multi_credit();
         check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place in a blocking pool is no other client.
+    #[tokio::test]
+    async fn a_wait_for_a_thread_is_no_wait_for_others() {
+        let cancellation = Cancellation::default();
+        // Longer than the clock's step, however coarse that is.
+        let later = || async {
+            let since = Instant::now();
+            while since.elapsed().is_zero() {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(cancellation.unless_told(later()).await, Some(()));
+        assert_eq!(cancellation.waited(), Duration::ZERO);
+        tokio::select! {
+            biased;
+            () = cancellation.told() => panic!("nobody has told"),
+            () = later() => {}
+        }
+        assert!(!cancellation.waited().is_zero());
+        cancellation.tell();
+        assert_eq!(cancellation.unless_told(std::future::pending::<()>()).await, None);
     }
 }
