@@ -148,6 +148,13 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             share.name.get_ref()
         )
     }));
+    let roots = server.share_roots.iter().filter_map(|root| trusted_file::directory_itself(root));
+    warnings.extend(roots.map(|why| {
+        format!(
+            "share_roots: {why}; otherwise these users could put another folder in the place of one \
+             that an administrator shares over the network"
+        )
+    }));
     let is_confined = server.confinement != Some(ConfinementChoice::Off);
     warnings.extend(folder_of_accounts(config).filter(|_| is_confined).and_then(Result::err));
     warnings

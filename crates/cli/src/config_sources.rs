@@ -99,10 +99,19 @@ impl Sources {
 
     /// The configuration.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Config::parse_all(&self.texts()).map_err(|faults| {
+        let mut config = Config::parse_all(&self.texts()).map_err(|faults| {
             let lines: Vec<String> = faults.iter().map(|fault| self.shown(fault)).collect();
             Failure::new(Exit::Config, lines.join("\nfrevo: "))
-        })
+        })?;
+        if let Some(network) = NetworkShares::of_table(&self.table()) {
+            let file = network.file.display().to_string();
+            for share in &mut config.shares {
+                if self.place(&share.name.span()).0 == file {
+                    share.beneath = Some(network.root_of(share.path.get_ref()));
+                }
+            }
+        }
+        Ok(config)
     }
 
     /// The configuration without keys that have faults, and the faults.

@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use frevo_server::config::{Config, NETWORK_SHARES, ShareName};
+use frevo_server::share_access::AccessList;
 use frevo_server::{NotEdited, ShareEdit};
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table};
 
 use crate::exit::{Done, Exit, Failure};
 use crate::shares::is_called;
@@ -18,7 +19,7 @@ const FILE: &str = "shares.toml";
 /// Its longest text.
 const BYTES_MAX: u64 = 1 << 20;
 /// Keys of its shares.
-const KEYS: [&str; 4] = ["name", "path", "comment", "max_connections"];
+const KEYS: [&str; 5] = ["name", "path", "comment", "max_connections", "access_list"];
 
 /// The file, and the folders below which its shares lie.
 #[derive(Debug)]
@@ -41,11 +42,24 @@ impl NetworkShares {
         (!roots.is_empty()).then(|| Self { file: dir.join(FILE), roots })
     }
 
-    /// True for a folder below one of the roots, links followed.
+    /// The root, without links, that a folder lies below.
+    fn find_root(&self, folder: &Path) -> Option<PathBuf> {
+        let mut roots = self.roots.iter().filter_map(|root| root.canonicalize().ok());
+        roots.find(|root| folder.starts_with(root))
+    }
+
+    /// The root that the folder of a share is opened from. From a root that it does not lie below,
+    /// it cannot be opened.
+    pub(crate) fn root_of(&self, folder: &Path) -> PathBuf {
+        let first = || self.roots.first().cloned().unwrap_or_default();
+        self.find_root(folder).unwrap_or_else(first)
+    }
+
+    /// True for a folder below one of the roots whose path has no link. The path is checked again
+    /// when the folder is opened.
     fn permits(&self, folder: &Path) -> bool {
-        let Ok(folder) = folder.canonicalize() else { return false };
-        let below = |root: &PathBuf| root.canonicalize().is_ok_and(|root| folder.starts_with(root));
-        self.roots.iter().any(below)
+        let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
+        is_real && self.find_root(folder).is_some()
     }
 
     /// The text of the file; None without a file, or for a user who may not read it.
@@ -93,7 +107,7 @@ impl NetworkShares {
         } else if taken.iter().any(|taken| taken.to_lowercase() == name.to_lowercase()) {
             "the configuration has a share of this name"
         } else if !self.permits(Path::new(text("path"))) {
-            "its folder does not exist below share_roots"
+            "its folder does not exist below share_roots, or a link was put in its path"
         } else {
             return true;
         };
@@ -116,9 +130,9 @@ impl NetworkShares {
     ) -> Result<String, NotEdited> {
         let mut document = before.parse::<DocumentMut>().map_err(|_| not_toml(&self.file))?;
         match edit {
-            ShareEdit::Add { name, path, comment, max_connections } => {
+            ShareEdit::Add { name, path, comment, max_connections, access } => {
                 let mut table = self.addition(config, name, path)?;
-                set(&mut table, Some(comment), Some(*max_connections));
+                set(&mut table, Some(comment), Some(*max_connections), Some(access.as_ref()));
                 let shares = document
                     .entry("share")
                     .or_insert(Item::ArrayOfTables(ArrayOfTables::new()))
@@ -135,12 +149,13 @@ impl NetworkShares {
                 }
                 shares.push(table);
             }
-            ShareEdit::Set { name, comment, max_connections } => {
+            ShareEdit::Set { name, comment, max_connections, access } => {
                 let shares = shares_of(&mut document);
                 let found =
                     shares.and_then(|all| all.iter_mut().find(|table| is_called(table, name)));
                 let table = found.ok_or_else(|| elsewhere(config, name, "set"))?;
-                set(table, comment.as_deref(), *max_connections);
+                let access = access.as_ref().map(Option::as_ref);
+                set(table, comment.as_deref(), *max_connections, access);
             }
             ShareEdit::Remove { name } => {
                 let shares = shares_of(&mut document);
@@ -150,7 +165,13 @@ impl NetworkShares {
             }
             _ => return Err(NotEdited::Failed(String::from("this change is not known"))),
         }
-        Ok(document.to_string())
+        let after = document.to_string();
+        // A file that is longer would not be read.
+        if u64::try_from(after.len()).unwrap_or(u64::MAX) >= BYTES_MAX {
+            let why = format!("{} would be too long; remove a share", self.file.display());
+            return Err(NotEdited::Forbidden(why));
+        }
+        Ok(after)
     }
 
     /// The section of a new share.
@@ -209,7 +230,20 @@ fn elsewhere(config: &Config, name: &str, command: &str) -> NotEdited {
     NotEdited::Absent
 }
 
-fn set(table: &mut Table, comment: Option<&str>, max_connections: Option<Option<usize>>) {
+fn set(
+    table: &mut Table,
+    comment: Option<&str>,
+    max_connections: Option<Option<usize>>,
+    access: Option<Option<&AccessList>>,
+) {
+    match access {
+        Some(None) => drop(table.remove("access_list")),
+        Some(Some(list)) => {
+            let entries: Array = list.entries().iter().map(ToString::to_string).collect();
+            table.insert("access_list", toml_edit::value(entries));
+        }
+        None => {}
+    }
     match comment {
         Some("") => drop(table.remove("comment")),
         Some(comment) => drop(table.insert("comment", toml_edit::value(comment))),
@@ -228,7 +262,8 @@ mod tests {
 
     fn add(name: &str, path: &str) -> ShareEdit {
         let (name, path) = (name.to_owned(), path.to_owned());
-        ShareEdit::Add { name, path, comment: String::from("mine"), max_connections: Some(5) }
+        let comment = String::from("mine");
+        ShareEdit::Add { name, path, comment, max_connections: Some(5), access: None }
     }
 
     fn remove(name: &str) -> ShareEdit {
@@ -271,7 +306,7 @@ mod tests {
         let less = edit(&other, &config, &remove("new")).unwrap();
         assert_eq!(Config::parse(&less).unwrap().shares.len(), 1);
         let (name, comment) = (String::from("new"), Some(String::new()));
-        let set = ShareEdit::Set { name, comment, max_connections: Some(None) };
+        let set = ShareEdit::Set { name, comment, max_connections: Some(None), access: None };
         let set = edit(&text, &config, &set).unwrap();
         let set = &Config::parse(&set).unwrap().shares[0];
         assert_eq!((&*set.comment, set.max_connections), ("", None));
@@ -290,12 +325,16 @@ mod tests {
         std::fs::create_dir(&root).unwrap();
         let shares = NetworkShares::new(place.path(), vec![root.clone()]).unwrap();
         assert_eq!(shares.text(&[]).unwrap(), None);
+        std::fs::create_dir(root.join("a")).unwrap();
+        let link = root.join("link");
+        std::os::unix::fs::symlink(root.join("a"), &link).unwrap();
         let share = |name: &str, path: &Path, more: &str| {
             format!("[[share]]\nname = {name:?}\npath = {path:?}\n{more}")
         };
         let text = [
             String::from("[server]\nencryption = \"off\"\n"),
             share("good", &root, "comment = \"x\"\n"),
+            share("swapped", &link, ""),
             share("outside", place.path(), ""),
             share("up", &root.join(".."), ""),
             share("wide", &root, "run_as = \"server\"\n"),

@@ -45,6 +45,12 @@ pub(crate) fn directories_of(path: &Path) -> Option<String> {
     [Some(absolute), target].into_iter().flatten().find_map(|path| directory(path.parent()?, &path))
 }
 
+/// The reason why others could change a directory, or put another one in its place.
+pub(crate) fn directory_itself(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    fault_of(&metadata, path, "").or_else(|| directories_of(path))
+}
+
 /// The reason why others could change what a directory holds.
 pub(crate) fn directory(directory: &Path, for_what: &Path) -> Option<String> {
     let metadata = std::fs::metadata(directory).ok()?;
@@ -186,6 +192,21 @@ mod tests {
         }
         let why = refused(&path);
         assert!(why.contains("which holds") && why.contains("user 12345"), "{why}");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_change_or_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        assert_eq!(directory_itself(&root), None);
+        for mode in [0o775, 0o757, 0o1777] {
+            chmod(&root, mode);
+            assert!(directory_itself(&root).unwrap().contains("chmod go-w"), "{mode:o}");
+        }
+        chmod(&root, 0o755);
+        chmod(folder.path(), 0o777);
+        assert!(directory_itself(&root).unwrap().contains("which holds"));
     }
 
     #[test]

@@ -5,7 +5,11 @@ mod harness;
 use std::fs;
 
 use frevo_client::{Client, Credentials, OpenOptions, ServerName};
-use frevo_wire::rpc::srvsvc::{SHARE_ADD, SHARE_DEL, SHARE_SET_INFO, ShareChange, ShareInfo};
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SecurityDescriptor, Sid};
+use frevo_wire::rpc::srvsvc::{
+    FILE_CLOSE, SESSION_DEL, SHARE_ADD, SHARE_DEL, SHARE_GET_INFO, SHARE_SET_INFO, ShareChange,
+    ShareGetInfo, ShareInfo, parse_share_info,
+};
 use frevo_wire::rpc::{Client as Association, SyntaxId, WinError, ndr::NdrWriter};
 use harness::{Sandbox, Serving};
 
@@ -35,6 +39,13 @@ fn serve(place: &Sandbox) -> Serving {
 
 /// Makes calls of srvsvc as a user, and returns the end of each answer: its status.
 fn call(server: &Serving, user: &str, calls: &[(u16, Vec<u8>)]) -> Vec<WinError> {
+    let answers = ask(server, user, calls);
+    let status = |stub: &Vec<u8>| WinError(u32::from_le_bytes(*stub.last_chunk().unwrap()));
+    answers.iter().map(status).collect()
+}
+
+/// Makes calls of srvsvc as a user, and returns the answers.
+fn ask(server: &Serving, user: &str, calls: &[(u16, Vec<u8>)]) -> Vec<Vec<u8>> {
     let (host, port) = server.address.rsplit_once(':').unwrap();
     let name = ServerName::new(host).at_port(port.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -57,7 +68,7 @@ fn call(server: &Serving, user: &str, calls: &[(u16, Vec<u8>)]) -> Vec<WinError>
                     break stub;
                 }
             };
-            told.push(WinError(u32::from_le_bytes(*reply.last_chunk().unwrap())));
+            told.push(reply);
         }
         pipe.close().await.unwrap();
         ipc.log_off().await;
@@ -107,7 +118,17 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     accounts(&place);
     let server = serve(&place);
     let new = place.folder("root/new");
-    assert_eq!(call(&server, "bob", &[add("new", &new)]), [WinError::ACCESS_DENIED]);
+    // A user who is no administrator.
+    let ids = |opnum: u16| {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(SERVER)).u32(7);
+        (opnum, w.into_stub())
+    };
+    let mut w = NdrWriter::new();
+    w.unique_string(Some(SERVER)).unique_string(None).unique_string(Some("ann"));
+    let end = (SESSION_DEL, w.into_stub());
+    let attempts = [add("new", &new), comment("share", "x"), remove("share"), ids(FILE_CLOSE), end];
+    assert_eq!(call(&server, "bob", &attempts), [WinError::ACCESS_DENIED; 5]);
     let told = call(
         &server,
         "ann",
@@ -143,7 +164,20 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     assert!(said.contains("frevo share set") && said.contains("share_roots"), "{said}");
     let audit = fs::read_to_string(place.path("log/audit")).unwrap();
     let events: Vec<_> = audit.lines().filter(|l| l.contains("\"event\":\"share\"")).collect();
-    assert_eq!(events.len(), wanted.len(), "{audit}");
+    let (refused, events): (Vec<&str>, Vec<&str>) =
+        events.into_iter().partition(|line| line.contains("\"by\":\"bob\""));
+    let refusals = ["\"change\":\"add\"", "\"change\":\"set\"", "\"change\":\"remove\""];
+    for (line, change) in refused.iter().zip(refusals) {
+        assert!(line.contains(change) && line.contains("not a member of Administrators"), "{line}");
+    }
+    assert_eq!((events.len(), refused.len()), (wanted.len(), 3), "{audit}");
+    for kicked in ["\"target\":\"open 7\"", "sessions of user ann on client *"] {
+        let is_it = |line: &str| line.contains(kicked) && line.contains("ACCESS_DENIED");
+        assert!(
+            audit.lines().any(|line| line.contains("\"event\":\"kick\"") && is_it(line)),
+            "{audit}"
+        );
+    }
     assert!(events[0].contains("\"by\":\"ann\"") && events[0].contains("\"change\":\"add\""));
     assert!(events[2].contains("ACCESS_DENIED") && events[2].contains("share_roots"), "{audit}");
     let server = serve(&place);
@@ -152,6 +186,117 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     assert!(!lists(&place, &server, "new") && lists(&place, &server, "share"));
     assert!(new.is_dir());
     server.stop();
+}
+
+fn descriptor(aces: &[Ace]) -> Option<Vec<u8>> {
+    let dacl = Some(Acl::new(aces.to_vec()));
+    let mut bytes = Vec::new();
+    SecurityDescriptor { dacl, ..SecurityDescriptor::default() }.encode(&mut bytes).unwrap();
+    Some(bytes)
+}
+
+/// Windows' Change and Read.
+const CHANGE: AccessMask = AccessMask(0x13_01BF);
+const READ: AccessMask = AccessMask(0x12_00A9);
+
+fn allow(mask: AccessMask, sid: &str) -> Ace {
+    Ace::allow(AceFlags::EMPTY, mask, sid.parse().unwrap())
+}
+
+/// The rights of `user` in the share: nothing, read, or write.
+fn may(place: &Sandbox, server: &Serving, user: &str, share: &str) -> &'static str {
+    let url = format!("smb://{user}@{}/{share}", server.address);
+    if place.run_with_input(&["ls", &url, "--password-stdin"], "secret\n").code != 0 {
+        return "nothing";
+    }
+    let to = format!("{url}/of-{user}");
+    let put = ["put", "frevo.toml", &to, "--password-stdin", "--force"];
+    if place.run_with_input(&put, "secret\n").code == 0 { "write" } else { "read" }
+}
+
+/// MS-SRVS 3.1.4.7, 3.1.4.10 and 3.1.4.11 with shi502_security_descriptor, as Windows' wizard for
+/// shared folders sends it.
+#[test]
+fn share_permissions_are_kept_and_hold() {
+    let place = Sandbox::new();
+    let root = place.folder("root");
+    configure(&place, &format!("share_roots = [{root:?}]\n"));
+    accounts(&place);
+    let server = serve(&place);
+    let path = place.folder("root/new").to_str().unwrap().to_owned();
+    let info = |security_descriptor: Option<Vec<u8>>| ShareInfo {
+        name: String::from("new"),
+        path: path.clone(),
+        security_descriptor,
+        ..ShareInfo::default()
+    };
+    let set = |aces: &[Ace]| {
+        let calls = [(SHARE_SET_INFO, change("new", 1501, info(descriptor(aces))))];
+        call(&server, "ann", &calls)[0]
+    };
+    let get = |user| {
+        let stub = ShareGetInfo { name: "new", level: 502 }.encode(SERVER);
+        let told = ask(&server, user, &[(SHARE_GET_INFO, stub)]);
+        parse_share_info(&told[0], 502).unwrap().unwrap().security_descriptor
+    };
+    let readers = [allow(AccessMask::FILE_ALL, "S-1-5-32-544"), allow(READ, "S-1-1-0")];
+    let add = (SHARE_ADD, change("", 502, info(descriptor(&readers))));
+    assert_eq!(call(&server, "ann", &[add]), [WinError::SUCCESS]);
+    let may = |user| may(&place, &server, user, "new");
+    assert_eq!((may("ann"), may("bob")), ("write", "read"));
+    let told = SecurityDescriptor::parse(&get("ann").unwrap()).unwrap();
+    assert_eq!(told.dacl.unwrap().aces, readers);
+    assert_eq!(get("bob"), None);
+    assert_eq!(set(&[allow(CHANGE, "S-1-5-11")]), WinError::SUCCESS);
+    assert_eq!((may("ann"), may("bob")), ("write", "write"));
+    // A change of other settings leaves the list as it is.
+    assert_eq!(set(&[allow(READ, "S-1-5-32-544")]), WinError::SUCCESS);
+    let others = [comment("new", "x"), (SHARE_SET_INFO, change("new", 502, info(None)))];
+    assert_eq!(call(&server, "ann", &others), [WinError::SUCCESS; 2]);
+    assert_eq!((may("ann"), may("bob")), ("read", "nothing"));
+    // What this server cannot enforce is refused, and changes nothing.
+    let local_accounts = "S-1-5-113".parse::<Sid>().unwrap();
+    let deny = Ace::deny(AceFlags::EMPTY, AccessMask::FILE_ALL, local_accounts);
+    assert_eq!(set(&[deny, allow(CHANGE, "S-1-1-0")]), WinError::NOT_SUPPORTED);
+    let garbage = (SHARE_SET_INFO, change("new", 1501, info(Some(vec![1; 30]))));
+    assert_eq!(call(&server, "ann", &[garbage]), [WinError::INVALID_PARAMETER]);
+    assert_eq!((may("ann"), may("bob")), ("read", "nothing"));
+    assert_eq!(set(&[]), WinError::SUCCESS);
+    assert_eq!((may("ann"), may("bob")), ("nothing", "nothing"));
+    server.stop();
+}
+
+/// A user who owns a folder below the root puts a link to the state directory in the place of a
+/// shared folder: that share is gone, the others are served.
+#[test]
+fn a_link_in_the_place_of_a_shared_folder_is_not_followed() {
+    let place = Sandbox::new();
+    let root = place.folder("root");
+    configure(&place, &format!("share_roots = [{root:?}]\n"));
+    accounts(&place);
+    let (one, two) = (place.folder("root/of-a-user/one"), place.folder("root/two"));
+    let server = serve(&place);
+    let told = call(&server, "ann", &[add("one", &one), add("two", &two)]);
+    assert_eq!(told, [WinError::SUCCESS; 2]);
+    server.stop();
+    for target in ["state", "root/two"] {
+        let _ = fs::remove_dir(&one).or_else(|_| fs::remove_file(&one));
+        std::os::unix::fs::symlink(place.path(target), &one).unwrap();
+        let server = serve(&place);
+        assert!(!lists(&place, &server, "one") && lists(&place, &server, "two"), "{target}");
+        server.stop();
+    }
+    // The folder is there again.
+    fs::remove_file(&one).unwrap();
+    fs::create_dir(&one).unwrap();
+    let server = serve(&place);
+    assert!(lists(&place, &server, "one"));
+    server.stop();
+    let warned = place.run(&["check", "--config", "frevo.toml"]);
+    assert!(!warned.err.contains("share_roots"), "{warned:?}");
+    fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let warned = place.run(&["check", "--config", "frevo.toml"]);
+    assert!(warned.err.contains("share_roots") && warned.err.contains("chmod go-w"), "{warned:?}");
 }
 
 #[test]

@@ -5,6 +5,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Arc;
+
+use frevo_store::security::Token;
+use frevo_wire::dtyp::AccessMask;
+
+use crate::share_access::AccessList;
 
 /// Users and groups as a list has them, in lower case. Its length hardly shows in the time
 /// that a look at it takes.
@@ -137,6 +143,8 @@ pub struct Caller<'a> {
     pub groups: &'a [String],
     /// True when these are all groups: the host may not have named those of its user yet.
     pub groups_are_known: bool,
+    /// The token of access checks.
+    pub token: &'a Token,
     /// Where the client is.
     pub address: IpAddr,
 }
@@ -167,6 +175,8 @@ pub struct Rules {
     pub hosts_allow: Vec<Network>,
     /// From where they may not, unless `hosts_allow` has them.
     pub hosts_deny: Vec<Network>,
+    /// Rights of users and groups by SID; none: all of them.
+    pub access_list: Option<Arc<AccessList>>,
 }
 
 impl Rules {
@@ -181,14 +191,24 @@ impl Rules {
             || self.deny.has_groups()
             || self.read_list.has_groups()
             || self.write_list.has_groups()
+            || self.access_list.as_ref().is_some_and(|list| list.needs_host_users())
     }
 
-    /// The steps that judging by them takes at most: a look at each list of names, and at
-    /// each network.
+    /// The steps that judging by them takes at most: a look at each list of names, at each
+    /// network, and at each entry of the access list.
     pub fn steps(&self) -> usize {
         let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
         let named = lists.into_iter().filter(|list| !list.is_empty()).count();
-        named.saturating_add(self.hosts_allow.len()).saturating_add(self.hosts_deny.len())
+        let entries = self.access_list.as_ref().map_or(0, |list| list.entries().len());
+        let networks = self.hosts_allow.len().saturating_add(self.hosts_deny.len());
+        named.saturating_add(networks).saturating_add(entries)
+    }
+
+    /// The rights that the access list grants to `caller`.
+    pub(crate) fn granted(&self, caller: &Caller<'_>) -> AccessMask {
+        self.access_list.as_ref().map_or(AccessMask::FILE_ALL, |list| {
+            list.granted(caller.token, caller.groups_are_known)
+        })
     }
 
     /// The verdict for `caller`; `read_only` is the setting of the share.
@@ -215,6 +235,13 @@ impl Rules {
         if !self.allow.is_empty() && !self.allow.contains(caller) {
             return Verdict::Refused("the user is not in `allow` of the share");
         }
+        let granted = self.granted(caller);
+        if !granted.contains(AccessMask::READ_DATA) {
+            return Verdict::Refused("`access_list` of the share does not let the user read");
+        }
+        if !AccessList::writes(granted) {
+            return Verdict::Reads;
+        }
         let writes =
             self.write_list.contains(caller) || !(read_only || self.read_list.may_contain(caller));
         if writes { Verdict::Writes } else { Verdict::Reads }
@@ -236,7 +263,8 @@ mod tests {
     fn judge(rules: &Rules, user: &str, groups: &[&str], address: &str) -> Verdict {
         let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
         let address = address.parse().unwrap();
-        let caller = Caller { user, groups: &groups, groups_are_known: true, address };
+        let token = &Token::nobody();
+        let caller = Caller { user, groups: &groups, groups_are_known: true, token, address };
         rules.judge(&caller, false)
     }
 
@@ -314,7 +342,8 @@ mod tests {
         let judged = |user, groups: &[&str], read_only| {
             let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
             let address = "::1".parse().unwrap();
-            let caller = Caller { user, groups: &groups, groups_are_known: true, address };
+            let token = &Token::nobody();
+            let caller = Caller { user, groups: &groups, groups_are_known: true, token, address };
             rules.judge(&caller, read_only)
         };
         assert_eq!(judged("bob", &[], false), Verdict::Reads);
@@ -324,6 +353,25 @@ mod tests {
         assert_eq!(judged("ann", &["temps"], true), Verdict::Writes);
     }
 
+    /// The list bounds the other rules: `write_list` does not give what it does not grant.
+    #[test]
+    fn the_access_list_bounds_the_rest() {
+        let rules = |entries: &[&str]| {
+            let entries = entries.iter().map(|entry| entry.parse().unwrap()).collect();
+            let access_list = Some(Arc::new(AccessList::new(entries)));
+            Rules { access_list, write_list: names(&["ann"]), ..Rules::default() }
+        };
+        let judged = |entries: &[&str]| judge(&rules(entries), "ann", &[], "::1");
+        assert_eq!(judged(&["allow:S-1-1-0:full"]), Verdict::Writes);
+        assert_eq!(judged(&["allow:S-1-1-0:change"]), Verdict::Writes);
+        assert_eq!(judged(&["allow:S-1-1-0:read"]), Verdict::Reads);
+        for none in [&[][..], &["allow:S-1-5-32-544:full"], &["allow:S-1-1-0:0x2"]] {
+            assert!(matches!(judged(none), Verdict::Refused(_)), "{none:?}");
+        }
+        assert_eq!(rules(&["allow:S-1-1-0:read"]).steps(), 2);
+        assert!(rules(&["allow:S-1-22-2-7:read"]).need_groups());
+    }
+
     /// While the host has not named a user's groups, the user counts as a member of the groups
     /// that are denied, and of none that is allowed.
     #[test]
@@ -331,7 +379,8 @@ mod tests {
         let judged = |rules: &Rules| {
             let address = "::1".parse().unwrap();
             let groups = &[String::from("known")];
-            let caller = Caller { user: "ann", groups, groups_are_known: false, address };
+            let token = &Token::nobody();
+            let caller = Caller { user: "ann", groups, groups_are_known: false, token, address };
             rules.judge(&caller, false)
         };
         let is_refused = |verdict| matches!(verdict, Verdict::Refused(_));

@@ -139,6 +139,7 @@ mod server;
 mod session;
 pub mod settings;
 pub mod share;
+pub mod share_access;
 mod slots;
 mod sync;
 mod throttle;

@@ -425,6 +425,9 @@ pub const DRAIN_SECONDS_MAX: u64 = 3_600;
 /// Shares that administrators can add over the network.
 pub const NETWORK_SHARES: usize = 1_000;
 
+/// Entries of the access list of a share that is set over the network.
+pub const SHARE_ACCESS_ENTRIES: usize = 100;
+
 /// The largest configuration file, bytes.
 pub const CONFIG_FILE_BYTES: usize = 4 << 20;
 

@@ -366,17 +366,22 @@ fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Fail
     let mut shares = Vec::new();
     for section in &plan.config.shares {
         let same = before.iter().find(|share| share.section.is_same_folder(section));
-        let vfs = match same {
-            Some(share) => Arc::clone(&share.vfs),
-            None => section.open_folder().map_err(|fault| {
-                let name = section.name.get_ref();
-                Failure::new(Exit::Config, format!("share {name}: {fault}"))
-            })?,
+        let name = section.name.get_ref();
+        let vfs = match same.map_or_else(|| section.open_folder(), |same| Ok(Arc::clone(&same.vfs)))
+        {
+            Ok(vfs) => vfs,
+            // Users below share_roots, who can replace their folders, do not keep the server from
+            // its other shares.
+            Err(fault) if section.beneath.is_some() => {
+                tracing::warn!(target: "frevo::server", share = %name, %fault,
+                    "a share that was added over the network is not served");
+                continue;
+            }
+            Err(fault) => return Err(Failure::new(Exit::Config, format!("share {name}: {fault}"))),
         };
-        let identities = section.identities().map_err(|why| {
-            let name = section.name.get_ref();
-            Failure::new(Exit::Config, format!("share {name}: {why}"))
-        })?;
+        let identities = section
+            .identities()
+            .map_err(|why| Failure::new(Exit::Config, format!("share {name}: {why}")))?;
         shares.push(OpenShare { section: section.clone(), vfs, identities });
     }
     Ok(shares)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use frevo_proto::Dialect;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::access_rules::{Caller, Verdict};
@@ -48,8 +49,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         told::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
     }
-    let share = match admit(rq, name, &identity) {
-        Ok(share) => share,
+    let (share, granted) = match admit(rq, name, &identity) {
+        Ok(admitted) => admitted,
         Err(why) => {
             rq.tell(|left_out| {
                 tracing::warn!(target: "frevo::tree", %peer, user = %identity.user,
@@ -61,7 +62,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     };
     check_encryption(rq, &share)?;
     let share_use = take_use(rq, &share, &identity)?;
-    let maximal_access = share.maximal_access();
+    let maximal_access = share.maximal_access() & granted;
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access)
             .used_by(session.shared_identity())
@@ -99,17 +100,23 @@ fn share_name(path: &str) -> Option<&str> {
     (!server.is_empty() && !share.is_empty() && !share.contains('\\')).then_some(share)
 }
 
-/// The share of that name as a caller uses it, or the reason for the log.
+/// The share of that name as a caller uses it, with the rights that its access list grants, or
+/// the reason for the log.
 ///
 /// MS-SMB2 3.3.5.7 has ACCESS_DENIED for a share that is there and refuses the caller;
 /// here it is answered as one that is absent is, so that nobody can try names. An absent
 /// one is judged as well, which takes its time.
-fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>, &'static str> {
+fn admit(
+    rq: &Request<'_>,
+    name: &str,
+    identity: &Identity,
+) -> Result<(Arc<Share>, AccessMask), &'static str> {
     let shares = rq.server().shares();
     let caller = Caller {
         user: &identity.user,
         groups: &identity.groups,
         groups_are_known: identity.host.is_known(),
+        token: &identity.token,
         address: rq.connection.peer.ip(),
     };
     let found = shares.find_for(name, &identity.user);
@@ -118,6 +125,7 @@ fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>
     // Its time counts also where nothing depends on it.
     let verdict = black_box(rules.judge(&caller, read_only));
     let share = found.map(Arc::clone).ok_or("there is no share of that name")?;
+    let granted = share.rules.granted(&caller);
     let share = match verdict {
         Verdict::Refused(why) => return Err(why),
         Verdict::Reads => share.seen(true),
@@ -125,9 +133,10 @@ fn admit(rq: &Request<'_>, name: &str, identity: &Identity) -> Result<Arc<Share>
     };
     let users = &rq.server().host_users;
     let share = share.for_account(&identity.user).ok_or("the user has no folder in this share")?;
-    share.acting_for(&identity.user, identity.host.user(), users).ok_or(
+    let share = share.acting_for(&identity.user, identity.host.user(), users).ok_or(
         "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
-    )
+    )?;
+    Ok((share, granted))
 }
 
 /// MS-SMB2 3.3.5.7: REQUEST_NOT_ACCEPTED when Share.CurrentUses has reached Share.MaxUses.

@@ -16,6 +16,7 @@ use crate::limits;
 use crate::settings::{AccountListing, Encryption, Settings, Signing};
 use crate::share::MAX_OFFSET;
 use crate::share::{RunAs, Share, Target};
+use crate::share_access::AccessList;
 use crate::time_machine;
 
 impl From<EncryptionChoice> for Encryption {
@@ -114,6 +115,7 @@ impl ShareSection {
             write_list: names(&self.write_list),
             hosts_allow: self.hosts_allow.clone(),
             hosts_deny: self.hosts_deny.clone(),
+            access_list: self.access_list.clone().map(AccessList::new).map(Arc::new),
         }
     }
 

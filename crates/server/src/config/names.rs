@@ -7,6 +7,7 @@ use frevo_wire::dtyp::Sid;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::access_rules::Network;
+use crate::share_access::AccessEntry;
 
 /// Longest share name in characters, MS-FSCC 2.1.6.
 const SHARE_NAME_LEN_MAX: usize = 80;
@@ -200,6 +201,12 @@ impl FromStr for Who {
         // What groups are called obeys the same rules.
         text.strip_prefix('@').unwrap_or(text).parse::<AccountName>()?;
         Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for AccessEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::audit;
 use crate::embed::Limits;
 use crate::host::SnapshotFolders;
 use crate::limits;
+use crate::share_access::AccessEntry;
 use crate::user_folders::USER;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
@@ -277,6 +278,9 @@ pub struct ShareSection {
     /// From where they may not.
     #[serde(default)]
     pub hosts_deny: Vec<Network>,
+    /// Rights of users and groups by SID; none: all of them.
+    #[serde(default)]
+    pub access_list: Option<Vec<AccessEntry>>,
     /// Names differ in case alone.
     #[serde(default)]
     pub case_sensitive: bool,
@@ -359,6 +363,11 @@ pub struct ShareSection {
     /// Deleted files go to a recycle bin.
     #[serde(default, deserialize_with = "recycle::deserialize")]
     pub recycle: Option<RecycleSection>,
+    /// The folder below which administrators may share folders over the network, for a share that
+    /// was added so: from there its folder is opened, and no link is followed. None for a share of
+    /// the configuration.
+    #[serde(skip)]
+    pub beneath: Option<PathBuf>,
     /// The recycle bins of all shares, each with the folder of its share; see
     /// [`Config::guard_folders`].
     #[serde(skip)]
@@ -521,6 +530,7 @@ impl ShareSection {
             write_list: Vec::new(),
             hosts_allow: Vec::new(),
             hosts_deny: Vec::new(),
+            access_list: None,
             case_sensitive: false,
             file_mode: None,
             directory_mode: None,
@@ -549,6 +559,7 @@ impl ShareSection {
             audit: None,
             max_connections: None,
             recycle: None,
+            beneath: None,
             bins: Vec::new(),
             guarded: Vec::new(),
         }

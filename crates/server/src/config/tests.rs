@@ -95,6 +95,7 @@ pub(super) const EVERY_KEY: &str = r#"
         write_list = ["@it"]
         hosts_allow = ["192.0.2.0/24"]
         hosts_deny = ["::/0"]
+        access_list = ["deny:S-1-5-11:full", "allow:S-1-1-0:read"]
         case_sensitive = true
         file_mode = "0644"
         directory_mode = 0o755

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::share_access::AccessList;
+
 /// A change of the shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,6 +19,8 @@ pub enum ShareEdit {
         comment: String,
         /// Tree connects at one time; None for no limit.
         max_connections: Option<usize>,
+        /// The access list; None for all rights of everybody.
+        access: Option<AccessList>,
     },
     /// Changes a share. What is None stays.
     Set {
@@ -26,6 +30,8 @@ pub enum ShareEdit {
         comment: Option<String>,
         /// Tree connects at one time; Some(None) for no limit.
         max_connections: Option<Option<usize>>,
+        /// The access list; Some(None) for all rights of everybody.
+        access: Option<Option<AccessList>>,
     },
     /// Removes a share. Its folder stays.
     Remove {
@@ -66,6 +72,10 @@ pub enum NotEdited {
     BadName(String),
     /// There is no such folder.
     NoFolder(String),
+    /// The access list is malformed.
+    BadAccess(String),
+    /// The access list has something that this server would not enforce.
+    Unsupported(String),
     /// The change could not be stored or applied; nothing was changed.
     Failed(String),
 }
@@ -75,9 +85,12 @@ impl fmt::Display for NotEdited {
         match self {
             Self::Exists => f.write_str("there is a share of this name"),
             Self::Absent => f.write_str("there is no share of this name"),
-            Self::Forbidden(why) | Self::BadName(why) | Self::NoFolder(why) | Self::Failed(why) => {
-                f.write_str(why)
-            }
+            Self::Forbidden(why)
+            | Self::BadName(why)
+            | Self::NoFolder(why)
+            | Self::BadAccess(why)
+            | Self::Unsupported(why)
+            | Self::Failed(why) => f.write_str(why),
         }
     }
 }

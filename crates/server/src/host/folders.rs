@@ -164,9 +164,15 @@ impl ShareSection {
         drop(std::fs::read_dir(path).map_err(|error| fault(Why::of(path, error)))?);
         let mut options = self.posix_options();
         options.read_only |= self.user_part().is_some();
-        let vfs =
-            PosixVfs::open_root(path, options).map_err(|error| fault(Why::of(path, error)))?;
-        Ok(Arc::new(vfs))
+        let vfs = match &self.beneath {
+            None => PosixVfs::open_root(path, options),
+            Some(root) => match path.strip_prefix(root) {
+                Ok(part) if part.as_os_str().is_empty() => PosixVfs::open_root(root, options),
+                Ok(part) => PosixVfs::open_part(root, part, options),
+                Err(_) => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            },
+        };
+        Ok(Arc::new(vfs.map_err(|error| fault(Why::of(path, error)))?))
     }
 }
 
@@ -240,4 +246,32 @@ fn near(path: &Path) -> Option<PathBuf> {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     nearest(typed, folders.iter().map(String::as_str)).map(|name| parent.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The state after a check of the path, when a user puts a link there before it is opened.
+    #[test]
+    fn a_share_of_the_network_is_opened_without_links() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(place.path().join("outside/b")).unwrap();
+        let opens = |path: PathBuf| {
+            let mut share = ShareSection::new("new".parse().unwrap(), path);
+            share.beneath = Some(root.clone());
+            share.open_folder().is_ok()
+        };
+        assert!(opens(root.clone()) && opens(root.join("a/b")));
+        assert!(!opens(place.path().join("outside/b")) && !opens(root.join("a/../..")));
+        for target in ["../outside", "c"] {
+            let _ = std::fs::rename(root.join("a"), root.join("c"));
+            let _ = std::fs::remove_file(root.join("a"));
+            std::os::unix::fs::symlink(target, root.join("a")).unwrap();
+            assert!(root.join("a/b").is_dir());
+            assert!(!opens(root.join("a/b")) && !opens(root.join("a")), "{target}");
+        }
+    }
 }

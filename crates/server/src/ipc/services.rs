@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
@@ -20,6 +21,7 @@ use crate::server::ServerState;
 use crate::session::Identity;
 use crate::settings::AccountListing;
 use crate::share::{Share, Target};
+use crate::share_access::AccessList;
 
 /// The version that file servers give where nothing depends on it: Windows 7.
 const VERSION: (u32, u32) = (6, 1);
@@ -41,6 +43,8 @@ pub(super) struct Caller<'a> {
     pub(super) groups: &'a [String],
     /// True when these are all groups.
     pub(super) groups_are_known: bool,
+    /// The token of access checks.
+    pub(super) token: &'a Token,
     /// The user of the host.
     pub(super) host: Option<&'a HostUser>,
     /// The address of the caller.
@@ -62,6 +66,7 @@ impl<'a> Caller<'a> {
             user: &identity.user,
             groups: &identity.groups,
             groups_are_known: identity.host.is_known(),
+            token: &identity.token,
             host: identity.host.user(),
             address,
             manager: None,
@@ -78,6 +83,7 @@ impl<'a> Caller<'a> {
             user: self.user,
             groups: self.groups,
             groups_are_known: self.groups_are_known,
+            token: self.token,
             address: self.address,
         };
         let is_refused = || {
@@ -94,9 +100,15 @@ impl fmt::Debug for Caller<'_> {
     }
 }
 
-fn share_info(share: &Share, account: &str) -> ShareInfo {
+/// The facts of a share, without its name. Who manages the server sees limits and access lists,
+/// and sends them back with a change.
+fn share_info(share: &Share, manages: bool) -> ShareInfo {
+    let limit = share.max_connections.filter(|_| manages);
+    let is_disk = matches!(share.target, Target::Disk(_));
+    let descriptor = || AccessList::descriptor_of(share.rules.access_list.as_deref());
     ShareInfo {
-        name: share.name_for(account),
+        max_uses: limit.map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
+        security_descriptor: (manages && is_disk).then(descriptor),
         kind: match share.target {
             Target::Disk(_) => ShareType::DISKTREE,
             Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
@@ -122,7 +134,10 @@ impl Services for Caller<'_> {
         let all = self.server.shares().sorted();
         all.iter()
             .filter(|share| self.may_see(share))
-            .map(|share| share_info(share, self.user))
+            .map(|share| ShareInfo {
+                name: share.name_for(self.user),
+                ..share_info(share, self.may_manage())
+            })
             .collect()
     }
 
@@ -144,9 +159,9 @@ impl Services for Caller<'_> {
         }
     }
 
-    /// The levels of administrators are told to everybody, because what they
-    /// add (paths, counts, descriptors) is told to nobody: those fields are
-    /// empty. Common tools ask for no other level.
+    /// The levels of administrators are told to everybody, because what they add is told to those
+    /// who manage the server alone (limits, descriptors) or to nobody (paths, counts): those
+    /// fields are empty. Common tools ask for no other level.
     fn is_administrator(&self) -> bool {
         true
     }
@@ -229,6 +244,10 @@ impl Services for Caller<'_> {
 
     fn may_manage(&self) -> bool {
         self.manager.is_some()
+    }
+
+    fn refused(&self, attempt: rpc::Attempt<'_>) {
+        self.tell_refused(attempt);
     }
 
     fn sessions(&self) -> Vec<SessionInfo> {

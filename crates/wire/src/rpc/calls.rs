@@ -19,6 +19,26 @@ use crate::codec::Malformed;
 use crate::fscc::eq_ignore_case;
 use alloc::vec::Vec;
 
+/// A change of the server that a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt<'a> {
+    /// NetrShareAdd of this share.
+    AddShare(&'a str),
+    /// NetrShareSetInfo of this share.
+    SetShare(&'a str),
+    /// NetrShareDel of this share.
+    RemoveShare(&'a str),
+    /// NetrFileClose of this file.
+    CloseFile(u32),
+    /// NetrSessionDel.
+    EndSessions {
+        /// The sessions of this client; of all when None.
+        client: Option<&'a str>,
+        /// The sessions of this user; of all when None.
+        user: Option<&'a str>,
+    },
+}
+
 /// The stub data of an answer, or the fault that is sent instead.
 type Answer = Result<Vec<u8>, FaultStatus>;
 
@@ -56,23 +76,25 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
         srvsvc::SESSION_DEL => session_del(stub, services)?,
         srvsvc::SHARE_ADD => {
             let change = ShareChange::parse_add(stub)?;
-            let done = change.addition().and_then(|share| {
-                permitted(services)?;
-                services.add_share(share).map_err(|status| (status, 0))
+            let name = change.info.as_ref().map_or("", |share| &share.name);
+            let done = permitted(services, Attempt::AddShare(name));
+            let done = done.map_err(|status| (status, 0)).and_then(|()| {
+                services.add_share(change.addition()?).map_err(|status| (status, 0))
             });
             change.encode_reply(done)
         }
         srvsvc::SHARE_SET_INFO => {
             let change = ShareChange::parse_set(stub)?;
-            let done = change.settings().and_then(|settings| {
-                permitted(services)?;
+            let done = permitted(services, Attempt::SetShare(&change.name));
+            let done = done.map_err(|status| (status, 0)).and_then(|()| {
+                let settings = change.settings()?;
                 services.set_share(&change.name, &settings).map_err(|status| (status, 0))
             });
             change.encode_reply(done)
         }
         srvsvc::SHARE_DEL => {
             let name = parse_share_del(stub)?;
-            let done = permitted(services).map_err(|(status, _)| status);
+            let done = permitted(services, Attempt::RemoveShare(&name));
             let done = done.and_then(|()| services.remove_share(&name));
             encode_status(done.err().unwrap_or(WinError::SUCCESS))
         }
@@ -84,9 +106,13 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
     })
 }
 
-/// Only administrators change shares.
-fn permitted(services: &dyn Services) -> Result<(), (WinError, u32)> {
-    if services.may_manage() { Ok(()) } else { Err((WinError::ACCESS_DENIED, 0)) }
+/// Only administrators change the server. An attempt of somebody else is told.
+fn permitted(services: &dyn Services, attempt: Attempt<'_>) -> Result<(), WinError> {
+    if services.may_manage() {
+        return Ok(());
+    }
+    services.refused(attempt);
+    Err(WinError::ACCESS_DENIED)
 }
 
 /// A call of MS-WKST.
@@ -244,21 +270,19 @@ fn file_get_info(stub: &[u8], services: &dyn Services) -> Answer {
 /// NetrFileClose, MS-SRVS 3.1.4.4.
 fn file_close(stub: &[u8], services: &dyn Services) -> Answer {
     let (id, _) = parse_file_id(stub)?;
-    let done = match services.may_manage() {
-        false => Err(WinError::ACCESS_DENIED),
-        true => services.close_file(id),
-    };
+    let done = permitted(services, Attempt::CloseFile(id)).and_then(|()| services.close_file(id));
     Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
 }
 
 /// NetrSessionDel, MS-SRVS 3.1.4.6: of a client, of a user, or of both.
 fn session_del(stub: &[u8], services: &dyn Services) -> Answer {
     let (client, user) = parse_session_del(stub)?;
-    let done = match (client.as_deref(), user.as_deref()) {
-        _ if !services.may_manage() => Err(WinError::ACCESS_DENIED),
+    let (client, user) = (client.as_deref(), user.as_deref());
+    let done = permitted(services, Attempt::EndSessions { client, user });
+    let done = done.and_then(|()| match (client, user) {
         (None, None) => Err(WinError::INVALID_PARAMETER),
         (client, user) => services.end_sessions(client, user),
-    };
+    });
     Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
 }
 

@@ -20,6 +20,7 @@ pub mod srvsvc;
 pub mod wkssvc;
 
 pub use accounts::{Account, Domain, SidNameUse};
+pub use calls::Attempt;
 pub use client::Client;
 pub use security::{PipeLogon, PipeSecurity};
 pub use server::{Endpoint, Pipe, PipeError, PipeRead, Question, Services};

@@ -19,7 +19,7 @@ use super::pdu::{
 use super::samr::PasswordChange;
 use super::security::{PipeSecurity, Security};
 use super::srvsvc::{ConnectionInfo, FileInfo, ServerInfo, SessionInfo, ShareInfo, ShareSettings};
-use super::{Account, Domain, FaultStatus, SyntaxId, WinError, calls};
+use super::{Account, Attempt, Domain, FaultStatus, SyntaxId, WinError, calls};
 use crate::codec::Reader;
 use crate::dtyp::{FileTime, Sid};
 use crate::fscc::eq_ignore_case;
@@ -70,6 +70,8 @@ pub trait Services {
     fn may_manage(&self) -> bool {
         false
     }
+    /// Told of a change of the server by a caller that may not manage it.
+    fn refused(&self, _attempt: Attempt<'_>) {}
     /// All sessions.
     fn sessions(&self) -> Vec<SessionInfo> {
         Vec::new()

@@ -87,6 +87,7 @@ impl Services for Fixture {
         match (name, &settings.remark, settings.max_uses) {
             ("data", Some(_), None) | ("data", None, Some(5)) => Ok(()),
             ("data", Some(_), Some(_)) => Ok(()),
+            ("data", None, None) if settings.security_descriptor.is_some() => Ok(()),
             _ => Err(WinError::NET_NAME_NOT_FOUND),
         }
     }

@@ -20,6 +20,7 @@ const NETNAME: u32 = 1;
 const TYPE: u32 = 3;
 const REMARK: u32 = 4;
 const PATH: u32 = 8;
+const DESCRIPTOR: u32 = 501;
 
 /// STYPE_CLUSTER_FS, STYPE_CLUSTER_SOFS and STYPE_CLUSTER_DFS, which are ignored.
 const CLUSTER: u32 = 0x0E00_0000;
@@ -44,6 +45,8 @@ pub struct ShareSettings {
     pub remark: Option<String>,
     /// max_uses, all ones for no limit.
     pub max_uses: Option<u32>,
+    /// security_descriptor, self-relative.
+    pub security_descriptor: Option<Vec<u8>>,
 }
 
 /// A refusal, with the member that is wrong; 0 for none.
@@ -114,27 +117,25 @@ impl ShareChange {
         if info.path.is_empty() || info.path.split(['/', '\\']).any(is_step) {
             return wrong(PATH);
         }
-        // Deviation: an access list of a share is not kept. It is refused, so that nobody relies on it.
-        if info.security_descriptor.is_some() {
-            return Err((WinError::NOT_SUPPORTED, 0));
-        }
         Ok(info)
     }
 
     /// The settings to change, MS-SRVS 3.1.4.11.
     pub(crate) fn settings(&self) -> Result<ShareSettings, Refused> {
         let info = self.info.as_ref().ok_or((WinError::INVALID_LEVEL, 0))?;
-        let remark = || Some(info.remark.clone());
-        let settings = match self.level {
-            1 | 1004 => ShareSettings { remark: remark(), max_uses: None },
-            2 | 502 => ShareSettings { remark: remark(), max_uses: Some(info.max_uses) },
-            1006 => ShareSettings { remark: None, max_uses: Some(info.max_uses) },
-            1005 | 1501 => return Err((WinError::NOT_SUPPORTED, 0)),
+        let remark = matches!(self.level, 1 | 2 | 502 | 1004).then(|| info.remark.clone());
+        let max_uses = matches!(self.level, 2 | 502 | 1006).then_some(info.max_uses);
+        // Only levels 502 and 1501 have one. Without one, the access list stays.
+        let security_descriptor = info.security_descriptor.clone();
+        match self.level {
+            1005 => return Err((WinError::NOT_SUPPORTED, 0)),
+            1501 if security_descriptor.is_none() => {
+                return Err((WinError::INVALID_PARAMETER, DESCRIPTOR));
+            }
+            1 | 2 | 502 | 1004 | 1006 | 1501 => {}
             _ => return Err((WinError::INVALID_LEVEL, 0)),
-        };
-        if info.security_descriptor.is_some() {
-            return Err((WinError::NOT_SUPPORTED, 0));
         }
+        let settings = ShareSettings { remark, max_uses, security_descriptor };
         if self.name.is_empty() {
             return Err((WinError::INVALID_PARAMETER, 0));
         }

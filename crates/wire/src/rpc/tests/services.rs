@@ -308,11 +308,7 @@ fn administrators_change_shares() {
             with(&|share| share.path = "/srv/../etc".to_string()),
             (WinError::INVALID_PARAMETER, 8),
         ),
-        (
-            502,
-            with(&|share| share.security_descriptor = Some(vec![1])),
-            (WinError::NOT_SUPPORTED, 0),
-        ),
+        (502, with(&|share| share.security_descriptor = Some(vec![1])), (WinError::SUCCESS, 0)),
     ] {
         let told = outcome(&ask(&services, SHARE_ADD, &add(level, info.clone())));
         assert_eq!(told, (wanted.0, Some(wanted.1)), "{level} {info:?}");
@@ -321,13 +317,18 @@ fn administrators_change_shares() {
         ("data", 1, WinError::SUCCESS),
         ("data", 2, WinError::SUCCESS),
         ("data", 1004, WinError::SUCCESS),
-        ("data", 1501, WinError::NOT_SUPPORTED),
         ("data", 1006, WinError::NET_NAME_NOT_FOUND),
         ("absent", 1004, WinError::NET_NAME_NOT_FOUND),
     ] {
         let told = outcome(&ask(&services, SHARE_SET_INFO, &change(name, level, share(""))));
         assert_eq!(told, (wanted, Some(0)), "{name} {level}");
     }
+    // MS-SRVS 2.2.2.11: SHARE_FILE_SD_PARMNUM.
+    let told = outcome(&ask(&services, SHARE_SET_INFO, &change("data", 1501, share(""))));
+    assert_eq!(told, (WinError::INVALID_PARAMETER, Some(501)));
+    let described = with(&|share| share.security_descriptor = Some(vec![1]));
+    let told = outcome(&ask(&services, SHARE_SET_INFO, &change("data", 1501, described)));
+    assert_eq!(told, (WinError::SUCCESS, Some(0)));
     // An unknown level ends the parsing; every shorter request is refused or malformed.
     let stub = change("data", 77, share(""));
     assert_eq!(outcome(&ask(&services, SHARE_SET_INFO, &stub)), (WinError::INVALID_LEVEL, None));
