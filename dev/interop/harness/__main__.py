@@ -43,6 +43,7 @@ from .peers import (  # noqa: F401
     smbtorture,
     srvsvc,
     two_guests,
+    upgrade,
 )
 from .servers import ADDRESS, PROFILES, Server, newer_samba
 

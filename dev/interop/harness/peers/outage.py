@@ -49,10 +49,10 @@ class Mortal:
         self.child = None
         self.start()
 
-    def start(self):
+    def start(self, *more):
         with open(self.directory / "log", "a") as log:
             self.child = subprocess.Popen(
-                [self.program, "serve", "--config", self.directory / "frevo.toml"],
+                [self.program, "serve", "--config", self.directory / "frevo.toml", *more],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
