@@ -1,12 +1,17 @@
 //! Channels that are lost one by one, and come back.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
 
+#[path = "evil/between.rs"]
+mod between;
+#[path = "evil/frames.rs"]
+mod frames;
 mod world;
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use between::Between;
 use frevo_client::internal::{Dial, Dialing};
 use frevo_client::{Client, Credentials, OpenOptions, Options, ServerName, Session};
 use frevo_net::transport::Stream;
@@ -102,5 +107,33 @@ fn a_session_chooses_its_channels_and_none_are_made_after_it() {
         session.log_off().await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(dial.dialed(), 1);
+    });
+}
+
+/// MS-SMB2 2.2.13.2.11: a durable handle is one to a file. A server may refuse it at a pipe.
+#[test]
+fn only_files_get_a_create_guid_for_several_channels() {
+    in_world(async |world| {
+        let sent: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let seen = Arc::clone(&sent);
+        let there = move |frame: Vec<u8>| {
+            // The command of a header of SMB 2 is 5: CREATE.
+            if frame.starts_with(b"\xFESMB") && frame.get(12..14) == Some(&[5, 0]) {
+                seen.lock().push(frame.windows(4).any(|four| four == b"DH2Q"));
+            }
+            vec![frame]
+        };
+        let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
+        let line = Between { server, there: Arc::new(there), back: Arc::new(|frame| vec![frame]) };
+        let client = Client::with_dialer(Options::new().channels(2), Arc::new(line));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("frevo"), user).await.unwrap();
+        assert!(session.shares().await.unwrap().len() > 2);
+        assert_eq!(std::mem::take(&mut *sent.lock()), [false], "the pipe srvsvc");
+        let share = session.share("data").await.unwrap();
+        let options = OpenOptions::new().write(true).create(true);
+        options.open(&share, "f").await.unwrap().close().await.unwrap();
+        assert!(sent.lock().contains(&true), "{sent:?}");
+        session.log_off().await;
     });
 }

@@ -3,7 +3,7 @@
 use frevo_wire::command::create::{CreateOptions, OplockLevel};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::command::oplock_break::{LeaseKey, LeaseState};
-use frevo_wire::command::tree_connect::ShareCapabilities;
+use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
 use frevo_wire::create_context::{
     CreateContext, DurableHandleFlags, DurableRequestV2, Lease as WireLease, LeaseFlags, LeaseV2,
 };
@@ -40,8 +40,10 @@ pub(super) fn lease_context(
 /// Returns true if the CREATE has a CreateGuid. In a session with several channels that is a CREATE
 /// that asks for no durable handle too: the server recognises its replay by the CreateGuid (MS-SMB2
 /// 3.3.5.9), and without a lease it does not make the handle durable (3.3.5.9.10).
-pub(super) fn has_guid(ask: &Ask, live: &Live) -> bool {
-    let is_plain = ask.lease.is_empty() && !ask.options.contains(CreateOptions::DIRECTORY_FILE);
+pub(super) fn has_guid(ask: &Ask, live: &Live, bound: Bound) -> bool {
+    let is_file =
+        bound.kind == ShareType::DISK && !ask.options.contains(CreateOptions::DIRECTORY_FILE);
+    let is_plain = is_file && ask.lease.is_empty();
     live.terms.is_smb3() && (ask.keep || (live.is_wide && is_plain))
 }
 
@@ -62,7 +64,7 @@ pub(super) fn contexts_of(
     if ask.keep {
         contexts.push(CreateContext::QueryOnDiskId);
     }
-    if has_guid(ask, live) {
+    if has_guid(ask, live, bound) {
         let persistent = ask.keep && has_persistent(live, bound);
         contexts.push(CreateContext::DurableRequestV2(DurableRequestV2 {
             timeout: DURABLE_TIMEOUT_MS,

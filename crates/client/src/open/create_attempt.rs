@@ -106,7 +106,7 @@ impl<'a> CreateAttempt<'a> {
                 self.sent_in = earlier;
                 Ok(Some(Err(Failure::Unsent)))
             }
-            Err(failure) => self.refused(live, failure, is_repetition).await,
+            Err(failure) => self.refused((live, bound), failure, is_repetition).await,
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> CreateAttempt<'a> {
 
     /// Returns true if the server recognises a repetition of this CREATE in one session. It is
     /// known of Frevo, and believed of a server that may make the handle durable.
-    fn is_recognised(&self, live: &Live) -> bool {
+    fn is_recognised(&self, live: &Live, bound: Bound) -> bool {
         // As Frevo's server does, see its `set_replay_eligible`.
         let works = AccessMask::READ_DATA
             | AccessMask::EXECUTE
@@ -133,7 +133,7 @@ impl<'a> CreateAttempt<'a> {
             | AccessMask::APPEND_DATA
             | AccessMask::DELETE;
         let is_told_apart = self.is_numbered && self.ask.access.intersects(works);
-        has_guid(self.ask, live) && (self.ask.keep || is_told_apart)
+        has_guid(self.ask, live, bound) && (self.ask.keep || is_told_apart)
     }
 
     /// Goes on in this session. Returns true if the request repeats one that the server may
@@ -142,7 +142,7 @@ impl<'a> CreateAttempt<'a> {
         let was_sent = self.sent_in.is_some();
         let is_elsewhere = self.sent_in.is_some_and(|generation| generation != live.generation);
         self.outlived_session |= is_elsewhere;
-        self.in_doubt |= is_elsewhere || (was_sent && !self.is_recognised(live));
+        self.in_doubt |= is_elsewhere || (was_sent && !self.is_recognised(live, bound));
         // A server keeps a persistent Open that its client never heard of, and recognises a
         // replay in any session (MS-SMB2 3.3.5.9.10). Another Open cannot be had in this way:
         // it would be in the way by its CreateGuid, and with another lease it gives way.
@@ -195,7 +195,7 @@ impl<'a> CreateAttempt<'a> {
     /// Decides on an error of the server.
     async fn refused(
         &mut self,
-        live: &Live,
+        (live, bound): (&Live, Bound),
         failure: Failure,
         is_repetition: bool,
     ) -> Result<Option<Answer>, Cause> {
@@ -204,7 +204,7 @@ impl<'a> CreateAttempt<'a> {
             // The server still carries the request out, or has the Open in a session that it
             // does not know to be over.
             Status::FILE_NOT_AVAILABLE | Status::DUPLICATE_OBJECTID
-                if is_repetition && has_guid(self.ask, live) && self.repeats < REPEATS =>
+                if is_repetition && has_guid(self.ask, live, bound) && self.repeats < REPEATS =>
             {
                 sleep(BACK_OFF_FIRST * (1 << self.repeats)).await;
                 self.repeats += 1;
