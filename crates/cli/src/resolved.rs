@@ -75,7 +75,7 @@ pub(crate) fn text(table: &toml::Table) -> String {
         let values = table.get(section).and_then(toml::Value::as_table);
         write_section(&mut out, &format!("[{section}]"), values);
     }
-    for section in ["share", "user"] {
+    for section in ["interface", "share", "user"] {
         let list = table.get(section).and_then(toml::Value::as_array);
         for one in list.into_iter().flatten() {
             write_section(&mut out, &format!("[[{section}]]"), one.as_table());
@@ -97,7 +97,7 @@ mod tests {
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
             // A table is the value of its key.
-            if ["the file", "[[user]]", "[share.recycle]"].contains(&section) {
+            if ["the file", "[[interface]]", "[[user]]", "[share.recycle]"].contains(&section) {
                 continue;
             }
             for key in keys.iter().filter(|key| *key != "users") {

@@ -267,7 +267,12 @@ fn health_is_told_and_nonsense_is_refused() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(of(&get("/healthz", "")), "200");
-    assert_eq!(of(&get("/readyz", "")), "200");
+    // The socket is there a moment before clients are accepted.
+    let began = Instant::now();
+    while of(&get("/readyz", "")) != "200" {
+        assert!(began.elapsed() < PATIENCE, "the server is not ready");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(of(&get("/nothing", "")), "404");
     assert_eq!(of(&get("/status?limit=x", "")), "400");
     assert_eq!(of(&get("/kick", "")), "405");

@@ -81,7 +81,7 @@ pub struct Options {
     /// Credits to hold on each connection, at least 8. Each allows 64 KiB in flight.
     /// Default: 512.
     pub credits: u16,
-    /// Connections of one session, 1 to 16, if the server supports several; 0 chooses the count
+    /// Connections of one session, 1 to 32, if the server supports several; 0 chooses the count
     /// from the server's interfaces: 4 over each that has several receive queues, 1 over others.
     /// Connections that are lost are made again. Default: 0.
     pub channels: usize,

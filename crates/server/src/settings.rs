@@ -1,6 +1,8 @@
 //! The part of the configuration that the protocol needs. Immutable: a reload makes a new one,
 //! which new connections see.
 
+use std::net::IpAddr;
+
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_wire::dtyp::{Guid, Sid};
@@ -35,6 +37,20 @@ pub enum AccountListing {
     Administrators,
     /// Every user.
     Users,
+}
+
+/// Facts that clients are told of one of the server's addresses, in place of the kernel's about its
+/// interface. `None` leaves that as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceOverride {
+    /// The address. One that the server does not have is not told.
+    pub address: IpAddr,
+    /// Speed of the link, bits per second.
+    pub speed: Option<u64>,
+    /// Receive side scaling: several connections to the address help.
+    pub rss: Option<bool>,
+    /// The address can be reached by RDMA.
+    pub rdma: Option<bool>,
 }
 
 /// Settings of the protocol.
@@ -79,6 +95,8 @@ pub struct Settings {
     pub anonymous: bool,
     /// Listing of accounts.
     pub account_listing: AccountListing,
+    /// Facts that clients are told of some addresses of the server.
+    pub interfaces: Vec<InterfaceOverride>,
     /// Minutes after which a session that has nothing open and asks for nothing is ended;
     /// 0: never.
     pub idle_session_minutes: u32,
@@ -126,6 +144,7 @@ impl Default for Settings {
             target_names: Vec::new(),
             anonymous: false,
             account_listing: AccountListing::Administrators,
+            interfaces: Vec::new(),
             idle_session_minutes: IDLE_SESSION_MINUTES,
             #[cfg(feature = "test-hooks")]
             test_hooks: false,

@@ -37,6 +37,10 @@ fn a_status_shows_sessions_opens_locks_and_counts() {
         assert_eq!((session.opens, session.locks, &*session.shares), (1, 1, &["data".into()][..]));
         assert_eq!((session.dialect, session.channels.len()), ("3.1.1", 1));
         assert!(session.signing.is_some() && session.channels[0].credits > 0, "{session:?}");
+        let (channel, all) = (&session.channels[0], &session.activity);
+        let carried = (channel.operations, channel.received, channel.sent);
+        assert_eq!(carried, (all.operations, all.received, all.sent));
+        assert!(channel.received > 0 && channel.sent > 0, "{session:?}");
         let activity = &session.activity;
         let count =
             |class| activity.classes.iter().find(|c| c.class == class).map_or(0, |c| c.count);

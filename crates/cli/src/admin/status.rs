@@ -22,6 +22,8 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     let status = parsed(&answer)?;
     let mut out = headline(&status);
     section(&mut out, "sessions", &status["sessions"], sessions);
+    let of_sessions = serde_json::json!({"rows": status["sessions"]["rows"]});
+    section(&mut out, "channels", &of_sessions, channels);
     section(&mut out, "shares", &status["shares"], shares);
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
@@ -159,6 +161,32 @@ fn sessions(rows: &[Value]) -> Table {
     table
 }
 
+/// The channels of sessions that have several, with what each carried.
+fn channels(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("SESSION", Left),
+        ("CHANNEL FROM", Left),
+        ("TO", Left),
+        ("OPERATIONS", Right),
+        ("IN", Right),
+        ("OUT", Right),
+    ]);
+    for row in rows {
+        let channels = row["channels"].as_array().map_or(&[][..], Vec::as_slice);
+        for channel in channels.iter().filter(|_| channels.len() > 1) {
+            table.row(&[
+                text(row, "id"),
+                text(channel, "address"),
+                text(channel, "server_address"),
+                number(channel, "operations").to_string(),
+                bytes(float(number(channel, "received"))),
+                bytes(float(number(channel, "sent"))),
+            ]);
+        }
+    }
+    table
+}
+
 fn shares(rows: &[Value]) -> Table {
     let mut table = Table::new(&[
         ("SHARE", Left),
@@ -257,4 +285,26 @@ fn leases(rows: &[Value]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_sessions_with_several_channels_list_them() {
+        let channel = |port: u16, received: u64| {
+            json!({"address": format!("192.0.2.9:{port}"), "server_address": "192.0.2.1:445",
+                   "operations": 7, "received": received, "sent": 0})
+        };
+        let rows = [
+            json!({"id": "0x1", "channels": [channel(1, 5)]}),
+            json!({"id": "0x2", "channels": [channel(2, 5), channel(3, 2_000_000)]}),
+        ];
+        let lines = channels(&rows).lines();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].contains("192.0.2.9:2") && lines[2].contains("192.0.2.9:3"), "{lines:?}");
+        assert!(channels(&rows[..1]).is_empty());
+    }
 }

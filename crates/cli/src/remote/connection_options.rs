@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) signing: Vec<SigningName>,
 
-    /// Connections of one session if the server supports multichannel, 1 to 16, or
+    /// Connections of one session if the server supports multichannel, 1 to 32, or
     /// auto: 4 over each of its fastest interfaces with several queues, 1 over
     /// others
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_channels)]
@@ -152,10 +152,26 @@ fn parse_channels(text: &str) -> Result<usize, String> {
     if text == "auto" {
         return Ok(0);
     }
-    parse_connections(text).map_err(|why| format!("{why}, or auto"))
+    let count = text.parse().ok().filter(|count| (1..=32).contains(count));
+    count.ok_or_else(|| String::from("write a number from 1 to 32, or auto"))
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     let rate = parse_size(text)?;
     if rate == 0 { Err(String::from("the rate must be more than 0")) } else { Ok(rate) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_channels;
+
+    #[test]
+    fn a_session_has_up_to_32_channels() {
+        for (text, channels) in [("auto", 0), ("1", 1), ("17", 17), ("32", 32)] {
+            assert_eq!(parse_channels(text), Ok(channels));
+        }
+        for text in ["0", "33", "", "many"] {
+            assert!(parse_channels(text).is_err(), "{text}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
+use super::interface::InterfaceSection;
 use super::names::Who;
 use super::recycle::RecycleSection;
 use super::schema::{Config, ShareSection};
@@ -97,6 +98,7 @@ impl Config {
         if let Some(choice) = section.account_listing {
             settings.account_listing = choice.into();
         }
+        settings.interfaces = self.interfaces.iter().map(InterfaceSection::setting).collect();
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);
         }

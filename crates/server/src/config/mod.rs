@@ -7,6 +7,7 @@
 
 mod build;
 mod fault;
+mod interface;
 mod names;
 mod nearest;
 mod reading;
@@ -20,6 +21,7 @@ pub use crate::limits::CONFIG_FILE_BYTES;
 pub use crate::limits::NETWORK_SHARES;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
+pub use interface::{InterfaceSection, Speed};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::fault::Fault;
+use super::interface::InterfaceSection;
 use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
 use super::recycle::{self, RecycleSection};
 use super::values::{
@@ -39,6 +40,9 @@ pub struct Config {
     pub audit: AuditSection,
     /// `[admin]`
     pub admin: AdminSection,
+    /// Each `[[interface]]`
+    #[serde(rename = "interface")]
+    pub interfaces: Vec<InterfaceSection>,
     /// Each `[[share]]`
     #[serde(rename = "share")]
     pub shares: Vec<ShareSection>,
@@ -480,6 +484,8 @@ impl Config {
             let what = format!("the path {shown} of the audit log is not absolute");
             faults.push(Fault::at(text, &file.span(), what).hint("begin the path with /"));
         }
+        let interfaces = InterfaceSection::faults(&self.interfaces);
+        faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
         faults
@@ -680,6 +686,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[limits]", keys_of::<LimitsSection>()),
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
+        ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[[user]]", keys_of::<UserSection>()),

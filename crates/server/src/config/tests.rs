@@ -76,6 +76,12 @@ pub(super) const EVERY_KEY: &str = r#"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
 
+        [[interface]]
+        address = "192.0.2.1"
+        speed = "10G"
+        rss = true
+        rdma = false
+
         [[share]]
         name = "photos"
         audit = ["open", "create", "write", "rename", "delete", "acl"]

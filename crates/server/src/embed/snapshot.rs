@@ -252,12 +252,16 @@ fn session_status(session: &Session, entries: &[Entry]) -> SessionStatus {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_unstable_by_key(|entry| entry.connection.id);
     for entry in &sorted {
-        totals.add(&entry.activity.totals());
+        let carried = entry.activity.totals();
+        totals.add(&carried);
         channels.push(ChannelStatus {
             connection: entry.connection.id,
             address: entry.connection.peer.to_string(),
             server_address: entry.connection.local.to_string(),
             credits: entry.activity.credits_held(),
+            operations: carried.operations(),
+            received: carried.received,
+            sent: carried.sent,
         });
     }
     let first = sorted.first();

@@ -176,6 +176,12 @@ pub struct ChannelStatus {
     pub server_address: String,
     /// Credits that the client holds.
     pub credits: u64,
+    /// Answered requests.
+    pub operations: u64,
+    /// Bytes of requests.
+    pub received: u64,
+    /// Bytes of responses.
+    pub sent: u64,
 }
 
 /// A share.

@@ -13,6 +13,7 @@ use frevo_wire::command::negotiate::GlobalCapabilities;
 
 use super::call::{Answer, Call, output};
 use crate::data;
+use crate::settings::InterfaceOverride;
 
 /// Bits per second of an interface whose driver does not know.
 const SPEED_UNKNOWN: u64 = 1_000_000_000;
@@ -31,6 +32,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     }
     believe(&mut found, connection.local.ip());
     let mut entries = entries(&found);
+    put_right(&mut entries, &connection.settings.interfaces);
     let fitting = call.max_output as usize / ENTRY_LEN;
     if fitting == 0 && !entries.is_empty() {
         return Err(Status::BUFFER_TOO_SMALL.into());
@@ -75,6 +77,25 @@ fn addresses(interface: &Interface) -> impl Iterator<Item = NetworkInterface> + 
     })
 }
 
+/// Replaces what the kernel says of an interface by what the configuration says of the address.
+fn put_right(entries: &mut [NetworkInterface], overrides: &[InterfaceOverride]) {
+    for entry in entries {
+        let is_of_it = |one: &&InterfaceOverride| one.address == entry.address;
+        let Some(said) = overrides.iter().rfind(is_of_it) else { continue };
+        entry.link_speed = said.speed.unwrap_or(entry.link_speed);
+        for (is_set, bit) in [
+            (said.rss, InterfaceCapabilities::RSS_CAPABLE),
+            (said.rdma, InterfaceCapabilities::RDMA_CAPABLE),
+        ] {
+            match is_set {
+                Some(true) => entry.capability |= bit,
+                Some(false) => entry.capability = entry.capability.without(bit),
+                None => {}
+            }
+        }
+    }
+}
+
 const fn is_routable(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_link_local() && !v4.is_unspecified(),
@@ -114,6 +135,27 @@ mod tests {
         let mut reached = [lo, down];
         believe(&mut reached, "::ffff:192.0.2.1".parse().unwrap());
         assert_eq!(entries(&reached)[0].address.to_string(), "192.0.2.1");
+    }
+
+    #[test]
+    fn the_configuration_has_the_last_word() {
+        let eth = interface(2, false, &["192.0.2.1", "2001:db8::1"]);
+        let mut told = entries(&[eth]);
+        let said = |address: &str, rss, rdma: Option<bool>| InterfaceOverride {
+            address: address.parse().unwrap(),
+            speed: rdma.map(|_| 25_000_000_000),
+            rss,
+            rdma,
+        };
+        let all = [
+            said("192.0.2.1", Some(false), None),
+            said("2001:db8::1", None, Some(true)),
+            said("192.0.2.9", Some(true), Some(true)),
+        ];
+        put_right(&mut told, &all);
+        let both = InterfaceCapabilities::RSS_CAPABLE | InterfaceCapabilities::RDMA_CAPABLE;
+        let found: Vec<_> = told.iter().map(|one| (one.capability, one.link_speed)).collect();
+        assert_eq!(found, [(InterfaceCapabilities::EMPTY, SPEED_UNKNOWN), (both, 25_000_000_000)],);
     }
 
     #[tokio::test]
