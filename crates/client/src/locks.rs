@@ -105,6 +105,7 @@ async fn locked(
     flags: LockFlags,
     patience: Arc<Patience>,
 ) -> Result<PendingLock> {
+    open.make_resilient("lock").await?;
     lock_call(&open, range, flags, "lock", Some(patience)).await?;
     open.lock_taken();
     Ok(PendingLock { open: Some(open), range })

@@ -114,6 +114,26 @@ fn what_is_closed_is_not_taken_up_again() {
     });
 }
 
+/// A lease that others share would not keep the handle: the client makes it resilient.
+#[test]
+fn a_lock_outlives_a_cut_while_others_have_the_file_open() {
+    in_world(async |world: &World| {
+        let line = Line::to(Arc::clone(&world.wire) as _);
+        let share = share_over(Arc::clone(&line) as _, Options::default()).await;
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&share, "f").await.unwrap();
+        let others = options.open(&world.share().await, "f").await.unwrap();
+        file.lock(0, 4, LockKind::Exclusive).await.unwrap();
+        line.cut();
+        line.mend();
+        file.write_all_at(b"kept", 0).await.unwrap();
+        let refused = others.try_lock(0, 4, LockKind::Shared).await.unwrap_err();
+        assert_eq!(refused.status(), Some(frevo_client::Status::LOCK_NOT_GRANTED));
+        file.unlock(0, 4).await.unwrap();
+        others.try_lock(0, 4, LockKind::Shared).await.unwrap();
+    });
+}
+
 #[test]
 fn a_lock_that_is_given_up_is_not_held() {
     in_world(async |world: &World| {

@@ -84,6 +84,7 @@ impl Open {
             is_lost: false,
             is_leased: old.is_leased,
             is_in_lease: std::mem::take(&mut old.is_in_lease),
+            asked_resiliency: false,
             locks: old.locks,
             reconnect_sent_in: old.reconnect_sent_in,
         };

@@ -8,6 +8,7 @@ mod closing;
 mod contexts;
 mod create_attempt;
 mod reconnect;
+mod resiliency;
 
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ struct State {
     is_leased: bool,
     /// [`Lease`] counts it: closing takes it out.
     is_in_lease: bool,
+    /// The server was asked to make this handle resilient.
+    asked_resiliency: bool,
     /// Byte-range locks held. They go with the handle.
     locks: usize,
     /// The session in which a reconnect was sent last.
@@ -169,6 +172,7 @@ impl Open {
             is_lost: false,
             is_leased: opened.lease.is_some(),
             is_in_lease: true,
+            asked_resiliency: false,
             locks: 0,
             reconnect_sent_in: None,
         };

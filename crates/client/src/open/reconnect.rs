@@ -37,6 +37,8 @@ impl Open {
             // It says nothing of the Open.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
+                // A new handle, if any: what was asked for the old one does not hold for it.
+                self.state.lock().asked_resiliency = false;
                 let opened = self.reopen(live, bound).await.inspect_err(|why| {
                     if matches!(why, Failure::Final(_)) && !is_of_tree(why) {
                         self.state.lock().is_lost = true;

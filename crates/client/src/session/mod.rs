@@ -356,7 +356,8 @@ impl Inner {
         (is_over || is_refused).then_some(why)
     }
 
-    fn patience(&self) -> Duration {
+    /// The longest time for which operations wait for a lost server.
+    pub(crate) fn patience(&self) -> Duration {
         self.client.options.recover_for
     }
 

@@ -1,4 +1,4 @@
-//! Durable Opens over a planned restart: a server that stops leaves those that wait for their
+//! Durable and resilient Opens over a planned restart: a server that stops leaves those that wait for their
 //! clients to the run that follows.
 //!
 //! MS-SMB2 3.3.1.10 keeps durable Opens in memory, and a server that crashes loses them. One that
@@ -22,21 +22,32 @@ use crate::server::ServerState;
 /// 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
 
-/// An Open that is left, with the time until which its client may come: eight bytes before its
-/// record. None for an Open that ends with this run: a persistent one is on record, and one that
+/// The bytes before a record: the time until which the client may come (8, FILETIME), and 1 for a
+/// resilient Open, 0 for a durable one.
+const HEAD: usize = 9;
+
+/// An Open that is left, as [`HEAD`] and its record. None for an Open that ends with this run: a persistent one is on record, and one that
 /// deletes its file, or that a record does not describe in full, is closed.
 fn left(open: &Open, now: FileTime) -> Option<Vec<u8>> {
-    let survival = open.survival().filter(|s| !s.is_persistent() && s.is_durable())?;
+    let survival = open.survival().filter(|s| !s.is_persistent())?;
+    let resiliency = survival.resiliency_timeout();
+    if resiliency.is_none() && !survival.is_durable() {
+        return None;
+    }
     let file = open.file().ok()?;
     if file.is_directory || file.posix || file.apple || file.base.is_some() {
         return None;
     }
-    let record = record_of(open, survival)?;
+    let mut record = record_of(open, survival)?;
+    if let Some(time) = resiliency {
+        record.timeout_ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    }
     if record.delete_on_close || record.delete_pending {
         return None;
     }
     let until = now.0.saturating_add(u64::from(record.timeout_ms).saturating_mul(TICKS_PER_MS));
-    Some([&until.to_le_bytes()[..], &record.to_bytes()].concat())
+    let kind = [u8::from(resiliency.is_some())];
+    Some([&until.to_le_bytes()[..], &kind, &record.to_bytes()].concat())
 }
 
 /// Leaves the durable Opens that wait for their clients to the next run, if this server has a
@@ -88,23 +99,36 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
     }
     let now = server.ambient.now();
     let read = |(id, bytes): (RecordId, Vec<u8>)| {
-        let (until, record) = bytes.split_first_chunk().ok_or("it is too short")?;
-        let until = u64::from_le_bytes(*until);
+        let (head, record) = bytes.split_first_chunk::<HEAD>().ok_or("it is too short")?;
+        let [until @ .., kind] = *head;
+        let (until, is_resilient) = (u64::from_le_bytes(until), kind == 1);
         let record = OpenRecord::from_bytes(record).map_err(|error| error.to_string())?;
         // A clock that was set back prolongs nothing.
         let most = u64::from(record.timeout_ms).saturating_mul(TICKS_PER_MS);
         let ms = until.saturating_sub(now.0).min(most) / TICKS_PER_MS;
-        Ok::<_, String>((id, record, Duration::from_millis(ms)))
+        Ok::<_, String>((id, record, Duration::from_millis(ms), is_resilient))
     };
-    let mut ready = Vec::new();
+    let (mut ready, mut resilient) = (Vec::new(), Vec::new());
     for entry in records {
         match read(entry) {
-            Ok((_, _, time)) if time.is_zero() => {}
-            Ok((id, record, time)) => ready.push((id, record, Instant::now() + time)),
+            Ok((_, _, time, _)) if time.is_zero() => {}
+            Ok((id, record, time, is_resilient)) => {
+                if is_resilient {
+                    resilient.push((id, Duration::from_millis(record.timeout_ms.into())));
+                }
+                ready.push((id, record, Instant::now() + time));
+            }
             Err(why) => tracing::warn!(target: "frevo::durable", why, "lost a durable handle"),
         }
     }
     let count = restore_all(server, ready, Kept::OverThisRestart);
+    for (id, timeout) in resilient {
+        if let Some(open) = server.durables.open(id)
+            && let Some(survival) = open.survival()
+        {
+            survival.set_resilient(timeout);
+        }
+    }
     server.durables.set_handover(store);
     Ok(count)
 }

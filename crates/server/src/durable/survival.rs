@@ -149,6 +149,11 @@ impl Survival {
         self.terms.lock().durable.unwrap_or_default()
     }
 
+    /// Open.ResiliencyTimeout; None when it is not resilient.
+    pub fn resiliency_timeout(&self) -> Option<Duration> {
+        self.terms.lock().resilient
+    }
+
     /// True when `user` is Open.DurableOwner.
     pub fn is_owned_by(&self, user: &str) -> bool {
         self.owner.to_lowercase() == user.to_lowercase()

@@ -106,6 +106,37 @@ fn what_was_left_is_in_nobodys_way() {
     });
 }
 
+/// It needs no lease, and stays resilient in the next run.
+#[test]
+fn resilient_opens_outlive_a_planned_restart() {
+    runs(async |start, store| {
+        let client = guid(0x31);
+        let mut world = start();
+        let (mut peer, mut mount) = back(&world, client, "ann", "data").await;
+        let mut file = peer.open_file(&mount, &Want::file("f").sharing(ALONE)).await;
+        make_resilient(&mut peer, &mount, file, 60_000).await;
+        peer.on(&mount, lock_draft(file, &[(0, 4, EXCLUSIVE)])).await.ok();
+        for _ in 0..2 {
+            drop(peer);
+            lost(&world, 1).await;
+            stop(world).await;
+            assert_eq!(store.records().len(), 1);
+            world = start();
+            let (mut other, theirs) = back(&world, guid(0x32), "bob", "data").await;
+            other.create(&theirs, &Want::existing("f")).await.expect(Status::SHARING_VIOLATION);
+            (peer, mount) = back(&world, client, "ann", "data").await;
+            let reply = peer.create(&mount, &with(Want::existing("f"), &[dhnc(file)])).await;
+            reply.ok();
+            file = files::file_id(&reply);
+            let lock = lock_draft(file, &[(0, 4, EXCLUSIVE)]);
+            peer.on(&mount, lock).await.expect(Status::LOCK_NOT_GRANTED);
+        }
+        peer.close(&mount, file).await;
+        assert_eq!(world.server.durables.counts(), (0, 0));
+        world.crash();
+    });
+}
+
 #[test]
 fn other_opens_end_with_their_run() {
     runs(async |start, store| {
@@ -113,11 +144,9 @@ fn other_opens_end_with_their_run() {
         let (mut peer, mount) = back(&world, guid(0x31), "ann", "data").await;
         let goes = Want::file("gone").options(CreateOptions::DELETE_ON_CLOSE);
         peer.open_file(&mount, &batch(goes, &[dh2q(guid(3), false)])).await;
-        let resilient = peer.open_file(&mount, &Want::file("resilient")).await;
-        make_resilient(&mut peer, &mount, resilient, 60_000).await;
         peer.open_file(&mount, &Want::file("plain")).await;
         drop(peer);
-        lost(&world, 2).await;
+        lost(&world, 1).await;
         let gone = world.path("gone");
         assert!(gone.exists());
         stop(world).await;
