@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use frevo_wire::Command;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
 use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
@@ -17,7 +18,7 @@ use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::dir::listing_access;
-use crate::error::{During, Result};
+use crate::error::{Cause, During, Result};
 use crate::open::Open;
 use crate::share::{Replay, Share};
 
@@ -41,7 +42,8 @@ pub enum Change {
         /// The path after the change.
         to: String,
     },
-    /// More changes happened than the server kept: list the directory.
+    /// More changes happened than the server kept, or its answer was lost with a connection: list
+    /// the directory.
     Missed,
 }
 
@@ -62,7 +64,9 @@ pub struct Watch {
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
     /// The request under way. It survives a caller that gives up: nobody else has its answer.
-    asked: Option<BoxFuture<'static, Result<Message>>>,
+    asked: Option<BoxFuture<'static, (Result<Message>, Option<FileId>)>>,
+    /// The Open that was asked last.
+    known: Option<FileId>,
     /// Changes that the stream has not returned yet.
     ready: VecDeque<Change>,
     has_failed: bool,
@@ -87,11 +91,25 @@ impl Share {
             RecursiveMode::Recursive => ChangeNotifyFlags::WATCH_TREE,
             RecursiveMode::NonRecursive => ChangeNotifyFlags::EMPTY,
         };
-        Ok(Watch { open, flags, asked: None, ready: VecDeque::new(), has_failed: false })
+        Ok(Watch {
+            open,
+            flags,
+            asked: None,
+            known: None,
+            ready: VecDeque::new(),
+            has_failed: false,
+        })
     }
 }
 
-async fn request(open: Arc<Open>, flags: ChangeNotifyFlags) -> Result<Message> {
+/// Asks for changes. Returns the Open that was asked too. If the answer is lost, or another Open was
+/// asked before, the error is [`Cause::Unknown`]: the server tells of each change once (MS-SMB2
+/// 3.3.4.4), and the next answer may be long in coming.
+async fn request(
+    open: Arc<Open>,
+    flags: ChangeNotifyFlags,
+    mut known: Option<FileId>,
+) -> (Result<Message>, Option<FileId>) {
     let completion_filter = CompletionFilter::FILE_NAME
         | CompletionFilter::DIR_NAME
         | CompletionFilter::ATTRIBUTES
@@ -101,14 +119,17 @@ async fn request(open: Arc<Open>, flags: ChangeNotifyFlags) -> Result<Message> {
         | CompletionFilter::EA
         | CompletionFilter::SECURITY;
     let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP];
-    open.ask(Replay::Idempotent, "watch", &also, |file_id| {
+    let answer = open.ask(Replay::Never, "watch", &also, |file_id| {
+        if known.replace(file_id).is_some_and(|earlier| earlier != file_id) {
+            return Err(Cause::Unknown);
+        }
         let output_buffer_length = OUTPUT_MAX;
         let request =
             change_notify::Request { flags, output_buffer_length, file_id, completion_filter };
         let call = Call::new(Command::CHANGE_NOTIFY, |w| request.encode(w)).cost(OUTPUT_MAX);
         Ok(Call { waits: true, ..call })
-    })
-    .await
+    });
+    (answer.await, known)
 }
 
 impl Watch {
@@ -124,11 +145,17 @@ impl Watch {
     }
 
     fn poll_changes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Change>>> {
+        let (open, flags, known) = (&self.open, self.flags, self.known);
         let asked =
-            self.asked.get_or_insert_with(|| Box::pin(request(Arc::clone(&self.open), self.flags)));
-        let message = ready!(asked.as_mut().poll(cx));
+            self.asked.get_or_insert_with(|| Box::pin(request(Arc::clone(open), flags, known)));
+        let (answer, known) = ready!(asked.as_mut().poll(cx));
         self.asked = None;
-        Poll::Ready(message.and_then(|message| changes(&message, &self.open.url)))
+        self.known = known;
+        Poll::Ready(match answer {
+            Ok(message) => changes(&message, &self.open.url),
+            Err(error) if matches!(error.cause(), Cause::Unknown) => Ok(vec![Change::Missed]),
+            Err(error) => Err(error),
+        })
     }
 }
 

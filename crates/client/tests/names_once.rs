@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use frevo_client::internal::{Dial, Dialing};
 use frevo_client::{
-    Cause, Client, Credentials, Error, OpenOptions, Options, ServerName, Session, Share, ShareMode,
+    Cause, Change, Client, Credentials, Error, OpenOptions, Options, RecursiveMode, ServerName,
+    Session, Share, ShareMode,
 };
 use frevo_net::transport::Stream;
 use parking_lot::Mutex;
@@ -279,5 +280,51 @@ fn with_the_last_channel_the_outcome_is_lost() {
             assert!(error.to_string().contains("unknown"), "{error}");
             session.log_off().await;
         }
+    });
+}
+
+/// The server tells of a change once: the answer that goes with a channel is not told again.
+#[test]
+fn changes_that_went_with_a_channel_are_missed() {
+    in_world(async |world| {
+        let (session, shared) = session(world, 2).await;
+        until(&session, 2).await;
+        let share = session.share("data").await.unwrap();
+        let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
+        // Over connections without faults.
+        let other = world.share().await;
+        let soon = Duration::from_millis(300);
+        let mut begun = Vec::new();
+        for number in 0.. {
+            other.create_dir(&format!("begin-{number}")).await.unwrap();
+            while let Ok(changes) = tokio::time::timeout(soon, watch.next_changes()).await {
+                begun.extend(changes.unwrap());
+            }
+            if !begun.is_empty() {
+                break;
+            }
+        }
+        assert!(!begun.contains(&Change::Missed), "{begun:?}");
+        // The answer that is lost may be another one.
+        for round in 0.. {
+            until(&session, 2).await;
+            let (lost, told) = (format!("lost-{round}"), format!("told-{round}"));
+            *shared.fault.lock() = Some(Fault::Answer);
+            other.create_dir(&lost).await.unwrap();
+            while shared.fault.lock().is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            // Missed is told though nothing else happens.
+            let mut changes = watch.next_changes().await.unwrap();
+            other.create_dir(&told).await.unwrap();
+            while !changes.contains(&Change::Added(told.clone())) {
+                changes.extend(watch.next_changes().await.unwrap());
+            }
+            if changes.contains(&Change::Missed) {
+                break;
+            }
+            assert!(changes.contains(&Change::Added(lost)), "{changes:?}");
+        }
+        session.log_off().await;
     });
 }
