@@ -150,7 +150,8 @@ def everything(args, groups):
         for package in packages:
             copy_program(programs / package)
     if names & {"client"}:
-        copy_program(cargo_example("frevo-client", "append_locked"))
+        for name in ("append_locked", "exactly_once"):
+            copy_program(cargo_example("frevo-client", name))
     if "embedded" in names:
         for name in ("embed", "readonly_archive"):
             copy_program(cargo_example("frevo-server", name))

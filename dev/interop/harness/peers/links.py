@@ -5,15 +5,15 @@ link does. The program ends with status 0, and both sides hold the same bytes.
 """
 
 import os
+import random
 import shutil
 import subprocess
 import time
 
 from .. import trees
-from ..model import Failure, group
+from ..model import OUT, Failure, group
 from .outage import Link, Mortal, Program, files, no_leftovers, parts, same_bytes, write_random
 
-SERVER, CLIENT = ("198.19.17.1", "198.19.18.1"), ("198.19.17.2", "198.19.18.2")
 NOBODY = "02:00:00:00:99:99"
 # Bytes a second: a copy takes as long on every machine.
 RATE = 10 << 20
@@ -25,22 +25,25 @@ BACK_WITHIN = 15
 class TwoLinks:
     """A network namespace for clients with two links to this one, whose packets can be made to vanish."""
 
-    def __init__(self):
+    def __init__(self, name, nets):
+        self.name = name
+        self.servers = tuple(f"198.19.{net}.1" for net in nets)
+        self.clients = tuple(f"198.19.{net}.2" for net in nets)
         self.keeper = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.keeper.stdout.readline()
         self.within = ["nsenter", "-t", self.keeper.pid, "-n"]
         Link.ip("link set lo up", self.within)
-        for at, (here, there) in enumerate(zip(SERVER, CLIENT, strict=True)):
-            Link.ip(f"link add two{at} type veth peer name end{at} netns {self.keeper.pid}")
-            Link.ip(f"addr add {here}/24 dev two{at}")
-            Link.ip(f"link set two{at} up")
+        for at, (here, there) in enumerate(zip(self.servers, self.clients, strict=True)):
+            Link.ip(f"link add {self.name}{at} type veth peer name end{at} netns {self.keeper.pid}")
+            Link.ip(f"addr add {here}/24 dev {self.name}{at}")
+            Link.ip(f"link set {self.name}{at} up")
             Link.ip(f"addr add {there}/24 dev end{at}", self.within)
             Link.ip(f"link set end{at} up", self.within)
 
     def ends(self, at):
-        return ((f"{CLIENT[at]} dev two{at}", ()), (f"{SERVER[at]} dev end{at}", self.within))
+        return ((f"{self.clients[at]} dev {self.name}{at}", ()), (f"{self.servers[at]} dev end{at}", self.within))
 
     def cut(self, at):
         for end, within in self.ends(at):
@@ -50,10 +53,37 @@ class TwoLinks:
         for end, within in self.ends(at):
             Link.ip(f"neigh del {end}", within)
 
+    def reset(self, at, seconds):
+        """Answers each packet over a link with a reset for a while, at the client's end."""
+        rules = "".join(
+            f"add chain inet strike {hook} {{ type filter hook {hook} priority 0; }}\n"
+            f"add rule inet strike {hook} ip {field} {self.servers[at]} meta l4proto tcp reject with tcp reset\n"
+            for hook, field in (("input", "saddr"), ("output", "daddr"))
+        )
+        self.nft("add table inet strike\n" + rules)
+        try:
+            time.sleep(seconds)
+        finally:
+            self.nft("delete table inet strike\n")
+
+    def nft(self, script):
+        subprocess.run([*map(str, self.within), "nft", "-f", "-"], input=script.encode(), check=True)
+
+    def ends_of_connections(self, at):
+        """Returns the client's ports of established connections over a link, all of whose packets are acknowledged."""
+        listed = subprocess.run(
+            [*map(str, self.within), "ss", "-HtniO", "state", "established", "dst", self.servers[at]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        lines = (line.split() for line in listed.stdout.splitlines() if " backoff:" not in line)
+        return {line[2].rpartition(":")[2] for line in lines}
+
     def channels(self, at):
         """Returns the count of the client's connections over a link."""
         listed = subprocess.run(
-            [*map(str, self.within), "ss", "-Htn", "state", "established", "dst", SERVER[at]],
+            [*map(str, self.within), "ss", "-Htn", "state", "established", "dst", self.servers[at]],
             capture_output=True,
             text=True,
             check=True,
@@ -61,8 +91,8 @@ class TwoLinks:
         return len(listed.stdout.splitlines())
 
     def end(self):
-        for at in range(len(SERVER)):
-            Link.ip(f"link del two{at}")
+        for at in range(len(self.servers)):
+            Link.ip(f"link del {self.name}{at}")
         self.keeper.stdin.close()
         self.keeper.wait()
 
@@ -156,15 +186,113 @@ def two_links(ctx):
     if ctx.server.kind != "frevo":
         ctx.add("skip", "skip", 0.0, "the server must listen on both links")
         return
-    links = TwoLinks()
+    links = TwoLinks("two", (17, 18))
     server = None
     try:
-        server = Mortal(os.environ["FREVO_CLIENT"], SERVER)
+        server = Mortal(os.environ["FREVO_CLIENT"], links.servers)
         scene = Scene(ctx, server, links)
         size = (800 if ctx.full else 160) << 20
         scene.put(size)
         scene.get(size)
         scene.sync(size)
+    finally:
+        if server:
+            server.end()
+        links.end()
+
+
+class Strikes:
+    """One link after the other fails: its packets vanish for a while, or are answered with resets.
+
+    A link fails only while the session has channels over the other that work, so one channel lives all the time.
+    """
+
+    def __init__(self, ctx, server, links, program):
+        self.ctx, self.server, self.links, self.program = ctx, server, links, program
+        seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
+        ctx.log.write(f"SEED={seed}\n")
+        self.dice = random.Random(seed)
+        self.cuts = self.resets = 0
+        try:
+            links.reset(0, 0)
+            self.can_reset = True
+        except (OSError, subprocess.CalledProcessError) as e:
+            ctx.log.write(f"no resets: {e}\n")
+            self.can_reset = False
+
+    def is_running(self):
+        return self.program.child.poll() is None
+
+    def works(self, at):
+        """Returns true if the session has a channel over a link: to the server, and to the client's kernel."""
+        ends = self.links.ends_of_connections(at)
+        return any(
+            channel["server_address"].rpartition(":")[0] == self.links.servers[at]
+            and channel["address"].rpartition(":")[2] in ends
+            for session in self.server.sessions()
+            for channel in session["channels"]
+        )
+
+    def wait_for_both(self):
+        """Waits until both links work, and for a while. Returns false if the program has ended."""
+        end = time.monotonic() + 60
+        while self.is_running():
+            if self.works(0) and self.works(1):
+                time.sleep(self.dice.uniform(0.05, 0.5))
+                if self.works(0) and self.works(1):
+                    return self.is_running()
+            if time.monotonic() > end:
+                raise Failure("no channels over both links within a minute")
+            time.sleep(0.02)
+        return False
+
+    def strike(self):
+        at = self.dice.randrange(2)
+        # In turn, so that a short run has both.
+        if self.can_reset and self.resets <= self.cuts:
+            self.links.reset(at, self.dice.uniform(0.05, 0.3))
+            self.resets += 1
+            return
+        self.links.cut(at)
+        try:
+            time.sleep(self.dice.uniform(0.05, 1.5))
+        finally:
+            self.links.mend(at)
+        self.cuts += 1
+
+    def go_on(self, seconds):
+        """Strikes every 50 to 500 ms until the program ends, which it must do well."""
+        end = time.monotonic() + seconds
+        while self.wait_for_both():
+            if time.monotonic() > end:
+                raise Failure(f"{self.program.name} has not ended within {seconds} s")
+            self.strike()
+        self.program.good(1)
+        self.ctx.log.write(f"{self.cuts} cuts, {self.resets} resets\n")
+        if not self.cuts or (self.can_reset and not self.resets):
+            raise Failure(f"only {self.cuts} cuts and {self.resets} resets; set OPERATIONS to a larger number")
+
+
+@group("client/links-once", beside=60)
+def links_once(ctx):
+    """Frevo's client with 4 channels over two links that fail in turn: every operation exactly once."""
+    if ctx.server.kind != "frevo":
+        ctx.add("skip", "skip", 0.0, "the server must listen on both links")
+        return
+    operations = int(os.environ.get("OPERATIONS", "4000"))
+    links = TwoLinks("once", (27, 28))
+    server = None
+    try:
+        server = Mortal(os.environ["FREVO_CLIENT"], links.servers)
+        for share in ("share", "continuous"):
+            with ctx.check(share):
+                path, name = OUT / "tools/bin/exactly_once", f"once-{share}"
+                args = (path, server.address, share, name, server.user, 4, operations)
+                program = Program(ctx, server, *args, within=links.within)
+                try:
+                    Strikes(ctx, server, links, program).go_on(120 + operations // 20)
+                finally:
+                    program.child.kill()
     finally:
         if server:
             server.end()

@@ -4,6 +4,7 @@ In every case the program ends with status 0, and both sides hold the same bytes
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -69,6 +70,11 @@ class Mortal:
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
         self.child.stdout.close()
+
+    def sessions(self):
+        """Returns the sessions as `frevo status` tells them."""
+        command = [self.program, "status", "--json", "--socket", self.directory / "state/admin.sock"]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["sessions"]["rows"]
 
     def outage(self):
         """Leaves the port closed for a moment, so that clients are refused."""
