@@ -389,3 +389,25 @@ fn a_tree_is_put_over_one_that_has_half_of_it() {
     world.run(&["put", "-r", "tree", &world.url("")]).succeeds();
     assert_same(&here, &there);
 }
+
+/// One of two connections is lost during a copy, which goes on over the other.
+#[test]
+fn channels_that_are_lost_and_what_each_has_carried_are_told() {
+    let world = World::new();
+    let relay = Relay::new(&world.address, |nth| match nth {
+        1 => Fate::CutAfter(12 << 20),
+        _ => Fate::Carried,
+    });
+    fs::write(world.place.path("f"), vec![7; 40 << 20]).unwrap();
+    let url = format!("smb://ann@{}/share/", relay.address);
+    let put = ["put", "--verbose", "--channels", "2", "--bwlimit", "20M", "f", &url];
+    let said = world.run(&put);
+    said.succeeds();
+    assert!(fs::read(world.there("f")).unwrap() == vec![7; 40 << 20]);
+    for wanted in ["to 127.0.0.1 is open", "to 127.0.0.1 is lost: ", "1 lost channel: "] {
+        assert!(said.err.contains(wanted), "{wanted}: {}", said.err);
+    }
+    let sums = said.err.lines().filter(|line| line.contains("to 127.0.0.1: "));
+    assert!(sums.clone().count() > 0, "{}", said.err);
+    assert!(said.err.lines().all(|line| !line.contains(": 0 requests")), "{}", said.err);
+}

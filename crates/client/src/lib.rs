@@ -270,7 +270,7 @@ pub use open_options::OpenOptions;
 pub use options::{Encryption, Options, Referrals, Signing};
 pub use posix_metadata::{PosixFileType, PosixMetadata};
 pub use rpc::ShareInfo;
-pub use session::{Client, Session, SessionInfo};
+pub use session::{ChannelInfo, Client, Session, SessionInfo};
 pub use set_attributes::SetMetadata;
 pub use share::Share;
 pub use tree::{Walk, WalkEntry};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use between::Between;
 use frevo_client::internal::{Dial, Dialing};
-use frevo_client::{Client, Credentials, OpenOptions, Options, ServerName, Session};
+use frevo_client::{ChannelInfo, Client, Credentials, OpenOptions, Options, ServerName, Session};
 use frevo_net::transport::Stream;
 use parking_lot::Mutex;
 use world::{World, in_world};
@@ -82,8 +82,14 @@ fn lost_channels_come_back_and_no_operation_fails() {
         let share = session.share("data").await.unwrap();
         let options = OpenOptions::new().read(true).write(true).create(true);
         let file = options.open(&share, "f").await.unwrap();
+        file.write_all_at(&vec![1; 500_000], 0).await.unwrap();
+        file.read_exact_at(&mut vec![0; 400_000], 0).await.unwrap();
+        let all = session.channels();
+        let sum = |of: &dyn Fn(&ChannelInfo) -> u64| all.iter().map(of).sum::<u64>();
+        assert!(sum(&|one| one.sent) > 500_000 && sum(&|one| one.received) > 400_000, "{all:?}");
         // The first channel too, whose key signs the binding of others.
         for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
+            let before = session.channels();
             dial.cut(cut);
             let data = vec![round as u8; 300_000];
             file.write_all_at(&data, 0).await.unwrap();
@@ -91,6 +97,17 @@ fn lost_channels_come_back_and_no_operation_fails() {
             file.read_exact_at(&mut read, 0).await.unwrap();
             assert!(read == data, "round {round}");
             until(&session, &dial, 3, 4 + round).await;
+            let after = session.channels();
+            let stay = after.iter().filter(|one| before.iter().any(|old| old.number == one.number));
+            assert_eq!(
+                (before.len(), after.len(), stay.count()),
+                (3, 3, 2),
+                "{before:?} {after:?}"
+            );
+            let is_told = |one: &ChannelInfo| {
+                one.requests > 0 && one.sent > 0 && one.received > 0 && one.server.is_some()
+            };
+            assert!(after.iter().all(is_told), "{after:?}");
         }
         assert_eq!(world.server.sessions().len(), 1, "the session is the same one");
         session.log_off().await;

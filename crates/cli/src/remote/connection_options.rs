@@ -82,6 +82,11 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "HOST")]
     pub(crate) dc: Option<ServerName>,
 
+    /// Say which connections are opened and lost, and at the end what each has
+    /// carried
+    #[arg(long)]
+    pub(crate) verbose: bool,
+
     /// Write results and errors as JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,8 +5,8 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    Cause, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options, Referrals, Session,
-    Share, Signing, SigningAlgorithm, SmbUrl,
+    Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options,
+    Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_server::config::DialectName;
 
@@ -51,6 +51,8 @@ struct Kept {
     passwords: Vec<(String, frevo_auth::Zeroizing<String>)>,
     /// How long a lost server is waited for.
     patience: Duration,
+    /// True to tell of channels.
+    is_verbose: bool,
 }
 
 thread_local! {
@@ -90,6 +92,18 @@ pub(crate) fn lost_server() -> Option<(String, Duration)> {
         let mut sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
         let lost = sessions.rfind(|session| session.info().is_none())?;
         Some((lost.server().to_string(), kept.patience))
+    })
+}
+
+/// The channels of all sessions, with `--verbose`.
+pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
+    KEPT.with_borrow(|kept| {
+        let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
+        let mut all: Vec<ChannelInfo> = sessions.flat_map(Session::channels).collect();
+        all.sort_by_key(|channel| channel.number);
+        // Several shares of one session.
+        all.dedup_by_key(|channel| channel.number);
+        kept.is_verbose.then_some(all)
     })
 }
 
@@ -165,7 +179,10 @@ impl Connection {
 
     fn options(&self, posix: bool) -> Options {
         let default = Options::default();
-        KEPT.with_borrow_mut(|kept| kept.patience = Duration::from_secs(self.patience));
+        KEPT.with_borrow_mut(|kept| {
+            kept.patience = Duration::from_secs(self.patience);
+            kept.is_verbose = self.verbose;
+        });
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
         Options::new()

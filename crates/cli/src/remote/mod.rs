@@ -7,6 +7,7 @@ pub(crate) mod attrib;
 mod background;
 mod bandwidth;
 mod cat;
+mod channels;
 mod colors;
 pub(crate) mod completion;
 pub(crate) mod connection_options;
@@ -116,6 +117,7 @@ pub(crate) fn block_on<T>(
                 Err(Failure::new(Exit::Interrupted, interrupted))
             }
         };
+        channels::tell_sums();
         logon::log_off().await;
         done
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{logon, progress};
+use super::{channels, logon, progress};
 use crate::console::tell;
 
 /// Interval between looks at the sessions.
@@ -18,6 +18,7 @@ pub(crate) async fn tell_of_losses() -> std::convert::Infallible {
     let mut lost: Option<(String, Instant, bool)> = None;
     loop {
         tokio::time::sleep(TICK).await;
+        channels::look();
         let found = logon::lost_server();
         let Some((server, patience)) = found else {
             if let Some((server, _, true)) = lost.take() {

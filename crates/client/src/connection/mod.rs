@@ -18,7 +18,7 @@ use negotiate::Agreed;
 pub(crate) use negotiate::{CAPABILITIES, security_mode};
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -207,9 +207,20 @@ pub(crate) struct Unasked {
     pub(crate) notification: Notification,
 }
 
+/// Counts of what a connection has carried.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) requests: AtomicU64,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
 /// A transport connection: MS-SMB2 3.2.1.2.
 pub(crate) struct Connection {
     stream: Stream,
+    /// Number of the connection in this process.
+    pub(crate) number: u64,
+    pub(crate) carried: Carried,
     outbox: Outbox,
     credits: Credits,
     waiters: Waiters,
@@ -243,8 +254,11 @@ impl Connection {
 
     /// Makes a connection over `stream`, which no task reads yet.
     fn over(stream: Stream, credits: u16, unasked: mpsc::Sender<Unasked>) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             stream,
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            carried: Carried::default(),
             outbox: Outbox::new(),
             credits: Credits::new(credits.max(CREDITS_MIN)),
             waiters: Waiters::default(),
@@ -440,6 +454,8 @@ impl Connection {
 
     /// Sends a frame. It may have been sent even if this fails.
     pub(crate) fn put(&self, frame: Buf) -> Result<(), Gone> {
+        let bytes = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        self.carried.sent.fetch_add(bytes, Ordering::Relaxed);
         self.outbox.push(frame, &self.stream).map_err(|error| {
             self.fail(error.into());
             Gone
@@ -505,6 +521,7 @@ impl Connection {
         call: Call<'_>,
         taken: Taken,
     ) -> Result<(Buf, oneshot::Receiver<Message>), Gone> {
+        self.carried.requests.fetch_add(1, Ordering::Relaxed);
         let header = Header {
             credit_charge: if self.agreed().terms.is_multi_credit { taken.charge } else { 0 },
             status: frevo_wire::Status(u32::from(call.channel_sequence)),

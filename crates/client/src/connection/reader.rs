@@ -1,6 +1,7 @@
 //! Receiving: MS-SMB2 3.2.5.1.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
@@ -44,6 +45,8 @@ impl Connection {
             };
             *self.heard.lock() = Instant::now();
             let len = frame.len();
+            let bytes = u64::try_from(len).unwrap_or(u64::MAX);
+            self.carried.received.fetch_add(bytes, Ordering::Relaxed);
             match self.begin(frame) {
                 Err(why) => return Some(why),
                 Ok(Begun::Here) if len >= HAND_OVER_BYTES => tokio::task::yield_now().await,

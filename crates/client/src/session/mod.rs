@@ -5,6 +5,7 @@ mod activity;
 pub(crate) mod bound;
 pub(crate) mod breaks;
 mod channel;
+mod channel_info;
 mod channels;
 mod connector;
 pub(crate) mod lease;
@@ -13,6 +14,7 @@ mod operations;
 mod paths;
 
 pub(crate) use channel::{Failure, Live};
+pub use channel_info::ChannelInfo;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,0 +1,47 @@
+//! The channels of a session for its user: where they lead, and what each has carried.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Session;
+use crate::connection::Connection;
+
+/// One connection of a session, and what it has carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChannelInfo {
+    /// Number of the connection among all of this process.
+    pub number: u64,
+    /// Address of the server; `None` if the connection does not know it.
+    pub server: Option<IpAddr>,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of requests.
+    pub sent: u64,
+    /// Bytes of answers.
+    pub received: u64,
+}
+
+impl ChannelInfo {
+    fn of(connection: &Connection) -> Self {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let carried = &connection.carried;
+        Self {
+            number: connection.number,
+            server: connection.peer(),
+            requests: count(&carried.requests),
+            sent: count(&carried.sent),
+            received: count(&carried.received),
+        }
+    }
+}
+
+impl Session {
+    /// Returns the connections in use; none while the session is lost and being recovered.
+    pub fn channels(&self) -> Vec<ChannelInfo> {
+        let Some(live) = self.inner.current() else { return Vec::new() };
+        let channels = live.channels.read();
+        let in_use = channels.iter().filter(|channel| !channel.connection.is_gone());
+        in_use.map(|channel| ChannelInfo::of(&channel.connection)).collect()
+    }
+}
