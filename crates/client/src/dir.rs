@@ -1,7 +1,8 @@
 //! Directory listings: as few round trips as the server's replies allow. MS-SMB2 3.2.4.17.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,7 +21,7 @@ use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTINGS};
+use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTING_NAMES, LISTINGS};
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
 use crate::open::Open;
@@ -74,22 +75,75 @@ impl DirEntry {
 
 /// The entries of a directory, as a stream: [`Share::read_dir`] returns it.
 ///
-/// Entries come in the server's order. Either call [`Self::next_entry`] or use it as a
+/// Entries come in the server's order. When a connection is lost, the directory is opened and listed
+/// again, and names that have come are skipped. Either call [`Self::next_entry`] or use it as a
 /// [`Stream`]. No entry is missed when a call is given up (its future dropped) and made
 /// again.
 pub struct ReadDir {
     open: Arc<Open>,
     pattern: String,
     is_first: bool,
+    /// The way to begin again after a lost answer; `None` if that is the caller's work, or too
+    /// many names have come.
+    restart: Option<Restart>,
     /// Replies in a row without a name.
     empty_replies: usize,
     /// Entries that may still come before the limit.
     left: usize,
+    /// The limit.
+    most: usize,
     is_complete: bool,
     ready: VecDeque<DirEntry>,
     /// The request under way. It survives a caller that gives up: the server's position in
     /// the directory has moved on.
-    asked: Option<BoxFuture<'static, Result<Message>>>,
+    asked: Option<BoxFuture<'static, Reply>>,
+}
+
+/// A reply, and the Open that it came through.
+type Reply = Result<(Arc<Open>, Message)>;
+
+/// A listing that begins again. It does so through another Open: a late request for the first one
+/// would move its position.
+struct Restart {
+    share: Share,
+    path: String,
+    /// Hashes of the names that have come.
+    came: HashSet<u64>,
+    hasher: RandomState,
+    /// True after the first loss.
+    is_again: bool,
+    /// Losses since a name has come last.
+    vain: u32,
+    is_due: bool,
+}
+
+impl Restart {
+    fn new(share: &Share, path: &str) -> Self {
+        Self {
+            share: share.clone(),
+            path: path.into(),
+            came: HashSet::new(),
+            hasher: RandomState::new(),
+            is_again: false,
+            vain: 0,
+            is_due: false,
+        }
+    }
+
+    /// Returns true if the name has not come before.
+    fn is_new(&mut self, name: &str) -> bool {
+        let hash = self.hasher.hash_one(name);
+        if self.is_full() {
+            return !self.came.contains(&hash);
+        }
+        let is_new = self.came.insert(hash);
+        self.vain = if is_new { 0 } else { self.vain };
+        is_new
+    }
+
+    fn is_full(&self) -> bool {
+        self.came.len() >= LISTING_NAMES
+    }
 }
 
 impl std::fmt::Debug for ReadDir {
@@ -104,7 +158,8 @@ impl Share {
     /// # Errors
     /// Fails if the directory cannot be opened.
     pub async fn read_dir(&self, path: &str) -> Result<ReadDir> {
-        self.read_dir_with(path, Links::Followed).await
+        let entries = self.read_dir_with(path, Links::Followed).await?;
+        Ok(ReadDir { restart: Some(Restart::new(self, path)), ..entries })
     }
 
     async fn read_dir_with(&self, path: &str, links: Links) -> Result<ReadDir> {
@@ -188,8 +243,10 @@ impl ReadDir {
             open,
             pattern: String::from("*"),
             is_first: true,
+            restart: None,
             empty_replies: 0,
             left: ENTRIES_MAX,
+            most: ENTRIES_MAX,
             is_complete: false,
             ready: VecDeque::new(),
             asked: None,
@@ -207,15 +264,16 @@ impl ReadDir {
     /// highest value is 8,388,608.
     #[must_use]
     pub fn max_entries(self, most: usize) -> Self {
-        Self { left: most.min(self.left), ..self }
+        let most = most.min(self.left);
+        Self { left: most, most, ..self }
     }
 
     /// Returns the next entry, `None` at the end.
     ///
     /// # Errors
-    /// Fails if the server does. After a lost connection the server's position in the
-    /// directory is lost too: the call fails with [`Cause::Unknown`] or
-    /// [`Cause::HandleLost`], and the listing has to begin again.
+    /// Fails if the server does. After 262,144 names, or with connections that are lost again and
+    /// again, the call fails with [`Cause::Unknown`] or [`Cause::HandleLost`] when a connection
+    /// is lost: the server's position in the directory is lost too.
     pub async fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         poll_fn(|cx| self.poll_next_entry(cx)).await
     }
@@ -265,12 +323,45 @@ impl ReadDir {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let class = class(self.open.is_posix());
         let asked = self.asked.get_or_insert_with(|| {
-            let open = Arc::clone(&self.open);
-            Box::pin(request(open, class, self.pattern.clone(), self.is_first))
+            let (open, pattern, is_first) =
+                (Arc::clone(&self.open), self.pattern.clone(), self.is_first);
+            let anew = self.restart.as_mut().filter(|again| again.is_due).map(|again| {
+                again.is_due = false;
+                (again.share.clone(), again.path.clone())
+            });
+            Box::pin(async move {
+                let open = match anew {
+                    Some((share, path)) => share.read_dir_with(&path, Links::Followed).await?.open,
+                    None => open,
+                };
+                let message = request(Arc::clone(&open), class, pattern, is_first).await?;
+                Ok((open, message))
+            })
         });
-        let message = ready!(asked.as_mut().poll(cx));
+        let answer = ready!(asked.as_mut().poll(cx));
         self.asked = None;
-        Poll::Ready(message.and_then(|message| self.take(&message, class)))
+        Poll::Ready(match answer {
+            Ok((open, message)) => {
+                self.open = open;
+                self.take(&message, class)
+            }
+            Err(error) if self.begins_again(&error) => Ok(()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Begins again after an error of a lost answer, if it may.
+    fn begins_again(&mut self, error: &Error) -> bool {
+        let is_lost = matches!(error.cause(), Cause::Unknown | Cause::HandleLost);
+        let again = self.restart.as_mut();
+        let Some(again) = again.filter(|one| is_lost && one.vain < LISTINGS && !one.is_full())
+        else {
+            return false;
+        };
+        again.vain += 1;
+        (again.is_again, again.is_due) = (true, true);
+        (self.is_first, self.left, self.empty_replies) = (true, self.most, 0);
+        true
     }
 
     fn take(&mut self, message: &Message, class: FileInfoClass) -> Result<()> {
@@ -288,6 +379,13 @@ impl ReadDir {
         self.empty_replies = if self.ready.is_empty() { self.empty_replies + 1 } else { 0 };
         if self.empty_replies > EMPTY_LISTINGS {
             return error(Cause::Protocol("its directory listing repeats replies without names"));
+        }
+        if let Some(again) = &mut self.restart {
+            let is_again = again.is_again;
+            self.ready.retain(|entry| again.is_new(entry.file_name()) || !is_again);
+            if again.is_full() && !is_again {
+                self.restart = None;
+            }
         }
         Ok(())
     }
@@ -313,8 +411,10 @@ impl Stream for ReadDir {
 /// (MS-SMB2 2.2.13.2.10 on a directory).
 pub struct KeptDir {
     open: Arc<Open>,
-    /// Held by the one listing: the server keeps one position for the Open.
-    listing: tokio::sync::Mutex<()>,
+    /// Held by the one listing: the server keeps one position for the Open. True if a late
+    /// request may move it.
+    listing: tokio::sync::Mutex<bool>,
+    path: String,
 }
 
 impl std::fmt::Debug for KeptDir {
@@ -336,7 +436,7 @@ impl Share {
         ask.lease = WireLeaseState::READ | WireLeaseState::HANDLE;
         ask.shared = Some(Arc::clone(lease));
         let (open, _) = Open::new(self, path, ask, "list").await?;
-        Ok(KeptDir { open, listing: tokio::sync::Mutex::default() })
+        Ok(KeptDir { open, listing: tokio::sync::Mutex::default(), path: path.into() })
     }
 }
 
@@ -347,8 +447,14 @@ impl KeptDir {
     /// Fails with [`Cause::Limit`] if there are more than `most`, with
     /// [`Cause::HandleLost`] after the session was lost, and if the server fails.
     pub async fn list(&self, most: usize) -> Result<Vec<DirEntry>> {
-        let _turn = self.listing.lock().await;
-        ReadDir::of(Arc::clone(&self.open)).max_entries(most).collect_all().await
+        let mut is_doubtful = self.listing.lock().await;
+        if !*is_doubtful {
+            match ReadDir::of(Arc::clone(&self.open)).max_entries(most).collect_all().await {
+                Err(error) if matches!(error.cause(), Cause::Unknown) => *is_doubtful = true,
+                listed => return listed,
+            }
+        }
+        self.open.share.read_dir(&self.path).await?.max_entries(most).collect_all().await
     }
 
     /// Closes the directory.
@@ -378,8 +484,9 @@ async fn request(
     let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
     let flags =
         if is_first { QueryDirectoryFlags::RESTART_SCANS } else { QueryDirectoryFlags::EMPTY };
-    // Only the server knows the position of a scan that has begun.
-    let replay = if is_first { Replay::Idempotent } else { Replay::Never };
+    // Only the server knows the position of a scan that has begun, and one over another channel may
+    // move it later (MS-SMB2 3.3.5.2.10 refuses late changes, not late listings).
+    let replay = if is_first && !live.is_wide { Replay::Idempotent } else { Replay::Never };
     open.ask(replay, "list", &also, |id| Ok(call(id, class, flags, &pattern, most))).await
 }
 

@@ -117,6 +117,8 @@ pub const BREAKS_WAITING: usize = 1024;
 pub const BREAKS_AT_ONCE: usize = 64;
 /// Most attempts at a listing whose connection is lost.
 pub const LISTINGS: u32 = 8;
+/// Most names of a listing that begins again by itself when its connection is lost.
+pub const LISTING_NAMES: usize = 1 << 18;
 /// Most entries of one listing.
 pub const ENTRIES_MAX: usize = 8 << 20;
 /// Most entries of all listings under way in a process (`Share::list_dir`). A listing without

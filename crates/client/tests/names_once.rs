@@ -328,3 +328,34 @@ fn changes_that_went_with_a_channel_are_missed() {
         session.log_off().await;
     });
 }
+
+/// Names come once and all, though the position in the directory is lost with a channel.
+#[test]
+fn a_listing_goes_on_without_its_channel() {
+    in_world(async |world| {
+        for at in 0..5_000 {
+            std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
+        }
+        // Several replies.
+        let (session, shared) = session_with(world, Options::new().credits(8).channels(2)).await;
+        let share = session.share("data").await.unwrap();
+        for fault in [Fault::Answer, Fault::Request] {
+            // In the first reply, and later.
+            for after in [0, 1] {
+                until(&session, 2).await;
+                let mut dir = share.read_dir("").await.unwrap().max_entries(5_000);
+                let mut names = std::collections::BTreeSet::new();
+                loop {
+                    if names.len() == after {
+                        *shared.fault.lock() = Some(fault);
+                    }
+                    let Some(entry) = dir.next_entry().await.unwrap() else { break };
+                    assert!(names.insert(entry.file_name().to_owned()), "{entry:?} came twice");
+                }
+                assert_eq!(names.len(), 5_000, "{fault:?} after {after}");
+                assert_eq!(*shared.fault.lock(), None, "the fault did not strike");
+            }
+        }
+        session.log_off().await;
+    });
+}
