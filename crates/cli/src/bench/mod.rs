@@ -21,6 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
+use crate::remote::channels;
 use crate::remote::connection_options::Connection;
 use crate::remote::location::Url;
 use crate::remote::logon::{failed, log_off};
@@ -153,7 +154,11 @@ pub(crate) fn run(bench: &Bench) -> Done {
         .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(async {
         let mut interrupts = Interrupts::new()?;
-        let done = measure_all(bench, &mut interrupts).await;
+        let done = tokio::select! {
+            done = measure_all(bench, &mut interrupts) => done,
+            never = channels::follow() => match never {},
+        };
+        channels::tell_sums();
         // The last handles are closed by tasks of their own.
         tokio::task::yield_now().await;
         let _ = tokio::time::timeout(LAST_REQUESTS, log_off()).await;

@@ -1,6 +1,7 @@
 //! `--verbose`: which channels live, and what each has carried.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use frevo_client::ChannelInfo;
 
@@ -8,6 +9,9 @@ use super::logon;
 use super::output::human;
 use crate::console::tell;
 use crate::plural::counted;
+
+/// Interval between looks at the channels.
+const TICK: Duration = Duration::from_millis(250);
 
 thread_local! {
     static BOOK: RefCell<Book> = RefCell::default();
@@ -17,6 +21,14 @@ thread_local! {
 pub(crate) fn look() {
     if let Some(live) = logon::channels() {
         BOOK.with_borrow_mut(|book| book.note(live)).iter().for_each(tell);
+    }
+}
+
+/// Tells of channels until it is dropped.
+pub(crate) async fn follow() -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(TICK).await;
+        look();
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod attrib;
 mod background;
 mod bandwidth;
 mod cat;
-mod channels;
+pub(crate) mod channels;
 mod colors;
 pub(crate) mod completion;
 pub(crate) mod connection_options;

@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::Mount;
 use super::background;
+use super::channels;
 use super::logon::failed;
 use super::spelling;
 use crate::console::tell;
@@ -61,7 +62,11 @@ async fn mount(arguments: &Mount) -> Done {
             arguments.url
         ));
     }
-    let ended = wait(&mut mounted, &mut signals).await;
+    let ended = tokio::select! {
+        ended = wait(&mut mounted, &mut signals) => ended,
+        never = channels::follow() => match never {},
+    };
+    channels::tell_sums();
     // A server that does not answer ends the session itself.
     let _ = tokio::time::timeout(LAST_WORDS, kept.log_off()).await;
     ended?;
