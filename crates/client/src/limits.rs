@@ -35,8 +35,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of the time for which operations wait for a lost server.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// Most time for which a server is asked to keep a file with byte-range locks for this client after
-/// the connection is lost; [`RECOVER_FOR`] or the setting, if that is less. Windows allows no more.
-pub const RESILIENT_FOR_MAX: Duration = Duration::from_secs(300);
+/// the connection is lost, as Windows keeps it by default; [`RECOVER_FOR`] or the setting, if that is
+/// less. Nobody gets the locks of a client that has crashed before.
+pub const RESILIENT_FOR_MAX: Duration = Duration::from_secs(120);
 /// Time without further attempts after the server refused the user of a session that is being
 /// recovered: repeated attempts would lock the account.
 pub const LOGON_AGAIN_AFTER: Duration = Duration::from_secs(30);
