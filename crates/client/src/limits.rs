@@ -36,7 +36,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// Most time for which a server is asked to keep a file with byte-range locks for this client after
 /// the connection is lost, as Windows keeps it by default; [`RECOVER_FOR`] or the setting, if that is
-/// less. Nobody gets the locks of a client that has crashed before.
+/// less. The locks of a client that has crashed are free only after it.
 pub const RESILIENT_FOR_MAX: Duration = Duration::from_secs(120);
 /// Time without further attempts after the server refused the user of a session that is being
 /// recovered: repeated attempts would lock the account.
