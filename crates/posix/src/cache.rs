@@ -90,9 +90,18 @@ struct State {
 struct Directory {
     trust: Trust,
     content: Content,
-    /// The name in the last note, if it was moved in.
-    moved_in: Option<Box<[u8]>>,
+    moves: Moves,
     used: AtomicU64,
+}
+
+/// The moves in the last notes of a directory.
+#[derive(Debug, Default)]
+struct Moves {
+    /// The name in the last note, if it was moved in.
+    came: Option<Box<[u8]>>,
+    /// The last name that was moved out, while it may come back: the kernel notes RENAME_EXCHANGE as
+    /// a move there and a move back, and some of its notes may not be there yet.
+    went: Option<Box<[u8]>>,
 }
 
 /// The reason why a reading is still valid.
@@ -253,8 +262,8 @@ impl NameCache {
             }
             // Changes from here on will be noted.
             match sys::stat_at(dir.fd(), &doubtful) {
-                Ok(_) => state.change(seen.key, Change::Came(doubtful.into())),
-                Err(Errno::NOENT) => state.change(seen.key, Change::Went(doubtful.into())),
+                Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
+                Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
                 // The open will get this error again.
                 Err(_) => return Some(Some(doubtful)),
             }
@@ -410,7 +419,9 @@ impl NameCache {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);
             }
-            state.directories.insert(key, Directory { trust, content, moved_in: None, used });
+            state
+                .directories
+                .insert(key, Directory { trust, content, moves: Moves::default(), used });
             return trust;
         }
         Trust::Times(times_of(stx))
@@ -420,9 +431,10 @@ impl NameCache {
         let age = self.age.fetch_add(1, Ordering::Relaxed);
         self.make_room(state, content.weight(), Some(key));
         state.names += content.weight();
-        let moved_in = state.directories.get_mut(&key).and_then(|known| known.moved_in.take());
+        let known = state.directories.get_mut(&key);
+        let moves = known.map(|known| std::mem::take(&mut known.moves)).unwrap_or_default();
         let used = AtomicU64::new(age);
-        state.directories.insert(key, Directory { trust, content, moved_in, used });
+        state.directories.insert(key, Directory { trust, content, moves, used });
     }
 
     /// Drops directories, least recently used first, until `more` names have room.
@@ -499,18 +511,33 @@ impl State {
 
     fn change(&mut self, key: FileKey, change: Change) {
         let Some(directory) = self.directories.get_mut(&key) else { return };
-        let moved_in = directory.moved_in.take();
-        let update = match change {
-            // The kernel notes RENAME_EXCHANGE as a move there and a move back, after which both
-            // names exist. A name that moves out right after it moved in may be one of those.
-            Change::MovedOut(name) if moved_in.as_ref() == Some(&name) => Update::Doubt(name),
-            Change::MovedOut(name) | Change::Went(name) => Update::Remove(name),
-            Change::MovedIn(name) => {
-                directory.moved_in = Some(name.clone());
-                Update::Insert(name)
+        let Moves { came, went } = std::mem::take(&mut directory.moves);
+        let (update, gone) = match change {
+            // The second half of an exchange begins, or a name moves on.
+            Change::MovedOut(name) if came.as_ref() == Some(&name) => {
+                directory.moves.went = went;
+                (Update::Doubt(name), None)
             }
-            Change::Came(name) => Update::Insert(name),
+            Change::MovedOut(name) => {
+                directory.moves.went = Some(name.clone());
+                (Update::Doubt(name), went)
+            }
+            Change::MovedIn(name) => {
+                directory.moves.went = went.filter(|went| *went != name);
+                directory.moves.came = Some(name.clone());
+                (Update::Insert(name), None)
+            }
+            Change::Came(name) => (Update::Insert(name), went),
+            Change::Went(name) => (Update::Remove(name), went),
         };
+        if let Some(gone) = gone {
+            self.update(key, Update::Remove(gone));
+        }
+        self.update(key, update);
+    }
+
+    fn update(&mut self, key: FileKey, update: Update) {
+        let Some(directory) = self.directories.get_mut(&key) else { return };
         match &mut directory.content {
             Content::Names(table) => {
                 let before = table.len();

@@ -347,3 +347,30 @@ fn exchanges_and_moves_back_are_told_apart() {
         assert_eq!(f.find(&format!("NEW{round}")), None);
     }
 }
+
+/// Tests that a name stays known while only the first note of its exchange is there.
+#[test]
+fn half_an_exchange_removes_no_name() {
+    let f = fixture();
+    f.touch("Aa");
+    f.touch("Bb");
+    assert_eq!(f.find("AA").as_deref(), Some("Aa"));
+    let notes = [
+        Change::MovedOut(b"Aa"[..].into()),
+        Change::MovedIn(b"Bb"[..].into()),
+        Change::MovedOut(b"Bb"[..].into()),
+        Change::MovedIn(b"Aa"[..].into()),
+    ];
+    let key = Seen::of(&sys::stat_fd(f.dir.fd()).unwrap()).key;
+    assert!(f.cache.state.read().directories.contains_key(&key));
+    for note in notes {
+        f.cache.state.write().change(key, note);
+        assert_eq!(f.find("AA").as_deref(), Some("Aa"));
+        assert_eq!(f.find("BB").as_deref(), Some("Bb"));
+    }
+    // A name that has left for good is known to be absent, without a look, after the next note.
+    f.rename("Aa", "Cc");
+    f.touch("Dd");
+    assert_eq!(f.find("AA"), None);
+    assert_eq!(f.readings(), 1);
+}
