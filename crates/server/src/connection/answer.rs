@@ -138,10 +138,18 @@ impl Connection {
             return Err(*why);
         }
         operation.iter_mut().for_each(|operation| operation.take(&answer.outcome));
+        self.check_stop(&answer.outcome)?;
         chain.end(ended(&header, row, &answer.outcome, &out, file));
         let related = place.verdict == Verdict::Continue;
         assembly.push(self, &header, (element.charge, row), related, answer, out);
         Ok(())
+    }
+
+    /// Fails after an error while the server stops. It may be the stop's own, such as CANCELLED for a
+    /// lock that waited, and not the request's: the client asks the next run of the server.
+    fn check_stop<T>(&self, outcome: &Result<T, Refusal>) -> Result<(), Doom> {
+        let is_withheld = self.stops.get() && outcome.is_err();
+        if is_withheld { Err(Doom::Late("the server stops")) } else { Ok(()) }
     }
 
     /// Runs the handler of a message whose state was found.

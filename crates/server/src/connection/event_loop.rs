@@ -163,7 +163,10 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 // The requests under way are carried out and answered after this loop.
-                () = &mut stopping => return Ok(()),
+                () = &mut stopping => {
+                    connection.stops.set(true);
+                    return Ok(());
+                }
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
                 // Other connections give memory back without a notice.

@@ -75,6 +75,8 @@ pub struct Connection {
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
     doom: Cell<Option<Doom>>,
+    /// The server stops: sessions and Opens are taken from the requests under way.
+    stops: Cell<bool>,
     /// Wakes the requests that wait for a timer.
     ended: tokio::sync::Notify,
     /// Wakes the event loop: a response is to be sent although no request has ended, or the
@@ -111,6 +113,7 @@ impl Connection {
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             doom: Cell::new(None),
+            stops: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             attention: tokio::sync::Notify::new(),
             without_credits: Stalled::default(),
