@@ -150,12 +150,13 @@ pub fn renew(server: &ServerState, open: &Open) {
 
 /// False when there is nothing to put.
 fn put(server: &ServerState, open: &Open, done: Done) -> bool {
-    let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
-        return false;
-    };
+    let Some(survival) = open.survival() else { return false };
     let Some(store) = server.durables.store() else { return false };
-    // What is put later is newer.
+    // Records come in order, and none comes after the removal.
     let _order = survival.recording.lock();
+    if !survival.is_persistent() {
+        return false;
+    }
     let Some(record) = record_of(open, survival) else { return false };
     let id = RecordId(record.durable_file_id);
     server.durables.backlog().put(&**store, id, record.to_bytes(), done);
@@ -176,11 +177,11 @@ pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Stat
 /// Waits until the record of a persistent Open that has closed is gone.
 pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
     let is_persistent = open.survival().is_some_and(Survival::is_persistent);
-    let Some(store) = server.durables.store().filter(|_| is_persistent) else { return Ok(()) };
+    if !is_persistent || server.durables.store().is_none() {
+        return Ok(());
+    }
     let (done, stable) = oneshot::channel();
-    let done = Box::new(move |result| _ = done.send(result));
-    let backlog = server.durables.backlog();
-    backlog.remove(&**store, RecordId(open.file_id.persistent), done);
+    server.durables.remove_record(open, Box::new(move |result| _ = done.send(result)));
     stood(stable.await)
 }
 

@@ -57,7 +57,8 @@ pub struct Survival {
     pub asked: Asked,
     /// CreateAction, for the answer to a replay.
     pub action: CreateAction,
-    /// Held while the Open is put on record, so that records come in order.
+    /// Held while the record of the Open is made and put, or removed: records come in order, and
+    /// none comes after the removal. Taken before the File.
     pub(super) recording: Mutex<()>,
     /// Byte ranges of LOCK requests that are not carried out yet: they are left
     /// out of records, since without its sequence number such a request would be

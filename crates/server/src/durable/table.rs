@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::order::{Ordered, rank};
-use frevo_store::state::RecordId;
+use frevo_store::state::{Done, RecordId};
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -200,9 +200,15 @@ impl Durables {
         }
         drop(table);
         // Somebody else may have put it there, with what is known of its file.
-        if let Some(store) = self.store() {
-            self.backlog.remove(&**store, RecordId(id), Box::new(|_| {}));
-        }
+        self.remove_record(open, Box::new(|_| {}));
+    }
+
+    /// Removes the record of `open`, which has closed or is not persistent any more. A thread
+    /// that is putting that record is waited for.
+    pub(super) fn remove_record(&self, open: &Open, done: Done) {
+        let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
+        let _order = survival.recording.lock();
+        self.backlog.remove(&**store, RecordId(open.file_id.persistent), done);
     }
 
     /// Asks again for removals that failed.
@@ -491,12 +497,9 @@ impl Durables {
     pub(crate) fn forget(&self, open: &Open) {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
-        if let (Some(store), Some(survival)) = (self.store(), open.survival())
-            && survival.is_persistent()
-        {
+        if open.survival().is_some_and(Survival::is_persistent) {
             // Callers that depend on the removal wait for it.
-            let id = RecordId(open.file_id.persistent);
-            self.backlog.remove(&**store, id, Box::new(|_| {}));
+            self.remove_record(open, Box::new(|_| {}));
         }
     }
 

@@ -105,6 +105,58 @@ impl StateStore for Slow {
     }
 }
 
+/// A store that takes its time to put a record, and says when it begins to.
+#[derive(Debug)]
+struct Late {
+    memory: MemoryState,
+    begins: std::sync::mpsc::SyncSender<()>,
+}
+
+impl StateStore for Late {
+    fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
+        self.memory.load()
+    }
+
+    fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
+        if self.begins.try_send(()).is_ok() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        self.memory.put(id, record, done);
+    }
+
+    fn remove(&self, id: RecordId, done: Done) {
+        self.memory.remove(id, done);
+    }
+}
+
+/// A record that another thread makes while the Open is closed does not stay: it would be an
+/// Open of nobody after the next start.
+#[test]
+fn no_record_comes_after_its_removal() {
+    in_world(async |world| {
+        // Nobody listens yet: the first records are put at once.
+        let (begins, begun) = std::sync::mpsc::sync_channel(0);
+        let store = Arc::new(Late { memory: MemoryState::default(), begins });
+        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
+        let want = with(Want::file("f"), &[dh2q(guid(3), true)]);
+        peer.open_file(&mount, &want).await;
+        assert_eq!(records(&store.memory).len(), 1);
+        let (open, _) = world.server.durables.persistent("ann", guid(3)).unwrap();
+        std::thread::scope(|threads| {
+            let (server, open) = (&world.server, &open);
+            let closer = threads.spawn(move || {
+                begun.recv().unwrap();
+                open.close(&server.files);
+            });
+            while !closer.is_finished() {
+                record::renew(server, open);
+            }
+        });
+        assert_eq!(records(&store.memory), []);
+    });
+}
+
 /// A world that has a slow store, with a persistent Open.
 pub async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
     let store = Arc::new(Slow::default());
