@@ -96,6 +96,7 @@ class Program:
         ctx.log.write("$ " + " ".join(args) + "\n")
         ctx.log.flush()
         self.name = Path(args[0]).name + " " + args[1]
+        self.log = ctx.log
         self.child = subprocess.Popen(
             [*map(str, within), *args],
             stdin=subprocess.DEVNULL,
@@ -125,7 +126,13 @@ class Program:
             self.child.kill()
             raise
         if status:
-            raise Failure(f"{self.name} ended with {status}")
+            raise Failure(f"{self.name} ended with {status}: {self.last_line()}")
+
+    def last_line(self):
+        """Returns the last line of the log, which is why the program failed."""
+        self.log.flush()
+        lines = Path(self.log.name).read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def parts(folder):
