@@ -146,8 +146,8 @@ impl SigningKey {
         Ok(())
     }
 
-    /// Signs each of several messages like [`Self::sign`]. AES-CMAC signs four of similar length in
-    /// hardly more time than one; the other algorithms gain nothing.
+    /// Signs each of several messages like [`Self::sign`]. AES-CMAC signs eight of similar length in
+    /// little more time than one; the other algorithms gain nothing.
     ///
     /// A message that is too short leaves the later ones unsigned.
     pub fn sign_all(&self, messages: &mut [(&mut [u8], SignatureNonce)]) -> Result<(), TooShort> {

@@ -480,7 +480,7 @@ pub const USER_MAP_NAMES: usize = 100_000;
 pub const QUOTA_ENTRIES: usize = 1_024;
 
 /// Replies that are signed together where that is faster (AES-CMAC).
-pub const SIGNED_TOGETHER: usize = 4;
+pub const SIGNED_TOGETHER: usize = 8;
 
 /// Replies shorter than this do not wait for each other.
 pub const SIGNED_TOGETHER_BYTES_MIN: usize = 8 << 10;

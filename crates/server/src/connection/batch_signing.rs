@@ -1,7 +1,7 @@
 //! Large replies that are signed together.
 //!
-//! AES-CMAC is a chain: one message at a time leaves a core waiting for itself, and four
-//! beside each other take hardly longer than one. Where several requests have come at once
+//! AES-CMAC is a chain: one message at a time leaves a core waiting for itself, and eight
+//! beside each other take little longer than one. Where several requests have come at once
 //! their replies wait for each other, [`SIGNED_TOGETHER`] at most, and no longer than it takes
 //! to begin what has come. Everything leaves in the order in which it was said.
 
