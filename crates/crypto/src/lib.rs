@@ -1,4 +1,4 @@
-//! Signing, sealing and key derivation for SMB 3.x, in place, on slices.
+//! Signing, sealing and key derivation for SMB 3.x, in place, on slices; and Kerberos encryption.
 //!
 //! Keys are expanded once, when they are made, and used from any thread through `&self`; they
 //! cannot be printed and are wiped when dropped. A nonce belongs to the key for which it is unique.
@@ -47,7 +47,10 @@ mod signing;
 pub use cbc::{hkdf_key, open_cbc, seal_cbc};
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
 pub use hash::sha256;
-pub use kerberos::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};
+pub use kerberos::{
+    CONFOUNDER_LEN, EncryptionType, KERBEROS_ITERATIONS, KerberosKey, KeyUsage, kerberos_aes128,
+    kerberos_aes256,
+};
 pub use nonce::{KeyExhausted, Nonce, NonceSequence};
 pub use password::{PASSWORD_FIELD, SEALED_PASSWORD, SealedPassword};
 pub use preauth::PreauthHash;

@@ -10,3 +10,6 @@ pub const PASSWORD_ITERATIONS_MIN: u32 = 5_000;
 
 /// Most iterations of PBKDF2 for a sealed password, MS-SAMR 3.2.2.5: about a second of one core.
 pub const PASSWORD_ITERATIONS_MAX: u32 = 1_000_000;
+
+/// Most iterations of PBKDF2 that a KDC may ask for: about half a second of one core.
+pub const KERBEROS_ITERATIONS_MAX: u32 = 1_000_000;
