@@ -34,6 +34,7 @@ pub mod account;
 mod der;
 pub mod hash;
 pub mod initiator;
+pub mod kerberos;
 mod kerberos_keys;
 pub mod limits;
 pub mod ntlm;

@@ -40,3 +40,24 @@ pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;
 
 /// Longest new password that a client may set, in UTF-16 units: what MS-SAMR 2.2.6.21 has room for.
 pub const MAX_NEW_PASSWORD_UNITS: usize = 256;
+
+/// Longest name of a Kerberos principal, and of each of its parts, in bytes.
+pub const MAX_PRINCIPAL_LEN: usize = 1_024;
+
+/// Most components of a Kerberos principal's name.
+pub const MAX_PRINCIPAL_COMPONENTS: usize = 8;
+
+/// Longest Kerberos ticket in bytes. Windows' MaxTokenSize ends at 65,535; a token has one ticket.
+pub const MAX_TICKET_LEN: usize = 65_535;
+
+/// Longest keytab in bytes.
+pub const MAX_KEYTAB_LEN: usize = 1_048_576;
+
+/// Most keys of a keytab.
+pub const MAX_SERVICE_KEY_COUNT: usize = 1_024;
+
+/// Longest credentials cache in bytes.
+pub const MAX_CCACHE_LEN: usize = 4_194_304;
+
+/// Most entries of a credentials cache.
+pub const MAX_CCACHE_TICKETS: usize = 512;

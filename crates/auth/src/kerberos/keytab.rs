@@ -1,0 +1,261 @@
+//! Keytab files of version 0x502, in the layout of MIT Kerberos: keys of services.
+//!
+//! The file is two bytes of version and a list of records, each after its length in 32 bits. A
+//! negative length marks a hole, where a record was removed. Version 0x501, in the byte order of
+//! the machine, is not supported; no program has written it since 1995.
+
+use super::big_endian::BigEndian;
+use super::{EncryptionType, Key, NameType, Principal, ServiceKey};
+use crate::limits::{
+    MAX_KEYTAB_LEN, MAX_PRINCIPAL_COMPONENTS, MAX_PRINCIPAL_LEN, MAX_SERVICE_KEY_COUNT,
+};
+use alloc::vec::Vec;
+use frevo_wire::codec::{Malformed, Parsed};
+use frevo_wire::dtyp::FileTime;
+
+/// The first two bytes of a keytab.
+const VERSION: u16 = 0x0502;
+
+/// The content of a keytab.
+#[derive(Debug, Clone, Default)]
+pub struct Keytab {
+    /// The entries in the order of the file.
+    pub entries: Vec<KeytabEntry>,
+    /// Encryption types of entries whose type Frevo lacks, such as DES, without repetition.
+    pub unknown_types: Vec<u16>,
+}
+
+/// An entry of a keytab.
+#[derive(Debug, Clone)]
+pub struct KeytabEntry {
+    /// The key and its principal.
+    pub key: ServiceKey,
+    /// The time when the entry was written; zero if the writer did not say.
+    pub written: FileTime,
+}
+
+impl Keytab {
+    /// Parses a file.
+    ///
+    /// # Errors
+    /// The field that is malformed. The file is used whole or not at all, so that a truncated file
+    /// does not lock users out by and by.
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        if bytes.len() > MAX_KEYTAB_LEN {
+            return Err(Malformed::new("keytab: length"));
+        }
+        let mut file = BigEndian::new(bytes);
+        if file.u16("keytab: version")? != VERSION {
+            return Err(Malformed::new("keytab: version"));
+        }
+        let mut keytab = Self::default();
+        // MIT's library appends and stops at a length of zero.
+        while !file.is_empty() {
+            let length = file.i32("keytab: length of an entry")?;
+            let record = file.take(length.unsigned_abs(), "keytab: entry")?;
+            match length {
+                0 => break,
+                1.. => keytab.add(&mut BigEndian::new(record))?,
+                _ => {}
+            }
+        }
+        Ok(keytab)
+    }
+
+    fn add(&mut self, record: &mut BigEndian<'_>) -> Parsed<()> {
+        if self.entries.len() >= MAX_SERVICE_KEY_COUNT {
+            return Err(Malformed::new("keytab: number of entries"));
+        }
+        let mut principal = principal(record)?;
+        principal.name_type = NameType(record.i32("keytab: name type")?);
+        let written = record.u32("keytab: timestamp")?;
+        let short_kvno = record.u8("keytab: key version")?;
+        let etype = record.u16("keytab: encryption type")?;
+        let length = record.u16("keytab: length of a key")?;
+        let bytes = record.take(length.into(), "keytab: key")?;
+        // 32 bits of version follow where the record has room; zero means none were written.
+        let long_kvno =
+            if record.remaining() >= 4 { record.u32("keytab: key version")? } else { 0 };
+        let kvno = if long_kvno == 0 { short_kvno.into() } else { long_kvno };
+        let Some(known) = EncryptionType::from_number(etype.into()) else {
+            if !self.unknown_types.contains(&etype) && self.unknown_types.len() < MAX_UNKNOWN_TYPES
+            {
+                self.unknown_types.push(etype);
+            }
+            return Ok(());
+        };
+        let key = Key::new(known, bytes).ok_or(Malformed::new("keytab: length of a key"))?;
+        let written = match written {
+            0 => FileTime::ZERO,
+            seconds => FileTime::from_unix(seconds.into(), 0),
+        };
+        self.entries.push(KeytabEntry { key: ServiceKey { principal, kvno, key }, written });
+        Ok(())
+    }
+
+    /// Returns the keys of the entries.
+    pub fn into_keys(self) -> Vec<ServiceKey> {
+        self.entries.into_iter().map(|entry| entry.key).collect()
+    }
+
+    /// Returns the keys of `client` with its latest version, for a logon as that client.
+    pub fn keys_of(&self, client: &Principal) -> Vec<Key> {
+        let mine = || self.entries.iter().filter(|entry| entry.key.principal == *client);
+        let latest = mine().map(|entry| entry.key.kvno).max();
+        let newest = mine().filter(|entry| Some(entry.key.kvno) == latest);
+        newest.map(|entry| entry.key.key.clone()).collect()
+    }
+}
+
+/// The most unknown encryption types that are told apart.
+const MAX_UNKNOWN_TYPES: usize = 16;
+
+/// Reads the number of components, the realm and the components.
+fn principal(record: &mut BigEndian<'_>) -> Parsed<Principal> {
+    let count = record.u16("keytab: number of components")?;
+    if count == 0 || usize::from(count) > MAX_PRINCIPAL_COMPONENTS {
+        return Err(Malformed::new("keytab: number of components"));
+    }
+    let mut text = |what| {
+        let length = record.u16(what)?;
+        if usize::from(length) > MAX_PRINCIPAL_LEN {
+            return Err(Malformed::new(what));
+        }
+        record.text(length.into(), what)
+    };
+    let realm = text("keytab: realm")?;
+    let components: Parsed<_> = (0..count).map(|_| text("keytab: component")).collect();
+    Ok(Principal { name_type: NameType::UNKNOWN, components: components?, realm })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::to_hex;
+    use alloc::string::{String, ToString};
+    use proptest::prelude::*;
+
+    /// Written by MIT's ktutil 1.20.
+    const TYPES: &[u8] = include_bytes!("fixtures/types.keytab");
+    /// The same after kadmin removed three entries and wrote two into the holes.
+    const HOLES: &[u8] = include_bytes!("fixtures/holes.keytab");
+
+    fn shown(keytab: &Keytab) -> Vec<String> {
+        keytab.entries.iter().map(|entry| alloc::format!("{:?}", entry.key)).collect()
+    }
+
+    #[test]
+    fn a_file_of_ktutil() {
+        let keytab = Keytab::parse(TYPES).unwrap();
+        assert_eq!(
+            shown(&keytab),
+            [
+                "cifs/files.frevo.test@FREVO.TEST kvno 3 aes256-cts-hmac-sha1-96",
+                "cifs/files.frevo.test@FREVO.TEST kvno 3 aes128-cts-hmac-sha1-96",
+                "cifs/files.frevo.test@FREVO.TEST kvno 300 aes256-cts-hmac-sha384-192",
+                "FILES$@FREVO.TEST kvno 1 rc4-hmac",
+                "ho\\@st/a\\/b@FREVO.TEST kvno 2 aes128-cts-hmac-sha256-128",
+            ]
+        );
+        // As `list -k` of ktutil shows them, and as the password makes them.
+        let mut text = String::new();
+        to_hex(keytab.entries[1].key.key.expose(), &mut text).unwrap();
+        assert_eq!(text.to_lowercase(), "197d4618dc7fa9eb2a477995cdcc4e1f");
+        for entry in &keytab.entries {
+            let ServiceKey { principal, key, .. } = &entry.key;
+            let salt = principal.default_salt();
+            let made = Key::from_password(key.etype(), "Passw0rd", salt.as_bytes(), None).unwrap();
+            assert!(made == *key, "{entry:?}");
+            assert_eq!(entry.written.to_unix().0, 0x6b07_0c82);
+        }
+        let cifs = Principal::service("cifs", "files.frevo.test", "FREVO.TEST");
+        let [latest] = &keytab.keys_of(&cifs)[..] else { panic!("one key has version 300") };
+        assert_eq!(latest.etype(), EncryptionType::Aes256Sha2);
+        assert!(keytab.keys_of(&Principal::user("nobody", "FREVO.TEST")).is_empty());
+    }
+
+    #[test]
+    fn a_file_with_holes() {
+        let keytab = Keytab::parse(HOLES).unwrap();
+        assert_eq!(
+            shown(&keytab),
+            [
+                "smbuser2@FREVO.TEST kvno 1 aes256-cts-hmac-sha1-96",
+                "smbuser2@FREVO.TEST kvno 1 aes128-cts-hmac-sha1-96",
+                "FILES$@FREVO.TEST kvno 1 rc4-hmac",
+                "ho\\@st/a\\/b@FREVO.TEST kvno 2 aes128-cts-hmac-sha256-128",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_truncated_file_is_refused_whole() {
+        for end in 0..TYPES.len() {
+            let parsed = Keytab::parse(&TYPES[..end]);
+            // A file may end behind any record.
+            let ends_well = [2, 0x61, 0xb2].contains(&end);
+            if let Ok(keytab) = parsed {
+                assert!(ends_well || keytab.entries.len() < 5, "{end}");
+            }
+        }
+        let cut: Vec<usize> =
+            (0..TYPES.len()).filter(|end| Keytab::parse(&TYPES[..*end]).is_ok()).collect();
+        // Behind the version and each record but the last.
+        assert_eq!(cut.len(), 5, "{cut:?}");
+    }
+
+    #[test]
+    fn other_versions_and_types() {
+        assert_eq!(Keytab::parse(&[5, 1]).unwrap_err().what, "keytab: version");
+        assert_eq!(Keytab::parse(&[]).unwrap_err().what, "keytab: version");
+        // DES, key of 8 bytes.
+        let mut des = alloc::vec![5, 2, 0, 0, 0, 28, 0, 1, 0, 1, b'R', 0, 1, b'u', 0, 0, 0, 1];
+        des.extend([0, 0, 0, 0, 7, 0, 3, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+        des[5] = (des.len() - 6) as u8;
+        let keytab = Keytab::parse(&des).unwrap();
+        assert_eq!((keytab.entries.len(), &keytab.unknown_types[..]), (0, &[3][..]));
+        // AES with the key of DES.
+        des[24] = 17;
+        assert_eq!(Keytab::parse(&des).unwrap_err().what, "keytab: length of a key");
+        assert!(Keytab::parse(&alloc::vec![0; MAX_KEYTAB_LEN + 1]).is_err());
+    }
+
+    fn record(name: u32) -> Vec<u8> {
+        let mut body = alloc::vec![0, 1, 0, 1, b'R', 0, 4];
+        body.extend(alloc::format!("{name:04}").bytes());
+        body.extend([0, 0, 0, 1, 0, 0, 0, 0, 9, 0, 17, 0, 16]);
+        body.extend([7; 16]);
+        let mut whole = (body.len() as u32).to_be_bytes().to_vec();
+        whole.extend(body);
+        whole
+    }
+
+    #[test]
+    fn as_many_entries_as_allowed() {
+        let mut bytes = alloc::vec![5, 2];
+        for name in 0..MAX_SERVICE_KEY_COUNT {
+            bytes.extend(record(name as u32));
+        }
+        let keytab = Keytab::parse(&bytes).unwrap();
+        assert_eq!(keytab.entries.len(), MAX_SERVICE_KEY_COUNT);
+        assert_eq!(keytab.entries[1].key.principal.to_string(), "0001@R");
+        assert_eq!(keytab.entries[1].key.kvno, 9);
+        bytes.extend(record(9));
+        assert_eq!(Keytab::parse(&bytes).unwrap_err().what, "keytab: number of entries");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = Keytab::parse(&bytes);
+            let _ = Keytab::parse(&[&[5, 2], &bytes[..]].concat());
+        }
+
+        #[test]
+        fn a_changed_byte_is_no_panic(at in 0..TYPES.len(), byte: u8) {
+            let mut bytes = TYPES.to_vec();
+            bytes[at] = byte;
+            let _ = Keytab::parse(&bytes);
+        }
+    }
+}
