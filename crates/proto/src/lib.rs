@@ -38,6 +38,7 @@ mod negotiated;
 pub mod preauth;
 pub mod replay;
 pub mod signature;
+pub mod smbd;
 pub mod transform;
 pub mod window;
 

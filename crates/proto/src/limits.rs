@@ -1,5 +1,7 @@
 //! The limits of this crate, bytes unless said otherwise.
 
+use core::time::Duration;
+
 /// Longest frame before the dialect is negotiated. Windows accepts NEGOTIATE requests of about this
 /// size.
 pub const FRAME_BEFORE_NEGOTIATE: usize = 128 * 1024;
@@ -26,3 +28,48 @@ pub const LOCK_SEQUENCES: usize = 64;
 
 /// Bytes that one credit covers, MS-SMB2 3.1.5.2.
 pub const BYTES_PER_CREDIT: u32 = 65536;
+
+/// Receives that are posted for one peer of SMB Direct (Connection.ReceiveCreditMax), MS-SMBD
+/// 3.1.7.2: the value of Windows.
+pub const SMBD_RECEIVE_CREDITS: u16 = 255;
+
+/// Send credits that are asked of a peer of SMB Direct (Connection.SendCreditTarget).
+pub const SMBD_SEND_CREDITS: u16 = 255;
+
+/// Longest message sent over SMB Direct (Connection.MaxSendSize): it fits into one Ethernet packet.
+pub const SMBD_SEND_SIZE: u32 = 1364;
+
+/// Longest message received over SMB Direct (Connection.MaxReceiveSize). Peers send 1364 bytes, and
+/// then receives have this length too.
+pub const SMBD_RECEIVE_SIZE: u32 = 8192;
+
+/// Least MaxReceiveSize that a peer of SMB Direct may have, MS-SMBD 3.1.5.6.
+pub const SMBD_RECEIVE_SIZE_MIN: u32 = 128;
+
+/// Longest message of SMB2 that is put together from fragments (Connection.MaxFragmentedRecvSize).
+pub const SMBD_FRAGMENTED_SIZE: u32 = 1_048_576;
+
+/// Least MaxFragmentedSize that a peer of SMB Direct may have, MS-SMBD 3.1.5.6.
+pub const SMBD_FRAGMENTED_SIZE_MIN: u32 = 131_072;
+
+/// Largest transfer by RDMA for one request (Connection.MaxReadWriteSize).
+pub const SMBD_READ_WRITE_SIZE: u32 = 8_388_608;
+
+/// Silence after which a peer of SMB Direct is asked for a sign of life
+/// (Connection.KeepaliveInterval).
+pub const SMBD_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(120);
+
+/// Time within which a peer of SMB Direct must give that sign, MS-SMBD 3.1.5.1.
+pub const SMBD_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time within which a server of SMB Direct must negotiate, MS-SMBD 3.1.4.1.
+pub const SMBD_NEGOTIATE_TIMEOUT_ACTIVE: Duration = Duration::from_secs(120);
+
+/// Time within which a client of SMB Direct must negotiate, MS-SMBD 3.1.7.2.
+pub const SMBD_NEGOTIATE_TIMEOUT_PASSIVE: Duration = Duration::from_secs(5);
+
+/// Time within which a begun message of SMB Direct must be complete.
+pub const SMBD_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes per second at which a fragmented message must arrive, beyond [`SMBD_MESSAGE_TIMEOUT`].
+pub const SMBD_MESSAGE_RATE_MIN: u32 = 4096;

@@ -43,6 +43,7 @@ pub mod limits;
 pub mod negotiate_context;
 pub mod rdma_transform;
 pub mod rpc;
+pub mod smbd;
 pub mod status;
 pub mod transform;
 pub mod utf16;

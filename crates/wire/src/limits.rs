@@ -18,6 +18,10 @@ pub const MAX_COMPRESSION_PAYLOADS: usize = 1024;
 /// Transforms in one SMB2_RDMA_TRANSFORM; two kinds are defined.
 pub const MAX_RDMA_TRANSFORMS: usize = 8;
 
+/// Buffer descriptors of MS-SMBD 2.2.3.1 in one request. Clients send one; adapters whose regions
+/// are small need several.
+pub const MAX_BUFFER_DESCRIPTORS: usize = 64;
+
 /// Destination addresses in one share redirect, MS-SMB2 2.2.2.2.2.
 pub const MAX_REDIRECT_ADDRESSES: usize = 256;
 
