@@ -9,6 +9,7 @@ mod client;
 mod calls;
 mod classes;
 mod eas;
+mod link_kinds;
 mod reparse;
 mod separators;
 mod shares;

@@ -15,7 +15,7 @@ use crate::calls::*;
 use crate::client::files::{rename_draft, write_draft};
 use crate::client::*;
 
-const SET: CtlCode = CtlCode::SET_REPARSE_POINT;
+pub(crate) const SET: CtlCode = CtlCode::SET_REPARSE_POINT;
 const GET: CtlCode = CtlCode::GET_REPARSE_POINT;
 const DELETE: CtlCode = CtlCode::DELETE_REPARSE_POINT;
 
@@ -25,7 +25,7 @@ fn bytes(encode: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Vec<u8> {
     bytes
 }
 
-fn link(target: &str, relative: bool) -> Vec<u8> {
+pub(crate) fn link(target: &str, relative: bool) -> Vec<u8> {
     let link = Symlink { substitute_name: target, print_name: target, relative };
     bytes(|w| link.encode(w))
 }
@@ -38,7 +38,7 @@ fn head(tag: u32, guid: Option<Guid>) -> Vec<u8> {
     opaque(tag, guid, &[])
 }
 
-fn itself(name: &str) -> Want {
+pub(crate) fn itself(name: &str) -> Want {
     Want::existing(name).options(CreateOptions::OPEN_REPARSE_POINT)
 }
 

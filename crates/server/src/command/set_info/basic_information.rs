@@ -25,7 +25,7 @@ const SETTABLE: FileAttributes = FileAttributes(
 pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Status> {
     let directory = new.attributes.contains(FileAttributes::DIRECTORY);
     let temporary = new.attributes.contains(FileAttributes::TEMPORARY);
-    if (directory && !file.is_directory) || (temporary && file.is_directory) {
+    if (directory && !is_directory(file)?) || (temporary && is_directory(file)?) {
         return Err(Status::INVALID_PARAMETER);
     }
     // CreationTime moves by being set alone: -1 and -2 say nothing of it.
@@ -44,6 +44,11 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     let change =
         BasicChange { created, accessed, written, changed, attributes, ..BasicChange::default() };
     file.node.set_basic(&change).map_err(Fault::status)
+}
+
+/// True for a directory, and for a symbolic link that stands for one.
+fn is_directory(file: &FileOpen) -> Result<bool, Status> {
+    Ok(file.is_directory || file.stat()?.attributes.contains(FileAttributes::DIRECTORY))
 }
 
 /// The filter of the watches that the change is reported to.
