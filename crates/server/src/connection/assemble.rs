@@ -357,7 +357,10 @@ fn response_header(
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        let wanted = affordable(request.credits, charge, connection.info.server.ledger.fullness());
+        // Windows: a client gets more by a logon that succeeded, not on the way there.
+        let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
+        let asked = if is_logon { request.credits.min(charge) } else { request.credits };
+        let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
         header.credits = connection.window.borrow_mut().grant(wanted, charge);
         connection.note_credits();
     }

@@ -25,6 +25,22 @@ fn a_client_that_asks_for_nothing_still_has_a_credit() {
     });
 }
 
+/// smbprotocol asks for 64 with each SESSION_SETUP and counts what it gets.
+#[test]
+fn a_logon_grants_credits_when_it_succeeds() {
+    in_world(async |world| {
+        let mut peer = world.connect();
+        peer.asks = 1;
+        peer.negotiate(&Offer::default()).await;
+        peer.asks = 64;
+        let wrong = Setup { password: "wrong".to_owned(), ..Setup::of("ann") };
+        peer.try_log_on(wrong).await.err().unwrap().expect(Status::LOGON_FAILURE);
+        assert_eq!(peer.credits, 1);
+        peer.log_on("ann").await;
+        assert_eq!(peer.credits, 64);
+    });
+}
+
 #[test]
 fn nobody_holds_more_than_the_window() {
     in_world(async |world| {
