@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from . import judge, prepare
+from . import judge, prepare, suites
 from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
 
 # Each module registers its groups on import.
@@ -28,12 +28,14 @@ from .peers import (  # noqa: F401
     fruit,
     host_users,
     interrupted,
+    java,
     ksmbd,
     links,
     mount,
     outage,
     pair,
     pike,
+    programs,
     recycle,
     rough,
     security,
@@ -42,8 +44,10 @@ from .peers import (  # noqa: F401
     smbpasswd,
     smbtorture,
     srvsvc,
+    test_suites,
     two_guests,
     upgrade,
+    xfstests,
 )
 from .servers import ADDRESS, PROFILES, Server, newer_samba
 
@@ -68,7 +72,8 @@ def arguments():
     ap.add_argument(
         "--samba",
         choices=("4.22",),
-        help="smbtorture, and with --server smbd the server, of this release: fetched once, only smbtorture/* runs",
+        help="smbtorture, and with --server smbd or differential/* the other server, of this release: fetched once, "
+        "only these groups run",
     )
     ap.add_argument("--strict", action="store_true", help="a skipped check that is not expected fails the run")
     args = ap.parse_args()
@@ -193,7 +198,7 @@ def main():
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
         and (args.only or not g.named_only)
-        and (g.name.startswith("smbtorture/") if args.samba else not g.samba)
+        and (g.name.startswith(("smbtorture/", "differential/")) if args.samba else not g.samba)
     ]
     if args.list:
         for g in GROUPS:
@@ -206,6 +211,7 @@ def main():
     if "FREVO_INTEROP_INSIDE" not in os.environ:
         if args.samba:
             newer_samba(args.samba)
+        suites.wanted_by(wanted)
         return go_inside(prepare.everything(args, wanted) or "")
 
     began = time.monotonic()

@@ -15,6 +15,12 @@ WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference s
 # A section of a specification that justifies a difference from smbd.
 CITATION = re.compile(r"\bMS-[A-Z0-9]+ \d|\bRFC ?\d")
 
+# What smbd of Debian 12 does: with the suites of Samba and pike, and with those of other clients.
+BASELINES = ["baseline-smbd-4.17.tsv", "results/clients-smbd-4.17.tsv"]
+
+# Suites that others wrote, for which smbd is the measure.
+SUITES = ("smbtorture", "pike", "rclone", "suites", "xfstests")
+
 
 def results(path):
     """Reads an earlier table; returns {test: result}."""
@@ -38,8 +44,10 @@ class Expectations:
 
     def __init__(self, server, samba=None):
         self.server = server
-        baseline = HERE / (f"results/smbtorture-smbd-{samba}.tsv" if samba else "baseline-smbd-4.17.tsv")
-        self.baseline = results(baseline) if baseline.exists() else {}
+        self.baseline = {}
+        for name in [f"results/smbtorture-smbd-{samba}.tsv"] if samba else BASELINES:
+            if (HERE / name).exists():
+                self.baseline |= results(HERE / name)
         with open(HERE / "expected.toml", "rb") as f:
             entries = tomllib.load(f).get("expect", [])
         self.entries = []
@@ -89,7 +97,7 @@ class Expectations:
         What smbd passes and Frevo does not, by decision, must be a decision of the specification.
         """
         lines = []
-        for peer in ("smbtorture", "pike"):
+        for peer in SUITES:
             mine = [r for r in rows if r.name.startswith(peer + "/")]
             if not mine or self.server == "smbd":
                 continue

@@ -39,10 +39,8 @@ def call(*args, **more):
     done = subprocess.run(
         [str(a) for a in args],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         text=True,
-        **more,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more},
     )
     if done.returncode:
         sys.stdout.write(done.stdout[-6000:])
@@ -141,8 +139,9 @@ def everything(args, groups):
         python_clients()
     if "pike" in names:
         python_clients(PIKE, PIKE_TESTS)
-    if "clients" in names:
+    if any(g.name == "clients/go-smb2" for g in groups):
         go_suite()
+    if any(g.name.startswith("clients/smb2-rs") for g in groups):
         packages.append("frevo-peer-smb2")
     # The checks' own programs are never measured: the dev profile is enough.
     if packages:
@@ -155,7 +154,7 @@ def everything(args, groups):
     if "embedded" in names:
         for name in ("embed", "readonly_archive"):
             copy_program(cargo_example("frevo-server", name))
-    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks"}:
+    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks", "programs"}:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())

@@ -45,6 +45,11 @@ PROFILES = {
     "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
     "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
+    # The shares that suites of other clients name.
+    "suites": (
+        [*OFFERED, *OLD, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare", "-m", "dfs"],
+        [*AS_ROOT, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare"],
+    ),
     # A client makes one channel per address, and several to an address with RSS.
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],

@@ -5,13 +5,14 @@ import re
 
 from ..model import HERE, OUT, Failure, group
 from ..prepare import GO_SUITE, VENV
+from ..suites import LIBSMB2, LIBSMB2_VERSION, PYSMB, PYSMB_VERSION
 
 PEERS = HERE / "peers"
 
 
-def python(ctx, program, *args, needed):
+def python(ctx, program, *args, needed, venv=VENV):
     """Runs a Python peer in the virtual environment; its lines become rows."""
-    status, output = ctx.command(VENV / "bin/python", PEERS / program, *args, timeout=240)
+    status, output = ctx.command(venv / "bin/python", PEERS / program, *args, timeout=240)
     ctx.report(output, needed=needed)
     if status:
         ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip().splitlines()[-1] if output.strip() else ''}")
@@ -74,6 +75,71 @@ def impacket_21(ctx):
     """Python impacket, 2.1."""
     python(ctx, "impacket_peer.py", "0x0210", needed=IMPACKET)
     left_behind(ctx, "left by impacket.bin", 3_000_001)
+
+
+PYSMB_CHECKS = [
+    "login",
+    "list-shares",
+    "write-read",
+    "list",
+    "offset",
+    "stat",
+    "rename",
+    "security",
+    "absent",
+    "echo",
+    "left",
+    "wrong-password",
+]
+
+
+@group("clients/pysmb", profile="old-dialects", full_only=True)
+def pysmb(ctx):
+    """Python pysmb, 2.0.2 after a NEGOTIATE of SMB1."""
+    ctx.add("version", "pass", 0.0, f"pysmb {PYSMB_VERSION}")
+    python(ctx, "pysmb_peer.py", needed=PYSMB_CHECKS, venv=PYSMB)
+    left_behind(ctx, "left by pysmb.bin", 3_000_001)
+
+
+@group("clients/demanded", profile="as-shipped", full_only=True)
+def demanded(ctx):
+    """Python clients that ask for no encryption, on a server that demands it."""
+    python(ctx, "demanded_peer.py", "smbprotocol", needed=["smbprotocol"])
+    python(ctx, "demanded_peer.py", "pysmb", needed=["pysmb"], venv=PYSMB)
+
+
+LIBSMB2_CHECKS = [
+    "login",
+    "write-read",
+    "list",
+    "stat-and-space",
+    "truncate",
+    "rename",
+    "list-shares",
+    "left",
+    "wrong-password",
+]
+
+
+def libsmb2(ctx, how, needed):
+    ctx.add("version", "pass", 0.0, f"libsmb2 {LIBSMB2_VERSION}")
+    status, output = ctx.command(LIBSMB2 / "run", how, timeout=120)
+    ctx.report(output, needed=needed)
+    if status:
+        ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip()[-200:]}")
+
+
+# The last does not ask for encryption, but seals when the server's answer to its logon demands it.
+for _name, _how, _profile in (
+    ("libsmb2", "plain", "default"),
+    ("libsmb2-sealed", "sealed", "as-shipped"),
+    ("libsmb2-demanded", "plain", "as-shipped"),
+):
+
+    @group(f"clients/{_name}", profile=_profile, full_only=True, doc=f"The C library libsmb2, {_how}")
+    def _libsmb2(ctx, how=_how):
+        libsmb2(ctx, how, LIBSMB2_CHECKS)
+        left_behind(ctx, "left by libsmb2.bin", 3_000_001)
 
 
 def smb2_rs(ctx):

@@ -1,0 +1,192 @@
+"""Fetches clients with test suites of their own, in pinned versions, and builds what must be built.
+
+Everything is kept under target/interop. A missing toolchain is a note here and a skipped row later.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from .model import HERE, OUT
+from .prepare import call, python_clients, stamp, stamped
+
+RCLONE_VERSION = "v1.76.0"
+RCLONE = OUT / "rclone"
+# The packages whose tests run against a server, by the name of their group.
+RCLONE_SUITES = {
+    "backend-smb": "backend/smb",
+    "operations": "fs/operations",
+    "sync": "fs/sync",
+    "vfs": "vfs",
+    "bisync": "cmd/bisync",
+}
+# The backends and commands that the tests and the mount use (onedrive has a hash). All of them take many times as long
+# to build.
+BACKENDS = ("chunker", "crypt", "local", "memory", "onedrive", "smb")
+COMMANDS = ("", "/copy", "/mount2", "/obscure")
+
+SMBPROTOCOL_VERSION = "1.17.0"
+SMBPROTOCOL = OUT / "smbprotocol-suite"
+SMBPROTOCOL_PACKAGES = [f"smbprotocol=={SMBPROTOCOL_VERSION}", "pytest==9.0.1", "pytest-mock==3.15.1"]
+
+PYSMB_VERSION = "1.2.15"
+PYSMB = OUT / "pysmb"
+
+SMB_RS_VERSION = "0.12.1"
+SMB_RS = OUT / "smb-rs"
+
+JAVA_SOURCES = HERE / "peers/java"
+JAVA = OUT / "java"
+
+LIBSMB2_VERSION = "6.2+dfsg-2+deb13u1"
+LIBSMB2 = OUT / "libsmb2"
+
+
+def note(missing, what):
+    print(f"prepare: no {missing}: {what} will be skipped", flush=True)
+
+
+def imports(package, names):
+    """Returns a Go file that imports these packages of rclone for their side effects."""
+    lines = "".join(f'\t_ "github.com/rclone/rclone/{n}"\n' for n in names)
+    return f"// Package {package} imports what the tests use.\npackage {package}\n\nimport (\n{lines})\n"
+
+
+def rclone(suites):
+    """Builds the test programs of these suites and, with "mount", the program itself."""
+    go = shutil.which("go")
+    if not go:
+        note("go", "rclone")
+        return
+    wanted = f"{RCLONE_VERSION} {BACKENDS} {COMMANDS}"
+    source = RCLONE / "source"
+    if not stamped(RCLONE, wanted):
+        shutil.rmtree(RCLONE, ignore_errors=True)
+        module = f"github.com/rclone/rclone@{RCLONE_VERSION}"
+        found = json.loads(call(go, "mod", "download", "-json", module, cwd="/"))["Dir"]
+        shutil.copytree(found, source)
+        subprocess.run(["chmod", "-R", "u+w", source], check=True)
+        (source / "backend/all/all.go").write_text(imports("all", [f"backend/{b}" for b in BACKENDS]))
+        (source / "cmd/all/all.go").write_text(imports("all", [f"cmd{c}" for c in COMMANDS]))
+        stamp(RCLONE, wanted)
+    for suite in suites:
+        program = RCLONE / suite
+        if not program.exists() and suite == "mount":
+            call(go, "build", "-o", program, ".", cwd=source)
+        elif not program.exists():
+            call(go, "test", "-c", "-o", program, f"./{RCLONE_SUITES[suite]}", cwd=source)
+
+
+def smbprotocol():
+    """Unpacks the tests of smbprotocol's source package beside their fixtures."""
+    python_clients(SMBPROTOCOL / "venv", SMBPROTOCOL_PACKAGES)
+    tests = SMBPROTOCOL / "tests"
+    if not tests.exists():
+        fetched = SMBPROTOCOL / "fetched"
+        pip = [SMBPROTOCOL / "venv/bin/pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        call(*pip, "-d", fetched, SMBPROTOCOL_PACKAGES[0])
+        archive = next(fetched.glob("smbprotocol-*.tar.gz"))
+        call("tar", "-xzf", archive, "-C", fetched)
+        shutil.copytree(fetched / f"smbprotocol-{SMBPROTOCOL_VERSION}/tests", tests)
+        shutil.rmtree(fetched)
+    shutil.copyfile(HERE / "peers/smbprotocol_suite/conftest.py", tests / "conftest.py")
+
+
+def smb_rs():
+    """Builds the test programs of the crate smb."""
+    if stamped(SMB_RS, SMB_RS_VERSION):
+        return
+    shutil.rmtree(SMB_RS, ignore_errors=True)
+    SMB_RS.mkdir(parents=True)
+    # A crate that depends on it makes cargo fetch the package.
+    (SMB_RS / "src").mkdir()
+    (SMB_RS / "src/lib.rs").touch()
+    (SMB_RS / "Cargo.toml").write_text(
+        f'[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
+        f'[dependencies]\nsmb = "={SMB_RS_VERSION}"\n[workspace]\n'
+    )
+    found = json.loads(call("cargo", "metadata", "--format-version", "1", cwd=SMB_RS))
+    manifest = next(p["manifest_path"] for p in found["packages"] if p["name"] == "smb")
+    source = SMB_RS / "source"
+    shutil.copytree(Path(manifest).parent, source)
+    with open(source / "Cargo.toml", "a") as f:
+        f.write("\n[workspace]\n")
+    target = SMB_RS / "target"
+    # The crate's own lock file, so that the same versions are built each time.
+    arguments = ["test", "--no-run", "--tests", "--locked", "--message-format=json", "--target-dir", target]
+    printed = call("cargo", *arguments, cwd=source, stderr=subprocess.PIPE)
+    for line in printed.splitlines():
+        built = json.loads(line) if line.startswith("{") else {}
+        if built.get("executable") and built["target"]["kind"] == ["test"]:
+            shutil.copy2(built["executable"], SMB_RS / ("suite-" + built["target"]["name"]))
+    shutil.rmtree(target)
+    stamp(SMB_RS, SMB_RS_VERSION)
+
+
+def java():
+    """Fetches the Java clients by Maven and compiles the programs that use them."""
+    if not shutil.which("mvn") or not shutil.which("javac"):
+        note("mvn or javac", "smbj and jcifs-ng")
+        return
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    pom = JAVA_SOURCES / "pom.xml"
+    wanted = pom.read_text()
+    if not stamped(JAVA, wanted):
+        shutil.rmtree(JAVA, ignore_errors=True)
+        JAVA.mkdir(parents=True)
+        call("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={JAVA / 'jars'}")
+        stamp(JAVA, wanted)
+    call("javac", "-cp", f"{JAVA}/jars/*", "-d", JAVA / "classes", *sources)
+
+
+def libsmb2():
+    """Unpacks Debian 13's libsmb2 and compiles the program that uses it; both run with Debian 13's C library."""
+    root = Path(call(HERE / "newer-samba", "4.22", stderr=subprocess.DEVNULL).strip())
+    if not stamped(LIBSMB2, LIBSMB2_VERSION):
+        shutil.rmtree(LIBSMB2, ignore_errors=True)
+        LIBSMB2.mkdir(parents=True)
+        fetched = root / "tmp/libsmb2"
+        fetched.mkdir(exist_ok=True)
+        packages = [f"{p}={LIBSMB2_VERSION}" for p in ("libsmb2-6", "libsmb2-dev")]
+        call(
+            "chroot",
+            root,
+            "sh",
+            "-c",
+            f"apt-get -qq update; cd /tmp/libsmb2 && apt-get -qq download {' '.join(packages)}",
+        )
+        for package in fetched.glob("*.deb"):
+            call("dpkg-deb", "-x", package, LIBSMB2)
+        shutil.rmtree(fetched)
+        stamp(LIBSMB2, LIBSMB2_VERSION)
+    include, libraries = LIBSMB2 / "usr/include", next(LIBSMB2.glob("usr/lib/*/libsmb2.so")).parent
+    # The library wants a newer C library than the compiler's.
+    flags = ["-O1", "-D_GNU_SOURCE", f"-I{include}", f"-L{libraries}", "-Wl,--allow-shlib-undefined"]
+    call("cc", *flags, "-o", LIBSMB2 / "peer", HERE / "peers/libsmb2_peer.c", "-lsmb2")
+    theirs = root / libraries.relative_to(LIBSMB2)
+    loader = next(root.glob("usr/lib64/ld-linux-*.so.2"))
+    (LIBSMB2 / "run").write_text(
+        f'#!/bin/sh\nexec {loader} --library-path {libraries}:{theirs} {LIBSMB2 / "peer"} "$@"\n'
+    )
+    (LIBSMB2 / "run").chmod(0o755)
+
+
+def wanted_by(groups):
+    """Prepares what these groups use."""
+    names = {g.name for g in groups}
+    suites = [s for s in RCLONE_SUITES if f"rclone/{s}" in names]
+    if "programs/rclone-mount" in names:
+        suites.append("mount")
+    if suites:
+        rclone(suites)
+    if "suites/smbprotocol" in names:
+        smbprotocol()
+    if "suites/smb-rs" in names:
+        smb_rs()
+    if any(n.startswith("java/") for n in names):
+        java()
+    if any(n.startswith("clients/libsmb2") for n in names):
+        libsmb2()
+    if names & {"clients/pysmb", "clients/demanded"}:
+        python_clients(PYSMB, [f"pysmb=={PYSMB_VERSION}"])
