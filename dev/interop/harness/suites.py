@@ -24,7 +24,7 @@ RCLONE_SUITES = {
 # The backends and commands that the tests and the mount use (onedrive has a hash). All of them take many times as long
 # to build.
 BACKENDS = ("chunker", "crypt", "local", "memory", "onedrive", "smb")
-COMMANDS = ("", "/copy", "/mount2", "/obscure")
+COMMANDS = ("", "/copy", "/mount", "/obscure")
 
 SMBPROTOCOL_VERSION = "1.17.0"
 SMBPROTOCOL = OUT / "smbprotocol-suite"

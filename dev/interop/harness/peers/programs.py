@@ -116,8 +116,8 @@ def rclone_mounted(ctx):
         raise Skip("Go is missing or too old to build rclone")
     folder, said = ctx.work / "rclone", ctx.work / "rclone.said"
     folder.mkdir(exist_ok=True)
-    command = [program, "mount2", f"Peer:{ctx.server.share}", folder, "--vfs-cache-mode", "full"]
-    command += ["--vfs-write-back", "0s", "--dir-cache-time", "1s", "--inplace", "-vv"]
+    command = [program, "mount", f"Peer:{ctx.server.share}", folder, "--vfs-cache-mode", "full"]
+    command += ["--vfs-write-back", "0s", "--vfs-cache-poll-interval", "1s", "--inplace", "-vv"]
     env = {**os.environ, **rclone_environment(ctx)}
     with open(said, "w") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
@@ -126,6 +126,9 @@ def rclone_mounted(ctx):
         if not os.path.ismount(folder):
             raise Failure(f"not mounted: {said.read_text()[-250:]}")
         yield folder
+        # What is closed is sent later; each second the log says how much is left.
+        seen = len(said.read_text())
+        until("uploaded", lambda: "in use 0, to upload 0, uploading 0" in said.read_text()[seen:])
         subprocess.run(["umount", folder], check=True)
         process.wait(PATIENCE)
     finally:
