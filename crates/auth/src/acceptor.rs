@@ -1,16 +1,24 @@
 //! The server's end of a logon.
 
-use crate::account::{Account, Accounts};
+mod ntlm;
+
+use crate::account::Accounts;
 use crate::hash::same;
+use crate::kerberos::accept::{Accepted, Refused, accept};
+use crate::kerberos::gss::{self, End};
+use crate::kerberos::{AcceptorEntropy, DomainUser, Service};
 use crate::limits::MAX_TOKEN_LEN;
-use crate::ntlm::crypt::{self, Key, Mode};
-use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
-use crate::ntlm::{AvFlags, AvId, Flags, Sealing, av_pair, is_ntlm};
-use crate::spnego::{self, MechList, NTLM, NegState, NegTokenInit, NegTokenResp};
-use crate::{NtHash, Reason, Refusal, target};
+use crate::ntlm::crypt::{Key, Mode};
+use crate::ntlm::{Flags, Sealing, is_ntlm};
+use crate::spnego::{
+    self, KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp, Oid,
+};
+use crate::{Mechanism, Reason, Refusal, SessionKey};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
+use frevo_wire::dtyp::FileTime;
+use ntlm::{Challenged, Judge};
 
 /// The server's names and requirements, shared by all its logons.
 #[derive(Debug, Clone)]
@@ -36,6 +44,8 @@ pub struct AcceptorConfig {
     /// True to refuse a client that does not name its target (cifs.ko does not). Needs
     /// `allowed_targets`.
     pub require_target_name: bool,
+    /// False to accept Kerberos only.
+    pub ntlm: bool,
     /// True to accept anonymous clients (MS-NLMP 3.2.5.1.2). They prove nothing, and everybody
     /// knows their session key.
     pub anonymous: bool,
@@ -52,38 +62,31 @@ impl AcceptorConfig {
             require_mic: false,
             allowed_targets: None,
             require_target_name: false,
+            ntlm: true,
             anonymous: false,
         }
-    }
-
-    fn is_our_target(&self, spn: &str, listed: &[String]) -> bool {
-        let own = [self.server_name.as_str(), self.dns_name.as_str()];
-        target::is_ours(spn, own.into_iter().chain(listed.iter().map(String::as_str)))
-    }
-
-    /// Returns TargetInfo (MS-NLMP 3.2.5.1.1), without MsvAvFlags: a Windows client that finds an
-    /// empty one computes its MIC over a changed message.
-    fn target_info(&self, now: u64) -> Vec<u8> {
-        let mut list = Vec::with_capacity(160);
-        av_pair::put_text(&mut list, AvId::NB_DOMAIN_NAME, &self.domain);
-        av_pair::put_text(&mut list, AvId::NB_COMPUTER_NAME, &self.server_name);
-        av_pair::put_text(&mut list, AvId::DNS_DOMAIN_NAME, &self.dns_domain);
-        av_pair::put_text(&mut list, AvId::DNS_COMPUTER_NAME, &self.dns_name);
-        av_pair::put(&mut list, AvId::TIMESTAMP, &now.to_le_bytes());
-        av_pair::put(&mut list, AvId::EOL, &[]);
-        list
     }
 }
 
 /// The identity of a client that has logged on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The account's name in its own spelling; empty for an anonymous client.
+    /// The account's name in its own spelling, of a user of a domain that in the domain; empty for
+    /// an anonymous client.
     pub user: String,
-    /// The domain in the client's spelling.
+    /// The domain: with NTLM in the client's spelling, with Kerberos as the KDC has it.
     pub domain: String,
-    /// The client's own name, which proves nothing.
+    /// The client's own name, which proves nothing; empty with Kerberos.
     pub workstation: String,
+    /// The facts that a KDC tells about the user. None with NTLM.
+    pub kerberos: Option<Arc<DomainUser>>,
+}
+
+impl Identity {
+    /// Returns the mechanism by which the client has proved its identity.
+    pub const fn mechanism(&self) -> Mechanism {
+        if self.kerberos.is_some() { Mechanism::Kerberos } else { Mechanism::Ntlm }
+    }
 }
 
 /// The result of a token.
@@ -91,6 +94,9 @@ pub struct Identity {
 pub enum Step {
     /// Sends this token and expects another (STATUS_MORE_PROCESSING_REQUIRED).
     Continue(Vec<u8>),
+    /// The logon is refused with this token, from which the client learns what it can mend. It may
+    /// try once more.
+    Retry(Vec<u8>, Refusal),
     /// The client has proved its identity.
     Done(Done),
 }
@@ -101,18 +107,21 @@ pub struct Done {
     pub token: Vec<u8>,
     /// The client's identity.
     pub identity: Identity,
-    /// ExportedSessionKey, which MS-SMB2 calls Session.SessionKey.
-    pub session_key: Key,
+    /// The whole key of the authentication, of which the first 16 bytes are Session.SessionKey of
+    /// MS-SMB2: ExportedSessionKey of NTLM, the subkey of Kerberos.
+    pub session_key: SessionKey,
     /// True if a MIC protected the exchange.
     pub has_mic: bool,
-    /// The agreed flags.
-    flags: Flags,
+    /// The agreed flags and key of NTLM.
+    ntlm: Option<(Flags, Key)>,
 }
 
 impl Done {
-    /// Returns the server's end of the sealing of further messages, if the ends have agreed on it.
+    /// Returns the server's end of the sealing of further messages, if the ends have agreed on that
+    /// of NTLM.
     pub fn sealing(&self) -> Option<Sealing> {
-        Sealing::new(self.flags, &self.session_key, Mode::Server)
+        let (flags, key) = self.ntlm.as_ref()?;
+        Sealing::new(*flags, key, Mode::Server)
     }
 }
 
@@ -127,69 +136,93 @@ impl fmt::Debug for Done {
 
 /// The server's side of one logon.
 ///
-/// It is good for one exchange: any refusal ends it, so a challenge is never answered twice. It
-/// accepts bare NTLM and NTLM in SPNEGO; the client's first token decides.
+/// It is good for one exchange: a refusal ends it, so a challenge is never answered twice. It
+/// accepts NTLM and Kerberos, bare and in SPNEGO; the client's first token decides.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<AcceptorConfig>,
     server_challenge: [u8; 8],
+    kerberos: Option<Kerberos>,
     channel_bindings: Option<[u8; 16]>,
     state: State,
 }
 
 #[derive(Debug)]
+struct Kerberos {
+    service: Arc<Service>,
+    entropy: AcceptorEntropy,
+    /// False once a client has been told why it was refused.
+    may_retry: bool,
+}
+
+#[derive(Debug)]
 enum State {
     AwaitsFirst,
-    /// SPNEGO has chosen NTLM; its first message has not come yet.
-    AwaitsNegotiate(Envelope),
-    AwaitsAuthenticate(Challenged),
+    /// SPNEGO has chosen a mechanism; its first message has not come yet.
+    AwaitsToken(Envelope),
+    /// A challenge of NTLM is sent.
+    AwaitsAuthenticate(Option<Envelope>, Challenged),
+    /// Kerberos has proved the client, which has to prove its list of mechanisms.
+    AwaitsMic(Envelope, Accepted),
     Ended,
 }
 
-/// The SPNEGO exchange around the NTLM messages.
+/// The SPNEGO exchange around the messages of a mechanism.
 #[derive(Debug)]
 struct Envelope {
     mechanisms: MechList,
-    /// NTLM was not the client's first choice. Somebody may have removed better ones from the list,
-    /// so mechListMIC must prove that nobody did.
+    chosen: Oid,
+    /// The chosen mechanism was not the client's first choice. Somebody may have removed better
+    /// ones from the list, so mechListMIC must prove that nobody did.
     needs_mic: bool,
     /// True if the client has been told the chosen mechanism.
     has_answered: bool,
 }
 
-#[derive(Debug)]
-struct Challenged {
-    envelope: Option<Envelope>,
-    negotiate: Vec<u8>,
-    challenge: Vec<u8>,
-    flags: Flags,
-}
+impl Envelope {
+    fn mechanism(&self) -> Mechanism {
+        if self.chosen == NTLM { Mechanism::Ntlm } else { Mechanism::Kerberos }
+    }
 
-struct Proven {
-    identity: Identity,
-    exported: Key,
-    flags: Flags,
-    has_mic: bool,
+    /// Encodes an answer. Only the first one has supportedMech (RFC 4178 4.2.2), in the client's
+    /// spelling (MS-SPNG 3.2.5).
+    fn answer(&mut self, state: NegState, token: Option<&[u8]>, mic: Option<&[u8]>) -> Vec<u8> {
+        let mechanism = (!mem::replace(&mut self.has_answered, true)).then_some(self.chosen);
+        NegTokenResp { state: Some(state), mechanism, token, mic }.encode()
+    }
 }
 
 impl Acceptor {
     /// Begins an exchange with `server_challenge`: eight bytes from a cryptographic random source,
     /// never used before.
     pub const fn new(config: Arc<AcceptorConfig>, server_challenge: [u8; 8]) -> Self {
-        Self { config, server_challenge, channel_bindings: None, state: State::AwaitsFirst }
+        let state = State::AwaitsFirst;
+        Self { config, server_challenge, kerberos: None, channel_bindings: None, state }
+    }
+
+    /// Accepts Kerberos too.
+    #[must_use]
+    pub fn with_kerberos(mut self, service: Arc<Service>, entropy: AcceptorEntropy) -> Self {
+        self.kerberos = Some(Kerberos { service, entropy, may_retry: true });
+        self
     }
 
     /// Makes the client prove that it is the other end of this TLS or QUIC connection (MS-NLMP
-    /// 3.2.5.1.2). [`target::channel_bindings_hash`] computes `hash`.
+    /// 3.2.5.1.2, RFC 4121 4.1.1.2). [`crate::target::channel_bindings_hash`] computes `hash`.
     #[must_use]
     pub const fn with_channel_bindings(mut self, hash: [u8; 16]) -> Self {
         self.channel_bindings = Some(hash);
         self
     }
 
-    /// Returns the token for the NEGOTIATE response: NegTokenInit2 that offers NTLM.
-    pub fn initial_token() -> Vec<u8> {
-        spnego::server_hint(&MechList::of(&[NTLM]))
+    /// Returns the token for the NEGOTIATE response: NegTokenInit2 that offers the mechanisms.
+    pub fn initial_token(kerberos: bool, ntlm: bool) -> Vec<u8> {
+        let offered: &[Oid] = match (kerberos, ntlm) {
+            (true, true) => &[MS_KERBEROS, KERBEROS, NTLM],
+            (true, false) => &[MS_KERBEROS, KERBEROS],
+            (false, _) => &[NTLM],
+        };
+        spnego::server_hint(&MechList::of(offered))
     }
 
     /// Handles the client's next token. `now` is the time as FILETIME ticks.
@@ -208,19 +241,24 @@ impl Acceptor {
         }
         match state {
             State::AwaitsFirst if is_ntlm(token) => self.challenge(token, None, now),
+            State::AwaitsFirst if gss::is_kerberos(token) => self.on_ap_req(token, None, None, now),
             State::AwaitsFirst => self.on_init(token, now),
-            State::AwaitsNegotiate(envelope) => {
+            State::AwaitsToken(envelope) => {
                 let message = NegTokenResp::parse(token)?;
-                let negotiate = message.token.ok_or(Malformed::new("responseToken: missing"))?;
-                self.challenge(negotiate, Some(envelope), now)
+                let first = message.token.ok_or(Malformed::new("responseToken: missing"))?;
+                self.on_first(first, envelope, message.mic, now)
             }
-            State::AwaitsAuthenticate(challenged) if challenged.envelope.is_some() => {
+            State::AwaitsAuthenticate(Some(envelope), challenged) => {
                 let message = NegTokenResp::parse(token)?;
                 let last = message.token.ok_or(Malformed::new("responseToken: missing"))?;
-                self.on_authenticate(last, message.mic, &challenged, accounts)
+                self.on_authenticate(last, message.mic, Some(envelope), &challenged, accounts)
             }
-            State::AwaitsAuthenticate(challenged) => {
-                self.on_authenticate(token, None, &challenged, accounts)
+            State::AwaitsAuthenticate(None, challenged) => {
+                self.on_authenticate(token, None, None, &challenged, accounts)
+            }
+            State::AwaitsMic(envelope, accepted) => {
+                let mic = NegTokenResp::parse(token)?.mic;
+                Ok(Step::Done(proven_list(&envelope, accepted, mic)?))
             }
             State::Ended => Err(Reason::OutOfTurn.into()),
         }
@@ -228,24 +266,45 @@ impl Acceptor {
 
     fn on_init(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         let init = NegTokenInit::parse(token)?;
-        let position = init.mechanisms.position(NTLM).ok_or(Reason::NoCommonMechanism)?;
+        let (position, chosen) = self.choose(&init.mechanisms).ok_or(Reason::NoCommonMechanism)?;
         let needs_mic = position != 0;
-        let mut envelope = Envelope { mechanisms: init.mechanisms, needs_mic, has_answered: false };
+        let mechanisms = init.mechanisms;
+        let mut envelope = Envelope { mechanisms, chosen, needs_mic, has_answered: false };
         // The first token belongs to the client's preferred mechanism (RFC 4178 4.2.1).
         match init.token {
-            Some(negotiate) if !needs_mic => self.challenge(negotiate, Some(envelope), now),
+            Some(first) if !needs_mic => self.on_first(first, envelope, None, now),
             _ => {
                 let state =
                     if needs_mic { NegState::REQUEST_MIC } else { NegState::ACCEPT_INCOMPLETE };
-                envelope.has_answered = true;
-                self.state = State::AwaitsNegotiate(envelope);
-                let answer = NegTokenResp {
-                    state: Some(state),
-                    mechanism: Some(NTLM),
-                    ..NegTokenResp::default()
-                };
-                Ok(Step::Continue(answer.encode()))
+                let answer = envelope.answer(state, None, None);
+                self.state = State::AwaitsToken(envelope);
+                Ok(Step::Continue(answer))
             }
+        }
+    }
+
+    /// Returns the client's first mechanism that is accepted here, and its place in the list.
+    fn choose(&self, offered: &MechList) -> Option<(usize, Oid)> {
+        let accepted = [
+            (MS_KERBEROS, self.kerberos.is_some()),
+            (KERBEROS, self.kerberos.is_some()),
+            (NTLM, self.config.ntlm),
+        ];
+        let accepted = accepted.into_iter().filter(|(_, is_accepted)| *is_accepted);
+        accepted.filter_map(|(oid, _)| Some((offered.position(oid)?, oid))).min()
+    }
+
+    /// Handles the first token of the chosen mechanism.
+    fn on_first(
+        &mut self,
+        token: &[u8],
+        envelope: Envelope,
+        mic: Option<&[u8]>,
+        now: u64,
+    ) -> Result<Step, Refusal> {
+        match envelope.mechanism() {
+            Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
+            Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),
         }
     }
 
@@ -255,31 +314,16 @@ impl Acceptor {
         mut envelope: Option<Envelope>,
         now: u64,
     ) -> Result<Step, Refusal> {
-        let offered = Negotiate::parse(negotiate)?.flags;
-        if !offered.contains(Flags::UNICODE) {
-            return Err(Reason::TooWeak("no Unicode").into());
+        if !self.config.ntlm {
+            return Err(Reason::NoCommonMechanism.into());
         }
-        let flags = offered.chosen_by_server();
-        let target_info = self.config.target_info(now);
-        let message = Challenge {
-            flags,
-            server_challenge: self.server_challenge,
-            target_name: self.config.server_name.clone(),
-            target_info: &target_info,
-        };
-        let challenge = message.encode();
+        let challenged = Challenged::new(&self.config, self.server_challenge, negotiate, now)?;
+        let message = &challenged.message;
         let token = match &mut envelope {
-            None => challenge.clone(),
-            Some(envelope) => {
-                // Only the first answer has supportedMech (RFC 4178 4.2.2).
-                let mechanism = (!mem::replace(&mut envelope.has_answered, true)).then_some(NTLM);
-                let state = Some(NegState::ACCEPT_INCOMPLETE);
-                NegTokenResp { state, mechanism, token: Some(&challenge), mic: None }.encode()
-            }
+            None => message.clone(),
+            Some(envelope) => envelope.answer(NegState::ACCEPT_INCOMPLETE, Some(message), None),
         };
-        let negotiate = negotiate.to_vec();
-        self.state =
-            State::AwaitsAuthenticate(Challenged { envelope, negotiate, challenge, flags });
+        self.state = State::AwaitsAuthenticate(envelope, challenged);
         Ok(Step::Continue(token))
     }
 
@@ -287,215 +331,130 @@ impl Acceptor {
         &self,
         token: &[u8],
         mech_list_mic: Option<&[u8]>,
+        envelope: Option<Envelope>,
         challenged: &Challenged,
         accounts: &dyn Accounts,
     ) -> Result<Step, Refusal> {
-        let (user, domain) = Authenticate::claim(token);
-        let found = accounts.account(&user, &domain);
-        let account = String::from(found.as_ref().map_or(&*user, |account| &*account.name));
-        let named = |reason| Refusal { reason, user, domain, account };
-        match self.judge(token, mech_list_mic, challenged, found) {
-            Ok(done) => Ok(Step::Done(done)),
-            Err(reason) => Err(named(reason)),
-        }
-    }
-
-    /// Judges an AUTHENTICATE_MESSAGE, MS-NLMP 3.2.5.1.2. The form of every field is checked before
-    /// any secret is used: a refusal for the form tells nothing about the password.
-    fn judge(
-        &self,
-        token: &[u8],
-        mech_list_mic: Option<&[u8]>,
-        challenged: &Challenged,
-        found: Option<Account>,
-    ) -> Result<Done, Reason> {
-        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
-        let message = Authenticate::parse(token).map_err(malformed)?;
-        let flags = challenged.flags & message.flags;
-        if message.is_anonymous() {
-            let proven = self.nobody(&message, flags)?;
-            return finished(proven, challenged, mech_list_mic);
-        }
-        let sent_key = sent_key(flags, message.session_key)?;
-        let form = Form::of(&message).map_err(malformed)??;
-        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, found);
-        let done = finished(proven, challenged, mech_list_mic);
-        verdict.and(done)
-    }
-
-    /// Makes every check of the response, and returns the first failure. All checks are made
-    /// whatever the first one gives: neither the answer nor the time tells a right password from a
-    /// wrong one.
-    fn verify(
-        &self,
-        message: &Authenticate<'_>,
-        form: Form<'_>,
-        (flags, sent_key): (Flags, Option<[u8; 16]>),
-        challenged: &Challenged,
-        found: Option<Account>,
-    ) -> (Proven, Result<(), Reason>) {
-        let (base, is_right) = self.prove(message, form.response, found.as_ref());
-        let exported = exported_key(&base, sent_key);
-        let password = match &found {
-            None => Err(Reason::UnknownUser),
-            Some(_) if !is_right => Err(Reason::WrongPassword),
-            Some(account) if !account.is_enabled => Err(Reason::Disabled),
-            Some(_) => Ok(()),
-        };
-        let has_mic = form.mic.is_some();
-        let mic = match &form.mic {
-            Some((sent, cleared)) => {
-                let (negotiate, challenge) = (&challenged.negotiate, &challenged.challenge);
-                let expected = crypt::mic(&exported, negotiate, challenge, cleared);
-                if same(sent, &expected) { Ok(()) } else { Err(Reason::WrongMic) }
-            }
-            None if self.config.require_mic => Err(Reason::MissingMic),
-            None => Ok(()),
-        };
-        let target = self.check_target(form.target);
-        let bindings = if self.channel_bindings.is_some() && form.bindings != self.channel_bindings
-        {
-            Err(Reason::WrongChannelBindings)
-        } else {
-            Ok(())
-        };
-        let identity = Identity {
-            user: found.map_or_else(String::new, |account| account.name),
-            domain: message.domain.clone(),
-            workstation: message.workstation.clone(),
-        };
-        let proven = Proven { identity, exported, flags, has_mic };
-        (proven, password.and(mic).and(target).and(bindings))
-    }
-
-    /// Returns the keys of an anonymous client, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
-    fn nobody(&self, message: &Authenticate<'_>, flags: Flags) -> Result<Proven, Reason> {
-        if !self.config.anonymous || self.channel_bindings.is_some() {
-            return Err(Reason::Anonymous);
-        }
-        let identity = Identity {
-            user: String::new(),
-            domain: message.domain.clone(),
-            workstation: message.workstation.clone(),
-        };
-        let exported = exported_key(&Key::default(), sent_key(flags, message.session_key)?);
-        Ok(Proven { identity, exported, flags, has_mic: false })
-    }
-
-    /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
-    /// that does not exist.
-    fn prove(
-        &self,
-        message: &Authenticate<'_>,
-        response: &NtlmV2<'_>,
-        found: Option<&Account>,
-    ) -> (Key, bool) {
-        // Deviation: the client's TimeStamp is not compared with the server's clock, as MS-NLMP
-        // 3.2.5.1.2 suggests with a tolerance of 36 hours. The challenge is fresh and answered
-        // once, so no response is old, and devices without a clock can log on.
-        let nobody = NtHash::from_bytes([0; 16]);
-        let hash = found.map_or(&nobody, |account| &account.nt_hash);
-        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it.
-        let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
-            let key = crypt::response_key(hash, &message.user, domain);
-            let proof = crypt::proof(&key, &self.server_challenge, response.temp);
-            (crypt::session_base_key(&key, &proof), same(&proof, &response.proof))
+        let judge = Judge { config: &self.config, channel_bindings: self.channel_bindings };
+        let done = judge.judge(token, challenged, accounts, |proven| {
+            let sign = |mode, list: &[u8]| proven.mic(mode, list).map(Vec::from);
+            let token = closing(envelope, None, mech_list_mic, |end, list| match end {
+                End::Initiator => sign(Mode::Client, list),
+                End::Acceptor => sign(Mode::Server, list),
+            })?;
+            Ok(Done {
+                token,
+                identity: proven.identity,
+                session_key: SessionKey::new(proven.exported.to_vec()),
+                has_mic: proven.has_mic,
+                ntlm: Some((proven.flags, proven.exported)),
+            })
         });
-        if as_sent.1 { as_sent } else { without }
+        done.map(Step::Done)
     }
 
-    fn check_target(&self, target: Option<String>) -> Result<(), Reason> {
-        let Some(listed) = &self.config.allowed_targets else { return Ok(()) };
-        match target {
-            Some(spn) if self.config.is_our_target(&spn, listed) => Ok(()),
-            Some(spn) => Err(Reason::WrongTarget(spn)),
-            None if self.config.require_target_name => Err(Reason::MissingTarget),
-            None => Ok(()),
+    fn on_ap_req(
+        &mut self,
+        token: &[u8],
+        envelope: Option<Envelope>,
+        mic: Option<&[u8]>,
+        now: u64,
+    ) -> Result<Step, Refusal> {
+        let kerberos = self.kerberos.as_mut().ok_or(Reason::NoCommonMechanism)?;
+        let bindings = self.channel_bindings;
+        let judged = accept(&kerberos.service, &kerberos.entropy, token, bindings, FileTime(now));
+        let mut accepted = match judged {
+            Ok(accepted) => accepted,
+            Err(refused) => return self.refuse(refused, envelope),
+        };
+        match envelope {
+            Some(mut envelope) if envelope.needs_mic && mic.is_none() => {
+                // RFC 4178 5: the context is established, so this end begins.
+                let own = accepted.context.mic(End::Acceptor, envelope.mechanisms.as_bytes());
+                let reply = accepted.reply.take();
+                let token =
+                    envelope.answer(NegState::ACCEPT_INCOMPLETE, reply.as_deref(), Some(&own));
+                self.state = State::AwaitsMic(envelope, accepted);
+                Ok(Step::Continue(token))
+            }
+            envelope => {
+                let sign = |end, list: &[u8]| Some(accepted.context.mic(end, list));
+                let token = closing(envelope, accepted.reply.as_deref(), mic, sign)?;
+                Ok(Step::Done(by_kerberos(accepted, token, mic.is_some())))
+            }
         }
     }
-}
 
-/// The fields of a well-formed response.
-struct Form<'a> {
-    response: &'a NtlmV2<'a>,
-    /// The MIC, and the message with zeros in its place.
-    mic: Option<([u8; 16], Vec<u8>)>,
-    target: Option<String>,
-    bindings: Option<[u8; 16]>,
-}
-
-impl<'a> Form<'a> {
-    /// Reads all fields that are checked later. The outer error means a malformed message, the
-    /// inner one a response of an unsupported version.
-    fn of(message: &'a Authenticate<'a>) -> Result<Result<Self, Reason>, Malformed> {
-        let response = match &message.nt_response {
-            NtResponse::V2(response) => response,
-            NtResponse::Absent if message.lm_response.iter().all(|&b| b == 0) => {
-                return Ok(Err(Reason::NoResponse));
+    /// Refuses an AP-REQ. The first time the client may send another one, if it has been told what
+    /// to mend.
+    fn refuse(&mut self, refused: Refused, envelope: Option<Envelope>) -> Result<Step, Refusal> {
+        let mut refusal = Refusal::new(Reason::Kerberos(refused.fault));
+        if let Some(client) = refused.client {
+            refusal.user = client.components.join("/");
+            refusal.domain = client.realm;
+        }
+        let may_retry = self.kerberos.as_mut().is_some_and(|own| mem::take(&mut own.may_retry));
+        let Some(error) = refused.reply.filter(|_| may_retry) else { return Err(refusal) };
+        let token = match envelope {
+            None => {
+                self.state = State::AwaitsFirst;
+                error
             }
-            NtResponse::Absent | NtResponse::V1 => return Ok(Err(Reason::NtlmV1)),
+            Some(mut envelope) => {
+                let token = envelope.answer(NegState::ACCEPT_INCOMPLETE, Some(&error), None);
+                self.state = State::AwaitsToken(envelope);
+                token
+            }
         };
-        let av_flags = response.av_pairs.flags()?;
-        let bindings = response.av_pairs.channel_bindings()?;
-        let target = response.av_pairs.target_name()?;
-        // A name that the client itself does not trust counts as missing.
-        let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
-        let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
-        Ok(Ok(Self { response, mic, target, bindings }))
+        Ok(Step::Retry(token, refusal))
     }
 }
 
-/// Returns EncryptedRandomSessionKey if the flags ask for one (MS-NLMP 3.2.5.1.2).
-fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
-    if !flags.contains(Flags::KEY_EXCH) {
-        return Ok(None);
-    }
-    match <[u8; 16]>::try_from(sent) {
-        Ok(sent) => Ok(Some(sent)),
-        // Without SIGN or SEAL the specification sends no key; some clients do.
-        Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
-        Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
-    }
-}
-
-/// Returns ExportedSessionKey (MS-NLMP 3.2.5.1.2).
-fn exported_key(base: &Key, sent: Option<[u8; 16]>) -> Key {
-    sent.map_or_else(|| base.clone(), |sent| crypt::rc4_key(base, &sent))
-}
-
-/// Returns the logon, with the last token if SPNEGO was used.
-fn finished(
-    proven: Proven,
-    challenged: &Challenged,
-    mech_list_mic: Option<&[u8]>,
-) -> Result<Done, Reason> {
-    let token = match &challenged.envelope {
-        None => Vec::new(),
-        Some(envelope) => closing(envelope, mech_list_mic, &proven)?,
-    };
-    let Proven { identity, exported, has_mic, flags } = proven;
-    Ok(Done { token, identity, session_key: exported, has_mic, flags })
-}
-
-/// Checks the client's mechListMIC and makes the last token (RFC 4178 5).
-fn closing(
+/// Ends an exchange whose client had to prove its list of mechanisms.
+fn proven_list(
     envelope: &Envelope,
+    accepted: Accepted,
+    mic: Option<&[u8]>,
+) -> Result<Done, Reason> {
+    let mic = mic.ok_or(Reason::MissingMechListMic)?;
+    if !accepted.context.verify(End::Initiator, envelope.mechanisms.as_bytes(), mic) {
+        return Err(Reason::WrongMechListMic);
+    }
+    let state = Some(NegState::ACCEPT_COMPLETED);
+    let token = NegTokenResp { state, ..NegTokenResp::default() }.encode();
+    Ok(by_kerberos(accepted, token, true))
+}
+
+fn by_kerberos(accepted: Accepted, token: Vec<u8>, has_mic: bool) -> Done {
+    let Accepted { user, context, .. } = accepted;
+    let (name, domain) = match &user.pac {
+        Some(pac) => (pac.user_name.clone(), pac.domain.clone()),
+        None => (user.principal.components.join("/"), user.principal.realm.clone()),
+    };
+    let identity =
+        Identity { user: name, domain, workstation: String::new(), kerberos: Some(Arc::new(user)) };
+    let session_key = SessionKey::new(context.key.expose().to_vec());
+    Done { token, identity, session_key, has_mic, ntlm: None }
+}
+
+/// Checks the client's mechListMIC and makes the last token (RFC 4178 5) around `reply`.
+fn closing(
+    envelope: Option<Envelope>,
+    reply: Option<&[u8]>,
     mech_list_mic: Option<&[u8]>,
-    proven: &Proven,
+    sign: impl Fn(End, &[u8]) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Reason> {
+    let Some(mut envelope) = envelope else { return Ok(reply.unwrap_or_default().to_vec()) };
     let list = envelope.mechanisms.as_bytes();
-    let sign = |mode| crypt::first_signature(proven.flags, &proven.exported, mode, list);
     let ours = match mech_list_mic {
         None if envelope.needs_mic => return Err(Reason::MissingMechListMic),
         None => None,
         Some(theirs) => {
-            if !sign(Mode::Client).is_some_and(|expected| same(theirs, &expected)) {
+            if !sign(End::Initiator, list).is_some_and(|expected| same(theirs, &expected)) {
                 return Err(Reason::WrongMechListMic);
             }
-            sign(Mode::Server)
+            sign(End::Acceptor, list)
         }
     };
-    let mic = ours.as_ref().map(<[u8; 16]>::as_slice);
-    let state = Some(NegState::ACCEPT_COMPLETED);
-    Ok(NegTokenResp { state, mic, ..NegTokenResp::default() }.encode())
+    Ok(envelope.answer(NegState::ACCEPT_COMPLETED, reply, ours.as_deref()))
 }

@@ -1,19 +1,27 @@
-//! The small part of X.690 (DER) that SPNEGO needs, with limits.
+//! The small part of X.690 (DER) that SPNEGO and Kerberos need, with limits.
 //!
-//! The reader accepts only definite lengths. It accepts a long form in place of a short one,
-//! because some clients write `82 00 xx`, and nothing is signed in a re-encoded form: mechListMIC
-//! covers the received bytes.
+//! The reader accepts only definite lengths. For SPNEGO it accepts a long form in place of a short
+//! one, because some clients write `82 00 xx`, and nothing is signed in a re-encoded form:
+//! mechListMIC covers the received bytes. A strict reader, for Kerberos, does not.
 
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
 
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const OID: u8 = 0x06;
 pub(crate) const ENUMERATED: u8 = 0x0a;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const GENERAL_STRING: u8 = 0x1b;
 pub(crate) const SEQUENCE: u8 = 0x30;
 /// `[APPLICATION 0]`, constructed: the GSS-API frame (RFC 2743 3.1).
 pub(crate) const APPLICATION_0: u8 = 0x60;
+
+/// Returns the tag of `[APPLICATION n]`, constructed.
+pub(crate) const fn application(n: u8) -> u8 {
+    APPLICATION_0 | (n & 0x1f)
+}
 
 /// Returns the tag of `[n]`, constructed.
 pub(crate) const fn context(n: u8) -> u8 {
@@ -31,11 +39,22 @@ pub(crate) struct Element<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Elements<'a> {
     rest: &'a [u8],
+    is_strict: bool,
 }
 
 impl<'a> Elements<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, is_strict: false }
+    }
+
+    /// Reads only lengths in their shortest form.
+    pub(crate) const fn strict(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, is_strict: true }
+    }
+
+    /// Returns the bytes that have not been read.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -51,7 +70,7 @@ impl<'a> Elements<'a> {
     pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
-        // Tag numbers of 31 and more have further bytes; SPNEGO has none.
+        // Tag numbers of 31 and more have further bytes; SPNEGO and Kerberos have none.
         if tag & 0x1f == 0x1f {
             return Err(fault);
         }
@@ -66,6 +85,9 @@ impl<'a> Elements<'a> {
             let (octets, value) = after.split_at_checked(count).ok_or(fault)?;
             after = value;
             let length = octets.iter().fold(0u32, |n, &b| (n << 8) | u32::from(b));
+            if self.is_strict && (length < 0x80 || octets.first() == Some(&0)) {
+                return Err(fault);
+            }
             usize::try_from(length).map_err(|_| fault)?
         };
         let (value, rest) = after.split_at_checked(length).ok_or(fault)?;
@@ -96,6 +118,34 @@ pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&
     let value = elements.expect(tag, what)?;
     elements.end(what)?;
     Ok(value)
+}
+
+/// Reads the value of an INTEGER of at most eight bytes in its shortest form.
+pub(crate) fn integer(value: &[u8], what: &'static str) -> Parsed<i64> {
+    let &first = value.first().ok_or(Malformed::new(what))?;
+    let is_padded = match (first, value.get(1)) {
+        (0, Some(second)) => second & 0x80 == 0,
+        (0xff, Some(second)) => second & 0x80 != 0,
+        _ => false,
+    };
+    if is_padded || value.len() > 8 {
+        return Err(Malformed::new(what));
+    }
+    let sign = if first & 0x80 == 0 { 0 } else { -1 };
+    Ok(value.iter().fold(sign, |n, &b| (n << 8) | i64::from(b)))
+}
+
+/// Encodes an INTEGER.
+pub(crate) fn integer_element(value: i64) -> Vec<u8> {
+    let octets = value.to_be_bytes();
+    let mut shortest: &[u8] = &octets;
+    while let [first, rest @ ..] = shortest
+        && let Some(second) = rest.first()
+        && ((*first == 0 && second & 0x80 == 0) || (*first == 0xff && second & 0x80 != 0))
+    {
+        shortest = rest;
+    }
+    element(INTEGER, shortest)
 }
 
 /// Appends an element to `out`. `value` comes from this crate and has at most some tens of
@@ -164,6 +214,33 @@ mod tests {
         let mut elements = Elements::new(&bytes);
         assert_eq!(elements.expect(SEQUENCE, "t").unwrap(), [0xaa, 0xbb]);
         assert_eq!(elements.peek(), Some(0x04));
+    }
+
+    #[test]
+    fn a_strict_reader_takes_lengths_in_one_form_only() {
+        for bytes in [&[0x30, 0x81, 0x02, 1, 2][..], &[0x30, 0x82, 0x00, 0x02, 1, 2]] {
+            assert!(Elements::new(bytes).next("t").is_ok());
+            assert!(Elements::strict(bytes).next("t").is_err());
+        }
+        for n in [0usize, 127, 128, 255, 256, 65_535, 65_536] {
+            let bytes = element(OCTET_STRING, &vec![0x5a; n]);
+            assert_eq!(Elements::strict(&bytes).next("t").unwrap().value.len(), n);
+            if n == 128 {
+                let longer = [&[OCTET_STRING, 0x82, 0, 128][..], &vec![0x5a; n]].concat();
+                assert!(Elements::strict(&longer).next("t").is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn integers_come_back_in_their_shortest_form() {
+        for n in [0, 1, 127, 128, 255, 256, -1, -128, -129, i64::MAX, i64::MIN, 0xffff_ffff] {
+            let bytes = integer_element(n);
+            assert_eq!(integer(only(&bytes, INTEGER, "t").unwrap(), "t").unwrap(), n);
+        }
+        for bad in [&[][..], &[0, 1], &[0xff, 0x80], &[0, 0], &[1; 9]] {
+            assert!(integer(bad, "t").is_err(), "{bad:x?}");
+        }
     }
 
     #[test]

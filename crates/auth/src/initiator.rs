@@ -1,14 +1,21 @@
 //! The client's end of a logon.
 
+mod ntlm;
+
 use crate::hash::same;
-use crate::ntlm::crypt::{self, Key, Mode};
-use crate::ntlm::message::{self, AuthenticateParts, Challenge, Negotiate};
-use crate::ntlm::{AvFlags, AvId, AvPairs, Flags, av_pair};
-use crate::spnego::{MechList, NTLM, NegState, NegTokenInit, NegTokenResp};
-use crate::{NtHash, Reason, Refusal};
-use alloc::{string::String, vec::Vec};
+use crate::kerberos::gss::{Context, End};
+use crate::kerberos::initiate::{self, Answer, Sent};
+use crate::kerberos::{ErrorCode, Fault, InitiatorEntropy, ServiceTicket};
+use crate::ntlm::crypt::{Key, Mode};
+use crate::spnego::{
+    KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp, Oid,
+};
+use crate::{Mechanism, NtHash, Reason, Refusal, SessionKey};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
+use frevo_wire::dtyp::FileTime;
+use ntlm::{Ntlm, Reply};
 use zeroize::Zeroizing;
 
 /// The secret of a logon. Neither form can be printed.
@@ -75,7 +82,7 @@ pub enum Step {
     Continue(Vec<u8>),
     /// The server accepts, and nothing contradicts that it knows the password. The proof is the
     /// signature of its response under this key (Session.SessionKey of MS-SMB2).
-    Done(Key),
+    Done(SessionKey),
 }
 
 impl fmt::Debug for Step {
@@ -87,76 +94,164 @@ impl fmt::Debug for Step {
     }
 }
 
-/// The client's side of one logon: NTLM in SPNEGO.
+/// The client's side of one logon: Kerberos or NTLM in SPNEGO.
+///
+/// With both, Kerberos comes first. NTLM is used only if the server chooses it, in a way that both
+/// ends prove to each other by mechListMIC, or if it offers nothing else.
 #[derive(Debug)]
 pub struct Initiator {
-    credentials: Credentials,
+    ntlm: Option<Ntlm>,
+    kerberos: Option<Kerberos>,
     target: Target,
-    entropy: Entropy,
     mechanisms: MechList,
     /// True if the server must send mechListMIC.
     needs_mic: bool,
+    proved_by: Option<Mechanism>,
     state: State,
+}
+
+#[derive(Debug)]
+struct Kerberos {
+    ticket: Arc<ServiceTicket>,
+    entropy: InitiatorEntropy,
 }
 
 enum State {
     Fresh,
-    AwaitsChallenge { negotiate: Vec<u8> },
-    AwaitsEnd { flags: Flags, exported: Key },
+    /// An AP-REQ is sent; true if it is the second one.
+    AwaitsProof(Sent, bool),
+    AwaitsChallenge(Vec<u8>),
+    /// The server's last word is missing.
+    AwaitsEnd(Established),
     Ended,
+}
+
+/// The secrets that the ends share once both are proved.
+enum Established {
+    Ntlm(Reply),
+    Kerberos(Context),
 }
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fresh => "Fresh",
-            Self::AwaitsChallenge { .. } => "AwaitsChallenge",
-            Self::AwaitsEnd { .. } => "AwaitsEnd",
+            Self::AwaitsProof(..) => "AwaitsProof",
+            Self::AwaitsChallenge(_) => "AwaitsChallenge",
+            Self::AwaitsEnd(_) => "AwaitsEnd",
             Self::Ended => "Ended",
         })
     }
 }
 
-/// Flags that a server must agree to: without them NTLM protects too little.
-const LEAST: Flags =
-    Flags(Flags::UNICODE.0 | Flags::EXTENDED_SESSIONSECURITY.0 | Flags::TARGET_INFO.0);
-
-impl Initiator {
-    /// Begins a logon of `credentials` at `target`.
-    pub fn new(credentials: Credentials, target: Target, entropy: Entropy) -> Self {
-        let mechanisms = MechList::of(&[NTLM]);
-        Self { credentials, target, entropy, mechanisms, needs_mic: false, state: State::Fresh }
+impl Established {
+    fn mic(&self, end: End, list: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Ntlm(reply) => {
+                let mode = if end == End::Initiator { Mode::Client } else { Mode::Server };
+                reply.mic(mode, list).map(Vec::from)
+            }
+            Self::Kerberos(context) => Some(context.mic(end, list)),
+        }
     }
 
-    /// Offers `mechanisms`, among which the server must find NTLM.
+    fn session_key(&self) -> SessionKey {
+        SessionKey::new(match self {
+            Self::Ntlm(reply) => reply.exported.to_vec(),
+            Self::Kerberos(context) => context.key.expose().to_vec(),
+        })
+    }
+}
+
+impl Initiator {
+    /// Begins a logon of `credentials` at `target` by NTLM.
+    pub fn new(credentials: Credentials, target: Target, entropy: Entropy) -> Self {
+        Self::offer(Some(Ntlm { credentials, entropy }), None, target)
+    }
+
+    /// Begins a logon with a ticket for `target`, by nothing else than Kerberos.
+    pub fn with_ticket(
+        ticket: Arc<ServiceTicket>,
+        target: Target,
+        entropy: InitiatorEntropy,
+    ) -> Self {
+        Self::offer(None, Some(Kerberos { ticket, entropy }), target)
+    }
+
+    /// Allows NTLM too, where the server does not want Kerberos.
+    #[must_use]
+    pub fn or_ntlm(self, credentials: Credentials, entropy: Entropy) -> Self {
+        Self::offer(Some(Ntlm { credentials, entropy }), self.kerberos, self.target)
+    }
+
+    fn offer(ntlm: Option<Ntlm>, kerberos: Option<Kerberos>, target: Target) -> Self {
+        let mut offered: Vec<Oid> = Vec::with_capacity(3);
+        if kerberos.is_some() {
+            offered.extend([MS_KERBEROS, KERBEROS]);
+        }
+        if ntlm.is_some() {
+            offered.push(NTLM);
+        }
+        let mechanisms = MechList::of(&offered);
+        let state = State::Fresh;
+        Self { ntlm, kerberos, target, mechanisms, needs_mic: false, proved_by: None, state }
+    }
+
+    /// Offers `mechanisms`, among which the server must find the one of this client.
     #[cfg(test)]
-    pub(crate) fn offering(mut self, mechanisms: &[crate::spnego::Oid]) -> Self {
+    pub(crate) fn offering(mut self, mechanisms: &[Oid]) -> Self {
         self.mechanisms = MechList::of(mechanisms);
-        self.needs_mic = self.mechanisms.position(NTLM) != Some(0);
+        let own = if self.kerberos.is_some() { KERBEROS } else { NTLM };
+        self.needs_mic = self.mechanisms.position(own) != Some(0);
         self
     }
 
+    /// Returns the mechanism by which both ends are proved; None before.
+    pub const fn mechanism(&self) -> Option<Mechanism> {
+        self.proved_by
+    }
+
     /// Returns the first token. `hint` is the security buffer of the NEGOTIATE response, which may
-    /// be empty.
+    /// be empty. `now` is the time as FILETIME ticks.
     ///
     /// # Errors
-    /// If the hint is malformed or the server does not offer NTLM.
-    pub fn initial_token(&mut self, hint: &[u8]) -> Result<Vec<u8>, Refusal> {
+    /// If the hint is malformed or the server offers nothing that this client may use.
+    pub fn initial_token(&mut self, hint: &[u8], now: u64) -> Result<Vec<u8>, Refusal> {
         if !matches!(mem::replace(&mut self.state, State::Ended), State::Fresh) {
             return Err(Reason::OutOfTurn.into());
         }
-        if !hint.is_empty() && NegTokenInit::parse(hint)?.mechanisms.position(NTLM).is_none() {
-            return Err(Reason::NoCommonMechanism.into());
+        if !hint.is_empty() {
+            let offered = NegTokenInit::parse(hint)?.mechanisms;
+            let has = |oid| offered.position(oid).is_some();
+            if self.kerberos.is_some() && !has(KERBEROS) && !has(MS_KERBEROS) {
+                self.kerberos = None;
+                self.mechanisms = MechList::of(&[NTLM]);
+            }
+            if self.kerberos.is_none() && (self.ntlm.is_none() || !has(NTLM)) {
+                return Err(Reason::NoCommonMechanism.into());
+            }
         }
-        let negotiate = Negotiate { flags: Flags::SUPPORTED }.encode();
+        let first = match &self.kerberos {
+            Some(own) => {
+                let bindings = self.target.channel_bindings;
+                let now = FileTime(now);
+                let (token, sent) =
+                    initiate::request(&own.ticket, &own.entropy, false, bindings, now);
+                self.state = State::AwaitsProof(sent, false);
+                token
+            }
+            None => {
+                let negotiate = Ntlm::negotiate();
+                self.state = State::AwaitsChallenge(negotiate.clone());
+                negotiate
+            }
+        };
         let init = NegTokenInit {
             mechanisms: self.mechanisms.clone(),
-            token: (!self.needs_mic).then_some(&*negotiate),
+            token: (!self.needs_mic).then_some(&*first),
             mic: None,
         };
-        let token = init.encode();
-        self.state = State::AwaitsChallenge { negotiate };
-        Ok(token)
+        Ok(init.encode())
     }
 
     /// Handles the server's next token. `now` is the time as FILETIME ticks.
@@ -167,9 +262,101 @@ impl Initiator {
     pub fn step(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         match mem::replace(&mut self.state, State::Ended) {
             State::Fresh | State::Ended => Err(Reason::OutOfTurn.into()),
-            State::AwaitsChallenge { negotiate } => self.on_challenge(token, negotiate, now),
-            State::AwaitsEnd { flags, exported } => self.on_end(token, flags, exported),
+            State::AwaitsProof(sent, is_second) => self.on_proof(token, &sent, is_second, now),
+            State::AwaitsChallenge(negotiate) => self.on_challenge(token, negotiate, now),
+            State::AwaitsEnd(established) => self.on_end(token, &established),
         }
+    }
+
+    /// Handles the answer to an AP-REQ.
+    fn on_proof(
+        &mut self,
+        token: &[u8],
+        sent: &Sent,
+        is_second: bool,
+        now: u64,
+    ) -> Result<Step, Refusal> {
+        let answer = NegTokenResp::parse(token)?;
+        if answer.state == Some(NegState::REJECT) {
+            return Err(Reason::Rejected.into());
+        }
+        match answer.mechanism {
+            Some(oid) if oid == NTLM && self.ntlm.is_some() => {
+                return self.switch_to_ntlm(&answer);
+            }
+            Some(oid) if oid != KERBEROS && oid != MS_KERBEROS => {
+                return Err(Reason::NoCommonMechanism.into());
+            }
+            _ => {}
+        }
+        if answer.state == Some(NegState::REQUEST_MIC) {
+            self.needs_mic = true;
+        }
+        let theirs = match answer.token {
+            Some(theirs) => theirs,
+            // The server chose Kerberos without having looked at a message of it.
+            None if answer.mechanism.is_some() && !is_second => {
+                return self.request_again(FileTime(now));
+            }
+            None => return Err(Malformed::new("responseToken: missing").into()),
+        };
+        match sent.answer(theirs).map_err(Reason::Kerberos)? {
+            Answer::Proven(context) => {
+                let established = Established::Kerberos(context);
+                if answer.state == Some(NegState::ACCEPT_COMPLETED) {
+                    self.check_mic(answer.mic, &established)?;
+                    return Ok(self.done(&established));
+                }
+                self.send_mic(answer.mic, established)
+            }
+            Answer::Skewed(_) if is_second => {
+                Err(Reason::Kerberos(Fault::Peer(ErrorCode::SKEW.0)).into())
+            }
+            Answer::Skewed(time) => self.request_again(time),
+        }
+    }
+
+    /// Sends a second AP-REQ, after an answer of skewed clocks with the time of the server: MS-KILE
+    /// 3.2.5.8.
+    fn request_again(&mut self, time: FileTime) -> Result<Step, Refusal> {
+        let own = self.kerberos.as_ref().ok_or(Reason::OutOfTurn)?;
+        let bindings = self.target.channel_bindings;
+        let (token, sent) = initiate::request(&own.ticket, &own.entropy, true, bindings, time);
+        self.state = State::AwaitsProof(sent, true);
+        Ok(Step::Continue(NegTokenResp { token: Some(&token), ..NegTokenResp::default() }.encode()))
+    }
+
+    /// Goes on with NTLM, because the server does not want Kerberos. That it said so has to be
+    /// proved in the end.
+    fn switch_to_ntlm(&mut self, answer: &NegTokenResp<'_>) -> Result<Step, Refusal> {
+        if answer.token.is_some() {
+            return Err(Reason::OutOfTurn.into());
+        }
+        self.needs_mic = true;
+        self.send_negotiate(Ntlm::negotiate())
+    }
+
+    fn send_negotiate(&mut self, negotiate: Vec<u8>) -> Result<Step, Refusal> {
+        let next = NegTokenResp { token: Some(&negotiate), ..NegTokenResp::default() };
+        let token = next.encode();
+        self.state = State::AwaitsChallenge(negotiate);
+        Ok(Step::Continue(token))
+    }
+
+    /// Proves the list of mechanisms to a server that wants it after a logon by Kerberos.
+    fn send_mic(
+        &mut self,
+        theirs: Option<&[u8]>,
+        established: Established,
+    ) -> Result<Step, Refusal> {
+        self.needs_mic = theirs.is_none();
+        if theirs.is_some() {
+            self.check_mic(theirs, &established)?;
+        }
+        let own = established.mic(End::Initiator, self.mechanisms.as_bytes());
+        let token = NegTokenResp { mic: own.as_deref(), ..NegTokenResp::default() }.encode();
+        self.state = State::AwaitsEnd(established);
+        Ok(Step::Continue(token))
     }
 
     fn on_challenge(
@@ -193,14 +380,11 @@ impl Initiator {
             if answer.mechanism.is_none() {
                 return Err(Reason::OutOfTurn.into());
             }
-            let next = NegTokenResp { token: Some(&negotiate), ..NegTokenResp::default() };
-            let token = next.encode();
-            self.state = State::AwaitsChallenge { negotiate };
-            return Ok(Step::Continue(token));
+            return self.send_negotiate(negotiate);
         };
-        let reply = self.authenticate(&negotiate, challenge, now)?;
-        let list = self.mechanisms.as_bytes();
-        let mic = crypt::first_signature(reply.flags, &reply.exported, Mode::Client, list);
+        let own = self.ntlm.as_ref().ok_or(Reason::OutOfTurn)?;
+        let reply = own.authenticate(&self.target, &negotiate, challenge, now)?;
+        let mic = reply.mic(Mode::Client, self.mechanisms.as_bytes());
         let next = NegTokenResp {
             token: Some(&reply.message),
             // Windows wants mechListMIC from a client whose NTLM message has a MIC (MS-SPNG note
@@ -209,97 +393,11 @@ impl Initiator {
             ..NegTokenResp::default()
         };
         let token = next.encode();
-        self.state = State::AwaitsEnd { flags: reply.flags, exported: reply.exported };
+        self.state = State::AwaitsEnd(Established::Ntlm(reply));
         Ok(Step::Continue(token))
     }
 
-    /// Makes the AUTHENTICATE_MESSAGE, MS-NLMP 3.1.5.1.2.
-    fn authenticate(
-        &self,
-        negotiate: &[u8],
-        challenge_bytes: &[u8],
-        now: u64,
-    ) -> Result<Reply, Refusal> {
-        let challenge = Challenge::parse(challenge_bytes)?;
-        if !challenge.flags.contains(LEAST) {
-            return Err(
-                Reason::TooWeak("no extended session security or target information").into()
-            );
-        }
-        let flags = challenge.flags & Flags::SUPPORTED;
-        let theirs = AvPairs::parse(challenge.target_info)?;
-        let timestamp = theirs.timestamp()?;
-        let has_mic = timestamp.is_some();
-
-        let Credentials { user, domain, secret } = &self.credentials;
-        let key = match secret {
-            Secret::Password(password) => {
-                crypt::response_key(&NtHash::from_password(password), user, domain)
-            }
-            Secret::NtHash(hash) => crypt::response_key(hash, user, domain),
-        };
-        let temp = self.temp(&theirs, timestamp.unwrap_or(now), has_mic)?;
-        let proof = crypt::proof(&key, &challenge.server_challenge, &temp);
-        let nt_response = [&proof[..], &temp].concat();
-        let client_challenge = &self.entropy.client_challenge;
-        let lm_response = if has_mic {
-            [0; 24]
-        } else {
-            crypt::lm_v2(&key, &challenge.server_challenge, client_challenge)
-        };
-        let base = crypt::session_base_key(&key, &proof);
-        let (exported, session_key) = if flags.contains(Flags::KEY_EXCH) {
-            let exported = self.entropy.session_key.clone();
-            let sent = crypt::rc4_key(&base, &exported);
-            (exported, sent.to_vec())
-        } else {
-            (base, Vec::new())
-        };
-        let parts = AuthenticateParts {
-            flags,
-            lm_response: &lm_response,
-            nt_response: &nt_response,
-            domain,
-            user,
-            workstation: &self.target.workstation,
-            session_key: &session_key,
-        };
-        let mut bytes = parts.encode();
-        if has_mic {
-            let mic = crypt::mic(&exported, negotiate, challenge_bytes, &bytes);
-            message::set_mic(&mut bytes, &mic);
-        }
-        Ok(Reply { message: bytes, flags, exported, has_mic })
-    }
-
-    /// Returns `temp` of MS-NLMP 3.3.2, with the AV_PAIRs of both sides.
-    fn temp(&self, theirs: &AvPairs<'_>, time: u64, has_mic: bool) -> Result<Vec<u8>, Malformed> {
-        let mut temp = Vec::with_capacity(256);
-        temp.extend_from_slice(&[1, 1, 0, 0, 0, 0, 0, 0]);
-        temp.extend_from_slice(&time.to_le_bytes());
-        temp.extend_from_slice(&self.entropy.client_challenge);
-        temp.extend_from_slice(&[0; 4]);
-        // The client sets these three, whatever the server sent.
-        let ours = [AvId::FLAGS, AvId::CHANNEL_BINDINGS, AvId::TARGET_NAME];
-        for (id, value) in theirs.iter().filter(|(id, _)| !ours.contains(id)) {
-            av_pair::put(&mut temp, id, value);
-        }
-        let mut flags = theirs.flags()? & AvFlags::CONSTRAINED;
-        if has_mic {
-            flags |= AvFlags::MIC;
-        }
-        if !flags.is_empty() {
-            av_pair::put(&mut temp, AvId::FLAGS, &flags.0.to_le_bytes());
-        }
-        let bindings = self.target.channel_bindings.unwrap_or_default();
-        av_pair::put(&mut temp, AvId::CHANNEL_BINDINGS, &bindings);
-        av_pair::put_text(&mut temp, AvId::TARGET_NAME, &self.target.spn);
-        av_pair::put(&mut temp, AvId::EOL, &[]);
-        temp.extend_from_slice(&[0; 4]);
-        Ok(temp)
-    }
-
-    fn on_end(&self, token: &[u8], flags: Flags, exported: Key) -> Result<Step, Refusal> {
+    fn on_end(&mut self, token: &[u8], established: &Established) -> Result<Step, Refusal> {
         // A server that has nothing to add may leave the token out, unless it must send
         // mechListMIC.
         let answer =
@@ -309,24 +407,31 @@ impl Initiator {
             Some(NegState::REJECT) => return Err(Reason::Rejected.into()),
             Some(_) => return Err(Reason::OutOfTurn.into()),
         }
-        match answer.mic {
-            None if self.needs_mic => return Err(Reason::MissingMechListMic.into()),
-            None => {}
+        self.check_mic(answer.mic, established)?;
+        Ok(self.done(established))
+    }
+
+    /// Checks the server's mechListMIC.
+    fn check_mic(&self, theirs: Option<&[u8]>, established: &Established) -> Result<(), Reason> {
+        match theirs {
+            None if self.needs_mic => Err(Reason::MissingMechListMic),
+            None => Ok(()),
             Some(theirs) => {
-                let list = self.mechanisms.as_bytes();
-                let expected = crypt::first_signature(flags, &exported, Mode::Server, list);
-                if !expected.is_some_and(|expected| same(theirs, &expected)) {
-                    return Err(Reason::WrongMechListMic.into());
+                let expected = established.mic(End::Acceptor, self.mechanisms.as_bytes());
+                if expected.is_some_and(|expected| same(theirs, &expected)) {
+                    Ok(())
+                } else {
+                    Err(Reason::WrongMechListMic)
                 }
             }
         }
-        Ok(Step::Done(exported))
     }
-}
 
-struct Reply {
-    message: Vec<u8>,
-    flags: Flags,
-    exported: Key,
-    has_mic: bool,
+    fn done(&mut self, established: &Established) -> Step {
+        self.proved_by = Some(match established {
+            Established::Ntlm(_) => Mechanism::Ntlm,
+            Established::Kerberos(_) => Mechanism::Kerberos,
+        });
+        Step::Done(established.session_key())
+    }
 }

@@ -1,10 +1,11 @@
-//! SPNEGO and NTLMv2 for SMB, both roles: token in, token out. No I/O.
+//! SPNEGO, NTLMv2 and Kerberos for SMB, both roles: token in, token out. No I/O.
 //!
 //! A server makes one [`Acceptor`] for each SESSION_SETUP exchange, with an eight-byte challenge of
 //! its own, and gives it the client's tokens; a client makes one [`Initiator`]. Time and random
-//! bytes are arguments, accounts come from [`Accounts`]. Neither role can be downgraded: NTLMv1 and
-//! LM do not exist here, a malformed token never makes a guest, and a challenge is good for one
-//! AUTHENTICATE message, right or wrong.
+//! bytes are arguments, accounts come from [`Accounts`], keys of Kerberos from a
+//! [`kerberos::Service`]. Neither role can be downgraded: NTLMv1 and LM do not exist here, a
+//! malformed token never makes a guest, and a challenge is good for one AUTHENTICATE message, right
+//! or wrong.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -54,3 +55,15 @@ pub use kerberos_keys::KerberosKeys;
 pub use refusal::{Reason, Refusal};
 pub use smbpasswd::AccountFile;
 pub use zeroize::Zeroizing;
+
+/// A way to log on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// NTLM with a password.
+    Ntlm,
+    /// Kerberos with a ticket.
+    Kerberos,
+}
+
+/// The whole key of an authentication: 16 bytes of NTLM, 16 or 32 of Kerberos.
+pub type SessionKey = Zeroizing<alloc::vec::Vec<u8>>;

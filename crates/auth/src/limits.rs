@@ -61,3 +61,27 @@ pub const MAX_CCACHE_LEN: usize = 4_194_304;
 
 /// Most entries of a credentials cache.
 pub const MAX_CCACHE_TICKETS: usize = 512;
+
+/// Most keys with which one ticket is tried: those of its encryption type, the named version first.
+pub const MAX_SERVICE_KEYS_TRIED: usize = 32;
+
+/// Most elements of a Kerberos AuthorizationData.
+pub const MAX_AUTHORIZATION_DATA: usize = 32;
+
+/// Most buffers of a PAC.
+pub const MAX_PAC_BUFFER_COUNT: usize = 32;
+
+/// Most SIDs of a PAC in each of its lists, and most groups of a user: what a token of Windows has
+/// room for.
+pub const MAX_PAC_SIDS: usize = 1_024;
+
+/// Seconds by which the clocks of Kerberos client, KDC and server may differ; default of the
+/// setting. Authenticators are remembered for twice the time.
+pub const CLOCK_SKEW: u32 = 300;
+
+/// Most AP-REQs that are remembered, of all clients: logons of five minutes at 1,700 a second. They
+/// take up to 40 MiB.
+pub const MAX_REPLAYS: usize = 524_288;
+
+/// Most AP-REQs of one client that are remembered, so that one user cannot fill the memory.
+pub const MAX_REPLAYS_PER_CLIENT: usize = 131_072;

@@ -1,5 +1,6 @@
 //! Reasons for refused logons, and the status for the peer.
 
+use crate::kerberos::Fault;
 use alloc::string::String;
 use core::fmt;
 use frevo_wire::{Malformed, Status};
@@ -27,14 +28,19 @@ impl Refusal {
 
     /// True if the token was malformed, false for a well-formed one that was refused.
     pub const fn is_malformed(&self) -> bool {
-        matches!(self.reason, Reason::Malformed(_) | Reason::OutOfTurn)
+        matches!(
+            self.reason,
+            Reason::Malformed(_) | Reason::OutOfTurn | Reason::Kerberos(Fault::Malformed(_))
+        )
     }
 
     /// Returns the status for the client. It does not tell which part of the proof was wrong, nor
     /// whether the account exists.
     pub const fn status(&self) -> Status {
         match self.reason {
-            Reason::Malformed(_) | Reason::OutOfTurn => Status::INVALID_PARAMETER,
+            Reason::Malformed(_) | Reason::OutOfTurn | Reason::Kerberos(Fault::Malformed(_)) => {
+                Status::INVALID_PARAMETER
+            }
             Reason::Anonymous => Status::ACCESS_DENIED,
             _ => Status::LOGON_FAILURE,
         }
@@ -49,7 +55,7 @@ pub enum Reason {
     Malformed(&'static str),
     /// A well-formed token at the wrong time, for example after the end.
     OutOfTurn,
-    /// SPNEGO: the peer does not offer NTLM.
+    /// SPNEGO: the peer offers no mechanism that this end accepts.
     NoCommonMechanism,
     /// The peer rejected the logon.
     Rejected,
@@ -81,6 +87,8 @@ pub enum Reason {
     MissingTarget,
     /// The channel bindings are not those of this connection.
     WrongChannelBindings,
+    /// A reason of Kerberos.
+    Kerberos(Fault),
 }
 
 impl fmt::Display for Reason {
@@ -88,7 +96,9 @@ impl fmt::Display for Reason {
         match self {
             Self::Malformed(what) => write!(f, "the security token is malformed: {what}"),
             Self::OutOfTurn => f.write_str("the security token does not belong at this point"),
-            Self::NoCommonMechanism => f.write_str("the peer does not offer NTLM"),
+            Self::NoCommonMechanism => f.write_str(
+                "the peer offers none of the ways to log on (Kerberos, NTLM) that are allowed here",
+            ),
             Self::Rejected => f.write_str("the peer rejected the logon"),
             Self::TooWeak(what) => write!(f, "the peer's NTLM is too weak: {what}"),
             Self::Anonymous => f.write_str("anonymous logons are not allowed"),
@@ -108,6 +118,7 @@ impl fmt::Display for Reason {
             Self::WrongChannelBindings => {
                 f.write_str("the channel bindings are not those of this connection")
             }
+            Self::Kerberos(fault) => fault.fmt(f),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of both roles with each other, and of everything that must be refused.
 
+mod kerberos;
 mod real_clients;
 
 use crate::acceptor::Step as AcceptorStep;
@@ -68,9 +69,9 @@ fn run(
     client: &mut Initiator,
     server: &mut Acceptor,
     mut seen: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
-) -> Result<(Done, Zeroizing<[u8; 16]>), Refusal> {
+) -> Result<(Done, crate::SessionKey), Refusal> {
     let accounts = accounts();
-    let mut token = client.initial_token(&Acceptor::initial_token()).unwrap();
+    let mut token = client.initial_token(&Acceptor::initial_token(false, true), NOW).unwrap();
     for turn in 0..6 {
         match server.step(&seen(turn, token), NOW, &accounts)? {
             AcceptorStep::Continue(answer) => match client.step(&answer, NOW)? {
@@ -81,6 +82,7 @@ fn run(
                 InitiatorStep::Done(key) => return Ok((done, key)),
                 InitiatorStep::Continue(_) => panic!("the client wants more"),
             },
+            AcceptorStep::Retry(..) => panic!("no Kerberos here"),
         }
     }
     panic!("no end");
@@ -113,7 +115,7 @@ fn both_ends_agree_on_user_and_key() {
 fn kerberos_first_is_answered_with_request_mic() {
     let mut client = initiator().offering(&[MS_KERBEROS, KERBEROS, NTLM]);
     let mut server = acceptor();
-    let first = client.initial_token(&[]).unwrap();
+    let first = client.initial_token(&[], NOW).unwrap();
     let AcceptorStep::Continue(answer) = server.step(&first, NOW, &accounts()).unwrap() else {
         panic!("no answer")
     };
@@ -200,7 +202,7 @@ fn the_client_insists_on_the_mic_that_it_is_owed() {
 
 /// Runs until the server has finished, without telling the client.
 fn finish(client: &mut Initiator, server: &mut Acceptor) -> Done {
-    let mut token = client.initial_token(&[]).unwrap();
+    let mut token = client.initial_token(&[], NOW).unwrap();
     loop {
         match server.step(&token, NOW, &accounts()).unwrap() {
             AcceptorStep::Done(done) => return done,
@@ -208,6 +210,7 @@ fn finish(client: &mut Initiator, server: &mut Acceptor) -> Done {
                 InitiatorStep::Continue(next) => token = next,
                 InitiatorStep::Done(_) => panic!("done early"),
             },
+            AcceptorStep::Retry(..) => panic!("no Kerberos here"),
         }
     }
 }
@@ -243,7 +246,7 @@ fn ntlm_without_spnego() {
 
 /// Returns the NEGOTIATE_MESSAGE of this client.
 fn bare_negotiate() -> Vec<u8> {
-    let token = initiator().initial_token(&[]).unwrap();
+    let token = initiator().initial_token(&[], NOW).unwrap();
     NegTokenInit::parse(&token).unwrap().token.unwrap().to_vec()
 }
 
@@ -258,7 +261,7 @@ fn bare_exchange(change: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     };
     change(&mut challenge);
     let mut client = initiator();
-    client.initial_token(&[]).unwrap();
+    client.initial_token(&[], NOW).unwrap();
     let wrapped = NegTokenResp { token: Some(&challenge), ..NegTokenResp::default() }.encode();
     let Ok(InitiatorStep::Continue(token)) = client.step(&wrapped, NOW) else {
         panic!("no answer")
@@ -511,13 +514,13 @@ fn tokens_out_of_turn_are_refused() {
     assert!(server.step(&bare_negotiate(), NOW, &accounts()).unwrap_err().is_malformed());
     // SPNEGO first and bare NTLM after it.
     let mut server = acceptor();
-    let first = initiator().initial_token(&[]).unwrap();
+    let first = initiator().initial_token(&[], NOW).unwrap();
     server.step(&first, NOW, &accounts()).unwrap();
     assert!(server.step(&authenticate, NOW, &accounts()).unwrap_err().is_malformed());
     assert_eq!(initiator().step(&[], NOW).unwrap_err().reason, Reason::OutOfTurn);
     let mut client = initiator();
-    client.initial_token(&[]).unwrap();
-    assert!(client.initial_token(&[]).is_err());
+    client.initial_token(&[], NOW).unwrap();
+    assert!(client.initial_token(&[], NOW).is_err());
 }
 
 #[test]
@@ -551,12 +554,15 @@ fn the_client_refuses_a_server_that_is_too_weak() {
         let (mut challenge, _) = bare_exchange(|_| ());
         challenge[byte] &= !bit;
         let mut client = initiator();
-        client.initial_token(&[]).unwrap();
+        client.initial_token(&[], NOW).unwrap();
         let token = NegTokenResp { token: Some(&challenge), ..NegTokenResp::default() }.encode();
         assert!(matches!(client.step(&token, NOW).unwrap_err().reason, Reason::TooWeak(_)));
     }
     let hint = crate::spnego::server_hint(&MechList::of(&[KERBEROS]));
-    assert_eq!(initiator().initial_token(&hint).unwrap_err().reason, Reason::NoCommonMechanism);
+    assert_eq!(
+        initiator().initial_token(&hint, NOW).unwrap_err().reason,
+        Reason::NoCommonMechanism
+    );
 }
 
 #[test]
@@ -582,7 +588,7 @@ fn authenticate_with(password: &str, change: impl FnOnce(&mut Vec<u8>)) -> (Acce
         panic!("no challenge")
     };
     let mut client = initiator_as("ann", password, target("cifs/files.example.org"));
-    client.initial_token(&[]).unwrap();
+    client.initial_token(&[], NOW).unwrap();
     let wrapped = NegTokenResp { token: Some(&challenge), ..NegTokenResp::default() }.encode();
     let Ok(InitiatorStep::Continue(token)) = client.step(&wrapped, NOW) else {
         panic!("no answer")
@@ -663,13 +669,13 @@ fn feed_everything(token: &[u8]) {
     }
     for mechanisms in [&[NTLM][..], &[KERBEROS, NTLM]] {
         let mut client = initiator().offering(mechanisms);
-        let first = client.initial_token(&[]).unwrap();
+        let first = client.initial_token(&[], NOW).unwrap();
         let mut wrapped = acceptor();
         wrapped.step(&first, NOW, &accounts).unwrap();
         let _ = wrapped.step(token, NOW, &accounts);
         let _ = client.step(token, NOW);
     }
-    let _ = initiator().initial_token(token);
+    let _ = initiator().initial_token(token, NOW);
     let mut client = initiator();
     finish(&mut client, &mut acceptor());
     let _ = client.step(token, NOW);
@@ -727,7 +733,7 @@ proptest! {
     ) {
         let mut client = initiator();
         let mut server = acceptor();
-        let mut tokens = vec![client.initial_token(&[]).unwrap()];
+        let mut tokens = vec![client.initial_token(&[], NOW).unwrap()];
         if let Ok(AcceptorStep::Continue(answer)) = server.step(&tokens[0], NOW, &accounts()) {
             if let Ok(InitiatorStep::Continue(next)) = client.step(&answer, NOW) {
                 if let Ok(AcceptorStep::Done(done)) = server.step(&next, NOW, &accounts()) {
@@ -748,9 +754,9 @@ proptest! {
         server.step(&tokens[0], NOW, &accounts()).unwrap();
         let _ = server.step(&token, NOW, &accounts());
         let mut client = initiator();
-        client.initial_token(&[]).unwrap();
+        client.initial_token(&[], NOW).unwrap();
         let _ = client.step(&token, NOW);
-        let _ = initiator().initial_token(&token);
+        let _ = initiator().initial_token(&token, NOW);
     }
 
     #[test]

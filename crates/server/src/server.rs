@@ -27,6 +27,7 @@ use crate::descriptors::Descriptors;
 use crate::durable::{Durables, Survival};
 use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
+use crate::kerberos::KerberosSlot;
 use crate::ledger::Ledger;
 use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
@@ -45,6 +46,8 @@ pub struct ServerState {
     settings: ArcSwap<Settings>,
     shares: ArcSwap<Shares>,
     accounts: ArcSwap<SharedAccounts>,
+    /// Keys for tickets.
+    pub(crate) kerberos: KerberosSlot,
     /// The world.
     pub ambient: Arc<dyn Ambient>,
     /// Open files.
@@ -97,6 +100,7 @@ impl ServerState {
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
+            kerberos: KerberosSlot::default(),
             ambient,
             files: FileTable::default(),
             durables: Arc::default(),

@@ -1,7 +1,7 @@
 //! Sessions: MS-SMB2 3.3.1.8. Shared by all channels of a client.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use frevo_proto::Dialect;
 use frevo_store::order::{Ordered, OrderedRw, rank};
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
-use frevo_wire::dtyp::Guid;
+use frevo_wire::dtyp::{FileTime, Guid};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -71,6 +71,8 @@ pub struct Session {
     /// Cipher of the connection that made it: all channels use one.
     pub cipher: Option<frevo_crypto::Cipher>,
     state: AtomicU8,
+    /// Session.ExpirationTime, FILETIME ticks; the largest number for never.
+    expires: AtomicU64,
     security: OnceLock<Security>,
     identity: SharedIdentity,
     /// The name of the account that logged on first. No other account may log on later.
@@ -120,6 +122,7 @@ impl Session {
             dialect,
             cipher,
             state: AtomicU8::new(State::InProgress as u8),
+            expires: AtomicU64::new(u64::MAX),
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
             owner: OnceLock::new(),
@@ -213,6 +216,19 @@ impl Session {
     /// True for the account that logged on when the session was made.
     pub fn is_owned_by(&self, identity: &Identity) -> bool {
         self.owner.get().is_some_and(|owner| owner.eq_ignore_ascii_case(&identity.user))
+    }
+
+    /// Sets the end of the authentication; None for never.
+    pub fn set_expiration(&self, at: Option<FileTime>) {
+        self.expires.store(at.map_or(u64::MAX, |at| at.0), Ordering::Release);
+    }
+
+    /// Expires the session if its time is over. The clock is read only where it matters.
+    pub fn expire_in_time(&self, now: impl FnOnce() -> FileTime) {
+        let expires = self.expires.load(Ordering::Acquire);
+        if expires != u64::MAX && self.state() == State::Valid && now().0 >= expires {
+            self.expire();
+        }
     }
 
     /// The session must authenticate again.

@@ -48,7 +48,7 @@ pub fn acceptor(data: &[u8]) {
     if kind & 8 == 0 {
         while let Some(token) = chunk(&mut data) {
             match acceptor.step(token, 1 << 56, &Ann) {
-                Ok(Step::Continue(_)) => {}
+                Ok(Step::Continue(_) | Step::Retry(..)) => {}
                 Ok(Step::Done(_)) => panic!("nobody knows the password"),
                 Err(_) => return,
             }
@@ -57,7 +57,7 @@ pub fn acceptor(data: &[u8]) {
     }
     // A real client's tokens, with bytes changed where the input says.
     let mut client = initiator_of_ann();
-    let mut token = client.initial_token(&[]).unwrap();
+    let mut token = client.initial_token(&[], 1 << 56).unwrap();
     let mut changed = false;
     for _ in 0..2 {
         while let [at, xor, go_on, rest @ ..] = data {
@@ -75,6 +75,7 @@ pub fn acceptor(data: &[u8]) {
                 Ok(initiator::Step::Continue(next)) => token = next,
                 _ => return,
             },
+            Ok(Step::Retry(..)) => return,
             Ok(Step::Done(done)) => {
                 assert_eq!(done.identity.user, "ann");
                 return;
@@ -92,7 +93,7 @@ pub fn initiator(data: &[u8]) {
     let mut data = data;
     let mut client = initiator_of_ann();
     let Some(hint) = chunk(&mut data) else { return };
-    if client.initial_token(hint).is_err() {
+    if client.initial_token(hint, 1 << 56).is_err() {
         return;
     }
     while let Some(token) = chunk(&mut data) {

@@ -33,6 +33,8 @@ bit_set! {
         INITIAL = 0x0040_0000,
         /// The client proved its key before it got the ticket.
         PRE_AUTHENT = 0x0020_0000,
+        /// The KDC has checked the realms through which the ticket came.
+        TRANSITED_POLICY_CHECKED = 0x0008_0000,
         /// The KDC trusts the service with the user's rights.
         OK_AS_DELEGATE = 0x0004_0000,
         /// The ticket may be forwarded.

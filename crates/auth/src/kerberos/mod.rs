@@ -1,13 +1,33 @@
 //! Kerberos 5 (RFC 4120) as SMB uses it: names, keys, tickets and the files that hold them.
 
+pub(crate) mod accept;
+mod asn1;
 mod big_endian;
 pub mod ccache;
 mod credentials;
+mod fault;
+#[cfg(any(test, feature = "forge"))]
+pub mod forge;
+pub(crate) mod gss;
+pub(crate) mod initiate;
+mod keys;
 pub mod keytab;
+mod message;
+mod pac;
 mod principal;
+mod replay;
+mod service;
 
+pub use accept::AcceptorEntropy;
 pub use ccache::CredentialsCache;
 pub use credentials::{ClientSecret, ServiceKey, ServiceTicket, TicketFlags};
+pub use fault::Fault;
 pub use frevo_crypto::{EncryptionType, KerberosKey as Key, KeyUsage};
+pub use initiate::InitiatorEntropy;
+pub use keys::ServiceKeys;
 pub use keytab::{Keytab, KeytabEntry};
+pub(crate) use message::ErrorCode;
+pub use pac::{LogonInfo, UserAccountControl};
 pub use principal::{NameType, Principal};
+pub use replay::{Replay, ReplayTable, Replays};
+pub use service::{DomainUser, PacPolicy, Policy, Service};

@@ -90,7 +90,7 @@ pub(crate) fn rc4_key(key_exchange_key: &Key, data: &[u8; 16]) -> Key {
 
 /// Makes RC4 with a 16-byte key. The cipher repeats its key over its state, so the doubled key is
 /// equivalent, and its length has a constructor that cannot fail.
-pub(super) fn rc4(key: &Key) -> Rc4 {
+pub(crate) fn rc4(key: &Key) -> Rc4 {
     let mut twice = Zeroizing::new([0u8; 32]);
     for (to, from) in twice.iter_mut().zip(key.iter().cycle()) {
         *to = *from;

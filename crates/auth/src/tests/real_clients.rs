@@ -66,7 +66,7 @@ fn log_on(challenge: u8, config: AcceptorConfig, tokens: [&str; 2]) -> Result<Do
     assert!(matches!(acceptor.step(&first, NOW, &accounts)?, AcceptorStep::Continue(_)));
     match acceptor.step(&second, NOW, &accounts)? {
         AcceptorStep::Done(done) => Ok(done),
-        AcceptorStep::Continue(_) => panic!("more"),
+        step => panic!("{step:?}"),
     }
 }
 

@@ -125,7 +125,8 @@ impl Logon<'_> {
         binding: Option<&SigningKey>,
     ) -> Result<Final, Cause> {
         let mut initiator = self.initiator()?;
-        let mut token = initiator.initial_token(&connection.agreed().hint)?;
+        let mut token =
+            initiator.initial_token(&connection.agreed().hint, self.options.ambient.now().0)?;
         let mut preauth = connection.preauth().session_setup();
         let mut session_id = session_id;
         let mut key = None;
@@ -152,7 +153,7 @@ impl Logon<'_> {
                 let keys = match &key {
                     Some(key) => Some(
                         terms
-                            .session_keys(&**key, preauth.hash())
+                            .session_keys(key, preauth.hash())
                             .map_err(|_| Cause::Security("the logon produced no session key"))?,
                     ),
                     None => None,

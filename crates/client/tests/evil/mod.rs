@@ -434,7 +434,7 @@ impl Peer {
                 max_write_size: 1 << 20,
                 system_time: FileTime(1),
                 server_start_time: FileTime(0),
-                security_buffer: &Acceptor::initial_token(),
+                security_buffer: &Acceptor::initial_token(false, true),
                 negotiate_contexts: contexts,
             }
             .encode(w);
@@ -449,7 +449,7 @@ impl Peer {
         let now = 133_000_000_000_000_000;
         let (status, token, flags) = match self.acceptor.step(request.security_buffer, now, &Users)
         {
-            Ok(Step::Continue(token)) => {
+            Ok(Step::Continue(token) | Step::Retry(token, _)) => {
                 (Status::MORE_PROCESSING_REQUIRED, token, SessionFlags::EMPTY)
             }
             Ok(Step::Done(done)) => {

@@ -36,6 +36,11 @@ impl KerberosKey {
         Some(Self { etype, bytes: key })
     }
 
+    /// Makes a key that everybody knows, for tests: all of its bytes are `byte`.
+    pub const fn filled(etype: EncryptionType, byte: u8) -> Self {
+        Self { etype, bytes: KeyBytes([byte; 32]) }
+    }
+
     /// Derives the key of a password. `salt` is the realm and the components of the principal's
     /// name, or the salt that a KDC tells. `parameters` are s2kparams of a KDC, four bytes of
     /// iterations; None means the type's own number. RC4 ignores the salt.

@@ -37,6 +37,7 @@ pub fn logged_on(rq: &Request<'_>, session: u64, done: &Done, purpose: &'static 
         .by(identity)
         .with("workstation", cut(&done.identity.workstation, AUDIT_VALUE_BYTES))
         .with("purpose", purpose)
+        .with("mechanism", format!("{:?}", done.identity.mechanism()))
         .with("dialect", format!("{:?}", rq.dialect()))
         .with("sealed", sealed)
         .with("mic", done.has_mic);

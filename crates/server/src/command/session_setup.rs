@@ -5,6 +5,7 @@ mod binding;
 
 use std::sync::Arc;
 
+use frevo_auth::kerberos::AcceptorEntropy;
 use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
 use frevo_crypto::Sender;
 use frevo_proto::Dialect;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::audit::told;
 use crate::connection::{Authentication, Channel, Connection, Purpose};
+use crate::domain_users;
 use crate::host_users::OnHost;
 use crate::ledger::{Holder, Kind, Name};
 use crate::limits::{
@@ -49,7 +51,13 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             connection.authentications.borrow_mut().insert(session.id, authentication);
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
-        Ok(Step::Done(done)) => match admit(rq, connection, &done.identity.user).await {
+        Ok(Step::Retry(token, refusal)) => {
+            refused(rq, &refusal);
+            respond(out, SessionFlags::EMPTY, &token);
+            connection.authentications.borrow_mut().insert(session.id, authentication);
+            Ok(Status::MORE_PROCESSING_REQUIRED)
+        }
+        Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
             // The connection ended meanwhile and has given back what it held:
             // nothing must come to be on it any more.
             _ if connection.is_doomed() => {
@@ -74,12 +82,7 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             }
         },
         Err(refusal) => {
-            rq.tell(|left_out| {
-                tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-                    user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
-                    "logon refused");
-            });
-            told::logon_refused(rq, &refusal);
+            refused(rq, &refusal);
             // MS-NLMP has no name before AUTHENTICATE_MESSAGE. From then on every
             // refusal counts, whatever it is for.
             if !refusal.account.is_empty() {
@@ -91,12 +94,37 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     }
 }
 
-/// Looks up the host's user of an account that has logged on. None when the throttle refuses
-/// the logon, or when the SIDs of the host's user count and the host does not answer: access
+/// Reports a refused logon.
+fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+            user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
+            "logon refused");
+    });
+    told::logon_refused(rq, refusal);
+}
+
+/// Looks up the host's user of an account that has logged on, and gives a user of a KDC the name of
+/// its account. None when the throttle or the account refuses the logon, or when the SIDs of the host's user count and the host does not answer: access
 /// lists that deny something to them would not hold.
-async fn admit(rq: &Request<'_>, connection: &Connection, user: &str) -> Option<OnHost> {
-    // Nobody's logon is no guess, and must not be remembered as a good one.
-    if !user.is_empty() && !heed(rq, connection, user, true).await {
+async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
+    if let Some(by_kdc) = &done.identity.kerberos {
+        match domain_users::account(rq.server(), by_kdc) {
+            Ok(account) => done.identity.user = account,
+            Err(reason) => {
+                rq.tell(|left_out| {
+                    tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
+                        user = %shortened(&done.identity.user), reason, left_out, "logon refused");
+                });
+                return None;
+            }
+        }
+    }
+    let user = &*done.identity.user;
+    // Nobody's logon is no guess, and must not be remembered as a good one. A ticket is none either:
+    // whoever guesses at a password must not keep its owner's tickets out.
+    let may_be_guess = !user.is_empty() && done.identity.kerberos.is_none();
+    if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
     }
     let host = rq.server().host_user(user).await;
@@ -247,14 +275,26 @@ fn begin(
         let names = settings.target_names.iter().cloned().chain([address]);
         config.allowed_targets = Some(names.collect());
     }
-    let mut challenge = [0; 8];
-    rq.server().ambient.random(&mut challenge);
     Authentication {
-        acceptor: Acceptor::new(Arc::new(config), challenge),
+        acceptor: acceptor(rq, config),
         preauth: connection.preauth.borrow().session_setup(),
         purpose,
         session,
     }
+}
+
+/// An acceptor of NTLM, and of tickets where the server has keys for them.
+fn acceptor(rq: &Request<'_>, config: AcceptorConfig) -> Acceptor {
+    let ambient = &rq.server().ambient;
+    let mut challenge = [0; 8];
+    ambient.random(&mut challenge);
+    let acceptor = Acceptor::new(Arc::new(config), challenge);
+    let Some(service) = rq.server().kerberos.service() else { return acceptor };
+    let mut entropy = AcceptorEntropy { subkey: [0; 32], confounder: [0; 16], sequence: [0; 4] };
+    ambient.random(&mut entropy.subkey);
+    ambient.random(&mut entropy.confounder);
+    ambient.random(&mut entropy.sequence);
+    acceptor.with_kerberos(service, entropy)
 }
 
 /// Finishes an exchange that has authenticated the client.
@@ -274,9 +314,10 @@ fn finish(
         user: done.identity.user.clone(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
-        token: match is_nobody {
-            true => Arc::new(Token::nobody()),
-            false => rq.server().token(&done.identity.user, host.user()),
+        token: match (is_nobody, done.identity.kerberos.as_ref().and_then(|by| by.pac.as_ref())) {
+            (true, _) => Arc::new(Token::nobody()),
+            (false, Some(pac)) => domain_users::token(pac, host.user()),
+            (false, None) => rq.server().token(&done.identity.user, host.user()),
         },
         groups: match is_nobody {
             true => Arc::default(),
@@ -294,6 +335,7 @@ fn finish(
             if !identity.is_nobody() && !session.is_owned_by(&identity) {
                 return Err(Status::ACCESS_DENIED.into());
             }
+            session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
             session.reestablish(identity);
         }
         Purpose::Bind => {
@@ -333,7 +375,7 @@ fn establish(
     let (terms, settings) = (&negotiated.terms, &rq.connection.settings);
     let session = &authentication.session;
     let keys = terms
-        .session_keys(&*done.session_key, authentication.preauth.hash())
+        .session_keys(&done.session_key, authentication.preauth.hash())
         .map_err(|_| Status::LOGON_FAILURE)?;
     if terms.dialect != Dialect::SMB_2_0_2
         && rq.server().clients.enter(negotiated.client_guid, &identity.user, terms.dialect).is_err()
@@ -361,6 +403,7 @@ fn establish(
     }
     charge_connection(rq, connection, &holder)?;
     connection.tabs.move_to(&holder);
+    session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
     session.establish(
         identity,
         Security {
@@ -433,6 +476,7 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
         tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
             user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
             purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
+            mechanism = ?done.identity.mechanism(),
             cipher = negotiated.terms.cipher.map(tracing::field::debug),
             signing = ?negotiated.terms.signing_algorithm, mic = done.has_mic, left_out, "logged on");
     });

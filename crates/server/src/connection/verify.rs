@@ -109,6 +109,7 @@ impl Connection {
         row: Row,
         sealed: bool,
     ) -> Result<(), Refusal> {
+        session.expire_in_time(|| self.info.server.ambient.now());
         match session.state() {
             State::Valid => {}
             State::Expired if row.when_expired => {}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use frevo_auth::kerberos::{Policy, ServiceKeys};
 use frevo_net::cores::CoresConfig;
 use frevo_store::Vfs;
 use frevo_store::state::StateStore;
@@ -24,6 +25,7 @@ pub struct ServerBuilder {
     pub(super) settings: Settings,
     shares: Vec<Share>,
     pub(super) accounts: SharedAccounts,
+    pub(super) kerberos: Option<(Arc<ServiceKeys>, Policy)>,
     pub(super) limits: Limits,
     pub(super) ambient: Arc<dyn Ambient>,
     audit: Option<Audit>,
@@ -43,6 +45,7 @@ impl Default for ServerBuilder {
             settings: Settings::default(),
             shares: Vec::new(),
             accounts: Arc::new(UserList::new()),
+            kerberos: None,
             limits: Limits::default(),
             ambient: Arc::new(Host),
             audit: None,
@@ -71,6 +74,11 @@ impl ServerBuilder {
     /// Sets the accounts that can log on.
     pub fn accounts(self, accounts: SharedAccounts) -> Self {
         Self { accounts, ..self }
+    }
+
+    /// Accepts Kerberos tickets that were encrypted with these keys, under these rules.
+    pub fn kerberos(self, keys: ServiceKeys, policy: Policy) -> Self {
+        Self { kerberos: Some((Arc::new(keys), policy)), ..self }
     }
 
     /// Sets the settings of the protocol: name, dialects, encryption, signing.
@@ -184,6 +192,7 @@ pub struct Reload {
     pub(super) settings: Option<Settings>,
     pub(super) shares: Option<Vec<Share>>,
     pub(super) accounts: Option<SharedAccounts>,
+    pub(super) kerberos: Option<Option<(Arc<ServiceKeys>, Policy)>>,
     pub(super) limits: Option<Limits>,
 }
 
@@ -206,6 +215,13 @@ impl Reload {
     /// Replaces the accounts.
     pub fn accounts(self, accounts: SharedAccounts) -> Self {
         Self { accounts: Some(accounts), ..self }
+    }
+
+    /// Replaces the keys for Kerberos tickets and their rules; None: no ticket is accepted from
+    /// now on. Sessions stay until their tickets end.
+    pub fn kerberos(self, kerberos: Option<(ServiceKeys, Policy)>) -> Self {
+        let kerberos = kerberos.map(|(keys, policy)| (Arc::new(keys), policy));
+        Self { kerberos: Some(kerberos), ..self }
     }
 
     /// Replaces the limits of memory and accounts. Those of connections, drain time, free

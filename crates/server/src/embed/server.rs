@@ -82,6 +82,7 @@ impl Server {
         let ServerBuilder {
             settings,
             accounts,
+            kerberos,
             limits,
             ambient,
             audited,
@@ -92,6 +93,7 @@ impl Server {
             ..
         } = builder;
         let state = ServerState::new(settings, shares, accounts, ambient);
+        state.kerberos.set(kerberos);
         if let Some(audit) = audit {
             state.audit.set(audit);
         }
@@ -230,7 +232,7 @@ impl Server {
 
     /// Changes a running server.
     pub fn reload(&self, change: Reload) {
-        let Reload { settings, shares, accounts, limits } = change;
+        let Reload { settings, shares, accounts, kerberos, limits } = change;
         let state = &self.0.state;
         if let Some(new) = limits {
             let mut limits = self.0.limits.lock();
@@ -238,6 +240,9 @@ impl Server {
             *limits = Limits { connections, drain, pool_per_core, descriptors, ..new };
             drop(limits);
             self.apply_limits();
+        }
+        if let Some(kerberos) = kerberos {
+            state.kerberos.set(kerberos);
         }
         if settings.is_none() && shares.is_none() && accounts.is_none() {
             return;

@@ -133,14 +133,19 @@ pub struct Exchange<'a> {
     pub session_id: u64,
     /// The next token to send.
     pub token: Vec<u8>,
-    pub key: Option<frevo_auth::ntlm::crypt::Key>,
+    pub key: Option<frevo_auth::SessionKey>,
     last: Option<Reply>,
 }
 
 impl<'a> Exchange<'a> {
     pub fn new(peer: &Peer, setup: Setup<'a>) -> Self {
-        let mut initiator = initiator(setup.user, &setup.password);
-        let token = initiator.initial_token(&peer.hint).unwrap();
+        let initiator = initiator(setup.user, &setup.password);
+        Self::with(peer, setup, initiator, 0)
+    }
+
+    /// Begins a logon by another way, at the time `now`.
+    pub fn with(peer: &Peer, setup: Setup<'a>, mut initiator: Initiator, now: u64) -> Self {
+        let token = initiator.initial_token(&peer.hint, now).unwrap();
         Self {
             session_id: setup.session_id,
             preauth: peer.preauth.session_setup(),
@@ -180,7 +185,7 @@ impl<'a> Exchange<'a> {
         let response = session_setup::Response::parse(&reply.message).unwrap();
         let terms = peer.terms();
         let key = self.key.expect("the initiator is done");
-        let keys = terms.session_keys(&*key, self.preauth.hash()).unwrap();
+        let keys = terms.session_keys(&key, self.preauth.hash()).unwrap();
         let shared = match self.setup.bound {
             Some(bound) => Rc::clone(&bound.keys),
             None => Rc::new(Keys {

@@ -579,7 +579,7 @@ fn session(choices: &mut Choices<'_>) -> Draft {
             Setup::of("ann").draft(&token, 0)
         }
         _ => {
-            let mut token = initiator("ann", "wrong").initial_token(&[]).unwrap();
+            let mut token = initiator("ann", "wrong").initial_token(&[], 0).unwrap();
             if choices.one_in(2) {
                 mutate(&mut token, choices);
             }

@@ -238,7 +238,7 @@ fn p7_related_elements_may_name_no_session() {
 fn p7_session_setup_and_negotiate_only_alone() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let token = logon::initiator("ann", "x").initial_token(&peer.hint).unwrap();
+        let token = logon::initiator("ann", "x").initial_token(&peer.hint, 0).unwrap();
         let setup = Setup::of("ann").draft(&token, 0);
         let related = setup.clone().flags(HeaderFlags::RELATED_OPERATIONS);
         for drafts in [

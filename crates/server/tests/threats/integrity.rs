@@ -302,7 +302,7 @@ async fn fooled(
     }
     let setup = Setup::of("ann");
     let mut initiator = logon::initiator("ann", &setup.password);
-    let Ok(mut token) = initiator.initial_token(&peer.hint) else { return Some(false) };
+    let Ok(mut token) = initiator.initial_token(&peer.hint, 0) else { return Some(false) };
     let mut preauth = peer.preauth.session_setup();
     let mut session_id = 0;
     for round in 0..2 {

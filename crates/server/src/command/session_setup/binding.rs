@@ -107,7 +107,7 @@ pub(super) fn bind(
     }
     let terms = &rq.connection.negotiated()?.terms;
     let keys = terms
-        .session_keys(&*done.session_key, authentication.preauth.hash())
+        .session_keys(&done.session_key, authentication.preauth.hash())
         .map_err(|_| Status::LOGON_FAILURE)?;
     charge_connection(rq, connection, session.holder())?;
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;

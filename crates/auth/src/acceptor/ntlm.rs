@@ -1,0 +1,273 @@
+//! The server's end of NTLM: MS-NLMP 3.2.5.1.2.
+
+use super::{AcceptorConfig, Identity};
+use crate::account::{Account, Accounts};
+use crate::hash::same;
+use crate::ntlm::crypt::{self, Key, Mode};
+use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
+use crate::ntlm::{AvFlags, AvId, Flags, av_pair};
+use crate::{NtHash, Reason, Refusal, target};
+use alloc::{string::String, vec::Vec};
+use frevo_wire::codec::Malformed;
+
+impl AcceptorConfig {
+    fn is_our_target(&self, spn: &str, listed: &[String]) -> bool {
+        let own = [self.server_name.as_str(), self.dns_name.as_str()];
+        target::is_ours(spn, own.into_iter().chain(listed.iter().map(String::as_str)))
+    }
+
+    /// Returns TargetInfo (MS-NLMP 3.2.5.1.1), without MsvAvFlags: a Windows client that finds an
+    /// empty one computes its MIC over a changed message.
+    fn target_info(&self, now: u64) -> Vec<u8> {
+        let mut list = Vec::with_capacity(160);
+        av_pair::put_text(&mut list, AvId::NB_DOMAIN_NAME, &self.domain);
+        av_pair::put_text(&mut list, AvId::NB_COMPUTER_NAME, &self.server_name);
+        av_pair::put_text(&mut list, AvId::DNS_DOMAIN_NAME, &self.dns_domain);
+        av_pair::put_text(&mut list, AvId::DNS_COMPUTER_NAME, &self.dns_name);
+        av_pair::put(&mut list, AvId::TIMESTAMP, &now.to_le_bytes());
+        av_pair::put(&mut list, AvId::EOL, &[]);
+        list
+    }
+}
+
+/// A challenge that has been sent.
+#[derive(Debug)]
+pub(super) struct Challenged {
+    server_challenge: [u8; 8],
+    negotiate: Vec<u8>,
+    /// CHALLENGE_MESSAGE
+    pub(super) message: Vec<u8>,
+    flags: Flags,
+}
+
+/// A client that has proved its password.
+pub(super) struct Proven {
+    pub(super) identity: Identity,
+    pub(super) exported: Key,
+    pub(super) flags: Flags,
+    pub(super) has_mic: bool,
+}
+
+/// The demands on an AUTHENTICATE_MESSAGE.
+#[derive(Clone, Copy)]
+pub(super) struct Judge<'a> {
+    pub(super) config: &'a AcceptorConfig,
+    pub(super) channel_bindings: Option<[u8; 16]>,
+}
+
+impl Challenged {
+    /// Answers a NEGOTIATE_MESSAGE.
+    pub(super) fn new(
+        config: &AcceptorConfig,
+        server_challenge: [u8; 8],
+        negotiate: &[u8],
+        now: u64,
+    ) -> Result<Self, Refusal> {
+        let offered = Negotiate::parse(negotiate)?.flags;
+        if !offered.contains(Flags::UNICODE) {
+            return Err(Reason::TooWeak("no Unicode").into());
+        }
+        let flags = offered.chosen_by_server();
+        let target_info = config.target_info(now);
+        let message = Challenge {
+            flags,
+            server_challenge,
+            target_name: config.server_name.clone(),
+            target_info: &target_info,
+        };
+        let message = message.encode();
+        Ok(Self { server_challenge, negotiate: negotiate.to_vec(), message, flags })
+    }
+
+    /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
+    /// that does not exist.
+    fn prove(
+        &self,
+        message: &Authenticate<'_>,
+        response: &NtlmV2<'_>,
+        found: Option<&Account>,
+    ) -> (Key, bool) {
+        // Deviation: the client's TimeStamp is not compared with the server's clock, as MS-NLMP
+        // 3.2.5.1.2 suggests with a tolerance of 36 hours. The challenge is fresh and answered
+        // once, so no response is old, and devices without a clock can log on.
+        let nobody = NtHash::from_bytes([0; 16]);
+        let hash = found.map_or(&nobody, |account| &account.nt_hash);
+        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it.
+        let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
+            let key = crypt::response_key(hash, &message.user, domain);
+            let proof = crypt::proof(&key, &self.server_challenge, response.temp);
+            (crypt::session_base_key(&key, &proof), same(&proof, &response.proof))
+        });
+        if as_sent.1 { as_sent } else { without }
+    }
+}
+
+impl Proven {
+    /// Returns the mechListMIC of one end.
+    pub(super) fn mic(&self, mode: Mode, list: &[u8]) -> Option<[u8; 16]> {
+        crypt::first_signature(self.flags, &self.exported, mode, list)
+    }
+}
+
+impl Judge<'_> {
+    /// Judges the last message. `finish` is called with every client whose message is well-formed,
+    /// also with one that is refused: the checks that it makes take the same time.
+    pub(super) fn judge<T>(
+        self,
+        token: &[u8],
+        challenged: &Challenged,
+        accounts: &dyn Accounts,
+        finish: impl FnOnce(Proven) -> Result<T, Reason>,
+    ) -> Result<T, Refusal> {
+        let (user, domain) = Authenticate::claim(token);
+        let found = accounts.account(&user, &domain);
+        let account = String::from(found.as_ref().map_or(&*user, |account| &*account.name));
+        self.check(token, challenged, found, finish).map_err(|reason| Refusal {
+            reason,
+            user,
+            domain,
+            account,
+        })
+    }
+
+    /// Judges an AUTHENTICATE_MESSAGE, MS-NLMP 3.2.5.1.2. The form of every field is checked before
+    /// any secret is used: a refusal for the form tells nothing about the password.
+    fn check<T>(
+        &self,
+        token: &[u8],
+        challenged: &Challenged,
+        found: Option<Account>,
+        finish: impl FnOnce(Proven) -> Result<T, Reason>,
+    ) -> Result<T, Reason> {
+        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
+        let message = Authenticate::parse(token).map_err(malformed)?;
+        let flags = challenged.flags & message.flags;
+        if message.is_anonymous() {
+            return finish(self.nobody(&message, flags)?);
+        }
+        let sent_key = sent_key(flags, message.session_key)?;
+        let form = Form::of(&message).map_err(malformed)??;
+        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, found);
+        let done = finish(proven);
+        verdict.and(done)
+    }
+
+    /// Makes every check of the response, and returns the first failure. All checks are made
+    /// whatever the first one gives: neither the answer nor the time tells a right password from a
+    /// wrong one.
+    fn verify(
+        &self,
+        message: &Authenticate<'_>,
+        form: Form<'_>,
+        (flags, sent_key): (Flags, Option<[u8; 16]>),
+        challenged: &Challenged,
+        found: Option<Account>,
+    ) -> (Proven, Result<(), Reason>) {
+        let (base, is_right) = challenged.prove(message, form.response, found.as_ref());
+        let exported = exported_key(&base, sent_key);
+        let password = match &found {
+            None => Err(Reason::UnknownUser),
+            Some(_) if !is_right => Err(Reason::WrongPassword),
+            Some(account) if !account.is_enabled => Err(Reason::Disabled),
+            Some(_) => Ok(()),
+        };
+        let has_mic = form.mic.is_some();
+        let mic = match &form.mic {
+            Some((sent, cleared)) => {
+                let (negotiate, challenge) = (&challenged.negotiate, &challenged.message);
+                let expected = crypt::mic(&exported, negotiate, challenge, cleared);
+                if same(sent, &expected) { Ok(()) } else { Err(Reason::WrongMic) }
+            }
+            None if self.config.require_mic => Err(Reason::MissingMic),
+            None => Ok(()),
+        };
+        let target = self.check_target(form.target);
+        let bindings = if self.channel_bindings.is_some() && form.bindings != self.channel_bindings
+        {
+            Err(Reason::WrongChannelBindings)
+        } else {
+            Ok(())
+        };
+        let identity = Identity {
+            user: found.map_or_else(String::new, |account| account.name),
+            domain: message.domain.clone(),
+            workstation: message.workstation.clone(),
+            kerberos: None,
+        };
+        let proven = Proven { identity, exported, flags, has_mic };
+        (proven, password.and(mic).and(target).and(bindings))
+    }
+
+    /// Returns the keys of an anonymous client, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
+    fn nobody(&self, message: &Authenticate<'_>, flags: Flags) -> Result<Proven, Reason> {
+        if !self.config.anonymous || self.channel_bindings.is_some() {
+            return Err(Reason::Anonymous);
+        }
+        let identity = Identity {
+            user: String::new(),
+            domain: message.domain.clone(),
+            workstation: message.workstation.clone(),
+            kerberos: None,
+        };
+        let exported = exported_key(&Key::default(), sent_key(flags, message.session_key)?);
+        Ok(Proven { identity, exported, flags, has_mic: false })
+    }
+
+    fn check_target(&self, target: Option<String>) -> Result<(), Reason> {
+        let Some(listed) = &self.config.allowed_targets else { return Ok(()) };
+        match target {
+            Some(spn) if self.config.is_our_target(&spn, listed) => Ok(()),
+            Some(spn) => Err(Reason::WrongTarget(spn)),
+            None if self.config.require_target_name => Err(Reason::MissingTarget),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The fields of a well-formed response.
+struct Form<'a> {
+    response: &'a NtlmV2<'a>,
+    /// The MIC, and the message with zeros in its place.
+    mic: Option<([u8; 16], Vec<u8>)>,
+    target: Option<String>,
+    bindings: Option<[u8; 16]>,
+}
+
+impl<'a> Form<'a> {
+    /// Reads all fields that are checked later. The outer error means a malformed message, the
+    /// inner one a response of an unsupported version.
+    fn of(message: &'a Authenticate<'a>) -> Result<Result<Self, Reason>, Malformed> {
+        let response = match &message.nt_response {
+            NtResponse::V2(response) => response,
+            NtResponse::Absent if message.lm_response.iter().all(|&b| b == 0) => {
+                return Ok(Err(Reason::NoResponse));
+            }
+            NtResponse::Absent | NtResponse::V1 => return Ok(Err(Reason::NtlmV1)),
+        };
+        let av_flags = response.av_pairs.flags()?;
+        let bindings = response.av_pairs.channel_bindings()?;
+        let target = response.av_pairs.target_name()?;
+        // A name that the client itself does not trust counts as missing.
+        let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
+        let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
+        Ok(Ok(Self { response, mic, target, bindings }))
+    }
+}
+
+/// Returns EncryptedRandomSessionKey if the flags ask for one (MS-NLMP 3.2.5.1.2).
+fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
+    if !flags.contains(Flags::KEY_EXCH) {
+        return Ok(None);
+    }
+    match <[u8; 16]>::try_from(sent) {
+        Ok(sent) => Ok(Some(sent)),
+        // Without SIGN or SEAL the specification sends no key; some clients do.
+        Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
+        Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
+    }
+}
+
+/// Returns ExportedSessionKey (MS-NLMP 3.2.5.1.2).
+fn exported_key(base: &Key, sent: Option<[u8; 16]>) -> Key {
+    sent.map_or_else(|| base.clone(), |sent| crypt::rc4_key(base, &sent))
+}

@@ -1,0 +1,316 @@
+//! The acceptor's end of the AP exchange: RFC 4120 section 3.2, RFC 4121 and MS-KILE 3.4.5.
+
+use super::asn1::{EncryptedData, Typed};
+use super::gss::{self, Context, ContextChecksum, ContextFlags};
+use super::keys::allowed_key;
+use super::message::{
+    ApOptions, ApRep, ApReq, Authenticator, EncApRepPart, EncTicketPart, KrbError, Moment,
+};
+use super::pac::{self, Pac};
+use super::{
+    DomainUser, EncryptionType, Fault, Key, KeyUsage, LogonInfo, PacPolicy, Principal, Replay,
+    Service, ServiceKey, TicketFlags, UserAccountControl,
+};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use frevo_wire::codec::Malformed;
+use frevo_wire::dtyp::FileTime;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Bytes from a cryptographic random source, for one AP-REP only.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct AcceptorEntropy {
+    /// The acceptor's subkey.
+    pub subkey: [u8; 32],
+    /// The confounder of the AP-REP.
+    pub confounder: [u8; 16],
+    /// The first sequence number.
+    pub sequence: [u8; 4],
+}
+
+impl fmt::Debug for AcceptorEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AcceptorEntropy(..)")
+    }
+}
+
+/// An accepted AP-REQ.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// The token for the client, an AP-REP; None if it does not want one.
+    pub(crate) reply: Option<Vec<u8>>,
+    pub(crate) user: DomainUser,
+    /// The established context.
+    pub(crate) context: Context,
+}
+
+/// A refused AP-REQ.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) fault: Fault,
+    /// The client that the ticket proves, as far as the exchange came.
+    pub(crate) client: Option<Principal>,
+    /// A token that tells the client what it can mend.
+    pub(crate) reply: Option<Vec<u8>>,
+}
+
+/// The result of the checks of a ticket and its authenticator.
+struct Proven {
+    client: Principal,
+    service_realm: String,
+    expires: FileTime,
+    pac: Option<LogonInfo>,
+    session_key: Key,
+    subkey: Option<Key>,
+    is_mutual: bool,
+    time: Moment,
+    sequence: u32,
+}
+
+/// The time of a check.
+#[derive(Clone, Copy)]
+struct Now {
+    moment: Moment,
+    skew: i64,
+}
+
+/// Judges a token with an AP-REQ in it. `bindings` is the hash of the channel bindings, where the
+/// connection has any.
+pub(crate) fn accept(
+    service: &Service,
+    entropy: &AcceptorEntropy,
+    token: &[u8],
+    bindings: Option<[u8; 16]>,
+    now: FileTime,
+) -> Result<Accepted, Refused> {
+    let (seconds, nanoseconds) = now.to_unix();
+    let moment = Moment { seconds, microseconds: nanoseconds / 1_000 };
+    let now = Now { moment, skew: i64::from(service.policy.clock_skew) };
+    let (mut client, mut server) = (None, None);
+    let judge = Judge { service, bindings, now };
+    let result = judge
+        .read(token)
+        .and_then(|request| {
+            server = Some(request.ticket.server.clone());
+            judge.check(&request, &mut client)
+        })
+        .map(|proven| proven.answered(entropy));
+    result.map_err(|fault| {
+        let reply = fault.code().zip(server).map(|(code, server)| {
+            let data = (matches!(fault, Fault::Skew(_))).then_some(SKEW_RECOVERY);
+            let error = KrbError { code, time: moment, server, data };
+            gss::framed(gss::KRB_ERROR, &error.encode())
+        });
+        Refused { fault, client, reply }
+    })
+}
+
+/// KERB-ERROR-DATA with KERB_AP_ERR_TYPE_SKEW_RECOVERY, MS-KILE 2.2.2.
+const SKEW_RECOVERY: &[u8] = &[0x30, 5, 0xa1, 3, 2, 1, 2];
+
+struct Judge<'a> {
+    service: &'a Service,
+    bindings: Option<[u8; 16]>,
+    now: Now,
+}
+
+impl Judge<'_> {
+    /// Reads the form of a token, before any key is used.
+    fn read<'t>(&self, token: &'t [u8]) -> Result<ApReq<'t>, Fault> {
+        let (token_id, message) = gss::unframed(token)?;
+        if token_id != gss::AP_REQ {
+            return Err(Fault::Malformed("Kerberos token: no AP-REQ"));
+        }
+        let request = ApReq::parse(message)?;
+        if request.options.contains(ApOptions::USE_SESSION_KEY) {
+            return Err(Fault::UserToUser);
+        }
+        Ok(request)
+    }
+
+    fn check(&self, request: &ApReq<'_>, named: &mut Option<Principal>) -> Result<Proven, Fault> {
+        let policy = &self.service.policy;
+        let refused_type = |number| {
+            let server = Box::new(request.ticket.server.clone());
+            Fault::EncryptionType { server, number }
+        };
+        let number = request.ticket.sealed.etype;
+        let etype = EncryptionType::from_number(number)
+            .filter(|etype| policy.etypes.contains(etype))
+            .ok_or_else(|| refused_type(number))?;
+        let (known, part) = self.service.keys.open(&request.ticket, etype)?;
+        let ticket = EncTicketPart::parse(&part)?;
+        *named = Some(ticket.client.clone());
+        let session_key = allowed_key(ticket.key.number, ticket.key.bytes, &policy.etypes)?
+            .ok_or_else(|| refused_type(ticket.key.number))?;
+        let authenticator = session_key
+            .decrypt(KeyUsage::AP_REQ_AUTHENTICATOR, request.authenticator.cipher)
+            .filter(|_| request.authenticator.etype == session_key.etype().number())
+            .ok_or(Fault::WrongAuthenticator)?;
+        let authenticator = Authenticator::parse(&authenticator)?;
+        let subkey = match authenticator.subkey {
+            None => None,
+            Some(key) => Some(
+                allowed_key(key.number, key.bytes, &policy.etypes)?
+                    .ok_or_else(|| refused_type(key.number))?,
+            ),
+        };
+        let flags = self.context_flags(request, &authenticator)?;
+        if authenticator.client != ticket.client {
+            return Err(Fault::OtherClient);
+        }
+        let end = self.check_times(&ticket, authenticator.time)?;
+        let pac = self.check_pac(&ticket, known)?;
+        let expires = self.check_kick_off(end, pac.as_ref())?;
+        // Last, so that only what is accepted is remembered.
+        let until = authenticator.time.seconds.saturating_add(self.now.skew);
+        let replay = Replay::new(request.authenticator.cipher, &ticket.client, until);
+        self.service.replays.record(replay, self.now.moment.seconds)?;
+        Ok(Proven {
+            client: ticket.client,
+            service_realm: known.principal.realm.clone(),
+            expires,
+            pac,
+            session_key,
+            subkey,
+            is_mutual: flags.contains(ContextFlags::MUTUAL),
+            time: authenticator.time,
+            sequence: authenticator.sequence.unwrap_or_default(),
+        })
+    }
+
+    /// Returns what the client wants of the context, and checks the channel bindings. A client
+    /// without the GSS-API's checksum says it by the options of its AP-REQ (MS-KILE 3.4.5).
+    fn context_flags(
+        &self,
+        request: &ApReq<'_>,
+        authenticator: &Authenticator<'_>,
+    ) -> Result<ContextFlags, Fault> {
+        let wanted = match authenticator.checksum {
+            None if request.options.contains(ApOptions::MUTUAL_REQUIRED) => {
+                ContextChecksum { bindings: [0; 16], flags: ContextFlags::MUTUAL }
+            }
+            None => ContextChecksum { bindings: [0; 16], flags: ContextFlags::EMPTY },
+            Some(Typed { number: gss::CHECKSUM_TYPE, bytes }) => ContextChecksum::parse(bytes)?,
+            Some(other) => return Err(Fault::ChecksumType(other.number)),
+        };
+        if wanted.flags.contains(ContextFlags::DCE_STYLE) {
+            return Err(Fault::DceStyle);
+        }
+        match self.bindings {
+            Some(bindings) if bindings != wanted.bindings => Err(Fault::ChannelBindings),
+            _ => Ok(wanted.flags),
+        }
+    }
+
+    /// Checks the times of ticket and authenticator, RFC 4120 section 3.2.3. Returns the end of the
+    /// ticket, or of the time that the clocks may differ by if it is over already.
+    fn check_times(&self, ticket: &EncTicketPart<'_>, client: Moment) -> Result<FileTime, Fault> {
+        let Now { moment, skew } = self.now;
+        let now = moment.seconds;
+        if ticket.flags.contains(TicketFlags::INVALID) {
+            return Err(Fault::NotYetValid(0));
+        }
+        let begins = ticket.start_time.unwrap_or(ticket.auth_time).saturating_sub(now);
+        if begins > skew {
+            return Err(Fault::NotYetValid(begins));
+        }
+        let ended = now.saturating_sub(ticket.end_time);
+        if ended > skew {
+            return Err(Fault::Expired(ended));
+        }
+        let ahead = client.seconds.saturating_sub(now);
+        if ahead.saturating_abs() > skew {
+            return Err(Fault::Skew(ahead));
+        }
+        let end = if ended < 0 { ticket.end_time } else { ticket.end_time.saturating_add(skew) };
+        Ok(FileTime::from_unix(end, 0))
+    }
+
+    /// Returns the end of the session: that of the ticket, or the time at which the controller has
+    /// the user disconnected (KickOffTime of MS-PAC 2.5).
+    fn check_kick_off(&self, end: FileTime, pac: Option<&LogonInfo>) -> Result<FileTime, Fault> {
+        let Some(kick_off) = pac.and_then(|pac| pac.kick_off) else { return Ok(end) };
+        let over = self.now.moment.seconds.saturating_sub(kick_off.to_unix().0);
+        if over >= 0 { Err(Fault::Expired(over)) } else { Ok(end.min(kick_off)) }
+    }
+
+    /// Checks the PAC: MS-KILE 3.4.5.3.
+    fn check_pac(
+        &self,
+        ticket: &EncTicketPart<'_>,
+        known: &ServiceKey,
+    ) -> Result<Option<LogonInfo>, Fault> {
+        let policy = self.service.policy.pac;
+        let found = match (policy, ticket.authorization_data) {
+            (PacPolicy::Ignored, _) | (_, None) => None,
+            (_, Some(data)) => pac::find(data)?,
+        };
+        let info = match found {
+            None => None,
+            Some(bytes) => {
+                let pac = Pac::parse(&bytes)?;
+                pac.verify(&known.key)?;
+                pac.check_client(&ticket.client, ticket.auth_time)?;
+                pac.logon_info()?
+            }
+        };
+        match &info {
+            None if policy == PacPolicy::Required => Err(Fault::MissingPac),
+            // MS-KILE 3.1.5.4: the KDC of a domain has checked the realms, whatever the flag says.
+            None if ticket.has_transited
+                && ticket.client.realm != known.principal.realm
+                && !ticket.flags.contains(TicketFlags::TRANSITED_POLICY_CHECKED) =>
+            {
+                Err(Fault::Transited)
+            }
+            Some(info) if info.user_account_control.contains(UserAccountControl::DISABLED) => {
+                Err(Fault::Disabled)
+            }
+            _ => Ok(info),
+        }
+    }
+}
+
+impl Proven {
+    /// Makes the AP-REP and the context. MS-KILE 3.1.1.2: the subkey of the AP-REP is the session
+    /// key of the application; with RC4 it is the client's own subkey.
+    fn answered(self, entropy: &AcceptorEntropy) -> Accepted {
+        let sequence = u32::from_be_bytes(entropy.sequence) & 0x3fff_ffff;
+        let base = self.subkey.as_ref().unwrap_or(&self.session_key);
+        let own = entropy.subkey.get(..base.etype().key_len()).unwrap_or_default();
+        let own = Key::new(base.etype(), own)
+            .filter(|key| self.is_mutual && key.etype() != EncryptionType::Rc4Hmac);
+        let is_acceptor_subkey = own.is_some();
+        let sent = own.as_ref().or(self.subkey.as_ref());
+        let reply = self.is_mutual.then(|| {
+            let subkey =
+                sent.map(|key| Typed { number: key.etype().number(), bytes: key.expose() });
+            let part = EncApRepPart { time: self.time, subkey, sequence: Some(sequence) };
+            let part = zeroize::Zeroizing::new(part.encode());
+            let cipher = self.session_key.encrypt(KeyUsage::AP_REP, &entropy.confounder, &part);
+            let etype = self.session_key.etype().number();
+            let sealed = EncryptedData { etype, kvno: None, cipher: &cipher };
+            gss::framed(gss::AP_REP, &ApRep(sealed).encode())
+        });
+        let key = own.unwrap_or_else(|| base.clone());
+        // Without an AP-REP both ends count from the client's number.
+        let acceptor = if self.is_mutual { sequence } else { self.sequence };
+        let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
+        let user = DomainUser {
+            principal: self.client,
+            service_realm: self.service_realm,
+            expires: self.expires,
+            pac: self.pac,
+        };
+        Accepted { reply, user, context }
+    }
+}
+
+impl From<Malformed> for Refused {
+    fn from(fault: Malformed) -> Self {
+        Self { fault: fault.into(), client: None, reply: None }
+    }
+}

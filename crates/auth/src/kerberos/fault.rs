@@ -1,0 +1,226 @@
+//! Reasons for which a Kerberos logon is refused.
+
+use super::message::ErrorCode;
+use super::{EncryptionType, Principal};
+use alloc::boxed::Box;
+use core::fmt;
+
+/// The reason of a refused Kerberos logon. Its text is one line that tells what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A message is malformed.
+    Malformed(&'static str),
+    /// The ticket or its session key has an encryption type that the configuration does not allow.
+    EncryptionType {
+        /// The service that the client asked for.
+        server: Box<Principal>,
+        /// The assigned number.
+        number: i32,
+    },
+    /// There is no key of the ticket's encryption type.
+    NoKey {
+        /// The service that the client asked for.
+        server: Box<Principal>,
+        /// The ticket's encryption type.
+        etype: EncryptionType,
+    },
+    /// There is no key of the ticket's version.
+    NoKeyVersion {
+        /// The service that the client asked for.
+        server: Box<Principal>,
+        /// The version that the ticket needs.
+        kvno: u32,
+        /// The newest version that is known.
+        newest: u32,
+    },
+    /// A key of this version is known, and it is another.
+    WrongKey {
+        /// The service that the client asked for.
+        server: Box<Principal>,
+        /// The version that the ticket names.
+        kvno: Option<u32>,
+    },
+    /// The authenticator cannot be decrypted with the ticket's session key.
+    WrongAuthenticator,
+    /// The authenticator is of another client than the ticket.
+    OtherClient,
+    /// The clocks of client and server differ by this number of seconds; a positive one means that
+    /// the client's is ahead.
+    Skew(i64),
+    /// The ticket ended this number of seconds ago.
+    Expired(i64),
+    /// The ticket begins in this number of seconds, or is marked invalid (0).
+    NotYetValid(i64),
+    /// This AP-REQ was here before.
+    Replayed,
+    /// So many AP-REQs are remembered that no more fit.
+    ReplaysFull,
+    /// This client has sent as many AP-REQs as one client may in the time that they are remembered.
+    TooManyLogons,
+    /// The ticket is for the client's use with another user (user-to-user), which is not supported.
+    UserToUser,
+    /// The client wants a context of three messages, as RPC has it.
+    DceStyle,
+    /// The authenticator has a checksum of another type than the GSS-API's.
+    ChecksumType(i32),
+    /// The channel bindings are not those of this connection.
+    ChannelBindings,
+    /// The ticket passed through realms that its KDC has not checked.
+    Transited,
+    /// The ticket has no PAC.
+    MissingPac,
+    /// The PAC has no such part.
+    MissingPacPart(&'static str),
+    /// The PAC is signed in a way that does not belong to the key of this server.
+    PacSignatureType(i32),
+    /// The server's signature of the PAC is wrong.
+    PacAltered,
+    /// The PAC is of another client than the ticket.
+    PacOfAnother,
+    /// The user is in more groups than a token has room for.
+    TooManyGroups,
+    /// The account is disabled.
+    Disabled,
+    /// The peer answered with this error; of a client's logon.
+    Peer(i32),
+    /// The server's proof is wrong; of a client's logon.
+    WrongProof,
+}
+
+impl Fault {
+    /// Returns the code of the KRB-ERROR from which a client can learn something: to set its clock,
+    /// or to get a new ticket. None where it cannot.
+    pub(super) const fn code(&self) -> Option<ErrorCode> {
+        Some(match self {
+            Self::Skew(_) => ErrorCode::SKEW,
+            Self::Expired(_) => ErrorCode::TICKET_EXPIRED,
+            Self::NotYetValid(_) => ErrorCode::TICKET_NOT_YET_VALID,
+            // MS-KILE 3.4.5: one code for all that does not decrypt. Windows then gets a new ticket.
+            Self::NoKey { .. } | Self::NoKeyVersion { .. } | Self::WrongKey { .. } => {
+                ErrorCode::MODIFIED
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(what) => write!(f, "the Kerberos message is malformed: {what}"),
+            Self::EncryptionType { server, number } => {
+                write!(f, "the ticket for {server} uses the encryption type ")?;
+                match EncryptionType::from_number(*number) {
+                    Some(etype) => write!(f, "{etype}")?,
+                    None => write!(f, "{number}")?,
+                }
+                f.write_str(
+                    ", which is not allowed here; let the account of this server have AES keys \
+                     (msDS-SupportedEncryptionTypes), or allow the type in the configuration",
+                )
+            }
+            Self::NoKey { server, etype } => write!(
+                f,
+                "the ticket for {server} needs a key of {etype}, which the keytab has not; write \
+                 the keytab anew"
+            ),
+            Self::NoKeyVersion { server, kvno, newest } if kvno < newest => write!(
+                f,
+                "the ticket for {server} is older than the password of this server: it needs key \
+                 version {kvno}, and the keytab has {newest}; the client has to get a new ticket \
+                 (klist purge, kdestroy)"
+            ),
+            Self::NoKeyVersion { server, kvno, newest } => write!(
+                f,
+                "the keytab is older than the password of this server: the ticket for {server} \
+                 needs key version {kvno}, and the keytab has {newest}; write the keytab anew"
+            ),
+            Self::WrongKey { server, kvno } => {
+                write!(f, "the ticket for {server} is encrypted with a key of another account")?;
+                if let Some(kvno) = kvno {
+                    write!(f, " (version {kvno})")?;
+                }
+                f.write_str(
+                    "; check which account has this service principal name (setspn -Q), or write \
+                     the keytab anew",
+                )
+            }
+            Self::WrongAuthenticator => f.write_str("the authenticator of the ticket was altered"),
+            Self::OtherClient => f.write_str("the authenticator is of another client"),
+            Self::Skew(seconds) => {
+                let side = if *seconds > 0 { "ahead of" } else { "behind" };
+                let seconds = seconds.unsigned_abs();
+                write!(
+                    f,
+                    "the client's clock is {seconds} seconds {side} this server's; set both by NTP"
+                )
+            }
+            Self::Expired(seconds) => write!(
+                f,
+                "the ticket expired {seconds} seconds ago; the client has to get a new one"
+            ),
+            Self::NotYetValid(seconds) => write!(
+                f,
+                "the ticket is not valid yet, for {seconds} seconds; check the clocks of the KDC \
+                 and of this server"
+            ),
+            Self::Replayed => f.write_str("the AP-REQ was used before: somebody repeats a logon"),
+            Self::ReplaysFull => f.write_str(
+                "as many Kerberos logons are remembered as the memory for them allows; try again \
+                 in some minutes",
+            ),
+            Self::TooManyLogons => f.write_str(
+                "the client has logged on by Kerberos more often than one user may in ten minutes",
+            ),
+            _ => self.fmt_rest(f),
+        }
+    }
+}
+
+impl Fault {
+    fn fmt_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UserToUser => f.write_str("the client wants user-to-user authentication"),
+            Self::DceStyle => f.write_str("the client wants the three messages of DCE RPC"),
+            Self::ChecksumType(number) => {
+                write!(f, "the authenticator has a checksum of the unsupported type {number}")
+            }
+            Self::ChannelBindings => {
+                f.write_str("the channel bindings are not those of this connection")
+            }
+            Self::Transited => f.write_str(
+                "the ticket comes through realms that the KDC has not checked; let the KDC check \
+                 them",
+            ),
+            Self::MissingPac => f.write_str(
+                "the ticket has no PAC, which the configuration demands: the KDC is no domain \
+                 controller, or the account of this server is set to need no authorization data",
+            ),
+            Self::MissingPacPart(what) => write!(f, "the PAC of the ticket has no {what}"),
+            Self::PacSignatureType(number) => write!(
+                f,
+                "the PAC of the ticket has a signature of type {number}, which is not the one of \
+                 the server's key"
+            ),
+            Self::PacAltered => f.write_str("the PAC of the ticket was altered"),
+            Self::PacOfAnother => f.write_str("the PAC of the ticket is of another client"),
+            Self::TooManyGroups => f.write_str("the user is in too many groups"),
+            Self::Disabled => f.write_str("the account is disabled"),
+            Self::Peer(number) => match ErrorCode(*number).name() {
+                Some(name) => write!(f, "the server refused the ticket: {name}"),
+                None => write!(f, "the server refused the ticket: KRB-ERROR {number}"),
+            },
+            Self::WrongProof => {
+                f.write_str("the server's proof that it can read the ticket is wrong")
+            }
+            _ => f.write_str("the Kerberos logon was refused"),
+        }
+    }
+}
+
+impl From<frevo_wire::Malformed> for Fault {
+    fn from(fault: frevo_wire::Malformed) -> Self {
+        Self::Malformed(fault.what)
+    }
+}

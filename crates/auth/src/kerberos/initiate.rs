@@ -1,0 +1,127 @@
+//! The initiator's end of the AP exchange: RFC 4120 section 3.2 and RFC 4121.
+
+use super::asn1::{EncryptedData, Typed};
+use super::gss::{self, Context, ContextChecksum, ContextFlags};
+use super::message::{
+    ApOptions, ApRep, ApReq, Authenticator, EncApRepPart, ErrorCode, KrbError, Moment,
+};
+use super::{EncryptionType, Fault, Key, KeyUsage, ServiceTicket};
+use alloc::vec::Vec;
+use core::fmt;
+use frevo_wire::dtyp::FileTime;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Bytes from a cryptographic random source, for one logon only.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct InitiatorEntropy {
+    /// The initiator's subkey.
+    pub subkey: [u8; 32],
+    /// The confounders of the authenticator, and of the one that is sent with the server's time.
+    pub confounders: [[u8; 16]; 2],
+    /// The first sequence number.
+    pub sequence: [u8; 4],
+}
+
+impl fmt::Debug for InitiatorEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InitiatorEntropy(..)")
+    }
+}
+
+/// An AP-REQ that has been sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    time: Moment,
+    session_key: Key,
+    subkey: Key,
+    sequence: u32,
+}
+
+/// The server's answer to an AP-REQ.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The server has proved that it can read the ticket.
+    Proven(Context),
+    /// The server's clock is at this time; the client may try again with it.
+    Skewed(FileTime),
+}
+
+/// Makes the token with an AP-REQ. `is_second` is true for the one after [`Answer::Skewed`].
+pub(crate) fn request(
+    ticket: &ServiceTicket,
+    entropy: &InitiatorEntropy,
+    is_second: bool,
+    bindings: Option<[u8; 16]>,
+    now: FileTime,
+) -> (Vec<u8>, Sent) {
+    let (seconds, nanoseconds) = now.to_unix();
+    let time = Moment { seconds, microseconds: nanoseconds / 1_000 };
+    let session_key = ticket.session_key.clone();
+    let etype = session_key.etype();
+    let subkey = entropy.subkey.get(..etype.key_len()).unwrap_or_default();
+    let subkey = Key::new(etype, subkey).unwrap_or_else(|| session_key.clone());
+    let sequence = u32::from_be_bytes(entropy.sequence) & 0x3fff_ffff;
+    let flags = ContextFlags::MUTUAL
+        | ContextFlags::REPLAY
+        | ContextFlags::SEQUENCE
+        | ContextFlags::CONFIDENTIALITY
+        | ContextFlags::INTEGRITY;
+    let wanted = ContextChecksum { bindings: bindings.unwrap_or_default(), flags }.encode();
+    let authenticator = Authenticator {
+        client: ticket.client.clone(),
+        checksum: Some(Typed { number: gss::CHECKSUM_TYPE, bytes: &wanted }),
+        time,
+        subkey: Some(Typed { number: etype.number(), bytes: subkey.expose() }),
+        sequence: Some(sequence),
+    };
+    let authenticator = Zeroizing::new(authenticator.encode());
+    let [first, second] = &entropy.confounders;
+    let confounder = if is_second { second } else { first };
+    let cipher = session_key.encrypt(KeyUsage::AP_REQ_AUTHENTICATOR, confounder, &authenticator);
+    let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
+    let message = ApReq::encode(ApOptions::MUTUAL_REQUIRED, &ticket.ticket, &sealed);
+    let token = gss::framed(gss::AP_REQ, &message);
+    (token, Sent { time, session_key, subkey, sequence })
+}
+
+impl Sent {
+    /// Reads the server's token: an AP-REP that proves the server, or a KRB-ERROR.
+    pub(crate) fn answer(&self, token: &[u8]) -> Result<Answer, Fault> {
+        match gss::unframed(token)? {
+            (gss::AP_REP, message) => self.check(message).map(Answer::Proven),
+            (gss::KRB_ERROR, message) => {
+                let error = KrbError::parse(message)?;
+                if error.code != ErrorCode::SKEW {
+                    return Err(Fault::Peer(error.code.0));
+                }
+                let nanoseconds = error.time.microseconds.saturating_mul(1_000);
+                Ok(Answer::Skewed(FileTime::from_unix(error.time.seconds, nanoseconds)))
+            }
+            _ => Err(Fault::Malformed("Kerberos token: no AP-REP")),
+        }
+    }
+
+    fn check(&self, message: &[u8]) -> Result<Context, Fault> {
+        let ApRep(sealed) = ApRep::parse(message)?;
+        let part = self
+            .session_key
+            .decrypt(KeyUsage::AP_REP, sealed.cipher)
+            .filter(|_| sealed.etype == self.session_key.etype().number())
+            .ok_or(Fault::WrongProof)?;
+        let part = EncApRepPart::parse(&part)?;
+        if part.time != self.time {
+            return Err(Fault::WrongProof);
+        }
+        let theirs = part.subkey.map(|key| {
+            let etype = EncryptionType::from_number(key.number)?;
+            // No weaker type than the one that the KDC chose.
+            let is_weaker = etype == EncryptionType::Rc4Hmac && etype != self.subkey.etype();
+            Key::new(etype, key.bytes).filter(|_| !is_weaker)
+        });
+        let theirs = theirs.map(|key| key.ok_or(Fault::WrongProof)).transpose()?;
+        let is_acceptor_subkey = theirs.is_some();
+        let key = theirs.unwrap_or_else(|| self.subkey.clone());
+        let sequence = [self.sequence, part.sequence.unwrap_or_default()];
+        Ok(Context { key, is_acceptor_subkey, sequence })
+    }
+}

@@ -1,0 +1,67 @@
+//! The server's side of Kerberos: its keys, its rules, and the memory of what it has accepted.
+
+use super::{EncryptionType, LogonInfo, Principal, Replays, ServiceKeys};
+use crate::limits::CLOCK_SKEW;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use frevo_wire::dtyp::FileTime;
+
+/// The demands on the PAC of a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacPolicy {
+    /// Refuses a ticket without a PAC that tells the user's SIDs: for a member of a domain.
+    Required,
+    /// Refuses a PAC that is wrong; a ticket needs none.
+    #[default]
+    Checked,
+    /// Does not look at it: no SID of a domain counts.
+    Ignored,
+}
+
+/// The rules for tickets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The encryption types of tickets, session keys and subkeys.
+    pub etypes: Vec<EncryptionType>,
+    /// Seconds by which the clocks of client, KDC and server may differ.
+    pub clock_skew: u32,
+    /// The demands on PACs.
+    pub pac: PacPolicy,
+}
+
+impl Default for Policy {
+    /// AES of both kinds, five minutes, and PACs checked.
+    fn default() -> Self {
+        let is_aes = |etype: &EncryptionType| *etype != EncryptionType::Rc4Hmac;
+        Self {
+            etypes: EncryptionType::ALL.into_iter().filter(is_aes).collect(),
+            clock_skew: CLOCK_SKEW,
+            pac: PacPolicy::default(),
+        }
+    }
+}
+
+/// The keys and rules by which a server accepts tickets. A server replaces it as a whole, but for `replays`, which
+/// every later one goes on with.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// The keys.
+    pub keys: Arc<ServiceKeys>,
+    /// The rules.
+    pub policy: Policy,
+    /// The memory of accepted AP-REQs.
+    pub replays: Arc<dyn Replays>,
+}
+
+/// A user whom a KDC has authenticated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainUser {
+    /// The user's name at the KDC.
+    pub principal: Principal,
+    /// The realm of the key that the ticket was encrypted with, which is this server's.
+    pub service_realm: alloc::string::String,
+    /// The time at which the ticket ends, and with it the session.
+    pub expires: FileTime,
+    /// The domain controller's facts about the user. None without a PAC, or if PACs are ignored.
+    pub pac: Option<LogonInfo>,
+}
