@@ -207,8 +207,9 @@ class Strikes:
     A link fails only while the session has channels over the other that work, so one channel lives all the time.
     """
 
-    def __init__(self, ctx, server, links, program):
-        self.ctx, self.server, self.links, self.program = ctx, server, links, program
+    def __init__(self, ctx, server, links):
+        """Begin before the program does: its first connection would not survive the trial of a reset."""
+        self.ctx, self.server, self.links, self.program = ctx, server, links, None
         seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
         ctx.log.write(f"SEED={seed}\n")
         self.dice = random.Random(seed)
@@ -260,8 +261,9 @@ class Strikes:
             self.links.mend(at)
         self.cuts += 1
 
-    def go_on(self, seconds):
+    def go_on(self, program, seconds):
         """Strikes every 50 to 500 ms until the program ends, which it must do well."""
+        self.program = program
         end = time.monotonic() + seconds
         while self.wait_for_both():
             if time.monotonic() > end:
@@ -288,9 +290,10 @@ def links_once(ctx):
             with ctx.check(share):
                 path, name = OUT / "tools/bin/exactly_once", f"once-{share}"
                 args = (path, server.address, share, name, server.user, 4, operations)
+                strikes = Strikes(ctx, server, links)
                 program = Program(ctx, server, *args, within=links.within)
                 try:
-                    Strikes(ctx, server, links, program).go_on(120 + operations // 20)
+                    strikes.go_on(program, 120 + operations // 20)
                 finally:
                     program.child.kill()
     finally:
