@@ -1,0 +1,233 @@
+//! Logons by tickets: sessions, their end with the ticket, and authentication anew.
+#![allow(unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use client::files::Want;
+use client::logon::{Exchange, Logon, Setup};
+use client::peer::Peer;
+use client::world::{in_own_world, settings};
+use client::{Offer, Via, World};
+use frevo_auth::kerberos::forge::{Forge, known_key};
+use frevo_auth::kerberos::{
+    EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys, ServiceTicket,
+};
+use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
+use frevo_server::Server;
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::share::{Share, Target as ShareTarget};
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_wire::Status;
+use frevo_wire::dtyp::FileTime;
+
+const START: u64 = 133_500_000_000_000_000;
+const SECOND: u64 = 10_000_000;
+
+/// A clock that the test sets.
+#[derive(Debug)]
+struct Clock(AtomicU64);
+
+impl Clock {
+    fn forward(&self, seconds: u64) {
+        self.0.fetch_add(seconds * SECOND, Ordering::Relaxed);
+    }
+}
+
+impl Ambient for Clock {
+    fn now(&self) -> FileTime {
+        FileTime(self.0.load(Ordering::Relaxed))
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Host.random(bytes);
+    }
+}
+
+/// Accounts without passwords; `carol` is disabled.
+#[derive(Debug)]
+struct Users;
+
+impl Accounts for Users {
+    fn account(&self, _: &str, _: &str) -> Option<Account> {
+        None
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        let name = user.to_lowercase();
+        matches!(&*name, "ann" | "carol").then(|| Membership {
+            is_enabled: name != "carol",
+            name,
+            ..Membership::default()
+        })
+    }
+}
+
+/// Runs `test` with a server that accepts the tickets of a forge.
+fn in_realm(pac: PacPolicy, test: impl AsyncFnOnce(&World, &Clock)) {
+    let clock = Arc::new(Clock(AtomicU64::new(START)));
+    let keys = ServiceKeys::new(vec![forge(&clock).service]).unwrap();
+    let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(START))));
+    let server = Server::builder()
+        .settings(settings())
+        .shares([Share::new("data", ShareTarget::Disk(vfs))])
+        .accounts(Arc::new(Users))
+        .kerberos(keys, Policy { pac, ..Policy::default() })
+        .ambient(Arc::clone(&clock) as _)
+        .cores(2)
+        .build()
+        .unwrap();
+    let world = World::of(server, tempfile::tempdir().unwrap());
+    in_own_world(false, &world, async |world| test(world, &clock).await);
+}
+
+fn forge(clock: &Clock) -> Forge {
+    Forge::new(EncryptionType::Aes256Sha1, clock.now())
+}
+
+/// An initiator that makes another authenticator than all before it.
+fn initiator(ticket: ServiceTicket) -> Initiator {
+    static COUNT: AtomicU8 = AtomicU8::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let entropy = InitiatorEntropy {
+        subkey: [count; 32],
+        confounders: [[count; 16], [!count; 16]],
+        sequence: [0; 4],
+    };
+    Initiator::with_ticket(Arc::new(ticket), Target::default(), entropy)
+}
+
+async fn connect(world: &World) -> Peer {
+    let mut peer = world.connect();
+    peer.negotiate(&Offer::default()).await;
+    peer
+}
+
+/// Logs on with a ticket; the status of the first answer when it is refused.
+async fn log_on(peer: &mut Peer, ticket: ServiceTicket, now: u64) -> Result<Rc<Logon>, Status> {
+    let mut exchange = Exchange::with(peer, Setup::of("ann"), initiator(ticket), now);
+    match exchange.round(peer).await.status() {
+        Status::SUCCESS => Ok(exchange.logon(peer)),
+        status => Err(status),
+    }
+}
+
+fn only_user(world: &World) -> String {
+    let [session] = &world.server.sessions()[..] else { panic!("one session") };
+    session.identity().unwrap().user.clone()
+}
+
+#[test]
+fn a_ticket_makes_a_session_that_reads_and_writes() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let logon = log_on(&mut peer, forge(clock).issue(), START).await.unwrap();
+        let mount = peer.mount(&logon, "data").await;
+        let file = peer.open_file(&mount, &Want::file("file")).await;
+        peer.write(&mount, file, 0, b"by ticket").await;
+        assert_eq!(peer.read(&mount, file, 0, 9).await, b"by ticket");
+        // The realm is the server's, and so is the account.
+        assert_eq!(only_user(world), "ann");
+    });
+}
+
+#[test]
+fn a_user_of_a_domain_has_the_sids_of_its_controller() {
+    in_realm(PacPolicy::Required, async |world, clock| {
+        let mut peer = connect(world).await;
+        let without = log_on(&mut peer, forge(clock).issue(), START).await;
+        assert_eq!(without.err(), Some(Status::LOGON_FAILURE));
+        log_on(&mut peer, forge(clock).with_pac().issue(), START).await.unwrap();
+        assert_eq!(only_user(world), "FREVO\\ann");
+        let identity = world.server.sessions()[0].identity().unwrap();
+        assert!(!identity.is_local);
+        let token = &identity.token;
+        assert_eq!(token.user().to_string(), "S-1-5-21-1-2-3-1105");
+        assert_eq!(token.primary_group().to_string(), "S-1-5-21-1-2-3-513");
+    });
+}
+
+#[test]
+fn the_session_expires_with_its_ticket_and_keeps_its_handles() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let logon = log_on(&mut peer, forge(clock).issue(), START).await.unwrap();
+        let mount = peer.mount(&logon, "data").await;
+        let file = peer.open_file(&mount, &Want::file("kept")).await;
+        peer.write(&mount, file, 0, b"kept").await;
+        clock.forward(3_599);
+        assert_eq!(peer.read(&mount, file, 0, 4).await, b"kept");
+        clock.forward(1);
+        let refused = peer.on(&mount, client::files::read_draft(file, 0, 4)).await;
+        refused.expect(Status::NETWORK_SESSION_EXPIRED);
+
+        // Another user's ticket does not take it over.
+        let now = clock.now().0;
+        let mut other = forge(clock);
+        other.client.components = vec!["bob".into()];
+        let setup = Setup::again("ann", &logon);
+        let mut exchange = Exchange::with(&peer, setup, initiator(other.issue()), now);
+        assert_eq!(exchange.round(&mut peer).await.status(), Status::ACCESS_DENIED);
+    });
+}
+
+#[test]
+fn a_new_ticket_renews_an_expired_session() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let logon = log_on(&mut peer, forge(clock).issue(), START).await.unwrap();
+        let mount = peer.mount(&logon, "data").await;
+        let file = peer.open_file(&mount, &Want::file("kept")).await;
+        peer.write(&mount, file, 0, b"kept").await;
+        for _ in 0..3 {
+            clock.forward(3_600);
+            let refused = peer.on(&mount, client::files::read_draft(file, 0, 4)).await;
+            refused.expect(Status::NETWORK_SESSION_EXPIRED);
+            let now = clock.now().0;
+            let setup = Setup::again("ann", &logon);
+            let mut exchange = Exchange::with(&peer, setup, initiator(forge(clock).issue()), now);
+            assert_eq!(exchange.round(&mut peer).await.status(), Status::SUCCESS);
+            assert_eq!(peer.read(&mount, file, 0, 4).await, b"kept");
+        }
+    });
+}
+
+#[test]
+fn a_wrong_clock_is_told_once_and_then_refused() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let late = START - 360 * SECOND;
+        let ticket = || forge(clock).issue();
+        let mut exchange = Exchange::with(&peer, Setup::of("ann"), initiator(ticket()), late);
+        assert_eq!(exchange.round(&mut peer).await.status(), Status::MORE_PROCESSING_REQUIRED);
+        assert_eq!(exchange.round(&mut peer).await.status(), Status::SUCCESS);
+        exchange.logon(&mut peer);
+        assert_eq!(only_user(world), "ann");
+    });
+}
+
+#[test]
+fn tickets_that_are_refused() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        // An account that is disabled here.
+        let mut carol = forge(clock);
+        carol.client.components = vec!["carol".into()];
+        let refused = log_on(&mut peer, carol.issue(), START).await.err();
+        assert_eq!(refused, Some(Status::LOGON_FAILURE));
+        // A client that is told that its ticket does not fit, and has no other.
+        let mut foreign = forge(clock);
+        foreign.service.key = known_key(EncryptionType::Aes256Sha1, 9);
+        let exchange = Exchange::with(&peer, Setup::of("ann"), initiator(foreign.issue()), START);
+        let reply = peer.ask(exchange.setup.draft(&exchange.token, 0), Via::Plain).await;
+        assert_eq!(reply.status(), Status::MORE_PROCESSING_REQUIRED);
+        let id = reply.header.session_id;
+        let again = peer.ask(exchange.setup.draft(b"x", id), Via::Plain).await;
+        assert_eq!(again.status(), Status::INVALID_PARAMETER);
+        assert!(world.server.sessions().is_empty());
+    });
+}
