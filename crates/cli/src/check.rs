@@ -1,7 +1,7 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
 use frevo_auth::AccountFile;
-use frevo_server::config::{Config, ListenOn};
+use frevo_server::config::Config;
 
 use crate::arguments::Check;
 use crate::config_checks::{changeable_by_others, secrets_in_shares, warnings};
@@ -135,9 +135,7 @@ fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
         texts.push(failure.to_string());
     }
     for listen in &config.server.listen {
-        if let ListenOn::Interface(name) = &listen.on
-            && let Err(failure) = addresses_of(name)
-        {
+        if let Err(failure) = addresses_of(&listen.on) {
             texts.push(format!("listen: {failure}"));
         }
     }

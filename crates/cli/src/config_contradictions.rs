@@ -28,7 +28,7 @@ fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
 }
 
 /// The contradictions of one share: the key to change, and the reason.
-fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
+pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
     let server = &config.server;
     let mut found: Vec<(&'static str, String)> = Vec::new();
     let mut when = |holds: bool, key: &'static str, why: &str| {

@@ -142,15 +142,23 @@ impl Edited {
         found.ok_or_else(|| Failure::new(Exit::NotFound, format!("{shown} has no share {name}")))
     }
 
+    /// The failure of a change that would leave a fault in the file.
+    fn unchanged(&self, failure: &Failure) -> Failure {
+        let file = self.file.display();
+        let text = format!("{file} was not changed; it would have a fault: {failure}");
+        Failure::new(failure.exit, text)
+    }
+
     /// Checks the changed configuration, and replaces the file.
     fn save(self, sources: &Sources) -> Done {
         let text = self.document.to_string();
-        sources.with(&self.file.display().to_string(), &text).config()?;
+        let checked = sources.with(&self.file.display().to_string(), &text).config();
+        checked.map_err(|failure| self.unchanged(&failure))?;
         replace(&self.file, &text).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
         })?;
         tell(format_args!(
-            "{} is changed; a running server takes it over when it is told to: systemctl reload frevo",
+            "{} was changed; systemctl reload frevo applies the change",
             self.file.display()
         ));
         Ok(())
@@ -221,7 +229,7 @@ fn change(edited: &mut Edited, sources: &Sources, name: &str, keys: &[String]) -
             }
         }
         if let Some(failure) = first.filter(|_| !is_set) {
-            return Err(failure);
+            return Err(edited.unchanged(&failure));
         }
         if key == "name" {
             value.trim_matches('"').clone_into(&mut name);

@@ -295,7 +295,8 @@ fn shares_are_added_changed_listed_and_removed() {
     share(&["set", "music", "read_only=maybe"]).fails(3, &["`read_only` must be true or false"]);
     share(&["set", "musik", "read_only=true"]).fails(6, &["no share musik; did you mean music?"]);
     share(&["set", "music", "read_only"]).fails(2, &["read_only is not KEY=VALUE"]);
-    share(&["add", "Music", "music"]).fails(3, &["a second share is called Music"]);
+    share(&["add", "Music", "music"])
+        .fails(3, &["was not changed", "a second share is called Music"]);
     share(&["add", "new", "nowhere"]).fails(6, &["there is no folder"]);
     assert_eq!(read(), wanted.clone() + &added);
     share(&["set", "music", "time_machine=", "max_file_size="]).succeeds();

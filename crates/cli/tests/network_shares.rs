@@ -234,11 +234,12 @@ fn share_permissions_are_kept_and_hold() {
         let calls = [(SHARE_SET_INFO, change("new", 1501, info(descriptor(aces))))];
         call(&server, "ann", &calls)[0]
     };
-    let get = |user| {
+    let info_for = |user| {
         let stub = ShareGetInfo { name: "new", level: 502 }.encode(SERVER);
         let told = ask(&server, user, &[(SHARE_GET_INFO, stub)]);
-        parse_share_info(&told[0], 502).unwrap().unwrap().security_descriptor
+        parse_share_info(&told[0], 502).unwrap().unwrap()
     };
+    let get = |user| info_for(user).security_descriptor;
     let readers = [allow(AccessMask::FILE_ALL, "S-1-5-32-544"), allow(READ, "S-1-1-0")];
     let add = (SHARE_ADD, change("", 502, info(descriptor(&readers))));
     assert_eq!(call(&server, "ann", &[add]), [WinError::SUCCESS]);
@@ -247,6 +248,9 @@ fn share_permissions_are_kept_and_hold() {
     let told = SecurityDescriptor::parse(&get("ann").unwrap()).unwrap();
     assert_eq!(told.dacl.unwrap().aces, readers);
     assert_eq!(get("bob"), None);
+    // Computer Management shows the folder.
+    let windows = format!("C:{}", path.replace('/', "\\"));
+    assert_eq!((info_for("ann").path, info_for("bob").path), (windows, String::new()));
     assert_eq!(set(&[allow(CHANGE, "S-1-5-11")]), WinError::SUCCESS);
     assert_eq!((may("ann"), may("bob")), ("write", "write"));
     // A change of other settings leaves the list as it is.

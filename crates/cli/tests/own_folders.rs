@@ -136,3 +136,50 @@ fn a_write_that_read_only_refuses_is_logged() {
     assert!(line.contains("user=ann") && line.contains("share=a"), "{line}");
     assert!(!log.lines().any(|line| line.contains("write refused") && line.contains("user=bob")));
 }
+
+/// A disk that is not mounted does not keep the other shares from being served.
+#[test]
+fn a_share_without_its_folder_keeps_no_other_from_being_served() {
+    let world = World::new(
+        "[[share]]\nname = \"here\"\npath = \"%here\"\n\
+         [[share]]\nname = \"gone\"\npath = \"%disk/gone\"\n",
+        &["here", "disk"],
+    );
+    world.logged("the share is not served: there is no folder");
+    world.logged("share=gone");
+    world.run("ann", &["ls"], "here").succeeds();
+    world.run("ann", &["ls"], "gone").fails(6, &["no share of that name"]);
+    world.place.run(&["check", "-c", "frevo.toml"]).fails(3, &["share gone: there is no folder"]);
+}
+
+/// The permissions of new files are those of the share, whatever umask the server was started with.
+#[test]
+fn new_files_have_the_permissions_of_the_share() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Sandbox::new();
+    place.folder("team");
+    let shares = format!(
+        "[[share]]\nname = \"team\"\npath = {:?}\nfile_mode = \"0664\"\ndirectory_mode = \"0775\"\n\
+         continuous = true\n",
+        place.path("team")
+    );
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
+    let server = serve(&place, &shares);
+    rustix::process::umask(umask);
+    let world = World { place, server };
+    world.place.file("f", "text", 0o600);
+    world.run("ann", &["mkdir"], "team/folder").succeeds();
+    let url = format!("smb://ann@{}/team/folder/f", world.server.address);
+    let mut put = world.place.command(&["put", "f", &url]);
+    said(put.env("FREVO_PASSWORD", "secret").output().unwrap()).succeeds();
+    let mode =
+        |path: &str| fs::metadata(world.place.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("team/folder"), mode("team/folder/f")), (0o775, 0o664));
+    // Nobody else reads what the server keeps for itself.
+    for entry in fs::read_dir(world.place.path("state")).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o077;
+        assert_eq!(mode, 0, "{}", entry.path().display());
+    }
+}

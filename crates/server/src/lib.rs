@@ -130,6 +130,7 @@ mod posix;
 mod prefix;
 mod principals;
 mod protection;
+mod protection_names;
 mod quota;
 pub mod quoted;
 mod recycle;

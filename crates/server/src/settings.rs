@@ -60,6 +60,8 @@ pub struct Settings {
     pub server_name: String,
     /// Text that clients see beside the name.
     pub comment: String,
+    /// The workgroup that clients see the server in.
+    pub workgroup: String,
     /// ServerGuid: stable across restarts.
     pub server_guid: Guid,
     /// The SID of the machine, below which the accounts have theirs. None: made of `server_guid`.
@@ -118,6 +120,7 @@ impl Default for Settings {
         Self {
             server_name: String::from("FREVO"),
             comment: String::from("Frevo"),
+            workgroup: String::from("WORKGROUP"),
             server_guid: Guid::default(),
             machine_sid: None,
             has_host_sids: false,

@@ -80,6 +80,9 @@ pub struct Share {
     /// The primary group of all users, with [`RunAs::User`].
     #[doc(hidden)]
     pub force_group: Option<u32>,
+    /// The path of its folder on the host, which administrators are told over the network.
+    #[doc(hidden)]
+    pub host_path: Option<String>,
     /// The users that may connect, and those that may write.
     pub rules: Rules,
     /// POSIX clients get POSIX Opens here.
@@ -174,6 +177,7 @@ impl Share {
             hide_unreadable: false,
             run_as: RunAs::Server,
             force_group: None,
+            host_path: None,
             rules: Rules::default(),
             posix: true,
             is_case_sensitive: false,

@@ -19,16 +19,45 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     if arguments.place.json {
         return print(&[&answer[..], b"\n"].concat());
     }
-    let status = parsed(&answer)?;
+    let mut status = parsed(&answer)?;
+    // A server that has just been upgraded may not know its shares' health.
+    if let Ok(answer) = ask(&arguments.place, "/shares", None).await {
+        add_health(&mut status["shares"], &parsed(&answer)?);
+    }
     let mut out = headline(&status);
     section(&mut out, "sessions", &status["sessions"], sessions);
     let of_sessions = serde_json::json!({"rows": status["sessions"]["rows"]});
     section(&mut out, "channels", &of_sessions, channels);
     section(&mut out, "shares", &status["shares"], shares);
+    out.push_str(&unhealthy(&status["shares"]));
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);
     print(out.as_bytes())
+}
+
+/// Adds to each share what a look at its folder found.
+fn add_health(shares: &mut Value, health: &Value) {
+    let rows = shares["rows"].as_array_mut();
+    for row in rows.into_iter().flatten() {
+        let looks = health["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        let look = looks.iter().find(|look| look["name"] == row["name"]);
+        row["health"] = look.cloned().unwrap_or_default();
+    }
+}
+
+/// A line for each share whose folder cannot be used.
+fn unhealthy(shares: &Value) -> String {
+    let rows = shares["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut lines = String::new();
+    for row in rows {
+        let health = &row["health"];
+        if matches!(health["state"].as_str(), Some("failed" | "no_answer")) {
+            let (name, why) = (text(row, "name"), text(health, "reason"));
+            lines.push_str(&format!("share {}: {}\n", shown(&name), shown(&why)));
+        }
+    }
+    lines
 }
 
 pub(super) async fn opens(arguments: &OpensArguments) -> Done {
@@ -192,6 +221,7 @@ fn shares(rows: &[Value]) -> Table {
         ("SHARE", Left),
         ("SESSIONS", Right),
         ("OPEN", Right),
+        ("FREE", Right),
         ("OPTIONS", Left),
         ("COMMENT", Left),
     ]);
@@ -203,6 +233,7 @@ fn shares(rows: &[Value]) -> Table {
             text(row, "name"),
             number(row, "connections").to_string(),
             number(row, "opens").to_string(),
+            row["health"]["available"].as_u64().map(float).map(bytes).unwrap_or_default(),
             options.join(", "),
             text(row, "comment"),
         ]);
@@ -291,6 +322,19 @@ fn leases(rows: &[Value]) -> Table {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_health_of_shares_is_beside_them() {
+        let mut shares = json!({"rows": [{"name": "a", "opens": 1}, {"name": "b"}, {"name": "c"}]});
+        let health = json!({"rows": [
+            {"name": "b", "state": "failed", "reason": "the folder was removed"},
+            {"name": "a", "state": "ok", "available": 5_000_000},
+        ]});
+        add_health(&mut shares, &health);
+        let lines = super::shares(shares["rows"].as_array().unwrap()).lines();
+        assert!(lines[0].contains("FREE") && lines[1].contains("5.0 MB"), "{lines:?}");
+        assert_eq!(unhealthy(&shares), "share b: the folder was removed\n");
+    }
 
     #[test]
     fn only_sessions_with_several_channels_list_them() {

@@ -24,7 +24,7 @@ impl Conversion<'_> {
         if self.accepts(&parameter.name) {
             self.report.parameter(Weight::LeftOut, "global", parameter, "accepted");
         } else {
-            self.report.parameter(Weight::Refused, "global", parameter, why);
+            self.report.refused(parameter, why);
         }
     }
 

@@ -10,7 +10,7 @@ use super::report::Weight;
 use super::smb_conf::Parameter;
 use super::toml_text::{encryption, line, quoted};
 use super::words::list;
-use super::{modules, share_modules};
+use super::{hosts, modules, share_modules};
 
 /// The sections of the server that go with `[global]`.
 pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
@@ -88,6 +88,18 @@ fn ports(conversion: &mut Conversion<'_>) -> Vec<u16> {
     ports
 }
 
+/// A word of `interfaces` as `listen` has it: a network when it is the first address of one, as
+/// Samba takes it, else the address alone.
+fn place(interface: &str) -> String {
+    // After a semicolon is advice for multichannel.
+    let place = interface.split(';').next().unwrap_or_default();
+    let (address, mask) = place.split_once('/').unwrap_or((place, ""));
+    match hosts::network(place) {
+        Ok(network) if !mask.is_empty() && network.starts_with(&format!("{address}/")) => network,
+        _ => address.to_owned(),
+    }
+}
+
 fn listen(conversion: &mut Conversion<'_>, toml: &mut String) {
     let global = conversion.global;
     let ports = ports(conversion);
@@ -97,9 +109,7 @@ fn listen(conversion: &mut Conversion<'_>, toml: &mut String) {
         interfaces.filter(|_| global.truth("bind interfaces only") == Some(true))
     {
         for interface in list(&parameter.value) {
-            // After a slash is a mask, after a semicolon advice for multichannel.
-            let name = interface.split([';', '/']).next().unwrap_or_default();
-            match name.parse::<Listen>() {
+            match place(&interface).parse::<Listen>() {
                 Ok(Listen { on, port: None }) => places.push(on),
                 _ => {
                     let why = format!(

@@ -85,7 +85,7 @@ pub(super) static GLOBAL: &[Row] = &[
     row(
         LeftOut,
         &[""],
-        "import the accounts with: pdbedit -L -w | frevo user import -",
+        "import the accounts with: pdbedit -L -v -w | frevo user import -",
         &["passdb backend", "smb passwd file", "passdb expand explicit"],
     ),
     row(LeftOut, &["0"], "see opens_per_user", &["max open files"]),

@@ -197,9 +197,19 @@ impl Hosts {
             }
             (false, true, true, false) => Some(Self::only(subtract(&self.allow, &other.deny))),
             (true, false, false, true) => Some(Self::only(subtract(&other.allow, &self.deny))),
+            (false, true, false, false) => Some(Self::only(other.let_in_of(&self.allow))),
+            (false, false, false, true) => Some(Self::only(self.let_in_of(&other.allow))),
             _ => None,
         }
         .filter(|hosts| hosts.allow.len().max(hosts.deny.len()) <= NETWORKS_MAX)
+    }
+
+    /// The addresses of `from` that these rules, which have both lists, let in.
+    fn let_in_of(&self, from: &[Prefix]) -> Vec<Prefix> {
+        let mut let_in = intersect(from, &self.allow);
+        let not_denied = subtract(from, &self.deny);
+        let_in.extend(subtract(&not_denied, &let_in.clone()));
+        let_in
     }
 
     /// The keys of `[[share]]` with their networks; none for an empty list.
@@ -232,6 +242,14 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
         return network.map(|network| vec![network]).map_err(|_| name(word));
     }
     parse(word).map(|network| vec![network])
+}
+
+/// The network of an address and a prefix or a mask, as `192.0.2.0/24`.
+///
+/// # Errors
+/// The reason why it is none.
+pub(super) fn network(word: &str) -> Result<String, String> {
+    parse(word).map(|network| network.to_string())
 }
 
 /// An address, a prefix, or an address and a mask.
@@ -397,6 +415,14 @@ mod tests {
             hosts("10.0.0.0/31", "").and(&hosts("", "10.0.0.1")),
             Some(hosts("10.0.0.0", ""))
         );
-        assert_eq!(near.and(&hosts("10.1.", "10.")), None);
+        let both = hosts("10.1.", "10.0.0.0/9");
+        let joined = "10.1. 10.128.0.0/9";
+        assert_eq!(near.and(&both), Some(hosts(joined, "")));
+        assert_eq!(both.and(&near), Some(hosts(joined, "")));
+        // Usual beside a list of [global]: one host, and nobody else by IPv4.
+        let one = hosts("10.1.1.1", "0.0.0.0/0");
+        assert_eq!(near.and(&one), Some(hosts("10.1.1.1", "")));
+        assert_eq!(hosts("192.0.2.", "").and(&one), Some(hosts("", "ALL")));
+        assert_eq!(both.and(&hosts("11.", "10. 12.")), None);
     }
 }

@@ -63,13 +63,12 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
         tell(line);
     }
     if report.is_refused() {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "{shown} was not converted; change the lines above, or name the options that may \
-                 be left out with --accept"
-            ),
-        ));
+        let accepting = match report.accepting() {
+            none if none.is_empty() => String::new(),
+            flags => format!(", or leave the options out: {flags}"),
+        };
+        let text = format!("{shown} was not converted; change the lines above{accepting}");
+        return Err(Failure::new(Exit::Config, text));
     }
     let sid = import.sid.or_else(|| machine_sid::of_samba(&import.file));
     let toml = with_sid(toml, sid);

@@ -74,9 +74,9 @@ static MODULES: &[Module] = &[
             ("locking", LeftOut, &["none"], "locks of Netatalk are not known"),
             (
                 "nfs_aces",
-                Opens,
+                LeftOut,
                 &["yes"],
-                "macOS may always change the mode of a file that the user owns",
+                "macOS may set the mode of a file where it may set its access list",
             ),
             ("veto_appledouble", LeftOut, &["no"], "AppleDouble files (._name) are ordinary files"),
             ("veto_localized", LeftOut, &["no"], "files named .localized are ordinary files"),

@@ -46,7 +46,11 @@ impl Weight {
 
 /// The lines of the report.
 #[derive(Debug, Default)]
-pub(super) struct Report(Vec<(Weight, String)>);
+pub(super) struct Report {
+    lines: Vec<(Weight, String)>,
+    /// The options of `[global]` that keep everything from being converted.
+    refused: Vec<String>,
+}
 
 impl Report {
     /// A parameter that is not taken over as it is.
@@ -61,6 +65,19 @@ impl Report {
         self.push(weight, &format!("[{section}] line {line}: {shown}: {why}"));
     }
 
+    /// An option of `[global]` for which nothing can be converted.
+    pub(super) fn refused(&mut self, parameter: &Parameter, why: &str) {
+        self.parameter(Weight::Refused, "global", parameter, why);
+        let option = parameter.shown.split('=').next().unwrap_or_default().trim();
+        self.refused.push(option.to_owned());
+    }
+
+    /// The flags that would leave the refused options out.
+    pub(super) fn accepting(&self) -> String {
+        let flag = |option: &String| format!("--accept '{option}'");
+        self.refused.iter().map(flag).collect::<Vec<_>>().join(" ")
+    }
+
     /// A difference that no parameter causes alone.
     pub(super) fn note(&mut self, weight: Weight, section: &str, what: &str) {
         self.push(weight, &format!("[{section}] {what}"));
@@ -68,19 +85,19 @@ impl Report {
 
     fn push(&mut self, weight: Weight, line: &str) {
         let line = line.replace(['\n', '\r'], " ");
-        if !self.0.iter().any(|(known, text)| *known == weight && *text == line) {
-            self.0.push((weight, line));
+        if !self.lines.iter().any(|(known, text)| *known == weight && *text == line) {
+            self.lines.push((weight, line));
         }
     }
 
     /// True when the conversion must not be used.
     pub(super) fn is_refused(&self) -> bool {
-        self.0.iter().any(|(weight, _)| *weight == Weight::Refused)
+        self.lines.iter().any(|(weight, _)| *weight == Weight::Refused)
     }
 
     /// The lines of one weight, in the order of the smb.conf.
     pub(super) fn of(&self, weight: Weight) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(known, _)| *known == weight).map(|(_, line)| line.as_str())
+        self.lines.iter().filter(move |(known, _)| *known == weight).map(|(_, line)| line.as_str())
     }
 
     /// The whole report: a title for each weight with its lines below.

@@ -327,7 +327,7 @@ impl<'a> Share<'a> {
             }
         }
         self.write_identities(toml);
-        self.write_access(toml);
+        self.write_access(report, toml);
         self.write_files(toml);
         share_modules::write(self, report, toml);
         self.report_rest(report);
@@ -348,7 +348,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    fn write_access(&self, toml: &mut String) {
+    fn write_access(&self, report: &mut Report, toml: &mut String) {
         // The module forbids writing to all users.
         let is_frozen = self.loads("readonly");
         let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
@@ -359,11 +359,38 @@ impl<'a> Share<'a> {
                 keys.extend(words.map(|words| (names.key, words)));
             }
         }
+        self.simplify_writers(&mut keys, report);
         keys.extend(self.hosts().unwrap_or_default().keys());
         for (key, words) in keys.iter().filter(|(_, words)| !words.is_empty()) {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             line(toml, key, &format!("[{}]", words.join(", ")));
         }
+    }
+
+    /// Leaves out of the lists of readers and writers what has no effect: in Samba, and here, the
+    /// list of writers counts for a user of both.
+    fn simplify_writers(&self, keys: &mut Vec<(&str, Vec<String>)>, report: &mut Report) {
+        let list = |keys: &[(&str, Vec<String>)], key| {
+            keys.iter().find(|(name, _)| *name == key).map(|(_, words)| words.clone())
+        };
+        let writers = list(keys, "write_list").unwrap_or_default();
+        if let Some((_, readers)) = keys.iter_mut().find(|(name, _)| *name == "read_list") {
+            readers.retain(|reader| !writers.contains(reader));
+        }
+        let has_readers = list(keys, "read_list").is_some_and(|readers| !readers.is_empty());
+        if !self.is_read_only() && !has_readers && !writers.is_empty() {
+            keys.retain(|(name, _)| *name != "write_list");
+            if let Some(parameter) = self.parameter("write list") {
+                let why = "everybody may write to the share";
+                report.parameter(Weight::Harmless, &self.section.name, parameter, why);
+            }
+        }
+    }
+
+    /// True when somebody may write to the share.
+    pub(super) fn is_written(&self) -> bool {
+        let has_writers = || self.value("write list").is_some_and(|value| !value.is_empty());
+        !self.is_read_only() || (has_writers() && !self.loads("readonly"))
     }
 
     pub(super) fn is_read_only(&self) -> bool {

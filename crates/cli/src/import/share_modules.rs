@@ -92,9 +92,21 @@ fn write_time_machine(share: &Share<'_>, report: &mut Report, toml: &mut String)
     if !share.loads("fruit") {
         return;
     }
-    if share.truth("fruit:timemachine") == Some(true) {
-        line(toml, "time_machine", "true");
+    if let Some(parameter) = share.section.parameter("fruit:model") {
+        let why = "the model is one for the whole server; see model in [server]";
+        report.parameter(Weight::LeftOut, &share.section.name, parameter, why);
     }
+    if share.truth("fruit:timemachine") != Some(true) {
+        return;
+    }
+    if !share.is_written() {
+        if let Some(parameter) = share.parameter("fruit:timemachine") {
+            let why = "nobody may write to the share";
+            report.parameter(Weight::LeftOut, &share.section.name, parameter, why);
+        }
+        return;
+    }
+    line(toml, "time_machine", "true");
     if let Some(parameter) = share.parameter("fruit:timemachinemaxsize") {
         match parameter.value.parse::<Size>() {
             Ok(_) => line(toml, "time_machine_max_size", &quoted(&parameter.value)),
@@ -102,10 +114,6 @@ fn write_time_machine(share: &Share<'_>, report: &mut Report, toml: &mut String)
                 report.parameter(Weight::LeftOut, &share.section.name, parameter, &why);
             }
         }
-    }
-    if let Some(parameter) = share.section.parameter("fruit:model") {
-        let why = "the model is one for the whole server; see model in [server]";
-        report.parameter(Weight::LeftOut, &share.section.name, parameter, why);
     }
 }
 

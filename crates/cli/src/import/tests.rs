@@ -102,6 +102,18 @@ fn a_typical_file_is_taken_over() {
     assert!(!report.contains("create mask"), "{report}");
 }
 
+/// The first address of a network stands for it, as in the interfaces of Debian's smb.conf.
+#[test]
+fn networks_are_listened_on() {
+    let (config, ..) = import(
+        "[global]\nbind interfaces only = yes\n\
+         interfaces = 127.0.0.0/8 eth0 192.0.2.0/255.255.255.0 203.0.113.9/24 2001:db8::/32\n",
+    );
+    let listen: Vec<String> = config.server.listen.iter().map(ToString::to_string).collect();
+    let wanted = ["127.0.0.0/8", "eth0", "192.0.2.0/24", "203.0.113.9", "2001:db8::/32"];
+    assert_eq!(listen, wanted);
+}
+
 /// Each name of Samba 4.22 is in the table of options, or belongs to a module that is known.
 #[test]
 fn every_option_of_samba_is_known() {
@@ -309,14 +321,20 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
     assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
     assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
     // smbd asks the lists of [global] first, and then those of the share.
-    assert_eq!(config.shares.len(), 2, "{report}");
+    // In both, what is allowed counts before what is denied.
+    assert_eq!(shown(2), (String::from("192.0.2.0/24"), String::new()), "{report}");
+    let (config, _, report) = import(
+        "[global]\nhosts allow = 192.0.2.7\nhosts deny = 192.0.2.\n[x]\npath=/x\n\
+         hosts allow = 192.0.2.9\nhosts deny = 192.0.2.\n",
+    );
+    assert!(config.shares.is_empty());
     assert!(report.contains("the lists of [global] and of the share cannot be joined"));
 }
 
 #[test]
 fn options_of_modules_that_exist_here_are_taken_over() {
     let (config, toml, report) = import(
-        "[global]\nfruit:model = MacPro\n[tm]\npath=/tm\nvfs objects=fruit streams_xattr\n\
+        "[global]\nfruit:model = MacPro\n[tm]\npath=/tm\nread only=no\nvfs objects=fruit streams_xattr\n\
          fruit:time machine = yes\nfruit:time machine max size = 2T\n\
          [a]\npath=/a\nvfs objects=shadow_copy2\nshadow:snapdir=.zfs/snapshot\n\
          shadow:format=auto-%Y-%m-%d\n\
@@ -439,6 +457,43 @@ fn a_line_that_is_no_smb_conf_is_named() {
 fn a_share_that_is_left_out_is_a_comment_whatever_its_name_holds() {
     let (config, _, report) = import("[a\u{8}b]\npath = c\u{c}d\re\n");
     assert!(report.contains("Not shared (") && config.shares.is_empty(), "{report}");
+}
+
+/// `frevo check` finds no fault of the conversion in what Samba accepts.
+#[test]
+fn what_is_imported_does_not_contradict_itself() {
+    let shares = [
+        "read only=no\nwrite list=ann @it",
+        "read only=no\nwrite list=ann\nread list=ann",
+        "read only=no\nwrite list=ann\nread list=ann bob",
+        "write list=ann\nread list=ann",
+        "fruit:time machine=yes\nvfs objects=fruit streams_xattr",
+        "fruit:time machine=yes\nvfs objects=fruit\nwrite list=ann",
+        "vfs objects=recycle",
+        "read only=no\nvfs objects=recycle fruit\nfruit:time machine=yes",
+        "vfs objects=full_audit\nfull_audit:success=unlinkat",
+        "smb encrypt=required",
+    ];
+    let globals = "[global]\nfruit:time machine max size=1T\n";
+    let all: Vec<String> =
+        shares.iter().enumerate().map(|(n, keys)| format!("[s{n}]\npath=/{n}\n{keys}\n")).collect();
+    for text in [format!("{globals}{}", all.concat()), include_str!("fixtures/company.conf").into()]
+    {
+        let (config, toml, _) = import_with(&text, &["obey pam restrictions"]);
+        assert!(config.shares.len() >= shares.len());
+        for share in &config.shares {
+            let found = crate::config_contradictions::of_share(share, &config);
+            assert!(found.is_empty(), "{found:?} in\n{toml}");
+        }
+    }
+    let (config, _, report) = import(&format!("{globals}{}", all.concat()));
+    let lists =
+        |n: usize| (words(&config.shares[n].read_list), words(&config.shares[n].write_list));
+    assert_eq!(lists(0), (vec![], vec![]));
+    assert_eq!(lists(1), (vec![], vec![]));
+    assert_eq!(lists(2), (vec!["bob"], vec!["ann"]));
+    assert_eq!(lists(3), (vec![], vec!["ann"]));
+    assert!(report.contains("write list = ann @it: everybody may write to the share"), "{report}");
 }
 
 /// A whole server's configuration gives this frevo.toml and this report, sorted by weight. With

@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
-use frevo_net::socket::{self, Listener};
+use frevo_net::socket::{self, Interface, Listener};
+use frevo_server::access_rules::Network;
 use frevo_server::config::{Listen, ListenOn, nearest};
 
 use super::service_manager;
@@ -190,34 +191,66 @@ impl ListeningSockets {
 }
 
 /// A place to listen, its interface looked up: no address means every one.
+#[derive(PartialEq, Eq)]
 struct ListenTarget {
     address: Option<IpAddr>,
     port: Option<u16>,
 }
 
 fn places(wanted: &[Listen]) -> Result<Vec<ListenTarget>, Failure> {
-    let mut places = Vec::new();
+    let mut places: Vec<ListenTarget> = Vec::new();
     for Listen { on, port } in wanted {
         let port = *port;
-        match on {
-            ListenOn::Everywhere => places.push(ListenTarget { address: None, port }),
-            ListenOn::Address(address) => {
-                places.push(ListenTarget { address: Some(*address), port })
-            }
-            ListenOn::Interface(name) => {
-                let addresses = addresses_of(name)?;
+        match addresses_of(on)? {
+            None => places.push(ListenTarget { address: None, port }),
+            Some(addresses) => {
+                // An interface and its network have the same addresses.
                 let place = |address| ListenTarget { address: Some(address), port };
-                places.extend(addresses.into_iter().map(place));
+                let new = addresses.into_iter().map(place).filter(|new| !places.contains(new));
+                let new: Vec<ListenTarget> = new.collect();
+                places.extend(new);
             }
         }
     }
     Ok(places)
 }
 
+/// The addresses to listen on; None for every address.
+///
+/// # Errors
+/// When this machine has no such interface, or no address in such a network.
+pub(crate) fn addresses_of(on: &ListenOn) -> Result<Option<Vec<IpAddr>>, Failure> {
+    match on {
+        ListenOn::Everywhere => Ok(None),
+        ListenOn::Address(address) => Ok(Some(vec![*address])),
+        ListenOn::Interface(name) => of_interface(name).map(Some),
+        ListenOn::Network(network) => of_network(network).map(Some),
+    }
+}
+
+fn interfaces() -> Result<Vec<Interface>, Failure> {
+    socket::interfaces().map_err(Failure::failed("cannot list the network interfaces"))
+}
+
+/// The addresses of this machine in a network.
+fn of_network(network: &Network) -> Result<Vec<IpAddr>, Failure> {
+    let all = interfaces()?;
+    let all = || all.iter().flat_map(|interface| interface.addresses.iter().copied());
+    let within: Vec<IpAddr> = all().filter(|address| network.contains(*address)).collect();
+    if within.is_empty() {
+        let all: Vec<String> = all().map(|address| address.to_string()).collect();
+        let text = format!(
+            "this machine has no address in the network {network}; its addresses are {}",
+            all.join(", ")
+        );
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    Ok(within)
+}
+
 /// The addresses of an interface, without link-local ones.
-pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, Failure> {
-    let interfaces =
-        socket::interfaces().map_err(Failure::failed("cannot list the network interfaces"))?;
+fn of_interface(name: &str) -> Result<Vec<IpAddr>, Failure> {
+    let interfaces = interfaces()?;
     let Some(interface) = interfaces.iter().find(|interface| interface.name == name) else {
         let names: Vec<&str> = interfaces.iter().map(|interface| &*interface.name).collect();
         let near = nearest(name, names.iter().copied());
@@ -354,6 +387,19 @@ mod tests {
             .err()
             .unwrap();
         assert!(failure.message.contains(&format!("did you mean {}?", loopback.name)), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_network_is_the_addresses_in_it() {
+        let on = |network: &str| network.parse::<Listen>().unwrap();
+        let all = [on("127.0.0.0/8:0"), on("127.0.0.1:0")];
+        let doors = ListeningSockets::open(&all, Vec::new()).unwrap();
+        assert!(doors.addresses.iter().any(|address| address.ip() == Ipv4Addr::LOCALHOST));
+        let loopback = |address: &SocketAddr| address.ip().is_loopback();
+        assert!(doors.addresses.iter().all(loopback) && doors.addresses.len() == 1);
+        let failure = ListeningSockets::open(&[on("203.0.113.0/24:0")], Vec::new()).err().unwrap();
+        let words = "no address in the network 203.0.113.0/24; its addresses are ";
+        assert!(failure.message.contains(words), "{failure}");
     }
 
     #[tokio::test]

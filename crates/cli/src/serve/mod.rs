@@ -23,6 +23,9 @@ use self::plan::Plan;
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     let plan = Plan::new(arguments)?;
     confine::start_name_service(&plan)?;
+    // Shares have `file_mode` and `directory_mode` for this. All other files are made with the
+    // mode that they need.
+    rustix::process::umask(rustix::fs::Mode::empty());
     let done = run_beside_name_service(arguments, plan);
     frevo_posix::name_service::finish();
     done

@@ -361,7 +361,8 @@ impl Running<'_> {
 }
 
 /// Opens the folders of all shares; one that is as it was stays open, so that
-/// its files keep their share modes.
+/// its files keep their share modes. A share without its folder, such as one on a disk that is not
+/// mounted, does not keep the server from its other shares.
 fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Failure> {
     let mut shares = Vec::new();
     for section in &plan.config.shares {
@@ -370,14 +371,11 @@ fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Fail
         let vfs = match same.map_or_else(|| section.open_folder(), |same| Ok(Arc::clone(&same.vfs)))
         {
             Ok(vfs) => vfs,
-            // Users below share_roots, who can replace their folders, do not keep the server from
-            // its other shares.
-            Err(fault) if section.beneath.is_some() => {
-                tracing::warn!(target: "frevo::server", share = %name, %fault,
-                    "a share that was added over the network is not served");
+            Err(fault) => {
+                tracing::error!(target: "frevo::server", share = %name,
+                    "the share is not served: {fault}; when that is mended, restart frevo");
                 continue;
             }
-            Err(fault) => return Err(Failure::new(Exit::Config, format!("share {name}: {fault}"))),
         };
         let identities = section
             .identities()

@@ -25,6 +25,7 @@ use crate::limits::{
     SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE,
     THROTTLE_TOLD,
 };
+use crate::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
@@ -179,7 +180,7 @@ fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
     if rq.connection.settings.encryption == Encryption::Required && !able {
         rq.tell(|left_out| {
             tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-                dialect = ?negotiated.terms.dialect, left_out,
+                dialect = dialect_name(negotiated.terms.dialect), left_out,
                 "refused: this server demands encryption and the client offers none; use an SMB 3 \
                  client (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
         });
@@ -471,19 +472,19 @@ fn respond(out: &mut Response, session_flags: SessionFlags, token: &[u8]) {
 fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
     let Ok(negotiated) = rq.connection.negotiated() else { return };
     let session = &authentication.session;
-    let sealed = session.security().is_some_and(|s| s.encrypt_data);
-    rq.tell(|left_out| {
-        tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
-            user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
-            purpose = ?authentication.purpose, dialect = ?negotiated.terms.dialect,
-            mechanism = ?done.identity.mechanism(),
-            cipher = negotiated.terms.cipher.map(tracing::field::debug),
-            signing = ?negotiated.terms.signing_algorithm, mic = done.has_mic, left_out, "logged on");
-    });
     let purpose = match authentication.purpose {
         Purpose::New => "new",
         Purpose::Renew => "renew",
         Purpose::Bind => "bind",
     };
+    let sealed = session.security().is_some_and(|s| s.encrypt_data);
+    rq.tell(|left_out| {
+        tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
+            user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
+            purpose, dialect = dialect_name(negotiated.terms.dialect),
+            mechanism = ?done.identity.mechanism(),
+            cipher = negotiated.terms.cipher.map(cipher_name),
+            signing = signing_name(negotiated.terms.signing_algorithm), mic = done.has_mic, left_out, "logged on");
+    });
     told::logged_on(rq, session.id, done, purpose, sealed);
 }

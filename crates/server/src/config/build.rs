@@ -61,6 +61,9 @@ impl Config {
         if let Some(comment) = &section.comment {
             settings.comment.clone_from(comment);
         }
+        if let Some(workgroup) = &section.workgroup {
+            settings.workgroup.clone_from(workgroup);
+        }
         settings.machine_sid = section.sid.map(|sid| sid.0);
         settings.has_host_sids = section.sid.is_some();
         if let Some(dialect) = section.max_dialect {
@@ -155,6 +158,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         hide_unreadable: section.hide_unreadable,
         run_as: identities.run_as,
         force_group: identities.force_group,
+        host_path: section.path.get_ref().to_str().map(str::to_owned),
         rules: section.rules(),
         posix: section.posix,
         is_case_sensitive: section.case_sensitive,

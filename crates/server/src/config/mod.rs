@@ -8,6 +8,7 @@
 mod build;
 mod fault;
 mod interface;
+mod listen;
 mod names;
 mod nearest;
 mod reading;
@@ -23,6 +24,7 @@ pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use interface::{InterfaceSection, Speed};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
+pub use listen::{Listen, ListenOn};
 pub use nearest::nearest;
 pub use schema::{
     AdminSection, AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection,
@@ -30,8 +32,8 @@ pub use schema::{
 };
 pub use values::{
     AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
-    EncryptionChoice, Listen, ListenOn, LogFormat, Mode, NtAclsChoice, RunAsChoice,
-    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
+    EncryptionChoice, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
+    SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

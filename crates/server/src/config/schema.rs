@@ -12,11 +12,12 @@ use toml::Spanned;
 
 use super::fault::Fault;
 use super::interface::InterfaceSection;
+use super::listen::Listen;
 use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
 use super::recycle::{self, RecycleSection};
 use super::values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
-    DiscoveryChoice, EncryptionChoice, Listen, LogFormat, Mode, NtAclsChoice, RunAsChoice,
+    DiscoveryChoice, EncryptionChoice, LogFormat, Mode, NtAclsChoice, RunAsChoice,
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
 use crate::access_rules::Network;

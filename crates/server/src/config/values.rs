@@ -1,7 +1,6 @@
 //! Values that keys and flags can have.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
@@ -252,103 +251,6 @@ words! {
     }
 }
 
-/// Where to listen: an address, an interface by name, or everywhere, each with
-/// a port or without. `192.0.2.1`, `192.0.2.1:4450`, `[::1]:445`, `eth0`,
-/// `eth0:4450`, `:4450`, `*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// On what.
-    pub on: ListenOn,
-    /// The port; none means the usual one.
-    pub port: Option<u16>,
-}
-
-/// An address or an interface to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListenOn {
-    /// Every address.
-    Everywhere,
-    /// One address.
-    Address(IpAddr),
-    /// The addresses of an interface.
-    Interface(String),
-}
-
-impl Listen {
-    /// Every address, the usual port.
-    pub const EVERYWHERE: Self = Self { on: ListenOn::Everywhere, port: None };
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not an address or interface to listen on, such as 192.0.2.1, \
-                 192.0.2.1:4450, [2001:db8::1]:4450, eth0 or :4450"
-            )
-        };
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self { on: ListenOn::Address(address), port: None });
-        }
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => {
-                (host, Some(port.parse::<u16>().map_err(|_| wrong())?))
-            }
-            _ => (text, None),
-        };
-        let on = match host {
-            "" if port.is_none() => return Err(wrong()),
-            "" | "*" => ListenOn::Everywhere,
-            bracketed if bracketed.starts_with('[') => {
-                let inner = bracketed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-                let inner = inner.and_then(|inner| inner.parse::<Ipv6Addr>().ok());
-                ListenOn::Address(IpAddr::V6(inner.ok_or_else(wrong)?))
-            }
-            name if is_interface_name(name) => ListenOn::Interface(name.to_owned()),
-            // Without brackets the last group of an IPv6 address would be taken
-            // for a port.
-            host => match host.parse::<IpAddr>().map_err(|_| wrong())? {
-                address @ IpAddr::V4(_) => ListenOn::Address(address),
-                IpAddr::V6(_) => return Err(wrong()),
-            },
-        };
-        Ok(Self { on, port })
-    }
-}
-
-/// True for a name that Linux could give to an interface and that cannot be meant as an
-/// address.
-fn is_interface_name(name: &str) -> bool {
-    /// IFNAMSIZ without its last byte.
-    const LEN_MAX: usize = 15;
-    name.len() <= LEN_MAX
-        && name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@'))
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.on, self.port) {
-            (ListenOn::Everywhere, None) => f.write_str("*"),
-            (ListenOn::Everywhere, Some(port)) => write!(f, ":{port}"),
-            (ListenOn::Address(address), None) => write!(f, "{address}"),
-            (ListenOn::Address(address), Some(port)) => {
-                write!(f, "{}", std::net::SocketAddr::new(*address, port))
-            }
-            (ListenOn::Interface(name), None) => f.write_str(name),
-            (ListenOn::Interface(name), Some(port)) => write!(f, "{name}:{port}"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Listen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
 /// A number of bytes: `8388608`, `"8M"`, `"8MiB"`, `"64K"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -428,44 +330,6 @@ impl<'de> Deserialize<'de> for SnapshotPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_to_listen_on() {
-        let address = |address: &str| ListenOn::Address(address.parse().unwrap());
-        let interface = |name: &str| ListenOn::Interface(name.to_owned());
-        for (text, on, port) in [
-            ("192.0.2.1", address("192.0.2.1"), None),
-            ("192.0.2.1:4450", address("192.0.2.1"), Some(4450)),
-            ("::1", address("::1"), None),
-            ("2001:db8::445", address("2001:db8::445"), None),
-            ("[::1]", address("::1"), None),
-            ("[::1]:4450", address("::1"), Some(4450)),
-            ("eth0", interface("eth0"), None),
-            ("br-lan.7:445", interface("br-lan.7"), Some(445)),
-            (":4450", ListenOn::Everywhere, Some(4450)),
-            ("*:4450", ListenOn::Everywhere, Some(4450)),
-            ("*", ListenOn::Everywhere, None),
-        ] {
-            let want = Listen { on, port };
-            assert_eq!(text.parse(), Ok(want.clone()), "{text}");
-            assert_eq!(want.to_string().parse(), Ok(want), "{text}");
-        }
-        for bad in [
-            "",
-            ":",
-            ":x",
-            "1.2.3",
-            "1.2.3.4:",
-            "1.2.3.4:65536",
-            "[::1",
-            "[1.2.3.4]",
-            "no where",
-            "a-name-that-is-too-long",
-            "::1::445",
-        ] {
-            assert!(bad.parse::<Listen>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn sizes_and_modes() {

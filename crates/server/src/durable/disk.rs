@@ -2,12 +2,15 @@
 //! that puts what has come in the meantime on stable storage in one go.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use frevo_store::StateStore;
 use frevo_store::state::{Done, RecordId, StateFault};
+use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use crate::limits::{STATE_BATCH, STATE_QUEUE};
@@ -30,12 +33,15 @@ pub struct DiskState {
 }
 
 impl DiskState {
-    /// Opens or makes the file.
+    /// Opens or makes the file, which only its owner may read: it names files and users.
     ///
     /// # Errors
     /// When it cannot be made or read, or another process has it open.
     pub fn open(path: &Path) -> Result<Self, StateFault> {
-        let database = Database::create(path).map_err(fault)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = FileBackend::new(options.open(path).map_err(fault)?).map_err(fault)?;
+        let database = Database::builder().create_with_backend(file).map_err(fault)?;
         let database = std::sync::Arc::new(database);
         let (changes, received) = sync_channel(STATE_QUEUE);
         let writing = std::sync::Arc::clone(&database);

@@ -8,8 +8,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frevo_crypto::{Cipher, SigningAlgorithm};
-use frevo_proto::Dialect;
 use frevo_store::byte_range::Mode;
 use frevo_store::lease::{Granted, LeaseOwner};
 use frevo_wire::command::create::OplockLevel;
@@ -24,6 +22,7 @@ use crate::activity::{Entry, Totals};
 use crate::durable::Survival;
 use crate::ledger::Kind;
 use crate::open::{FileOpen, Open, OpenTarget};
+use crate::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::server::ServerState;
 use crate::session::{Session, State};
 use crate::share::{Share, Target};
@@ -393,32 +392,4 @@ fn oplock_letters(level: OplockLevel) -> String {
         OplockLevel::BATCH => "RWH",
         _ => "",
     })
-}
-
-fn dialect_name(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::SMB_2_0_2 => "2.0.2",
-        Dialect::SMB_2_1 => "2.1",
-        Dialect::SMB_3_0 => "3.0",
-        Dialect::SMB_3_0_2 => "3.0.2",
-        Dialect::SMB_3_1_1 => "3.1.1",
-        _ => "unknown",
-    }
-}
-
-const fn cipher_name(cipher: Cipher) -> &'static str {
-    match cipher {
-        Cipher::Aes128Ccm => "AES-128-CCM",
-        Cipher::Aes128Gcm => "AES-128-GCM",
-        Cipher::Aes256Ccm => "AES-256-CCM",
-        Cipher::Aes256Gcm => "AES-256-GCM",
-    }
-}
-
-const fn signing_name(algorithm: SigningAlgorithm) -> &'static str {
-    match algorithm {
-        SigningAlgorithm::HmacSha256 => "HMAC-SHA256",
-        SigningAlgorithm::AesCmac => "AES-CMAC",
-        SigningAlgorithm::AesGmac => "AES-GMAC",
-    }
 }

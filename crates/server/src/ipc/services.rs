@@ -26,9 +26,6 @@ use crate::share_access::AccessList;
 /// The version that file servers give where nothing depends on it: Windows 7.
 const VERSION: (u32, u32) = (6, 1);
 
-/// The workgroup of a server that is in no domain.
-const WORKGROUP: &str = "WORKGROUP";
-
 /// Minutes after which an idle session ends, as told to people.
 const IDLE_MINUTES: u32 = 15;
 
@@ -114,8 +111,14 @@ fn share_info(share: &Share, manages: bool) -> ShareInfo {
             Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
         },
         remark: share.comment.clone(),
+        path: share.host_path.as_deref().filter(|_| manages).map(windows_path).unwrap_or_default(),
         ..ShareInfo::default()
     }
+}
+
+/// A path of the host as Windows' tools show and send it: `/srv/x` as `C:\srv\x`.
+fn windows_path(path: &str) -> String {
+    format!("C:{}", path.replace('/', "\\"))
 }
 
 fn account(of: Principal) -> Account {
@@ -145,7 +148,7 @@ impl Services for Caller<'_> {
         let settings = self.server.settings();
         ServerInfo {
             name: settings.server_name.clone(),
-            domain: String::from(WORKGROUP),
+            domain: settings.workgroup.clone(),
             comment: settings.comment.clone(),
             version_major: VERSION.0,
             version_minor: VERSION.1,
@@ -160,7 +163,7 @@ impl Services for Caller<'_> {
     }
 
     /// The levels of administrators are told to everybody, because what they add is told to those
-    /// who manage the server alone (limits, descriptors) or to nobody (paths, counts): those
+    /// who manage the server alone (limits, descriptors, paths) or to nobody (counts): those
     /// fields are empty. Common tools ask for no other level.
     fn is_administrator(&self) -> bool {
         true
