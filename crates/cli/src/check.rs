@@ -4,7 +4,7 @@ use frevo_auth::AccountFile;
 use frevo_server::config::Config;
 
 use crate::arguments::Check;
-use crate::config_checks::{changeable_by_others, secrets_in_shares, warnings};
+use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
 use crate::config_sources::{Sources, text_of};
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
@@ -131,6 +131,7 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
 /// Files and interfaces that the server needs.
 fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
     let mut texts = Vec::new();
+    texts.extend(unsupported(config));
     if let Err(failure) = user_map(config) {
         texts.push(failure.to_string());
     }

@@ -16,6 +16,17 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
     Sources::read(path)?.config()
 }
 
+/// A part of the configuration that this build of the program does not have.
+pub(crate) fn unsupported(config: &Config) -> Option<String> {
+    let has_traces = cfg!(feature = "traces");
+    (config.traces.endpoint.is_some() && !has_traces).then(|| {
+        String::from(
+            "[traces] endpoint: this frevo was built without traces; build it with \
+             --features traces, or remove the section",
+        )
+    })
+}
+
 /// Names in `allow` of a share that no account has.
 pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();

@@ -9,6 +9,8 @@ use frevo_server::config::LogFormat;
 use frevo_server::quoted::{Quoted, is_obeyed};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;
+#[cfg(feature = "traces")]
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -24,12 +26,30 @@ use levels::Filters;
 /// The level where neither flag nor configuration names one.
 const DEFAULT_LEVEL: &str = "info";
 
+/// The layer that sends spans to a collector, on top of all others. None until traces begin.
+#[cfg(feature = "traces")]
+type Spans = Option<Box<dyn Layer<Writing> + Send + Sync>>;
+
+/// The registry with its filter and the layer that writes.
+#[cfg(feature = "traces")]
+type Writing = tracing_subscriber::layer::Layered<Box<dyn Layer<Filtered> + Send + Sync>, Filtered>;
+
 /// The registry with its filter, below the layer that writes.
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Filters, Registry>, Registry>;
 
 /// A handle to change the level while running.
-#[derive(Debug, Clone)]
-pub(crate) struct Logging(reload::Handle<Filters, Registry>);
+#[derive(Clone)]
+pub(crate) struct Logging {
+    filters: reload::Handle<Filters, Registry>,
+    #[cfg(feature = "traces")]
+    spans: reload::Handle<Spans, Writing>,
+}
+
+impl std::fmt::Debug for Logging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Logging").finish_non_exhaustive()
+    }
+}
 
 impl Logging {
     /// Starts logging. Only once in a process.
@@ -67,16 +87,44 @@ impl Logging {
         level: Option<&str>,
     ) -> Result<Self, Failure> {
         let (filter, handle) = reload::Layer::new(Filters::new(filter(level)?));
+        // Lines of the log do not name the spans around them.
+        #[cfg(feature = "traces")]
+        let layer =
+            layer.with_filter(filter_fn(|metadata| metadata.target() != levels::SPANS)).boxed();
         let subscriber = tracing_subscriber::registry().with(filter).with(layer);
+        #[cfg(feature = "traces")]
+        let (subscriber, spans) = {
+            let (layer, spans) = reload::Layer::new(None);
+            (subscriber.with(layer), spans)
+        };
         subscriber.try_init().map_err(Failure::failed("cannot start logging"))?;
-        Ok(Self(handle))
+        Ok(Self {
+            filters: handle,
+            #[cfg(feature = "traces")]
+            spans,
+        })
+    }
+
+    /// Sends spans by a tracer from now on.
+    #[cfg(feature = "traces")]
+    pub(crate) fn trace(&self, tracer: opentelemetry_sdk::trace::SdkTracer) -> Result<(), Failure> {
+        let failure = || Failure::failed("cannot start traces");
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_context_activation(false);
+        let started = self.spans.modify(|spans| *spans = Some(layer.boxed()));
+        started.map_err(failure())?;
+        self.filters.modify(|filters| filters.has_spans = true).map_err(failure())
     }
 
     /// Changes the level of the running process.
     pub(crate) fn set_level(&self, level: Option<&str>) -> Result<(), Failure> {
         let filter = filter(level)?;
         let change = |filters: &mut Filters| filters.all = filter;
-        self.0.modify(change).map_err(Failure::failed("cannot change the log level"))
+        self.filters.modify(change).map_err(Failure::failed("cannot change the log level"))
     }
 
     /// Changes the level of lines about one client, which come beside all others. None ends it.
@@ -89,12 +137,12 @@ impl Logging {
         let change = |filters: &mut Filters| {
             filters.of_client = filter.map(|filter| (client.to_canonical(), filter));
         };
-        self.0.modify(change).map_err(Failure::failed("cannot change the log level"))
+        self.filters.modify(change).map_err(Failure::failed("cannot change the log level"))
     }
 
     /// The filter of all lines, and that of one client if there is one.
     pub(crate) fn levels(&self) -> (String, Option<(IpAddr, String)>) {
-        let told = self.0.with_current(|filters| {
+        let told = self.filters.with_current(|filters| {
             let of_client = filters.of_client.as_ref();
             let of_client = of_client.map(|(client, filter)| (*client, filter.to_string()));
             (filters.all.to_string(), of_client)

@@ -148,6 +148,8 @@ mod sync;
 mod throttle;
 mod time_machine;
 mod times;
+#[cfg(feature = "traces")]
+pub mod traces;
 mod tree_connect;
 mod under_way;
 mod user_folders;

@@ -17,16 +17,28 @@ pub(super) struct Filters {
     pub(super) all: EnvFilter,
     /// A filter of the lines that a core writes while it serves this client.
     pub(super) of_client: Option<(IpAddr, EnvFilter)>,
+    /// Spans for a collector are wanted, whatever the level.
+    pub(super) has_spans: bool,
+}
+
+/// The target of the spans that go to a collector. No line of the log has it.
+pub(super) const SPANS: &str = "frevo::trace";
+
+fn is_for_collector(metadata: &Metadata<'_>) -> bool {
+    cfg!(feature = "traces") && metadata.target() == SPANS
 }
 
 impl Filters {
     pub(super) const fn new(all: EnvFilter) -> Self {
-        Self { all, of_client: None }
+        Self { all, of_client: None, has_spans: false }
     }
 }
 
 impl<S: Subscriber> Layer<S> for Filters {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_for_collector(metadata) {
+            return if self.has_spans { Interest::always() } else { Interest::never() };
+        }
         let all = Layer::<S>::register_callsite(&self.all, metadata);
         let Some((_, filter)) = &self.of_client else { return all };
         let of_client = Layer::<S>::register_callsite(filter, metadata);
@@ -39,6 +51,9 @@ impl<S: Subscriber> Layer<S> for Filters {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, context: Context<'_, S>) -> bool {
+        if is_for_collector(metadata) {
+            return self.has_spans;
+        }
         Layer::<S>::enabled(&self.all, metadata, context.clone())
             || self.of_client.as_ref().is_some_and(|(client, filter)| {
                 client_served() == Some(*client) && Layer::<S>::enabled(filter, metadata, context)
@@ -46,7 +61,10 @@ impl<S: Subscriber> Layer<S> for Filters {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let all = EnvFilter::max_level_hint(&self.all);
+        let mut all = EnvFilter::max_level_hint(&self.all);
+        if self.has_spans {
+            all = all.map(|level| level.max(LevelFilter::ERROR));
+        }
         let Some((_, filter)) = &self.of_client else { return all };
         // No hint means all levels.
         Some(all?.max(EnvFilter::max_level_hint(filter)?))

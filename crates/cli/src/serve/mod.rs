@@ -13,6 +13,8 @@ mod share_edits;
 mod signals;
 mod start_screen;
 mod take_over;
+#[cfg(feature = "traces")]
+mod traces;
 
 use crate::arguments;
 use crate::exit::{Done, Failure};
@@ -21,11 +23,11 @@ use crate::logging::Logging;
 use self::plan::Plan;
 
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
-    let plan = Plan::new(arguments)?;
-    confine::start_name_service(&plan)?;
     // Shares have `file_mode` and `directory_mode` for this. All other files are made with the
     // mode that they need.
     rustix::process::umask(rustix::fs::Mode::empty());
+    let plan = Plan::new(arguments)?;
+    confine::start_name_service(&plan)?;
     let done = run_beside_name_service(arguments, plan);
     frevo_posix::name_service::finish();
     done

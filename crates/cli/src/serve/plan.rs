@@ -35,6 +35,9 @@ impl Plan {
         if let Some(fault) = config.contradictions().first() {
             return Err(Failure::new(Exit::Usage, fault.to_string()));
         }
+        if let Some(why) = config_checks::unsupported(&config) {
+            return Err(Failure::new(Exit::Config, why));
+        }
         add_shares(&mut config, arguments)?;
         for share in &mut config.shares {
             if config.server.read_only == Some(true) {
@@ -62,6 +65,7 @@ impl Plan {
             ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
             ("audit", a.audit != b.audit),
             ("admin", a.admin != b.admin),
+            ("traces", a.traces != b.traces),
             ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
         ];
         keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

@@ -118,11 +118,16 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
+    #[cfg(feature = "traces")]
+    let collector = super::traces::Collector::find(&plan.config.traces)?;
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
     warn(&loaded);
     confined.warn();
+    #[cfg(feature = "traces")]
+    let _sending =
+        collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
     let server = make_server(&loaded, asking)?;

@@ -14,6 +14,7 @@ mod nearest;
 mod reading;
 mod recycle;
 mod schema;
+mod traces;
 mod values;
 
 pub use crate::host::FolderFault;
@@ -23,13 +24,14 @@ pub use crate::limits::NETWORK_SHARES;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use interface::{InterfaceSection, Speed};
-pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use listen::{Listen, ListenOn};
+pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
 pub use schema::{
     AdminSection, AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection,
     keys,
 };
+pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
     EncryptionChoice, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,

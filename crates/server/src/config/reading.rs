@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::fault::{Fault, line_of};
 use super::schema::{AdminSection, AuditSection, Config, LimitsSection, ServerSection};
+use super::traces::TracesSection;
 use crate::limits;
 
 /// Faults in the form of one text that are told.
@@ -65,11 +66,12 @@ impl Config {
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
         // A section that is not named here does not compile.
-        let Self { server, limits, audit, admin, interfaces, shares, users } = later;
+        let Self { server, limits, audit, admin, traces, interfaces, shares, users } = later;
         self.server = self.server.overlaid(server);
         self.limits = self.limits.overlaid(limits);
         self.audit = self.audit.overlaid(audit);
         self.admin = self.admin.overlaid(admin);
+        self.traces = self.traces.overlaid(traces);
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
         self.users.extend(users);
@@ -214,6 +216,7 @@ overlaid!(LimitsSection:
 );
 overlaid!(AuditSection: file, journald, syslog);
 overlaid!(AdminSection: enabled, socket, listen, token_file);
+overlaid!(TracesSection: endpoint, sample);
 
 #[cfg(test)]
 mod tests {
@@ -282,6 +285,7 @@ mod tests {
         let whole = Config::parse(sections).unwrap();
         let later = Config::parse_all(&["", sections]).unwrap();
         assert_eq!((&whole.server, &whole.admin), (&later.server, &later.admin));
+        assert_eq!(whole.traces, later.traces);
         let plain = |config: &Config| {
             let spans = format!("{:?} {:?}", config.limits, config.audit);
             spans.split(|c: char| c.is_ascii_digit()).collect::<String>()

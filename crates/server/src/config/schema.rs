@@ -15,6 +15,7 @@ use super::interface::InterfaceSection;
 use super::listen::Listen;
 use super::names::{AccountName, MachineSid, ServerName, ShareName, Who};
 use super::recycle::{self, RecycleSection};
+use super::traces::TracesSection;
 use super::values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
     DiscoveryChoice, EncryptionChoice, LogFormat, Mode, NtAclsChoice, RunAsChoice,
@@ -41,6 +42,8 @@ pub struct Config {
     pub audit: AuditSection,
     /// `[admin]`
     pub admin: AdminSection,
+    /// `[traces]`
+    pub traces: TracesSection,
     /// Each `[[interface]]`
     #[serde(rename = "interface")]
     pub interfaces: Vec<InterfaceSection>,
@@ -687,6 +690,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[limits]", keys_of::<LimitsSection>()),
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
+        ("[traces]", keys_of::<TracesSection>()),
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),

@@ -76,6 +76,10 @@ pub(super) const EVERY_KEY: &str = r#"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
 
+        [traces]
+        endpoint = "http://127.0.0.1:4318/v1/traces"
+        sample = 0.5
+
         [[interface]]
         address = "192.0.2.1"
         speed = "10G"

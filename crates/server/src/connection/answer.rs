@@ -182,8 +182,15 @@ impl Connection {
             cancellation: Cancellation::default(),
             busy: Cell::default(),
         };
+        #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
             self.run(&rq, element.row, place.last, frame_bytes, out, assembly).await;
+        #[cfg(feature = "traces")]
+        let (outcome, async_id, spent) = {
+            let span = span_of(&rq);
+            let running = self.run(&rq, element.row, place.last, frame_bytes, out, assembly);
+            crate::traces::traced(span, &self.span, running).await
+        };
         if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
             open.channel_sequence.lock().finish(counted);
         }
@@ -203,6 +210,36 @@ impl Connection {
             spare.push(bytes);
         }
     }
+}
+
+/// The span of a request, with its facts if somebody wants spans.
+#[cfg(feature = "traces")]
+fn span_of(rq: &Request<'_>) -> tracing::Span {
+    use crate::throttle::shortened;
+    use crate::traces::{self, Facts};
+
+    let span = traces::of_request();
+    if span.is_disabled() {
+        return span;
+    }
+    let identity = rq.session.as_ref().and_then(|session| session.identity());
+    let is_of_file = rq.open.is_some() || rq.header.command == Command::CREATE;
+    let file = is_of_file.then(|| crate::watchdog::handled::file(rq));
+    traces::tell(
+        &span,
+        &Facts {
+            peer: rq.connection.peer.ip(),
+            connection_id: rq.connection.id,
+            session_id: rq.header.session_id,
+            message_id: rq.header.message_id,
+            command: rq.header.command,
+            user: identity.as_ref().map(|identity| identity.user.as_str()),
+            share: rq.tree.as_ref().map(|tree| tree.share.name.as_str()),
+            file: file.as_deref().map(shortened),
+            bytes: rq.message.len(),
+        },
+    );
+    span
 }
 
 /// The bytes of a frame whose messages are being answered, counted on its connection.

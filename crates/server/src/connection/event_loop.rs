@@ -52,7 +52,7 @@ const CONNECTION_LOOP_BYTES: usize = 2300;
 
 /// Bytes of the state machine that answers a frame: copied once for each frame, and kept by each
 /// request that waits.
-const REQUEST_BYTES: usize = 5500;
+const REQUEST_BYTES: usize = if cfg!(feature = "traces") { 9500 } else { 5500 };
 
 /// Runs the event loop of one connection until it ends. Requests under way then are carried
 /// out, because other channels may depend on them; waiting ones are cancelled.

@@ -88,6 +88,9 @@ pub struct Connection {
     unsent: Stalled,
     /// Notices from other cores.
     notices: RefCell<UnboundedReceiver<Notice>>,
+    /// Its span, which ends with it.
+    #[cfg(feature = "traces")]
+    span: tracing::Span,
 }
 
 impl Connection {
@@ -96,6 +99,8 @@ impl Connection {
         let network = info.server.ledger.network(info.peer.ip());
         let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
         Self {
+            #[cfg(feature = "traces")]
+            span: crate::traces::of_connection(info.id, info.peer),
             info: Arc::new(info),
             is_multi_protocol: Cell::new(false),
             preauth: RefCell::new(ConnectionPreauth::new()),

@@ -48,7 +48,7 @@ impl Culprit {
 }
 
 /// The name of the file that a request is about, as far as it has one.
-fn file(rq: &Request<'_>) -> String {
+pub(crate) fn file(rq: &Request<'_>) -> String {
     if let Some(open) = &rq.open {
         return open.file().map_or_else(|_| String::new(), |file| file.name().path().to_owned());
     }

@@ -69,6 +69,12 @@ pub(super) fn confine(needs: &Needs) -> Result<(), String> {
         .and_then(|rules| rules.scope(scopes()))
         .and_then(Ruleset::create)
         .map_err(lacking)?;
+    if let Some(port) = needs.connects_to {
+        let connecting = NetPort::new(port, AccessNet::ConnectTcp);
+        rules = rules
+            .add_rule(connecting.set_compatibility(CompatLevel::BestEffort))
+            .map_err(lacking)?;
+    }
     for folder in &needs.written {
         rules = grant(rules, folder, WRITTEN)?;
     }

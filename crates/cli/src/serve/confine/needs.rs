@@ -23,6 +23,8 @@ pub(super) struct Needs {
     /// Files lie in a folder that holds other users' secrets too: after they are
     /// replaced, a reload cannot read them.
     pub(super) read_once: Vec<PathBuf>,
+    /// The port of the collector of traces, to which connections are made.
+    pub(super) connects_to: Option<u16>,
     /// Files are used as other users.
     pub(super) acts_as_users: bool,
     /// Attributes are set that take CAP_SYS_ADMIN, and quotas.
@@ -32,7 +34,10 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of(plan: &Plan, arguments: &Serve) -> Self {
         let config = &plan.config;
-        let mut needs = Self::default();
+        let mut needs = Self {
+            connects_to: config.traces.endpoint.as_ref().map(|endpoint| endpoint.port),
+            ..Self::default()
+        };
         for share in &config.shares {
             needs.add_share(share);
         }

@@ -134,8 +134,27 @@ fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_ioctl, any(1, syscalls::IOCTLS.iter().copied())?);
     // The journal and the service manager; addresses of interfaces.
     let families = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| family.unsigned_abs().into());
-    rules.insert(libc::SYS_socket, any(0, families.into_iter())?);
+    let mut sockets = any(0, families.into_iter())?;
+    if needs.connects_to.is_some() {
+        // TCP to the collector of traces; Landlock says to which port.
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            sockets.push(streams_of(family.unsigned_abs().into())?);
+        }
+    }
+    rules.insert(libc::SYS_socket, sockets);
     Ok(rules)
+}
+
+/// A rule for sockets of a family that are streams.
+fn streams_of(family: u64) -> Result<SeccompRule, BackendError> {
+    /// The bits of a socket's type that are no flags.
+    const TYPE: u64 = 0xF;
+    let stream = libc::SOCK_STREAM.unsigned_abs().into();
+    let dword = SeccompCmpArgLen::Dword;
+    SeccompRule::new(vec![
+        SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Eq, family)?,
+        SeccompCondition::new(1, dword, SeccompCmpOp::MaskedEq(TYPE), stream)?,
+    ])
 }
 
 /// One rule: an argument compared by its lower 32 bits, which is all that the kernel

@@ -149,3 +149,21 @@ fn no_call_is_in_two_lists() {
     all.dedup();
     assert_eq!(all.len(), count);
 }
+
+#[test]
+fn streams_are_for_a_collector_alone() {
+    let socket = |needs: &Needs, family: i32, kind: i32| {
+        let arguments = [family.unsigned_abs().into(), kind.unsigned_abs().into(), 0, 0, 0, 0];
+        verdict_at(ARCHES[0], needs, libc::SYS_socket, arguments)
+    };
+    let stream = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let with = Needs { connects_to: Some(4318), ..Needs::default() };
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        assert_eq!(socket(&Needs::default(), family, stream), TRAP);
+        assert_eq!(socket(&with, family, stream), ALLOW);
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET] {
+            assert_eq!(socket(&with, family, kind), TRAP, "{kind}");
+        }
+    }
+    assert_eq!(socket(&with, libc::AF_PACKET, stream), TRAP);
+}
