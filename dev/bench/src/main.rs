@@ -4,11 +4,13 @@
 //! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
 //! counts the server's system calls for an operation. `client` compares Frevo's client with
 //! smbclient and with a bare TCP stream, `mount` compares a mounted folder with other mounts,
-//! `crypto` measures sealing and signing alone, `admin` the admin interface.
+//! `crypto` measures sealing and signing alone, `admin` the admin interface; `agreement` compares
+//! the figures of `frevo bench` with those here.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod admin;
+mod agreement;
 mod client;
 mod clients;
 mod common;
@@ -66,6 +68,8 @@ enum Cmd {
     Client(clients::Arguments),
     /// Measure the answers of the admin interface and what they cost the clients.
     Admin(admin::Arguments),
+    /// Compare the figures of `frevo bench` with this program's.
+    Agreement(agreement::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -190,6 +194,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let _priority = Priority::raise(args.common.nice);
             println!("{}", admin::run(&args).await?);
             Ok(ExitCode::SUCCESS)
+        }),
+        Cmd::Agreement(args) => block_on(args.common.client_threads, async {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            Ok(ExitCode::from(u8::from(!agreement::run(&args).await?)))
         }),
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),

@@ -20,6 +20,9 @@ pub(crate) enum Kind {
     /// The bare data path; see `raw`.
     #[value(skip)]
     Limit,
+    /// A server that somebody else has started.
+    #[value(skip)]
+    Running,
 }
 
 impl Kind {
@@ -28,6 +31,7 @@ impl Kind {
             Self::Smbd => "smbd",
             Self::Frevo => "Frevo",
             Self::Limit => "limit",
+            Self::Running => "running",
         }
     }
 }
@@ -60,21 +64,29 @@ pub(crate) struct Peer {
     pub(crate) target: Target,
     /// The programs that it was started from.
     pub(crate) programs: Programs,
-    child: Child,
+    /// None for one that somebody else has started.
+    child: Option<Child>,
 }
 
 impl Peer {
-    /// Returns the root of the server's process tree.
+    /// Returns the root of the server's process tree; 0 for one that somebody else has started.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
+}
+
+/// A server that somebody else has started.
+pub(crate) fn running(label: &str, target: Target, programs: Programs) -> Peer {
+    Peer { kind: Kind::Running, label: label.to_owned(), target, programs, child: None }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
         // smbd's process tree is a PID namespace, whose first process dies with this one.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -118,8 +130,9 @@ pub(crate) fn start_on(
         Kind::Smbd => start_smbd(&target, port, share, &state, programs)?,
         Kind::Frevo => start_frevo(&target, share, &state, programs)?,
         Kind::Limit => start_limit(&mut target, share)?,
+        Kind::Running => bail!("a running server is not started"),
     };
-    Ok(Peer { kind, label, target, programs: programs.clone(), child })
+    Ok(Peer { kind, label, target, programs: programs.clone(), child: Some(child) })
 }
 
 fn free_port() -> Result<u16> {
