@@ -27,6 +27,7 @@ mod stateful;
 mod stream;
 mod structures;
 mod texts;
+mod tickets;
 mod tokens;
 mod transforms;
 
@@ -52,6 +53,7 @@ pub use stateful::stateful;
 pub use stream::frame_reader;
 pub use structures::{security_descriptors, set_structures};
 pub use texts::{account_files, frevo_toml, smb_conf};
+pub use tickets::tickets;
 pub use tokens::tokens;
 pub use transforms::transforms;
 

@@ -287,6 +287,11 @@ pub fn known_key(etype: EncryptionType, byte: u8) -> Key {
     Key::filled(etype, byte)
 }
 
+/// Signs a PAC of any contents anew. None if it is so malformed that it has no place for that.
+pub fn sign_pac(pac: &[u8], key: &Key) -> Option<Vec<u8>> {
+    super::pac::Pac::parse(pac).ok()?.signed(key).ok()
+}
+
 /// Encodes AuthorizationData with one element.
 pub fn authorization_data(kind: i32, data: &[u8]) -> Vec<u8> {
     let element = sequence(&[&number(0, i64::from(kind)), &octets_field(1, data)]);

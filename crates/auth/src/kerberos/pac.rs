@@ -97,22 +97,39 @@ impl<'a> Pac<'a> {
     /// Checks the server's signature, MS-PAC 2.8.4: of all of the PAC, with zeros in place of both
     /// signatures, by the key that the ticket is encrypted with.
     pub(super) fn verify(&self, key: &Key) -> Result<(), Fault> {
-        let mut cleared = self.bytes.to_vec();
-        let server = self.signature(BufferType::SERVER_CHECKSUM, "server signature")?;
-        let kdc = self.signature(BufferType::KDC_CHECKSUM, "KDC signature")?;
+        let (server, cleared) = self.cleared()?;
         // MS-PAC 2.8.4: the type of the key, and no other. Old controllers sign with HMAC-MD5 under
         // keys of RC4 only.
         if server.kind != key.etype().checksum_type() {
             return Err(Fault::PacSignatureType(server.kind));
         }
         let expected = self.bytes.get(server.place.clone()).unwrap_or_default();
-        for place in [server.place.clone(), kdc.place] {
-            cleared.get_mut(place).unwrap_or_default().fill(0);
-        }
         if !same(&key.checksum(KeyUsage::PAC, &cleared), expected) {
             return Err(Fault::PacAltered);
         }
         Ok(())
+    }
+
+    /// Returns the server's signature, and the PAC with zeros in place of both.
+    fn cleared(&self) -> Result<(Signature, Vec<u8>), Fault> {
+        let server = self.signature(BufferType::SERVER_CHECKSUM, "server signature")?;
+        let kdc = self.signature(BufferType::KDC_CHECKSUM, "KDC signature")?;
+        let mut cleared = self.bytes.to_vec();
+        for place in [server.place.clone(), kdc.place] {
+            cleared.get_mut(place).unwrap_or_default().fill(0);
+        }
+        Ok((server, cleared))
+    }
+
+    /// Returns the PAC with the signature of a key, wherever its signatures lie.
+    #[cfg(any(test, feature = "forge"))]
+    pub(super) fn signed(&self, key: &Key) -> Result<Vec<u8>, Fault> {
+        let (server, cleared) = self.cleared()?;
+        let signature = key.checksum(KeyUsage::PAC, &cleared);
+        let mut signed = self.bytes.to_vec();
+        let place = signed.get_mut(server.place).unwrap_or_default();
+        place.iter_mut().zip(&signature).for_each(|(to, from)| *to = *from);
+        Ok(signed)
     }
 
     /// Reads PAC_SIGNATURE_DATA, MS-PAC 2.8. A read-only controller adds its number.
