@@ -129,7 +129,7 @@ impl fmt::Display for Fault {
                 f,
                 "the ticket for {server} is older than the password of this server: it needs key \
                  version {kvno}, and the keytab has {newest}; the client has to get a new ticket \
-                 (klist purge, kdestroy)"
+                 (klist purge, kdestroy), or another account has this name (setspn -Q)"
             ),
             Self::NoKeyVersion { server, kvno, newest } => write!(
                 f,

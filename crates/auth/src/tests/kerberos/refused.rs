@@ -42,7 +42,7 @@ fn tickets_that_no_key_opens() {
         old.to_string(),
         "the ticket for cifs/files@FREVO.TEST is older than the password of this server: it needs \
          key version 3, and the keytab has 5; the client has to get a new ticket (klist purge, \
-         kdestroy)"
+         kdestroy), or another account has this name (setspn -Q)"
     );
     let new = Fault::NoKeyVersion { server: server(), kvno: 3, newest: 2 };
     assert_eq!(fault(ticket(), with(vec![key(2, 9, AES)])), new);
