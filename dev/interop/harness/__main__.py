@@ -1,18 +1,12 @@
-"""The run: prepare outside, then every wanted group inside a network namespace."""
+"""The run: prepare outside, then every wanted group inside a network namespace of a worker."""
 
 import argparse
-import concurrent.futures
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-import traceback
-from pathlib import Path
 
-from . import judge, prepare, suites
-from .model import GROUPS, HERE, OUT, ROOT, Context, may_select
+from . import judge, prepare, suites, workers
+from .model import GROUPS, OUT, may_select
 
 # Each module registers its groups on import.
 from .peers import (  # noqa: F401
@@ -49,7 +43,7 @@ from .peers import (  # noqa: F401
     upgrade,
     xfstests,
 )
-from .servers import ADDRESS, PROFILES, Server, newer_samba
+from .servers import newer_samba
 
 
 def arguments():
@@ -67,8 +61,15 @@ def arguments():
     ap.add_argument(
         "--frevo", metavar="FILE", help="a program already built (for smbtorture with the feature test-hooks)"
     )
+    ap.add_argument(
+        "--built",
+        metavar="DIR",
+        help="a directory with the program, the peers and the examples, already built as ./dev/test does",
+    )
     ap.add_argument("--compare", metavar="TSV", help="an earlier TSV: print what changed, fail if a pass was lost")
-    ap.add_argument("--workers", type=int, default=4, help="servers at one time for the suites that mostly wait (4)")
+    ap.add_argument(
+        "--workers", type=int, default=4, help=f"groups at one time, of which {workers.COMPUTING} may compute (4)"
+    )
     ap.add_argument(
         "--samba",
         choices=("4.22",),
@@ -77,91 +78,12 @@ def arguments():
     )
     ap.add_argument("--strict", action="store_true", help="a skipped check that is not expected fails the run")
     args = ap.parse_args()
-    if args.profile != "release":
+    if args.built or args.profile != "release":
         # A build with assertions fails when one poll takes so much processor time.  Releases
         # are measured too if the variable is set by hand.
-        default = "20" if args.profile == "sim" else "200"
+        default = "20" if args.built or args.profile == "sim" else "200"
         os.environ.setdefault("FREVO_HELD_CORE_MS", default)
     return args
-
-
-def run_group(group, server, args):
-    """Runs one group; an exception of the harness itself is a failed row."""
-    work = Path(tempfile.mkdtemp(dir=os.environ["FREVO_INTEROP_WORK"]))
-    print(f"{group.name} ({group.profile})\n", end="", flush=True)
-    log_name = group.name.replace("/", "-") + ".log"
-    with open(OUT / "logs" / log_name, "w") as log:
-        ctx = Context(group, server, args.full, args.only, work, log)
-        try:
-            group.run(ctx)
-        except Exception as e:  # a broken check must not hide the other groups
-            log.write(traceback.format_exc())
-            ctx.add("harness", "fail", 0.0, f"{type(e).__name__}: {e}")
-    shutil.rmtree(work, ignore_errors=True)
-    return ctx
-
-
-class Worker:
-    """Runs groups one after the other, each on a server with the profile that it names."""
-
-    def __init__(self, args, program, address=ADDRESS):
-        self.args, self.program, self.address, self.server = args, program, address, None
-
-    def run(self, group):
-        """Returns the rows of one group."""
-        if self.server and self.server.profile != group.profile:
-            self.stop()
-        try:
-            self.server = self.server or Server(
-                self.args.server, group.profile, self.program, self.address, self.args.samba
-            )
-        except RuntimeError as e:
-            context = Context(group, None, self.args.full, [], OUT, None)
-            context.add("server-start", "fail", 0.0, e)
-            return context.rows
-        ctx = run_group(group, self.server, self.args)
-        panics = self.server.panics()
-        if panics or not self.server.is_alive():
-            ctx.patterns = []
-            ctx.add("server-alive", "fail", 0.0, panics[0] if panics else "the server accepts no connections")
-            self.stop()
-        else:
-            self.server.clear()
-        return ctx.rows
-
-    def stop(self):
-        if self.server:
-            self.server.stop()
-            self.server = None
-
-
-def run_groups(groups, args, program):
-    """Returns the rows of all groups: first the groups that may run side by side, then the rest in turn."""
-    order = list(PROFILES)
-    beside = sorted((g for g in groups if g.beside is not None), key=lambda g: -g.beside)
-    alone = sorted((g for g in groups if g.beside is None), key=lambda g: order.index(g.profile))
-    found = {}
-
-    def work(number):
-        worker = Worker(args, program, f"198.18.0.{10 + number}")
-        subprocess.run(["ip", "addr", "add", f"{worker.address}/24", "dev", "tap0"], check=True)
-        while beside:
-            try:
-                group = beside.pop(0)
-            except IndexError:
-                break
-            found[group.name] = worker.run(group)
-        worker.stop()
-
-    if beside:
-        with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
-            for done in [pool.submit(work, number) for number in range(min(args.workers, len(beside)))]:
-                done.result()
-    worker = Worker(args, program)
-    for group in alone:
-        found[group.name] = worker.run(group)
-    worker.stop()
-    return [row for group in groups for row in found[group.name]]
 
 
 def compare(rows, path):
@@ -174,20 +96,6 @@ def compare(rows, path):
             worse += was == "pass"
             print(f"{'WORSE ' if was == 'pass' else 'change'} {row.name}: {was} -> {row.result}")
     return worse
-
-
-def go_inside(program):
-    """Runs this command again in namespaces of its own; its mounts and networks end with it."""
-    # The servers' directories are in memory, since smbtorture's allocation sizes want that; the
-    # peers' are on disk, where a guest can see them.
-    with (
-        tempfile.TemporaryDirectory(prefix="frevo-interop.", dir=os.environ.get("TMPDIR", "/dev/shm")) as served,
-        tempfile.TemporaryDirectory(prefix="work.", dir=OUT) as work,
-    ):
-        os.chmod(served, 0o755)
-        inside = {"FREVO_INTEROP_INSIDE": program, "FREVO_INTEROP_WORK": work, "TMPDIR": served}
-        command = [HERE / "with-netns", sys.executable, "-m", "harness", *sys.argv[1:]]
-        return subprocess.run(command, env={**os.environ, **inside}, cwd=ROOT).returncode
 
 
 def main():
@@ -207,16 +115,17 @@ def main():
         return 0
     if not wanted:
         raise SystemExit("--only matches no group; see --list")
+    if "FREVO_INTEROP_INSIDE" in os.environ:
+        workers.work(args, os.environ["FREVO_INTEROP_INSIDE"])
+        return 0
     OUT.joinpath("logs").mkdir(parents=True, exist_ok=True)
-    if "FREVO_INTEROP_INSIDE" not in os.environ:
-        if args.samba:
-            newer_samba(args.samba)
-        suites.wanted_by(wanted)
-        return go_inside(prepare.everything(args, wanted) or "")
-
+    if args.samba:
+        newer_samba(args.samba)
+    suites.wanted_by(wanted)
+    program = prepare.everything(args, wanted)
     began = time.monotonic()
     expectations = judge.Expectations(args.server, args.samba)
-    rows = run_groups(wanted, args, os.environ["FREVO_INTEROP_INSIDE"])
+    rows, taken = workers.run_groups(wanted, args, program)
     verdicts = [expectations.judge(r) for r in rows]
     level, seconds = "full" if args.full else "quick", time.monotonic() - began
     text = judge.write(rows, args.server, level, seconds, args.only, args.samba)
@@ -229,6 +138,8 @@ def main():
     for line, lost in expectations.against_reference(rows):
         print(line)
         uncited += lost
+    longest = sorted(taken, key=taken.get, reverse=True)[:10]
+    print("longest: " + ", ".join(f"{name} {taken[name]:.0f} s" for name in longest))
     passed = sum(v == "good" for v in verdicts)
     skipped = sum(r.result == "skip" for r in rows)
     print(f"{len(rows) - passed - skipped - bad} of {len(rows)} checks failed as expected")

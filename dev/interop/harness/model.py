@@ -42,23 +42,28 @@ class Group:
     run: object
     full_only: bool = False
     about: str = ""
-    # Seconds the group takes on smbd, if it may run beside other groups on a server of its own.
+    # Seconds the group takes on smbd, if it mostly waits: more groups than the machine has cores run at one time.
     beside: float | None = None
     # True if the group runs only when `--only` names it.
     named_only: bool = False
     # The release of Samba that first has the suite, if it is newer than the default.
     samba: str | None = None
+    # Seconds of a group that takes long, so that it starts early.
+    seconds: float = 0.0
 
 
 GROUPS: list[Group] = []
 
 
-def group(name, *, profile="default", full_only=False, beside=None, named_only=False, doc=None, samba=None):
+def group(
+    name, *, profile="default", full_only=False, beside=None, named_only=False, doc=None, samba=None, seconds=0.0
+):
     """Registers a function that takes a Context as the group `name`; `doc` describes it instead of its docstring."""
 
     def register(function):
         about = (doc or function.__doc__ or "").strip().splitlines()
-        GROUPS.append(Group(name, profile, function, full_only, about[0] if about else "", beside, named_only, samba))
+        first = about[0] if about else ""
+        GROUPS.append(Group(name, profile, function, full_only, first, beside, named_only, samba, seconds))
         return function
 
     return register

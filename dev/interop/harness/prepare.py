@@ -3,6 +3,8 @@
 Everything is kept under target/interop; a changed version here is fetched anew.
 """
 
+import concurrent.futures
+import functools
 import json
 import os
 import shutil
@@ -130,34 +132,42 @@ def go_suite():
 def everything(args, groups):
     """Prepares what the wanted groups use; returns the path of the server's program."""
     names = {g.name.split("/")[0] for g in groups}
+    built = Path(args.built).resolve() if args.built else None
     packages = []
+    # What others have made comes from the network, so all of it is fetched at once.
+    fetches = []
     if "cifs" in names or any(g.name == "client/mount" for g in groups):
-        fsx()
+        fetches.append(fsx)
     if "cifs" in names:
         packages.append("frevo-guest-checks")
     if names & {"attacks", "clients", "crossing", "differential", "disks"}:
-        python_clients()
+        fetches.append(python_clients)
     if "pike" in names:
-        python_clients(PIKE, PIKE_TESTS)
+        fetches.append(functools.partial(python_clients, PIKE, PIKE_TESTS))
     if any(g.name == "clients/go-smb2" for g in groups):
-        go_suite()
+        fetches.append(go_suite)
     if any(g.name.startswith("clients/smb2-rs") for g in groups):
         packages.append("frevo-peer-smb2")
-    # The checks' own programs are never measured: the dev profile is enough.
-    if packages:
-        programs = cargo_build("dev", *packages)
-        for package in packages:
-            copy_program(programs / package)
-    if names & {"client"}:
-        for name in ("append_locked", "exactly_once"):
-            copy_program(cargo_example("frevo-client", name))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(fetch) for fetch in fetches]:
+            done.result()
+    examples = {}
+    if "client" in names:
+        examples["frevo-client"] = ["append_locked", "exactly_once"]
     if "embedded" in names:
-        for name in ("embed", "readonly_archive"):
-            copy_program(cargo_example("frevo-server", name))
+        examples["frevo-server"] = ["embed", "readonly_archive"]
+    # The checks' own programs are never measured: the dev profile is enough.
+    for package in packages:
+        copy_program((built or cargo_build("dev", package)) / package)
+    for package, programs in examples.items():
+        for name in programs:
+            copy_program(built / "examples" / name if built else cargo_example(package, name))
     if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks", "programs"}:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())
+    elif built:
+        program = str(copy_program(built / "frevo"))
     else:
         # smbtorture's control codes are in no other build.
         features = ["test-hooks"] if any(g.profile == "torture" for g in groups) else []

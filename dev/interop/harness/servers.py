@@ -190,8 +190,8 @@ class Server:
         except subprocess.TimeoutExpired:
             self.child.terminate()
             status = self.child.wait(timeout=30)
-        beside = "" if self.address == ADDRESS else f"-{self.address}"
-        kept = OUT / "logs" / f"server-{self.kind}-{self.profile}{beside}.log"
+        worker = os.environ.get("FREVO_INTEROP_WORKER", "0")
+        kept = OUT / "logs" / f"server-{self.kind}-{self.profile}{'' if worker == '0' else f'-{worker}'}.log"
         if self.log_path().exists():
             shutil.copyfile(self.log_path(), kept)
         shutil.rmtree(self.directory, ignore_errors=True)
