@@ -1,25 +1,12 @@
 //! Converts names between POSIX and SMB.
 //!
 //! Characters that SMB reserves (`: * ? " < > |`, the backslash, a space or a period at the end)
-//! are sent as characters of the private use area. Services for Macintosh chose them, and macOS and
-//! the Linux kernel use them too, so that all these clients can read such a name. No mapped name
-//! can name a stream.
+//! are sent as characters of the private use area ([`reserved`]), so that other clients can read
+//! such a name. No mapped name can name a stream.
 
 use std::ffi::OsStr;
 
-/// Reserved characters and their replacements.
-const MAPPED: [(char, char); 8] = [
-    ('"', '\u{f020}'),
-    ('*', '\u{f021}'),
-    (':', '\u{f022}'),
-    ('<', '\u{f023}'),
-    ('>', '\u{f024}'),
-    ('?', '\u{f025}'),
-    ('\\', '\u{f026}'),
-    ('|', '\u{f027}'),
-];
-const LAST_SPACE: char = '\u{f028}';
-const LAST_PERIOD: char = '\u{f029}';
+use frevo_wire::fscc::reserved;
 
 /// The spelling of names on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,20 +30,11 @@ pub fn to_wire(name: &OsStr, spelling: Spelling) -> Option<String> {
         return Some(name.replace('\\', "\u{f026}"));
     }
     let last = name.chars().count().checked_sub(1)?;
-    Some(
-        name.chars()
-            .enumerate()
-            .map(|(at, one)| match one {
-                ' ' if at == last => LAST_SPACE,
-                '.' if at == last => LAST_PERIOD,
-                // Control characters map to U+F001 and up.
-                '\u{1}'..='\u{1f}' => char::from_u32(0xf000 + one as u32).unwrap_or(one),
-                _ => {
-                    MAPPED.iter().find(|(ours, _)| *ours == one).map_or(one, |(_, theirs)| *theirs)
-                }
-            })
-            .collect(),
-    )
+    let map = |(at, one): (usize, char)| {
+        let at_end = if at == last { reserved::private_at_end(one) } else { None };
+        at_end.or_else(|| reserved::private(one)).unwrap_or(one)
+    };
+    Some(name.chars().enumerate().map(map).collect())
 }
 
 /// Converts one component from the wire. A stand-in for a last space or period that is not at the
@@ -66,11 +44,9 @@ pub fn from_wire(wire: &str, spelling: Spelling) -> String {
         return wire.replace(BACKSLASH, "\\");
     }
     let last = wire.chars().count().saturating_sub(1);
-    let back = |(at, one): (usize, char)| match one {
-        LAST_SPACE if at == last => ' ',
-        LAST_PERIOD if at == last => '.',
-        '\u{f001}'..='\u{f01f}' => char::from_u32(one as u32 - 0xf000).unwrap_or(one),
-        _ => MAPPED.iter().find(|(_, theirs)| *theirs == one).map_or(one, |(ours, _)| *ours),
+    let back = |(at, one): (usize, char)| {
+        let at_end = if at == last { reserved::plain_at_end(one) } else { None };
+        at_end.or_else(|| reserved::plain(one)).unwrap_or(one)
     };
     let name: String = wire.chars().enumerate().map(back).collect();
     // `.` and `..` are no file names: such a name keeps the server's spelling.

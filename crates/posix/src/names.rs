@@ -5,21 +5,20 @@
 //! no other spelling leads there.
 //!
 //! * Reserved characters, control characters, a backslash, a trailing space or period: U+F001 to
-//!   U+F029, as cifs.ko `mapposix` and macOS do.
+//!   U+F029 ([`reserved`]).
 //! * Bytes that are not UTF-8, and characters that this mapping itself uses: each byte as U+EF80 to
 //!   U+EFFF.
 
 use std::borrow::Cow;
 
 use frevo_store::{Fault, Name, vfs::VfsResult};
+use frevo_wire::fscc::reserved;
 
 use crate::limits::COMPONENT_BYTES;
 use crate::options::is_side;
 
 /// Offset of the private characters for raw bytes 0x80..=0xFF.
 const RAW_BASE: u32 = 0xEF00;
-/// Offset of the private characters for control characters.
-const CONTROL_BASE: u32 = 0xF000;
 
 /// A path relative to the share's root in the form of system calls: components between slashes and
 /// a NUL at the end.
@@ -66,7 +65,7 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
         unmap(component, out);
         let again = map(&out[start..]);
         // Only names of POSIX clients hold reserved characters at all.
-        let literal = posix || component.chars().any(|c| reserved(c).is_some());
+        let literal = posix || component.chars().any(|c| reserved::private(c).is_some());
         let canonical = if literal { canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
             // Another spelling of a name, which has one spelling only.
@@ -95,37 +94,12 @@ fn is_plain(component: &str) -> bool {
 
 /// True for characters that the mapping replaces or makes.
 fn is_mapping_char(c: char) -> bool {
-    reserved(c).is_some() || is_private(c)
+    reserved::private(c).is_some() || is_private(c)
 }
 
 /// True for private characters that the mapping makes.
 fn is_private(c: char) -> bool {
     matches!(c, '\u{F001}'..='\u{F01F}' | '\u{F020}'..='\u{F029}' | '\u{EF80}'..='\u{EFFF}')
-}
-
-/// Returns the private character for a character that Windows reserves.
-fn reserved(c: char) -> Option<char> {
-    Some(match c {
-        '"' => '\u{F020}',
-        '*' => '\u{F021}',
-        ':' => '\u{F022}',
-        '<' => '\u{F023}',
-        '>' => '\u{F024}',
-        '?' => '\u{F025}',
-        '\\' => '\u{F026}',
-        '|' => '\u{F027}',
-        '\u{1}'..='\u{1F}' => char::from_u32(CONTROL_BASE + u32::from(c))?,
-        _ => return None,
-    })
-}
-
-/// Returns the private character for the last character of a name, if Windows would drop it.
-fn trailing(c: char) -> Option<char> {
-    match c {
-        ' ' => Some('\u{F028}'),
-        '.' => Some('\u{F029}'),
-        _ => None,
-    }
 }
 
 /// Converts a component from the clients' form to bytes.
@@ -134,18 +108,10 @@ fn unmap(component: &str, out: &mut Vec<u8>) {
         let code = u32::from(c);
         match c {
             '\u{EF80}'..='\u{EFFF}' => out.push((code - RAW_BASE) as u8),
-            '\u{F001}'..='\u{F01F}' => out.push((code - CONTROL_BASE) as u8),
-            '\u{F020}' => out.push(b'"'),
-            '\u{F021}' => out.push(b'*'),
-            '\u{F022}' => out.push(b':'),
-            '\u{F023}' => out.push(b'<'),
-            '\u{F024}' => out.push(b'>'),
-            '\u{F025}' => out.push(b'?'),
-            '\u{F026}' => out.push(b'\\'),
-            '\u{F027}' => out.push(b'|'),
-            '\u{F028}' => out.push(b' '),
-            '\u{F029}' => out.push(b'.'),
-            _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            _ => {
+                let c = reserved::plain(c).or_else(|| reserved::plain_at_end(c)).unwrap_or(c);
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
         }
     }
 }
@@ -153,7 +119,7 @@ fn unmap(component: &str, out: &mut Vec<u8>) {
 /// Returns the mapped spelling of a name that a POSIX client may send unmapped.
 fn canonical(component: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(component.len() + 4);
-    out.extend(component.chars().map(|c| reserved(c).unwrap_or(c)));
+    out.extend(component.chars().map(|c| reserved::private(c).unwrap_or(c)));
     trail(&mut out);
     Cow::Owned(out)
 }
@@ -183,7 +149,7 @@ pub(crate) fn map(bytes: &[u8]) -> Cow<'_, str> {
             if is_private(c) {
                 push_raw(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut out);
             } else {
-                out.push(reserved(c).unwrap_or(c));
+                out.push(reserved::private(c).unwrap_or(c));
             }
         }
         push_raw(chunk.invalid(), &mut out);
@@ -204,7 +170,7 @@ fn push_raw(bytes: &[u8], out: &mut String) {
 }
 
 fn trail(out: &mut String) {
-    if let Some(mapped) = out.chars().next_back().and_then(trailing) {
+    if let Some(mapped) = out.chars().next_back().and_then(reserved::private_at_end) {
         out.pop();
         out.push(mapped);
     }

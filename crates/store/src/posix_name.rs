@@ -1,29 +1,13 @@
 //! Spelling of names for POSIX clients.
 //!
-//! A stored name has private characters in place of those that Windows reserves: U+F001 to U+F01F
-//! for control characters, U+F020 to U+F029 for `" * : < > ? \ |` and a space or period at the end,
-//! as cifs.ko's `mapposix` and macOS map them. A client of the POSIX extensions writes and reads
+//! A stored name has private characters in place of those that Windows reserves
+//! ([`frevo_wire::fscc::reserved`]). A client of the POSIX extensions writes and reads
 //! the characters themselves, except the backslash, which separates components.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-/// Offset of the private characters for control characters.
-const CONTROL_BASE: u32 = 0xF000;
-
-/// Reserved characters with their private ones, anywhere in a component.
-const ANYWHERE: [(char, char); 7] = [
-    ('"', '\u{F020}'),
-    ('*', '\u{F021}'),
-    (':', '\u{F022}'),
-    ('<', '\u{F023}'),
-    ('>', '\u{F024}'),
-    ('?', '\u{F025}'),
-    ('|', '\u{F027}'),
-];
-
-/// Reserved characters with their private ones, at the end of a component.
-const AT_END: [(char, char); 2] = [(' ', '\u{F028}'), ('.', '\u{F029}')];
+use frevo_wire::fscc::reserved;
 
 /// Returns a stored component as clients of the POSIX extensions see it.
 pub fn posix_spelling(component: &str) -> Cow<'_, str> {
@@ -32,14 +16,14 @@ pub fn posix_spelling(component: &str) -> Cow<'_, str> {
         return Cow::Borrowed(component);
     }
     let mut text: String = component.chars().map(plain).collect();
-    replace_last(&mut text, |last| AT_END.iter().find(|(_, p)| *p == last).map(|(c, _)| *c));
+    replace_last(&mut text, reserved::plain_at_end);
     Cow::Owned(text)
 }
 
 /// Returns the stored component for one that a client of the POSIX extensions wrote.
 pub(crate) fn stored_spelling(component: &str) -> String {
     let mut text: String = component.chars().map(private).collect();
-    replace_last(&mut text, |last| AT_END.iter().find(|(c, _)| *c == last).map(|(_, p)| *p));
+    replace_last(&mut text, reserved::private_at_end);
     text
 }
 
@@ -50,20 +34,13 @@ fn replace_last(text: &mut String, with: impl Fn(char) -> Option<char>) {
     }
 }
 
+/// The backslash separates components, so that none of a POSIX client's names has one.
 fn private(c: char) -> char {
-    if matches!(c, '\u{1}'..='\u{1F}') {
-        let shifted = CONTROL_BASE.saturating_add(u32::from(c));
-        return char::from_u32(shifted).unwrap_or(c);
-    }
-    ANYWHERE.iter().find(|(plain, _)| *plain == c).map_or(c, |(_, private)| *private)
+    if c == '\\' { c } else { reserved::private(c).unwrap_or(c) }
 }
 
 fn plain(c: char) -> char {
-    if matches!(c, '\u{F001}'..='\u{F01F}') {
-        let shifted = u32::from(c).saturating_sub(CONTROL_BASE);
-        return char::from_u32(shifted).unwrap_or(c);
-    }
-    ANYWHERE.iter().find(|(_, private)| *private == c).map_or(c, |(plain, _)| *plain)
+    reserved::plain(c).filter(|plain| *plain != '\\').unwrap_or(c)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod posix;
 pub mod query;
 pub mod quota;
 pub mod reparse;
+pub mod reserved;
 pub mod set;
 pub mod upcase;
 pub mod volume;

@@ -9,6 +9,7 @@ use frevo_wire::command::create::{
     CreateDisposition, CreateOptions, ImpersonationLevel, Request, ShareAccess,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
+use frevo_wire::fscc::reserved;
 
 use crate::request;
 use crate::share::Share;
@@ -97,8 +98,8 @@ pub(super) fn spelling(mut text: String, share: &Share, posix: bool) -> String {
 fn trailing(component: &str, ends: impl Fn(&str) -> bool) -> String {
     let mut component = component.to_owned();
     if ends(&component) {
-        let is_period = component.pop() == Some('.');
-        component.push(if is_period { '\u{F029}' } else { '\u{F028}' });
+        let stands_for = component.pop().and_then(reserved::private_at_end);
+        component.extend(stands_for);
     }
     component
 }
