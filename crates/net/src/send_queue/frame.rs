@@ -41,6 +41,15 @@ impl Segment {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Returns the bytes of memory that it keeps.
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Buf(buf) => buf.capacity(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File { .. } => 0,
+        }
+    }
 }
 
 impl fmt::Debug for Segment {

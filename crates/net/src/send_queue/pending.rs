@@ -9,7 +9,6 @@ use super::SendLimits;
 use super::frame::{OutFrame, Segment};
 use super::pipe::Pipe;
 use crate::buffer::Buf;
-use crate::file_io::FileFd;
 use crate::limits::{FRAME_BYTES_MAX, SEND_IOV_MAX};
 use crate::transport::Stream;
 
@@ -24,13 +23,8 @@ pub(super) const FRAME_OVERHEAD_BYTES: usize = 768;
 
 /// An element of the queue: the segments of all frames, one after the other.
 pub(super) enum Waiting {
-    Buf(Buf),
-    Bytes(bytes::Bytes),
-    File {
-        file: FileFd,
-        offset: u64,
-        len: usize,
-    },
+    Segment(Segment),
+    /// The number of zeros to send in place of a file's missing end.
     Zeros(usize),
     /// The end of a frame, which counts frames.
     End,
@@ -40,10 +34,10 @@ impl Waiting {
     /// Returns its first bytes if they are in memory.
     fn memory(&self) -> Option<&[u8]> {
         match self {
-            Self::Buf(buf) => Some(buf),
-            Self::Bytes(bytes) => Some(bytes),
+            Self::Segment(Segment::Buf(buf)) => Some(buf),
+            Self::Segment(Segment::Bytes(bytes)) => Some(bytes),
+            Self::Segment(Segment::File { .. }) => None,
             Self::Zeros(len) => Some(&ZEROS[..(*len).min(ZEROS.len())]),
-            Self::File { .. } => None,
             Self::End => Some(&[]),
         }
     }
@@ -70,28 +64,16 @@ impl Pending {
         match frame.segments.first_mut() {
             Some(Segment::Buf(head)) if head.headroom() >= prefix.len() => head.push_front(&prefix),
             _ => {
-                let head = Buf::copy_of(&prefix);
-                self.memory += head.capacity();
-                self.waiting.push_back(Waiting::Buf(head));
+                let head = Segment::Buf(Buf::copy_of(&prefix));
+                self.memory += head.memory();
+                self.waiting.push_back(Waiting::Segment(head));
             }
         }
         self.bytes += prefix.len() + len;
         self.frames += 1;
-        for segment in frame.segments {
-            match segment {
-                empty if empty.is_empty() => {}
-                Segment::Buf(buf) => {
-                    self.memory += buf.capacity();
-                    self.waiting.push_back(Waiting::Buf(buf));
-                }
-                Segment::Bytes(bytes) => {
-                    self.memory += bytes.len();
-                    self.waiting.push_back(Waiting::Bytes(bytes));
-                }
-                Segment::File { file, offset, len } => {
-                    self.waiting.push_back(Waiting::File { file, offset, len });
-                }
-            }
+        for segment in frame.segments.into_iter().filter(|segment| !segment.is_empty()) {
+            self.memory += segment.memory();
+            self.waiting.push_back(Waiting::Segment(segment));
         }
         self.waiting.push_back(Waiting::End);
     }
@@ -112,7 +94,9 @@ impl Pending {
         };
         while !self.waiting.is_empty() {
             let sent = match self.waiting.front() {
-                Some(Waiting::File { len, .. }) if *len >= copied_below || self.pipe.is_some() => {
+                Some(Waiting::Segment(Segment::File { len, .. }))
+                    if *len >= copied_below || self.pipe.is_some() =>
+                {
                     self.send_file(stream, limits.splice_from)
                 }
                 _ => self.send_memory(stream, copied_below),
@@ -136,7 +120,7 @@ impl Pending {
         let mut index = 0;
         let mut copied = 0;
         while index < self.waiting.len().min(SEND_IOV_MAX) && copied < COPY_BYTES {
-            if let Waiting::File { len, .. } = &self.waiting[index] {
+            if let Waiting::Segment(Segment::File { len, .. }) = &self.waiting[index] {
                 if *len >= copied_below {
                     break;
                 }
@@ -144,7 +128,7 @@ impl Pending {
             }
             index += 1;
         }
-        let more = matches!(self.waiting.get(index), Some(Waiting::File { .. }));
+        let more = matches!(self.waiting.get(index), Some(Waiting::Segment(Segment::File { .. })));
         let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
         for waiting in self.waiting.iter().take(index) {
             match waiting.memory() {
@@ -165,7 +149,9 @@ impl Pending {
     /// Puts a copy of the first bytes of the file tail at `index` before it, and returns their
     /// number.
     fn copy_file(&mut self, index: usize) -> io::Result<usize> {
-        let Waiting::File { file, offset, len } = &mut self.waiting[index] else { return Ok(0) };
+        let Waiting::Segment(Segment::File { file, offset, len }) = &mut self.waiting[index] else {
+            return Ok(0);
+        };
         let count = (*len).min(COPY_BYTES);
         let mut buf = Buf::with_capacity(count);
         while buf.len() < count {
@@ -182,17 +168,19 @@ impl Pending {
         *offset += count as u64;
         *len -= count;
         self.memory += buf.capacity();
+        let copy = Waiting::Segment(Segment::Buf(buf));
         if *len == 0 {
-            self.waiting[index] = Waiting::Buf(buf);
+            self.waiting[index] = copy;
         } else {
-            self.waiting.insert(index, Waiting::Buf(buf));
+            self.waiting.insert(index, copy);
         }
         Ok(count)
     }
 
     /// Moves bytes of the file tail at the front to the socket.
     fn send_file(&mut self, stream: &Stream, splice_from: usize) -> io::Result<()> {
-        let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
+        let Some(Waiting::Segment(Segment::File { file, offset, len })) = self.waiting.front_mut()
+        else {
             return Ok(());
         };
         if self.pipe.is_some() || *len >= splice_from {
@@ -217,7 +205,8 @@ impl Pending {
 
     /// Makes one round from file to pipe to socket.
     fn splice_file(&mut self, stream: &Stream) -> io::Result<()> {
-        let Some(Waiting::File { file, offset, len }) = self.waiting.front_mut() else {
+        let Some(Waiting::Segment(Segment::File { file, offset, len })) = self.waiting.front_mut()
+        else {
             return Ok(());
         };
         let pipe = match &mut self.pipe {
@@ -254,7 +243,7 @@ impl Pending {
     /// Sends zeros for the promised rest, because the file at the front has ended.
     fn front_ends_in_zeros(&mut self) {
         if let Some(front) = self.waiting.front_mut()
-            && let Waiting::File { len, .. } = front
+            && let Waiting::Segment(Segment::File { len, .. }) = front
         {
             *front = Waiting::Zeros(*len);
         }
@@ -271,7 +260,7 @@ impl Pending {
                     0
                 }
                 _ if count == 0 => return,
-                Waiting::Buf(buf) => {
+                Waiting::Segment(Segment::Buf(buf)) => {
                     let taken = count.min(buf.len());
                     buf.advance(taken);
                     count -= taken;
@@ -280,14 +269,14 @@ impl Pending {
                     }
                     buf.len()
                 }
-                Waiting::Bytes(bytes) => {
+                Waiting::Segment(Segment::Bytes(bytes)) => {
                     let taken = count.min(bytes.len());
                     *bytes = bytes.split_off(taken);
                     self.memory -= taken;
                     count -= taken;
                     bytes.len()
                 }
-                Waiting::File { offset, len, .. } => {
+                Waiting::Segment(Segment::File { offset, len, .. }) => {
                     let taken = count.min(*len);
                     *offset += taken as u64;
                     *len -= taken;
