@@ -12,13 +12,13 @@
 
 mod inotify;
 mod sketch;
+mod state;
 mod table;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_store::FileKey;
-use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{Mode, OFlags, RawDir, Statx};
 use rustix::io::Errno;
@@ -26,12 +26,16 @@ use rustix::io::Errno;
 use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
-    CACHED_CHANGES, CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, DOUBTFUL_NAMES,
-    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES, TICK_MS,
+    CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, LIST_BUFFER_BYTES,
+    NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
 };
-use crate::{patience, stat, sys};
-use inotify::{Change, Note, Watches};
+use crate::{patience, sys};
+use inotify::Watches;
 use sketch::{Hashes, Seeking, Sketch};
+pub(crate) use state::Seen;
+use state::{
+    Content, Directory, Known, Moves, State, StoredName, Trust, Update, is_settled, times_of,
+};
 use table::{Lookup, Table};
 
 /// The cache of one share.
@@ -51,21 +55,6 @@ pub(crate) struct NameCache {
     limits: Limits,
 }
 
-/// The state of a directory as it was seen just now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
-    pub(crate) key: FileKey,
-    /// The directory's times; None if they were not read again. Without a watch None makes
-    /// everything known about the directory invalid.
-    times: Option<Times>,
-}
-
-impl Seen {
-    pub(crate) fn of(stx: &Statx) -> Self {
-        Self { key: stat::key_of(stx), times: Some(times_of(stx)) }
-    }
-}
-
 /// [`CACHED_NAMES`] and [`CACHED_DIRECTORIES`], smaller in tests.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
@@ -75,80 +64,6 @@ struct Limits {
     per_directory: usize,
     /// [`NAMES_READ_ON_CORE`]
     on_core: usize,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    directories: HashMap<FileKey, Directory>,
-    /// The directory of each watch.
-    watched: HashMap<i32, FileKey>,
-    /// Number of names in all tables.
-    names: usize,
-}
-
-#[derive(Debug)]
-struct Directory {
-    trust: Trust,
-    content: Content,
-    moves: Moves,
-    used: AtomicU64,
-}
-
-/// The moves in the last notes of a directory.
-#[derive(Debug, Default)]
-struct Moves {
-    /// The name in the last note, if it was moved in.
-    came: Option<Box<[u8]>>,
-    /// The last name that was moved out, while it may come back: the kernel notes RENAME_EXCHANGE as
-    /// a move there and a move back, and some of its notes may not be there yet.
-    went: Option<Box<[u8]>>,
-}
-
-/// The reason why a reading is still valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// The kernel notes changes under this watch.
-    Watch(i32),
-    /// The directory's times are unchanged.
-    Times(Times),
-    /// None: notes of this watch were lost. The names are dropped when the directory is read again,
-    /// because dropping all at once would take long.
-    Lost(i32),
-}
-
-/// Last modification and last change, in seconds and nanoseconds.
-type Times = [(i64, u32); 2];
-
-#[derive(Debug)]
-enum Content {
-    /// The directory is being read, with the changes meanwhile in order; `None` if there were too
-    /// many.
-    Reading(Option<Vec<Update>>),
-    Names(Table),
-    /// The sketch of a directory with too many names.
-    Sketch(Sketch),
-}
-
-impl Content {
-    /// Its weight in the cache's limit, in names.
-    fn weight(&self) -> usize {
-        match self {
-            Self::Reading(_) => 0,
-            Self::Names(table) => table.len(),
-            Self::Sketch(sketch) => sketch.weight(),
-        }
-    }
-}
-
-/// The result of a lookup: the stored name, if one matches.
-type StoredName = Option<Vec<u8>>;
-
-/// An answer without asking the file system.
-enum Known {
-    StoredName(StoredName),
-    /// A name that may exist; the caller has to look.
-    Doubtful(Vec<u8>),
-    Unknown,
 }
 
 /// File systems whose changes all go through this kernel, by f_type.
@@ -454,185 +369,6 @@ impl NameCache {
             watches.remove(watch);
         }
     }
-}
-
-impl State {
-    fn find(&self, seen: Seen, wanted: &[u8], age: u64) -> Known {
-        let Some(directory) = self.directories.get(&seen.key) else {
-            return Known::Unknown;
-        };
-        let is_trusted = match directory.trust {
-            Trust::Watch(_) => true,
-            Trust::Times(times) => seen.times == Some(times),
-            Trust::Lost(_) => false,
-        };
-        if !is_trusted {
-            return Known::Unknown;
-        }
-        directory.used.store(age, Ordering::Relaxed);
-        let found = match &directory.content {
-            Content::Names(table) => table.find(wanted),
-            Content::Sketch(sketch) => match sketch.find(wanted) {
-                Some(found) => found,
-                None => return Known::Unknown,
-            },
-            Content::Reading(_) => return Known::Unknown,
-        };
-        match found {
-            Lookup::Absent => Known::StoredName(None),
-            Lookup::Present(name) => Known::StoredName(Some(name.to_vec())),
-            Lookup::Doubtful(name) => Known::Doubtful(name.to_vec()),
-        }
-    }
-
-    fn note(&mut self, note: Note) {
-        match note {
-            Note::Lost => {
-                for directory in self.directories.values_mut() {
-                    // A directory that is being read will not be kept; the others keep their watch
-                    // until they are read again.
-                    if let Trust::Watch(watch) = directory.trust {
-                        directory.trust = Trust::Lost(watch);
-                    }
-                }
-            }
-            Note::Ended(watch) => {
-                if let Some(&key) = self.watched.get(&watch) {
-                    self.drop_directory(key);
-                }
-            }
-            Note::Change(watch, change) => {
-                if let Some(&key) = self.watched.get(&watch) {
-                    self.change(key, change);
-                }
-            }
-        }
-    }
-
-    fn change(&mut self, key: FileKey, change: Change) {
-        let Some(directory) = self.directories.get_mut(&key) else { return };
-        let Moves { came, went } = std::mem::take(&mut directory.moves);
-        let (update, gone) = match change {
-            // The second half of an exchange begins, or a name moves on.
-            Change::MovedOut(name) if came.as_ref() == Some(&name) => {
-                directory.moves.went = went;
-                (Update::Doubt(name), None)
-            }
-            Change::MovedOut(name) => {
-                directory.moves.went = Some(name.clone());
-                (Update::Doubt(name), went)
-            }
-            Change::MovedIn(name) => {
-                directory.moves.went = went.filter(|went| *went != name);
-                directory.moves.came = Some(name.clone());
-                (Update::Insert(name), None)
-            }
-            Change::Came(name) => (Update::Insert(name), went),
-            Change::Went(name) => (Update::Remove(name), went),
-        };
-        if let Some(gone) = gone {
-            self.update(key, Update::Remove(gone));
-        }
-        self.update(key, update);
-    }
-
-    fn update(&mut self, key: FileKey, update: Update) {
-        let Some(directory) = self.directories.get_mut(&key) else { return };
-        match &mut directory.content {
-            Content::Names(table) => {
-                let before = table.len();
-                update.apply(table);
-                self.names = self.names - before + table.len();
-                if table.doubtful() > DOUBTFUL_NAMES {
-                    // Reading again costs less than so many doubtful names.
-                    self.names -= table.len();
-                    directory.content = Content::Reading(None);
-                }
-            }
-            Content::Sketch(sketch) => {
-                self.names -= sketch.weight();
-                update.sketch(sketch);
-                self.names += sketch.weight();
-            }
-            Content::Reading(Some(updates)) if updates.len() < CACHED_CHANGES => {
-                updates.push(update);
-            }
-            Content::Reading(updates) => *updates = None,
-        }
-    }
-
-    /// Returns the changes while a directory was read; None if they are not known.
-    fn finish(&mut self, key: FileKey, watch: i32) -> Option<Vec<Update>> {
-        let directory = self.directories.get_mut(&key)?;
-        if directory.trust != Trust::Watch(watch) {
-            return None;
-        }
-        let Content::Reading(updates) = &mut directory.content else { return None };
-        updates.take()
-    }
-
-    /// Drops a directory, and returns its watch, which the caller ends.
-    fn drop_directory(&mut self, key: FileKey) -> Option<i32> {
-        let directory = self.directories.remove(&key)?;
-        self.names -= directory.content.weight();
-        match directory.trust {
-            Trust::Watch(watch) | Trust::Lost(watch) => {
-                self.watched.remove(&watch);
-                Some(watch)
-            }
-            Trust::Times(_) => None,
-        }
-    }
-
-    /// Returns the least recently used directory, except `kept` and those being read.
-    fn oldest(&self, kept: Option<FileKey>) -> Option<FileKey> {
-        let settled = self.directories.iter().filter(|(key, directory)| {
-            Some(**key) != kept && !matches!(directory.content, Content::Reading(Some(_)))
-        });
-        let oldest = settled.min_by_key(|(_, directory)| directory.used.load(Ordering::Relaxed));
-        oldest.map(|(key, _)| *key)
-    }
-}
-
-/// The effect of a note on the names of a directory.
-#[derive(Debug)]
-enum Update {
-    Insert(Box<[u8]>),
-    Remove(Box<[u8]>),
-    Doubt(Box<[u8]>),
-}
-
-impl Update {
-    fn sketch(&self, sketch: &mut Sketch) {
-        match self {
-            Self::Insert(name) => sketch.insert(name),
-            Self::Remove(name) => sketch.remove(name),
-            Self::Doubt(name) => sketch.doubt(name),
-        }
-    }
-
-    fn apply(&self, table: &mut Table) {
-        match self {
-            Self::Insert(name) => table.insert(name),
-            Self::Remove(name) => table.remove(name),
-            Self::Doubt(name) => table.doubt(name),
-        }
-    }
-}
-
-fn times_of(stx: &Statx) -> Times {
-    [&stx.stx_mtime, &stx.stx_ctime].map(|t| (t.tv_sec, t.tv_nsec))
-}
-
-/// True if a change now would surely get another time than these.
-fn is_settled(times: Times) -> bool {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let now_ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
-    times.iter().all(|&(seconds, nanoseconds)| {
-        let then_ms =
-            seconds.saturating_mul(1_000).saturating_add(i64::from(nanoseconds) / 1_000_000);
-        now_ms.saturating_sub(then_ms) >= TICK_MS.cast_signed()
-    })
 }
 
 /// The result of reading a directory.

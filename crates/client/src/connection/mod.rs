@@ -4,8 +4,12 @@
 //! do so on several cores. One task reads, and hands each answer to the task that waits for
 //! it. Where encryption is slow, other cores help (`crypto_offload`).
 
+mod call;
+mod claim;
 mod credits;
 mod crypto_offload;
+mod liveness;
+mod message;
 mod negotiate;
 mod outbox;
 mod path;
@@ -14,198 +18,44 @@ mod reader;
 mod receiving;
 mod waiters;
 
+use call::protect;
+pub(crate) use call::{Call, Guard, PAYLOAD_HEADROOM, Patience, Payload};
+pub(crate) use claim::Claim;
+use liveness::keep_watch;
+pub(crate) use message::{Message, Unasked};
 use negotiate::Agreed;
 pub(crate) use negotiate::{CAPABILITIES, security_mode};
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
-use frevo_crypto::{OpeningKey, SealingKey, Sender, SigningKey};
+use frevo_crypto::{OpeningKey, SealingKey, Sender};
 use frevo_net::buffer::Buf;
 use frevo_net::transport::Stream;
 use frevo_proto::credit::credit_charge_needed;
+use frevo_proto::limits::BYTES_PER_CREDIT;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::transform::HEADROOM;
 use frevo_proto::window::Taken;
-use frevo_proto::{frame::FrameLength, limits::BYTES_PER_CREDIT};
-use frevo_wire::codec::Writer;
 use frevo_wire::command::echo::Request as Echo;
-use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Cause;
-use crate::limits::{
-    ANSWERED_LOOK, CREDITS_MIN, DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, ECHOES_FOR_CREDITS, HELD_UP,
-};
+use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
 use crypto_offload::Swiftness;
 use outbox::Outbox;
 use waiters::Waiters;
 
-/// The longest header and fixed part of a request with a payload, rounded up.
-const HEAD_MAX: usize = HEADER_LEN + 64;
-
-/// Headroom of a payload that is sent without a copy, bytes.
-pub(crate) const PAYLOAD_HEADROOM: usize = HEADROOM + HEAD_MAX;
-
 /// The connection has ended: no answer comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone;
-
-/// The payload of a request, behind its fixed part.
-pub(crate) enum Payload<'a> {
-    /// None, or it is in the body already.
-    None,
-    /// Bytes to copy.
-    Copied(&'a [u8]),
-    /// A buffer with [`PAYLOAD_HEADROOM`] before the bytes.
-    Placed(Buf),
-}
-
-/// A request before it has a number.
-pub(crate) struct Call<'a> {
-    pub(crate) command: Command,
-    pub(crate) session_id: u64,
-    pub(crate) tree_id: u32,
-    pub(crate) flags: HeaderFlags,
-    /// Signs the request even if the session signs no others.
-    pub(crate) sign: bool,
-    /// ChannelSequence, which takes the place of the status.
-    pub(crate) channel_sequence: u16,
-    /// Bytes of the request's or the answer's payload: they decide on the credits.
-    pub(crate) cost: u32,
-    /// True if the answer may take any time: it waits for other clients.
-    pub(crate) waits: bool,
-    /// The caller's patience: at its end the request is cancelled, and its answer awaited.
-    pub(crate) patience: Option<Arc<Patience>>,
-    /// Space for the header, and the body.
-    pub(crate) message: Vec<u8>,
-    pub(crate) payload: Payload<'a>,
-}
-
-/// The patience of a caller: it ends when the caller gives up.
-#[derive(Debug, Default)]
-pub(crate) struct Patience(watch::Sender<bool>);
-
-impl Patience {
-    /// Ends it.
-    pub(crate) fn end(&self) {
-        self.0.send_replace(true);
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        *self.0.borrow()
-    }
-
-    /// Returns when it has ended.
-    pub(crate) async fn ended(&self) {
-        // The sender is `self`.
-        let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
-    }
-}
-
-impl<'a> Call<'a> {
-    /// Makes a request whose body `encode` writes.
-    pub(crate) fn new(command: Command, encode: impl FnOnce(&mut Writer<'_>)) -> Self {
-        let mut message = vec![0; HEADER_LEN];
-        encode(&mut Writer::from(&mut message, 0));
-        Self {
-            command,
-            session_id: 0,
-            tree_id: 0,
-            flags: HeaderFlags::EMPTY,
-            sign: false,
-            channel_sequence: 0,
-            cost: 0,
-            waits: false,
-            patience: None,
-            message,
-            payload: Payload::None,
-        }
-    }
-
-    /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that
-    /// protect the negotiation.
-    pub(crate) fn signed(self) -> Self {
-        Self { sign: true, ..self }
-    }
-
-    /// Returns the length of the payload, bytes.
-    pub(crate) fn payload_len(&self) -> usize {
-        match &self.payload {
-            Payload::None => 0,
-            Payload::Copied(bytes) => bytes.len(),
-            Payload::Placed(buf) => buf.len(),
-        }
-    }
-
-    pub(crate) fn cost(self, cost: u32) -> Self {
-        Self { cost, ..self }
-    }
-
-    pub(crate) fn payload(self, payload: Payload<'a>) -> Self {
-        Self { payload, ..self }
-    }
-}
-
-/// The protection of a message.
-#[derive(Clone, Copy)]
-pub(crate) enum Guard<'a> {
-    /// No protection.
-    None,
-    /// A signature.
-    Signed(&'a SigningKey),
-    /// Encryption.
-    Sealed(&'a SealingKey),
-}
-
-/// A received message.
-pub(crate) struct Message {
-    buf: Buf,
-    pub(crate) header: Header,
-    /// The session whose key has decrypted it; `None` for a message in the clear.
-    pub(crate) sealed: Option<u64>,
-}
-
-impl Message {
-    /// Returns the message from its header to its end.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buf
-    }
-
-    /// Returns the status.
-    pub(crate) fn status(&self) -> crate::Status {
-        self.header.status.into()
-    }
-
-    /// Returns true if the signature was made with `key`.
-    pub(crate) fn is_signed_with(&mut self, key: &SigningKey) -> bool {
-        frevo_proto::signature::verify(&mut self.buf, key, Sender::Server)
-    }
-
-    /// Returns the bytes at `range` without copying them.
-    pub(crate) fn into_range(mut self, range: std::ops::Range<usize>) -> Buf {
-        let end = range.end.min(self.buf.len());
-        self.buf.truncate(end);
-        self.buf.advance(range.start.min(end));
-        self.buf
-    }
-}
-
-/// A notification of the server.
-pub(crate) struct Unasked {
-    /// True if it came encrypted.
-    pub(crate) is_sealed: bool,
-    /// The notification.
-    pub(crate) notification: Notification,
-}
 
 /// Counts of what a connection has carried.
 #[derive(Debug, Default)]
@@ -247,7 +97,7 @@ impl Connection {
         let connection = Arc::new(Self::over(stream, options.credits, unasked));
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(keep_watch(Arc::downgrade(&connection)));
-        let claim = Claim { connection, is_kept: false };
+        let claim = Claim::new(connection);
         claim.negotiate(options, client_guid).await?;
         Ok(claim)
     }
@@ -594,58 +444,6 @@ impl Connection {
     }
 }
 
-/// Signs or encrypts a message and prepends its frame prefix.
-fn protect(mut message: Buf, guard: Guard<'_>, see: impl FnOnce(&[u8])) -> Result<Buf, Gone> {
-    match guard {
-        Guard::Sealed(key) => {
-            let session_id = Header::parse(&message).map_err(|_| Gone)?.session_id;
-            message.grow_front(HEADROOM);
-            frevo_proto::transform::seal_frame(&mut message, key, session_id).map_err(|_| Gone)?;
-        }
-        Guard::Signed(_) | Guard::None => {
-            if let Guard::Signed(key) = guard {
-                frevo_proto::signature::sign(&mut message, key, Sender::Client)
-                    .map_err(|_| Gone)?;
-            }
-            see(&message);
-            let prefix = FrameLength::prefix(message.len()).ok_or(Gone)?;
-            message.push_front(&prefix);
-        }
-    }
-    Ok(message)
-}
-
-/// A new connection without a channel. Dropping it ends the connection: an attempt that fails
-/// or is given up leaves nothing behind.
-pub(crate) struct Claim {
-    connection: Arc<Connection>,
-    is_kept: bool,
-}
-
-impl Claim {
-    /// Returns the connection, which the new owner ends.
-    pub(crate) fn keep(mut self) -> Arc<Connection> {
-        self.is_kept = true;
-        Arc::clone(&self.connection)
-    }
-}
-
-impl std::ops::Deref for Claim {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.connection
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            self.connection.close();
-        }
-    }
-}
-
 /// A request that was sent. Dropping it does not cancel the request.
 pub(crate) struct Sent {
     /// MessageId of the request.
@@ -661,53 +459,5 @@ impl Future for Sent {
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
         std::pin::Pin::new(&mut self.reply).poll(cx).map_err(|_| Gone)
-    }
-}
-
-/// Ends a connection whose server is silent although answers are due. A server that has
-/// answered every request with an interim response gets an ECHO from time to time.
-async fn keep_watch(connection: Weak<Connection>) {
-    let mut echoed = false;
-    let mut asked = Instant::now();
-    loop {
-        let asleep = Instant::now();
-        sleep(Duration::from_secs(1)).await;
-        let Some(connection) = connection.upgrade() else { return };
-        if connection.is_gone() {
-            return;
-        }
-        if asleep.elapsed() >= HELD_UP {
-            // This program was suspended: answers may wait in the socket.
-            *connection.heard.lock() = Instant::now();
-        }
-        if connection.waiters.overdue(Instant::now()) {
-            connection.fail(Cause::Protocol(
-                "it sent an interim response and then no answer for 10 minutes",
-            ));
-            return;
-        }
-        let silent = connection.heard.lock().elapsed();
-        let due = connection.waiters.due();
-        if !due || silent < ECHO_AFTER {
-            echoed = false;
-            if !due {
-                *connection.heard.lock() = Instant::now();
-                if connection.waiters.len() == 0 {
-                    asked = Instant::now();
-                } else if asked.elapsed() >= ECHO_WAITING {
-                    asked = Instant::now();
-                    let connection = Arc::clone(&connection);
-                    tokio::spawn(async move { connection.echo().await });
-                }
-            }
-        } else if silent >= DEAD_AFTER {
-            connection.fail(io::Error::from(io::ErrorKind::TimedOut).into());
-        } else if !echoed {
-            echoed = true;
-            let connection = Arc::clone(&connection);
-            tokio::spawn(async move {
-                let _ = connection.echo().await;
-            });
-        }
     }
 }

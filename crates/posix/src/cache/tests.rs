@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::CWD;
 use tempfile::TempDir;
 
+use super::inotify::Change;
 use super::*;
+use crate::limits::TICK_MS;
+use crate::stat;
 
 struct Fixture {
     host: TempDir,

@@ -1,0 +1,152 @@
+//! Requests before they are sent, and their protection.
+
+use std::sync::Arc;
+
+use frevo_crypto::{SealingKey, Sender, SigningKey};
+use frevo_net::buffer::Buf;
+use frevo_proto::frame::FrameLength;
+use frevo_proto::transform::HEADROOM;
+use frevo_wire::codec::Writer;
+use frevo_wire::header::HEADER_LEN;
+use frevo_wire::{Command, Header, HeaderFlags};
+use tokio::sync::watch;
+
+use super::Gone;
+
+/// The longest header and fixed part of a request with a payload, rounded up.
+const HEAD_MAX: usize = HEADER_LEN + 64;
+
+/// Headroom of a payload that is sent without a copy, bytes.
+pub(crate) const PAYLOAD_HEADROOM: usize = HEADROOM + HEAD_MAX;
+
+/// The payload of a request, behind its fixed part.
+pub(crate) enum Payload<'a> {
+    /// None, or it is in the body already.
+    None,
+    /// Bytes that are copied behind the fixed part.
+    Copied(&'a [u8]),
+    /// A buffer with [`PAYLOAD_HEADROOM`] before the bytes.
+    Placed(Buf),
+}
+
+/// A request before it has a number.
+pub(crate) struct Call<'a> {
+    pub(crate) command: Command,
+    pub(crate) session_id: u64,
+    pub(crate) tree_id: u32,
+    pub(crate) flags: HeaderFlags,
+    /// Signs the request even if the session signs no others.
+    pub(crate) sign: bool,
+    /// ChannelSequence, which takes the place of the status.
+    pub(crate) channel_sequence: u16,
+    /// Bytes of the request's or the answer's payload: they decide on the credits.
+    pub(crate) cost: u32,
+    /// True if the answer may take any time: it waits for other clients.
+    pub(crate) waits: bool,
+    /// The caller's patience: at its end the request is cancelled, and its answer awaited.
+    pub(crate) patience: Option<Arc<Patience>>,
+    /// Space for the header, and the body.
+    pub(crate) message: Vec<u8>,
+    pub(crate) payload: Payload<'a>,
+}
+
+/// The patience of a caller: it ends when the caller gives up.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(watch::Sender<bool>);
+
+impl Patience {
+    /// Ends the caller's patience.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns when it has ended.
+    pub(crate) async fn ended(&self) {
+        // The sender is `self`.
+        let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Makes a request whose body `encode` writes.
+    pub(crate) fn new(command: Command, encode: impl FnOnce(&mut Writer<'_>)) -> Self {
+        let mut message = vec![0; HEADER_LEN];
+        encode(&mut Writer::from(&mut message, 0));
+        Self {
+            command,
+            session_id: 0,
+            tree_id: 0,
+            flags: HeaderFlags::EMPTY,
+            sign: false,
+            channel_sequence: 0,
+            cost: 0,
+            waits: false,
+            patience: None,
+            message,
+            payload: Payload::None,
+        }
+    }
+
+    /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that
+    /// protect the negotiation.
+    pub(crate) fn signed(self) -> Self {
+        Self { sign: true, ..self }
+    }
+
+    /// Returns the length of the payload, bytes.
+    pub(crate) fn payload_len(&self) -> usize {
+        match &self.payload {
+            Payload::None => 0,
+            Payload::Copied(bytes) => bytes.len(),
+            Payload::Placed(buf) => buf.len(),
+        }
+    }
+
+    pub(crate) fn cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
+    }
+
+    pub(crate) fn payload(self, payload: Payload<'a>) -> Self {
+        Self { payload, ..self }
+    }
+}
+
+/// The protection of a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Guard<'a> {
+    /// Neither signed nor encrypted.
+    None,
+    /// Signed with this key.
+    Signed(&'a SigningKey),
+    /// Encrypted with this key.
+    Sealed(&'a SealingKey),
+}
+
+/// Signs or encrypts a message and prepends its frame prefix.
+pub(super) fn protect(
+    mut message: Buf,
+    guard: Guard<'_>,
+    see: impl FnOnce(&[u8]),
+) -> Result<Buf, Gone> {
+    match guard {
+        Guard::Sealed(key) => {
+            let session_id = Header::parse(&message).map_err(|_| Gone)?.session_id;
+            message.grow_front(HEADROOM);
+            frevo_proto::transform::seal_frame(&mut message, key, session_id).map_err(|_| Gone)?;
+        }
+        Guard::Signed(_) | Guard::None => {
+            if let Guard::Signed(key) = guard {
+                frevo_proto::signature::sign(&mut message, key, Sender::Client)
+                    .map_err(|_| Gone)?;
+            }
+            see(&message);
+            let prefix = FrameLength::prefix(message.len()).ok_or(Gone)?;
+            message.push_front(&prefix);
+        }
+    }
+    Ok(message)
+}

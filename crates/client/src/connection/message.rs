@@ -1,0 +1,47 @@
+//! Messages of the server.
+
+use frevo_crypto::{Sender, SigningKey};
+use frevo_net::buffer::Buf;
+use frevo_wire::Header;
+use frevo_wire::command::oplock_break::Notification;
+
+/// A received message.
+pub(crate) struct Message {
+    pub(super) buf: Buf,
+    pub(crate) header: Header,
+    /// The session whose key has decrypted it; `None` for a message in the clear.
+    pub(crate) sealed: Option<u64>,
+}
+
+impl Message {
+    /// Returns the message from its header to its end.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buf
+    }
+
+    /// Returns the status.
+    pub(crate) fn status(&self) -> crate::Status {
+        self.header.status.into()
+    }
+
+    /// Returns true if the signature was made with `key`.
+    pub(crate) fn is_signed_with(&mut self, key: &SigningKey) -> bool {
+        frevo_proto::signature::verify(&mut self.buf, key, Sender::Server)
+    }
+
+    /// Returns the bytes at `range` without copying them.
+    pub(crate) fn into_range(mut self, range: std::ops::Range<usize>) -> Buf {
+        let end = range.end.min(self.buf.len());
+        self.buf.truncate(end);
+        self.buf.advance(range.start.min(end));
+        self.buf
+    }
+}
+
+/// A notification of the server.
+pub(crate) struct Unasked {
+    /// True if it came encrypted.
+    pub(crate) is_sealed: bool,
+    /// Content of the notification.
+    pub(crate) notification: Notification,
+}

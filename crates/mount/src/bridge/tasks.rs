@@ -1,0 +1,80 @@
+//! Tasks that carry out the kernel's requests.
+
+use std::sync::Arc;
+
+use fuser::{ReplyEntry, Request};
+
+use super::Bridge;
+use super::answers::{Undo, answered, entry};
+use crate::errno::Outcome;
+use crate::poll_inline::begin;
+use crate::volume::{Caller, EntryReply, Volume};
+
+impl Bridge {
+    /// Runs `work` as a task and passes its outcome to `answer`. See [`answered`].
+    pub(super) fn spawn<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+    ) {
+        self.spawn_undoable(asks, work, answer, |_, _| {});
+    }
+
+    /// Runs `work`, whose reply adds a lookup of a node. If the caller is gone, the lookup is taken
+    /// back.
+    pub(super) fn spawn_entry<F: Future<Output = Outcome<EntryReply>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        reply: ReplyEntry,
+    ) {
+        let answer = move |outcome| entry(reply, &outcome);
+        self.spawn_undoable(asks, work, answer, |volume, entry_reply| {
+            volume.forget_one(entry_reply.attr.ino.0)
+        });
+    }
+
+    pub(super) fn spawn_undoable<
+        T: Send + 'static,
+        F: Future<Output = Outcome<T>> + Send + 'static,
+    >(
+        &self,
+        asks: &Request,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+        undo: Undo<T>,
+    ) {
+        let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
+        self.runtime.spawn(answered(volume, Caller::new(asks.pid()), work, answer, Some(undo)));
+    }
+
+    /// Runs a read, which is cancelled when its caller is killed.
+    pub(super) fn read<T, F: Future<Output = Outcome<T>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        is_here: bool,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        answer: impl FnOnce(Outcome<T>) + Send + 'static,
+    ) where
+        T: Send + 'static,
+    {
+        let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
+        let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
+        // Runs on this thread: it mostly needs no wait, or little work before it.
+        if is_here {
+            begin(&self.runtime, work);
+        } else {
+            self.runtime.spawn(work);
+        }
+    }
+
+    /// Subtracts `count` from a node's lookup count. This thread is outside the runtime, so a task
+    /// closes the files of a forgotten node.
+    pub(crate) fn forgotten(&self, id: u64, count: u64) {
+        if let Some(node) = self.volume.forget(id, count) {
+            let volume = Arc::clone(&self.volume);
+            self.runtime.spawn(async move { volume.let_go(&node).await });
+        }
+    }
+}
