@@ -9,11 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
 use frevo_net::transport::Stream;
 use frevo_wire::Command;
-use harness::{Said, Sandbox, said};
+use harness::{PATIENCE, Said, Sandbox, said};
 
 /// A server at an address of its own, for as long as the test runs.
 fn start(manners: Manners, script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static) -> String {
@@ -177,24 +178,34 @@ fn an_honest_answer_is_taken() {
 #[test]
 fn a_listing_can_be_interrupted() {
     let place = Sandbox::new();
-    let server = start(listing(&[("dir", true)]), |asked| match asked.header.command {
-        Command::QUERY_DIRECTORY if asked.nth >= 2 => Act::Silence,
+    let unanswered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&unanswered);
+    let server = start(listing(&[("dir", true)]), move |asked| match asked.header.command {
+        Command::QUERY_DIRECTORY if asked.nth >= 2 => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Act::Silence
+        }
         _ => Act::Honest,
     });
     let url = format!("smb://ann@{server}/data");
     for arguments in
         [&["ls", "-R", &url][..], &["get", "-r", &url, "into"], &["sync", &url, "into"]]
     {
+        let before = unanswered.load(Ordering::SeqCst);
         let child = place.command(arguments).env("FREVO_PASSWORD", "secret").spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        let begun = std::time::Instant::now();
+        let started = Instant::now();
+        while unanswered.load(Ordering::SeqCst) == before {
+            assert!(started.elapsed() < PATIENCE, "{arguments:?} does not ask");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let begun = Instant::now();
         let pid = child.id().to_string();
         assert!(
             std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success()
         );
         let done = said(child.wait_with_output().unwrap());
         assert_eq!(done.code, 130, "{arguments:?}: {done:?}");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(3));
+        assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {:?}", begun.elapsed());
     }
 }
 

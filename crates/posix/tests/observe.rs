@@ -43,11 +43,26 @@ fn observe(root: &Path, is_tree: bool) -> Option<Told> {
 }
 
 impl Told {
+    /// Returns when changes in `directory` are reported: marks are made until one is.
+    fn wait_for_watch(&self, directory: &Path) {
+        let began = Instant::now();
+        loop {
+            let mark = mark(directory);
+            std::thread::sleep(Duration::from_millis(20));
+            if self.changes.lock().iter().any(|change| change.ends_with(&format!("\\{mark}"))) {
+                return;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{} is not watched",
+                directory.display()
+            );
+        }
+    }
+
     /// Everything up to the mark, which another program makes.
     fn so_far(&self, root: &Path) -> Vec<String> {
-        static MARKS: AtomicUsize = AtomicUsize::new(0);
-        let mark = format!("{}-mark", MARKS.fetch_add(1, Ordering::Relaxed));
-        host(root, &format!("touch {mark}; rm {mark}"));
+        let mark = mark(root);
         let gone = format!("2 {mark}");
         let began = Instant::now();
         loop {
@@ -63,6 +78,14 @@ impl Told {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Makes and removes a file in `directory`, and returns its name.
+fn mark(directory: &Path) -> String {
+    static MARKS: AtomicUsize = AtomicUsize::new(0);
+    let mark = format!("{}-mark", MARKS.fetch_add(1, Ordering::Relaxed));
+    host(directory, &format!("touch {mark}; rm {mark}"));
+    mark
 }
 
 fn host(root: &Path, script: &str) {
@@ -121,19 +144,19 @@ fn a_tree_is_observed_wherever_it_grows_and_moves() {
     let Some(told) = observe(&root.join("t"), true) else { return };
     let tree = root.join("t");
     // Directories are marked behind the call's back.
-    let settle = || std::thread::sleep(Duration::from_millis(100));
-    settle();
+    let settle = |directory: &str| told.wait_for_watch(&tree.join(directory));
+    settle("u");
     host(&tree, "echo 1 > u/x");
     host(&tree, "mkdir u/n");
-    settle();
+    settle("u/n");
     host(&tree, "touch u/n/y");
     host(&tree, "mv u w");
     host(&tree, "touch w/n/z");
     host(root, "mv out/v t/v");
-    settle();
+    settle("v");
     host(root, "touch t/v/a; mv t/w out/w; touch out/w/unseen; rm -r t/v");
     std::fs::create_dir_all(tree.join("own/deep")).unwrap();
-    settle();
+    settle("own/deep");
     host(&tree, "touch own/deep/s");
     let expected = [
         "1 u\\x",

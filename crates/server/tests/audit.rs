@@ -38,6 +38,9 @@ use client::settings;
 use client::world::{Users, in_own_world, password, serving};
 use client::{Draft, Offer, Want, World};
 
+/// The longest wait for the thread that writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Lines that a test looks at.
 #[derive(Clone, Default)]
 struct Kept(Arc<(Mutex<Lines>, Condvar)>);
@@ -49,6 +52,8 @@ struct Lines {
     longest: usize,
     /// The sink waits.
     is_held: bool,
+    /// Writes that have begun, those that wait or fail included.
+    begun: usize,
     /// The sink says that the disk is full.
     is_full: bool,
 }
@@ -60,6 +65,8 @@ impl Sink for Kept {
 
     fn write(&mut self, lines: &str) -> io::Result<()> {
         let mut state = self.0.0.lock();
+        state.begun += 1;
+        self.0.1.notify_all();
         while state.is_held {
             self.0.1.wait(&mut state);
         }
@@ -76,6 +83,14 @@ impl Kept {
     fn set(&self, change: impl FnOnce(&mut Lines)) {
         change(&mut self.0.0.lock());
         self.0.1.notify_all();
+    }
+
+    /// Returns when so many writes have begun.
+    fn wait_for_writes(&self, count: usize) {
+        let mut state = self.0.0.lock();
+        while state.begun < count {
+            assert!(!self.0.1.wait_for(&mut state, PATIENCE).timed_out());
+        }
     }
 
     fn lines(&self) -> Vec<Value> {
@@ -362,7 +377,7 @@ fn what_does_not_fit_is_counted() {
         let audit = kept.audit();
         // The first ones are taken out of the queue and held.
         audit.emit(Event::new(Kind::Start));
-        std::thread::sleep(Duration::from_millis(300));
+        kept.wait_for_writes(1);
         for _ in 0..AUDIT_QUEUE + over {
             audit.emit(Event::new(Kind::Stop));
         }
@@ -381,7 +396,7 @@ fn long_names_do_not_take_more_memory_than_there_is() {
     kept.set(|state| state.is_held = true);
     let audit = kept.audit();
     audit.emit(Event::new(Kind::Start));
-    std::thread::sleep(Duration::from_millis(300));
+    kept.wait_for_writes(1);
     let name = "x".repeat(64 << 10);
     let fits = AUDIT_QUEUE_BYTES / name.len();
     for _ in 0..fits + 10 {

@@ -1,6 +1,9 @@
 //! Changes by other programs on the host break the caches of clients.
 
-use std::process::Command as Program;
+use std::io::{Read as _, Write as _};
+use std::process::{Command as Program, Stdio};
+
+use tokio::time::timeout;
 
 use super::*;
 
@@ -26,32 +29,37 @@ fn is_possible() -> bool {
 fn a_create_waits_for_the_lease_of_another_program() {
     in_world(async |world| {
         world.file("f", "before");
-        let script = "import fcntl,os,signal,sys,time\n\
+        let script = "import fcntl,os,signal,sys\n\
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})\n\
             fd = os.open('f', os.O_RDWR)\n\
             try: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
             except OSError as why: print(why, file=sys.stderr); sys.exit(77)\n\
             print('ready', flush=True)\n\
             signal.sigwait({signal.SIGIO})\n\
-            time.sleep(0.4)\n";
+            print('asked', flush=True)\n\
+            sys.stdin.readline()\n";
         let mut program = Program::new("python3");
         let program = program.args(["-c", script]).current_dir(world.dir.path());
-        let mut holder = program.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        let mut ready = [0; 5];
-        let out = holder.stdout.as_mut().unwrap();
-        if std::io::Read::read_exact(out, &mut ready).is_err() {
+        let program = program.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = program.spawn().unwrap();
+        let mut line = [0; 6];
+        if holder.stdout.as_mut().unwrap().read_exact(&mut line).is_err() {
             assert_eq!(holder.wait().unwrap().code(), Some(77), "it ended before it had a lease");
             println!("skipped: a_create_waits_for_the_lease_of_another_program: no leases here");
             return;
         }
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
-        let began = std::time::Instant::now();
         let draft = mine.put(Want::existing("f").draft());
         let waiting = one.send(vec![draft], mine.via()).await[0];
+        // Others do not wait: this is answered while the program holds its lease.
         one.open_file(&mine, &Want::file("g")).await;
-        assert!(began.elapsed() < Duration::from_millis(300), "others do not wait");
-        one.final_reply(waiting).await.ok();
-        assert!(began.elapsed() > Duration::from_millis(300));
+        holder.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"asked\n");
+        let mut reply = std::pin::pin!(one.final_reply(waiting));
+        let early = timeout(Duration::from_millis(100), reply.as_mut()).await;
+        assert!(early.is_err(), "answered while the program holds its lease");
+        holder.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        reply.await.ok();
         assert!(holder.wait().unwrap().success());
     });
 }

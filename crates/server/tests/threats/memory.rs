@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use frevo_net::buffer::budget;
+use frevo_net::limits::SEND_STALL_TIMEOUT;
 use frevo_server::internal::ledger::Kind;
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 use tokio::time::Instant;
@@ -13,6 +14,19 @@ use crate::client::*;
 use frevo_proto::limits::MESSAGE_WITHOUT_PAYLOAD;
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::header::HEADER_LEN;
+
+/// Newcomers are served within this time, also on a busy machine. Without the defence they would
+/// wait until the peers that take nothing are given up.
+const SOON: Duration = Duration::from_secs(SEND_STALL_TIMEOUT.as_secs() / 4);
+
+/// Returns when the server has come so far.
+async fn until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
 
 /// A CHANGE_NOTIFY in a message of `length` bytes.
 fn long_notify(directory: FileId, length: usize) -> Draft {
@@ -145,17 +159,17 @@ fn r2_the_biggest_holder_loses_and_newcomers_are_served() {
                 break;
             }
         }
-        assert_eq!(ledger.fullness(), budget::Fullness::Full, "{} bytes", ledger.bytes());
+        until(|| ledger.fullness() == budget::Fullness::Full).await;
         assert!(ledger.bytes() <= LIMIT + (12 << 20), "{} bytes", ledger.bytes());
         let begin = Instant::now();
         let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
         let file = bob.open_file(&bobs, &Want::existing("large")).await;
         assert_eq!(bob.read(&bobs, file, 0, 1 << 16).await.len(), 1 << 16);
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         while ledger.fullness() == budget::Fullness::Full {
             bob.expect_alive().await;
             tokio::time::sleep(Duration::from_millis(5)).await;
-            assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+            assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         }
         drop((peer, hoard));
         let ann = ledger.account("ann");
@@ -183,14 +197,13 @@ fn r2_frames_that_never_end_do_not_keep_others_out() {
             peer.send_bytes(&(8_u32 << 20).to_be_bytes()).await;
             peer.send_bytes(&[0xFE; 4096]).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(ledger.bytes() >= LIMIT, "{} bytes", ledger.bytes());
+        until(|| ledger.bytes() >= LIMIT).await;
         assert!(ledger.bytes() <= LIMIT + (9 << 20), "{} bytes", ledger.bytes());
         let begin = Instant::now();
         let (mut bob, bobs) = world.session("bob", &Offer::default()).await;
         let file = bob.open_file(&bobs, &Want::file("f")).await;
         bob.write(&bobs, file, 0, &vec![1; 1 << 16]).await;
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         drop(hoard);
         let ann = ledger.account("ann");
         while ann.bytes() > 0 {
