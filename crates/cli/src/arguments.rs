@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
-    /// List and change the shares of a configuration; its comments stay
+    /// List and change the shares in a configuration file; comments are kept
     #[command(after_help = EXIT_CODES)]
     Share(crate::shares::Shares),
     /// Convert Samba's smb.conf to a frevo.toml
@@ -79,9 +79,9 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 4 authentication \
 
 const IMPORT_HELP: &str = "\
 The configuration goes to standard output, or to the file of -o. Standard error \
-reports what differs, sorted by weight, with the reason. If Samba restricts a share \
-in a way that Frevo cannot, the share is written as a comment: it is not served until \
-you have looked at it. If an option of [global] does, nothing is written.
+reports each difference with its reason, the most serious first. If Samba restricts a \
+share in a way that Frevo cannot, the share is written as a comment, and it is not served \
+until you remove the comment. If an option of [global] does so, nothing is written.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf has a syntax error or restricts \
 users in a way that Frevo cannot, 6 not found";
@@ -152,7 +152,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(LogFormat::WORDS))]
     pub(crate) log: Option<LogFormat>,
 
-    /// Least level of the log lines: error, warn, info, debug, trace, or a
+    /// Lowest level to log: error, warn, info, debug, trace, or a
     /// filter such as info,frevo::tree=debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
@@ -262,7 +262,7 @@ pub(crate) enum UserCommand {
         /// Name of the account
         name: AccountName,
     },
-    /// Set the groups of an account, in place of its present ones
+    /// Set the groups of an account; its other groups are removed
     ///
     /// A group exists as soon as an account is in it. Members of Administrators
     /// may take ownership of files, change owners and read audit entries.
@@ -279,7 +279,7 @@ pub(crate) enum UserCommand {
         /// Name of the account
         name: AccountName,
     },
-    /// Forbid an account to log on; it is kept
+    /// Stop an account from logging on, without removing it
     #[command(after_help = EXIT_CODES)]
     Disable {
         /// Name of the account
@@ -318,12 +318,12 @@ pub(crate) struct Import {
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// SID of the Samba server, as `net getlocalsid` tells it [default: that of
+    /// SID of the Samba server, as `net getlocalsid` prints it [default: that of
     /// this machine's Samba, if FILE is its smb.conf]
     #[arg(long, value_name = "SID")]
     pub(crate) sid: Option<MachineSid>,
 
-    /// Leave this option or module out although users may be able to do more without it
+    /// Leave out this option or module, even if users may do more without it
     #[arg(long, value_name = "OPTION")]
     pub(crate) accept: Vec<String>,
 }

@@ -16,7 +16,7 @@ use crate::{secret_file, state, trusted_file};
 
 /// The file in the state directory.
 const FILE: &str = "shares.toml";
-/// Its longest text.
+/// Greatest length of the file, bytes.
 const BYTES_MAX: u64 = 1 << 20;
 /// Keys of its shares.
 const KEYS: [&str; 5] = ["name", "path", "comment", "max_connections", "access_list"];

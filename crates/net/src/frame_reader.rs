@@ -28,14 +28,14 @@ pub const PREFIX_BYTES: usize = 4;
 pub enum ReceiveError {
     /// The first byte of a prefix is not zero, so this is no frame.
     NotAFrame {
-        /// The first byte.
+        /// Value of the first byte.
         first: u8,
     },
     /// A frame announces more than the present limit. Nothing was allocated for it.
     TooLong {
-        /// Bytes announced.
+        /// Length that the prefix announces, bytes.
         len: u32,
-        /// Bytes allowed.
+        /// Greatest length that is accepted now, bytes.
         limit: u32,
     },
     /// A frame made no progress, or too little, for too long.

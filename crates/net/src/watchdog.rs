@@ -46,7 +46,7 @@ thread_local! {
 /// The time of one poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PollTime {
-    /// Elapsed time.
+    /// Elapsed time, waiting for the processor included.
     pub wall: Duration,
     /// Processor time of the thread; None unless [`held_limit`] is set.
     pub cpu: Option<Duration>,

@@ -316,9 +316,9 @@ impl Latencies {
 pub(crate) struct Totals {
     /// Latencies by class, in the order of [`Class::ALL`].
     pub(crate) classes: [Latencies; CLASSES],
-    /// Bytes of requests.
+    /// Bytes received in requests.
     pub(crate) received: u64,
-    /// Bytes of responses.
+    /// Bytes sent in responses.
     pub(crate) sent: u64,
     /// Requests that were answered with an error.
     pub(crate) failures: u64,

@@ -89,7 +89,7 @@ pub struct FileOpen {
     pub fd: Option<Arc<OwnedFd>>,
     /// The descriptor with the facts of its medium; from the first use on.
     pub io: OnceLock<Option<file_io::File>>,
-    /// The file system.
+    /// File system of the file.
     pub vfs: Arc<dyn Vfs>,
     /// The Open's id, by which the shared state knows what is its own.
     pub id: OpenId,

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-/// A fault.
+/// A planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
     /// A client is answered before what it was promised is stable.
@@ -39,7 +39,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted faults.
     pub const ALL: [Self; 15] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,

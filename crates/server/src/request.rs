@@ -24,7 +24,7 @@ pub struct Request<'a> {
     pub connection: &'a Arc<ConnectionInfo>,
     /// The connection itself; none on another thread than its core's.
     pub owner: Option<&'a Connection>,
-    /// Its header.
+    /// Header of the request.
     pub header: Header,
     /// The whole message from the header to its end; body parsers take this.
     pub message: &'a [u8],

@@ -1,4 +1,4 @@
-//! One response being made: MS-SMB2 3.3.4.
+//! A response that a handler writes: MS-SMB2 3.3.4.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub enum Payload {
     /// Still in the file: it goes to the socket directly. Only when
     /// `Request::response_is_bare`.
     File {
-        /// The file.
+        /// Descriptor of the file to send from.
         file: FileFd,
-        /// First byte.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// Bytes; the file has them now.
+        /// Number of bytes to send; the file has them now.
         length: u32,
     },
 }
 
 impl Payload {
-    /// Bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Buf(buf) => buf.len(),
@@ -46,7 +46,7 @@ impl Payload {
     }
 }
 
-/// A response: 64 bytes kept free for the header, then the body.
+/// A response: 64 bytes that are free for the header, then the body.
 #[derive(Default)]
 pub struct Response {
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct Response {
     is_unsigned: bool,
 }
 
-/// Ids that a handler made, which headers and related messages carry on.
+/// Ids that a handler has assigned. The header of the response and related requests use them.
 #[derive(Debug, Default)]
 struct Made {
     session_id: Option<u64>,
@@ -66,71 +66,71 @@ struct Made {
 }
 
 impl Response {
-    /// Reuses `bytes` for a response without body yet.
+    /// Makes a response without a body in the memory of `bytes`.
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.resize(HEADER_LEN, 0);
         Self { bytes, ..Self::default() }
     }
 
-    /// Where the body goes; offsets count from the header.
+    /// Returns the writer of the body; offsets count from the header.
     pub fn writer(&mut self) -> Writer<'_> {
         Writer::from(&mut self.bytes, 0)
     }
 
-    /// Takes back what was written of a body.
+    /// Removes the body and the payload.
     pub fn clear_body(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
     }
 
-    /// Header room and body.
+    /// Returns the room for the header with the body behind it.
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Puts data behind the body.
+    /// Sets the data that follows the body.
     pub fn set_payload(&mut self, payload: Payload) {
         self.payload = Some(payload);
     }
 
-    /// SESSION_SETUP made (or goes on with) this session.
+    /// Records the session that SESSION_SETUP has made or continues.
     pub fn set_session_id(&mut self, id: u64) {
         self.made.session_id = Some(id);
     }
 
-    /// TREE_CONNECT made this tree connect.
+    /// Records the tree connect that TREE_CONNECT has made.
     pub fn set_tree_id(&mut self, id: u32) {
         self.made.tree_id = Some(id);
     }
 
-    /// CREATE made this Open.
+    /// Records the Open that CREATE has made.
     pub fn set_file_id(&mut self, id: FileId) {
         self.made.file_id = Some(id);
     }
 
-    /// CREATE has begun a numbered operation.
+    /// Records the numbered operation that CREATE has begun.
     pub fn set_operation(&mut self, id: OperationId) {
         self.operation = Some(id);
     }
 
-    /// The numbered operation that CREATE has begun.
+    /// Returns the numbered operation that CREATE has begun.
     pub const fn operation(&self) -> Option<OperationId> {
         self.operation
     }
 
-    /// The client has shown that it has the key of `session`, of which its
-    /// connection has no channel: until it has one, that key signs.
+    /// Records that the client has the key of `session`, though its connection is no channel of
+    /// it yet: until it is one, the session's key signs.
     pub fn set_binding(&mut self, session: Arc<Session>) {
         self.binding = Some(session);
     }
 
-    /// The session whose key signs in the place of a channel's.
+    /// Returns the session whose key signs in place of a channel's.
     pub const fn binding(&self) -> Option<&Arc<Session>> {
         self.binding.as_ref()
     }
 
-    /// Leaves the response without a signature, unless it is sealed.
+    /// Makes the response one without a signature, unless it is sealed.
     pub fn leave_unsigned(&mut self) {
         self.is_unsigned = true;
     }
@@ -140,22 +140,22 @@ impl Response {
         self.is_unsigned
     }
 
-    /// The session that was made.
+    /// Returns the SessionId of the session that was made.
     pub const fn session_id(&self) -> Option<u64> {
         self.made.session_id
     }
 
-    /// The tree connect that was made.
+    /// Returns the TreeId of the tree connect that was made.
     pub const fn tree_id(&self) -> Option<u32> {
         self.made.tree_id
     }
 
-    /// The Open that was made.
+    /// Returns the FileId of the Open that was made.
     pub const fn file_id(&self) -> Option<FileId> {
         self.made.file_id
     }
 
-    /// Bytes of header, body and payload.
+    /// Returns the number of bytes of header, body and payload.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len)
     }
@@ -165,7 +165,7 @@ impl Response {
         self.bytes.len() <= HEADER_LEN && self.payload.is_none()
     }
 
-    /// Header room with body, and the payload.
+    /// Returns the room for the header with the body, and the payload.
     pub fn into_parts(self) -> (Vec<u8>, Option<Payload>) {
         (self.bytes, self.payload)
     }

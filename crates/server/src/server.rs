@@ -48,9 +48,9 @@ pub struct ServerState {
     accounts: ArcSwap<SharedAccounts>,
     /// Keys for tickets.
     pub(crate) kerberos: KerberosSlot,
-    /// The world.
+    /// Time, random bytes and facts of the host.
     pub ambient: Arc<dyn Ambient>,
-    /// Open files.
+    /// Table of the files that are open.
     pub files: FileTable,
     /// Opens that outlive their connection.
     pub durables: Arc<Durables>,

@@ -95,7 +95,7 @@ pub struct Settings {
     pub target_names: Vec<String>,
     /// A session may authenticate anew without an account, and keeps its Opens.
     pub anonymous: bool,
-    /// Listing of accounts.
+    /// The users who may list accounts.
     pub account_listing: AccountListing,
     /// Facts that clients are told of some addresses of the server.
     pub interfaces: Vec<InterfaceOverride>,

@@ -23,7 +23,7 @@ pub const MAX_OFFSET: u64 = i64::MAX as u64;
 /// The files or pipes of a share.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// A folder.
+    /// A folder of a file system.
     Disk(Arc<dyn Vfs>),
     /// The pipes of IPC$.
     Pipes,
@@ -63,7 +63,7 @@ pub struct Share {
     pub comment: String,
     /// The files or pipes.
     pub target: Target,
-    /// Nobody writes.
+    /// True when nobody may write.
     pub read_only: bool,
     /// Share.EncryptData: this share demands encryption.
     pub encrypt: bool,

@@ -46,7 +46,7 @@ impl UnderWay {
         self.until(|state| state < ONE).await;
     }
 
-    /// Waits for [`Self::give_up`].
+    /// Returns when [`Self::give_up`] has been called.
     pub async fn given_up(&self) {
         self.until(|state| state & GIVEN_UP != 0).await;
     }

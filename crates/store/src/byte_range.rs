@@ -18,7 +18,7 @@ use interval::{Intervals, Key};
 /// strictly inside of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,

@@ -16,12 +16,12 @@ Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 there is nothing of thi
 const TOP_HELP: &str = "\
 WAITS FOR names what took most of the time: disk, others (locks and lease breaks), \
 credits (the client used up its credits), network (the client does not take its \
-replies), server (work on a core). 100 % is the whole time; requests side by side take more.
+replies), server (work on a core). 100 % is the whole interval; several requests at once can add up to more.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs";
 
 const LOG_LEVEL_HELP: &str = "\
-A bare level such as `debug` is for all targets; `frevo::tree=debug` changes one target. \
+A level alone, such as `debug`, applies to all targets; `frevo::tree=debug` changes one target. \
 The level lasts until the server stops or reloads its configuration. Targets are the \
 words in front of log lines.
 
@@ -35,10 +35,10 @@ pub(crate) enum AdminCommand {
     /// List the files that clients have open
     #[command(after_help = EXIT_CODES)]
     Opens(OpensArguments),
-    /// Show live which sessions do most, how fast, and what they wait for
+    /// Show the busiest sessions live, with their speed and what they wait for
     #[command(after_help = TOP_HELP)]
     Top(TopArguments),
-    /// End the sessions of a user, one session, an open file or all uses of a share
+    /// Disconnect a user, a session, an open file or everybody from a share
     #[command(after_help = KICK_HELP)]
     Kick(KickArguments),
     /// Show or change the level of the running server's log
@@ -73,7 +73,7 @@ pub(crate) struct Rows {
     #[arg(long, value_name = "NAME")]
     pub(crate) share: Option<String>,
 
-    /// Rows of each list [default: 10000 in JSON, otherwise 50]
+    /// Show at most N rows of each list [default: 10000 in JSON, otherwise 50]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 }
@@ -106,22 +106,22 @@ pub(crate) enum Order {
     Operations,
     /// Bytes per second, both ways.
     Bytes,
-    /// The latency that 99 % of the operations keep.
+    /// 99th percentile of the latency.
     Latency,
-    /// The time that its requests waited.
+    /// Time that requests have waited.
     Waiting,
-    /// The name of the user.
+    /// Name of the user.
     User,
 }
 
 /// `frevo top`
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
-    /// Time between two looks
+    /// Time between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub(crate) interval: f64,
 
-    /// Number of looks [default: until q or Ctrl-C]
+    /// Stop after so many updates [default: at q or Ctrl-C]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 
@@ -148,11 +148,11 @@ pub(crate) struct KickArguments {
 /// `frevo log-level`
 #[derive(Debug, Args)]
 pub(crate) struct LogLevelArguments {
-    /// LEVEL or TARGET=LEVEL, several with commas; none: show the level in force
+    /// New level: LEVEL or TARGET=LEVEL, separated by commas [default: show the current level]
     #[arg(value_name = "TARGET=LEVEL")]
     pub(crate) filter: Option<String>,
 
-    /// Only for lines about the client at this address, beside all others; `off` ends it
+    /// Change the level for lines about the client at this address only; `off` removes it
     #[arg(long, value_name = "ADDR", requires = "filter")]
     pub(crate) client: Option<IpAddr>,
 

@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     size: u64,
 
-    /// Most files that all clients create together, at most 1,000,000
+    /// Number of files that all clients create together, at most 1,000,000
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     files: u32,
 

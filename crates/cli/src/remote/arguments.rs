@@ -22,7 +22,7 @@ pub(crate) enum Verb {
     Tree {
         /// Directory to show
         url: Url,
-        /// Depth: show N levels [default: all]
+        /// Show N levels [default: all]
         #[arg(long, short = 'L', value_name = "N")]
         depth: Option<usize>,
         #[command(flatten)]
@@ -100,9 +100,9 @@ pub(crate) enum Verb {
     /// Save the password of a server, or list the saved servers
     #[command(after_help = EXIT_CODES)]
     Login {
-        /// Server, as in smb://USER@HOST; without it the saved servers are listed
+        /// Server, as in smb://USER@HOST [default: list the saved servers]
         url: Option<Url>,
-        /// Keep the password there; without it in the Secret Service if one answers, else in a file
+        /// Where to keep the password [default: the Secret Service if there is one, else a file]
         #[arg(long, value_name = "STORE")]
         store: Option<StoreName>,
         #[command(flatten)]
@@ -443,7 +443,7 @@ pub(crate) struct Mount {
     /// Let other users of this machine use the mount, as its permissions allow
     #[arg(long, help_heading = "Mount")]
     pub(crate) allow_other: bool,
-    /// Forbid to execute programs from the mount
+    /// Forbid the execution of programs in the mount
     #[arg(long, help_heading = "Mount")]
     pub(crate) noexec: bool,
     /// Do not cache: every read and write goes to the server
@@ -467,7 +467,7 @@ pub(crate) struct Mount {
     /// journal in the background]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mount")]
     pub(crate) log_file: Option<PathBuf>,
-    /// Least level of the log lines: error, warn, info, debug, trace, or a filter
+    /// Lowest level to log: error, warn, info, debug, trace, or a filter
     #[arg(long, value_name = "LEVEL", default_value = "warn,fuser=error", help_heading = "Mount")]
     pub(crate) log_level: String,
     /// Run as the process in the background: report on standard output when the

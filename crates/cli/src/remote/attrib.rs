@@ -20,8 +20,8 @@ use crate::exit::{Done, Exit, Failure};
 #[derive(Debug, Args)]
 pub(crate) struct Attrib {
     /// Flags to set (+r) or clear (-r), alone or together (+rh): r read-only, h hidden,
-    /// s system, a archive, i not indexed; and the files. Without flags, the
-    /// attributes are shown
+    /// s system, a archive, i not indexed; and the files. Without flags, shows
+    /// the attributes
     #[arg(required = true, value_name = "+FLAGS|-FLAGS|URL")]
     pub(crate) what: Vec<String>,
     /// Set the time of the last change: a date, an age such as 7d, or now

@@ -64,12 +64,12 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_channels)]
     pub(crate) channels: usize,
 
-    /// Most sessions, each with its own connection, to copy many small files
-    /// over, 1 to 16
+    /// Copy many small files over up to N sessions, each with its own
+    /// connection, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
     pub(crate) connections: usize,
 
-    /// Time to wait for a lost server to come back, in seconds
+    /// Time to wait for a lost server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) patience: u64,
 

@@ -73,7 +73,7 @@ pub(crate) struct Glob {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// Any directories: `**`.
+    /// Any number of directories: `**`.
     Any,
     Name(Vec<One>),
 }

@@ -126,7 +126,7 @@ impl Prepared {
         }
         let file = listening.path().and_then(SocketFile::new);
         if let Some(path) = listening.path() {
-            tracing::debug!(target: "frevo::admin", socket = %path.display(), "admin socket");
+            tracing::debug!(target: "frevo::admin", socket = %path.display(), "the admin socket is open");
         }
         if let Some(address) = listening.address() {
             tracing::info!(target: "frevo::admin", %address, "admin interface on TCP");

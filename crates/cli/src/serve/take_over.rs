@@ -84,9 +84,12 @@ impl Replaced {
             if has_ended(process, patience).map_err(failed)? {
                 return Ok(());
             }
-            tracing::warn!(target: "frevo::server", pid, "the server that is replaced does not end");
+            tracing::warn!(target: "frevo::server", pid, "the old server has not stopped yet; it gets another signal");
         }
-        Err(Failure::new(Exit::Failed, format!("the server with the PID {pid} does not end")))
+        Err(Failure::new(
+            Exit::Failed,
+            format!("the old server (PID {pid}) does not stop, not even after SIGKILL"),
+        ))
     }
 }
 

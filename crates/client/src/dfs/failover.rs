@@ -85,7 +85,7 @@ impl Others {
                     return Some(());
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "another DFS target is of no use either");
+                    tracing::debug!(%error, "another DFS target does not work either");
                     self.way.vain.lock().note(&target.server, &error);
                 }
             }

@@ -16,9 +16,9 @@ pub struct ChannelInfo {
     pub server: Option<IpAddr>,
     /// Requests.
     pub requests: u64,
-    /// Bytes of requests.
+    /// Bytes sent in requests.
     pub sent: u64,
-    /// Bytes of answers.
+    /// Bytes received in answers.
     pub received: u64,
 }
 

@@ -110,7 +110,7 @@ impl Ways {
                 true
             }
             Err(why) => {
-                tracing::debug!(%server, %why, "no further channel");
+                tracing::debug!(%server, %why, "a further channel could not be opened");
                 self.is_over = is_final(&why);
                 self.next = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(CHANNEL_BACK_OFF_MAX);

@@ -171,7 +171,7 @@ flags! {
         HIDDEN,
         /// Belongs to the operating system.
         SYSTEM,
-        /// Is a directory.
+        /// The entry is a directory.
         DIRECTORY,
         /// Was changed since the last backup.
         ARCHIVE,
@@ -206,9 +206,9 @@ flags! {
     /// Uses of a file that other opens are allowed meanwhile: ShareAccess,
     /// MS-SMB2 2.2.13.
     ShareMode(u32), frevo_wire::command::create::ShareAccess {
-        /// Others may read.
+        /// Other Opens may read.
         READ,
-        /// Others may write.
+        /// Other Opens may write.
         WRITE,
         /// Others may delete or rename.
         DELETE,

@@ -116,7 +116,9 @@ impl Locks {
             let range = held.range;
             match held.file.try_lock(range.start, range.len(), range.lock_kind()).await {
                 Ok(()) => self.held.push(held),
-                Err(error) => tracing::warn!(%error, "another client took a lock of this mount"),
+                Err(error) => {
+                    tracing::warn!(%error, "this mount has lost a lock, which another client took")
+                }
             }
         }
     }

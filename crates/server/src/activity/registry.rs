@@ -31,16 +31,16 @@ struct Table {
 /// A session and a connection.
 type Key = (u64, u64);
 
-/// One channel.
+/// A channel of a session, with its counts.
 #[derive(Clone)]
 pub(crate) struct Entry {
     /// Session.SessionId
     pub(crate) session: u64,
-    /// The connection.
+    /// Connection that the channel uses.
     pub(crate) connection: Arc<ConnectionInfo>,
     /// The time of its first SESSION_SETUP.
     pub(crate) since: FileTime,
-    /// Its counts.
+    /// Counts of the channel's requests, bytes and times.
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -78,7 +78,7 @@ impl Registry {
         self.errors.counts()
     }
 
-    /// All channels.
+    /// Returns the channels that have not ended.
     pub(crate) fn channels(&self) -> Vec<Entry> {
         self.table.lock().channels.values().cloned().collect()
     }
@@ -104,7 +104,7 @@ impl fmt::Debug for Entry {
 pub(crate) struct Registered {
     registry: Arc<Registry>,
     key: Key,
-    /// The channel's counts.
+    /// Counts of the channel's requests, bytes and times.
     pub(crate) activity: Arc<Activity>,
 }
 

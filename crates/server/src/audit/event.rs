@@ -14,7 +14,7 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $kind,)* }
 
         impl Kind {
-            /// All of them.
+            /// All kinds of events.
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
             /// The name in the log.

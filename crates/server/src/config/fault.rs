@@ -9,29 +9,29 @@ use super::schema::keys;
 /// One thing that is wrong with a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The text, from 0, of those that a configuration was read from.
+    /// Number of the text that has the fault, from 0: a configuration is read from several texts.
     pub part: usize,
-    /// The line of the text, from 1.
+    /// Number of the line in that text, from 1. None if the fault has no place.
     pub line: Option<usize>,
     /// The description of the fault.
     pub what: String,
-    /// A correction.
+    /// Advice on how to correct the fault.
     pub hint: Option<String>,
 }
 
 impl Fault {
-    /// A fault at `span` of `text`.
+    /// Makes a fault at the bytes `span` of `text`.
     pub(super) fn at(text: &str, span: &Range<usize>, what: impl Into<String>) -> Self {
         Self { line: Some(line_of(text, span.start)), ..Self::new(what) }
     }
 
-    /// A fault without a place.
+    /// Makes a fault without a place.
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self { part: 0, line: None, what: what.into(), hint: None }
     }
 
-    /// Turns the line of all texts together into one of one text. `first_lines` are those that
-    /// texts begin with.
+    /// Converts a line number that counts through all texts into a text and a line in it.
+    /// `first_lines` are the numbers of the lines that the texts begin with.
     pub(super) fn locate(&mut self, first_lines: &[usize]) {
         let Some(line) = self.line else { return };
         let part = first_lines.iter().rposition(|first| *first <= line).unwrap_or(0);
@@ -40,7 +40,7 @@ impl Fault {
         self.line = Some(line.saturating_sub(first).saturating_add(1));
     }
 
-    /// With advice.
+    /// Adds advice on how to correct the fault.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

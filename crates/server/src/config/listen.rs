@@ -22,7 +22,7 @@ pub struct Listen {
 /// An address or an interface to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenOn {
-    /// Every address.
+    /// All addresses of the host.
     Everywhere,
     /// One address.
     Address(IpAddr),

@@ -69,9 +69,9 @@ pub struct ServerSection {
     pub model: Option<String>,
     /// Where to listen.
     pub listen: Vec<Listen>,
-    /// Lowest dialect.
+    /// Lowest dialect that is negotiated.
     pub min_dialect: Option<DialectName>,
-    /// Highest dialect.
+    /// Highest dialect that is negotiated.
     pub max_dialect: Option<DialectName>,
     /// Sealing.
     pub encryption: Option<EncryptionChoice>,
@@ -97,13 +97,13 @@ pub struct ServerSection {
     pub log_level: Option<String>,
     /// Threads that serve; 0 is one for each processor.
     pub cores: Option<usize>,
-    /// Each of them stays on a processor of its own.
+    /// True to bind each serving thread to a processor of its own.
     pub pin_cores: Option<bool>,
     /// Every client must prove that nobody changed its logon.
     pub require_mic: Option<bool>,
     /// A session may authenticate anew without an account.
     pub anonymous: Option<bool>,
-    /// Listing of accounts.
+    /// The users who may list accounts.
     pub account_listing: Option<AccountListingChoice>,
     /// Announcement on the local network.
     pub discovery: Option<DiscoveryChoice>,
@@ -239,12 +239,12 @@ fn cannot_append(path: &Path, error: &io::Error) -> String {
 pub struct ShareSection {
     /// Its name.
     pub name: Spanned<ShareName>,
-    /// The folder.
+    /// Folder of the host that is shared.
     pub path: Spanned<PathBuf>,
     /// Text that clients see beside the name.
     #[serde(default)]
     pub comment: String,
-    /// Nobody writes.
+    /// True when nobody may write to the share.
     #[serde(default)]
     pub read_only: bool,
     /// Clients that do not encrypt are refused here.

@@ -39,7 +39,7 @@ pub(super) struct Answer {
     pub(super) received: usize,
 }
 
-/// Whose key signs.
+/// The owner of the key that signs a response.
 enum Signer {
     /// Channel.SigningKey
     Channel(Rc<Channel>),

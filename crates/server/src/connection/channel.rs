@@ -13,11 +13,11 @@ use crate::session::Session;
 /// A session as one connection uses it.
 #[derive(Debug)]
 pub struct Channel {
-    /// The session.
+    /// Session that the channel belongs to.
     pub session: Arc<Session>,
     /// Channel.SigningKey of a bound channel; the first channel uses the session's key.
     pub signing_key: Option<SigningKey>,
-    /// Its counts.
+    /// Place in the list of channels, with the channel's counts.
     pub(crate) registered: Registered,
 }
 

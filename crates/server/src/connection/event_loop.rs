@@ -37,7 +37,7 @@ use crate::watchdog::Whose;
 pub struct Accepted {
     /// The transport.
     pub stream: Stream,
-    /// Its reader.
+    /// Reader of the frames that arrive on the transport connection.
     pub reader: FrameReader,
     /// Its first frame, if it was read to choose a core.
     pub first: Option<Buf>,

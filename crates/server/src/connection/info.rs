@@ -23,13 +23,13 @@ use crate::settings::Settings;
 pub struct ConnectionInfo {
     /// The number of the connection in logs and in the channel lists of sessions.
     pub id: u64,
-    /// The server.
+    /// Server that accepted the connection.
     pub server: Arc<ServerState>,
     /// The settings at the time of acceptance.
     pub settings: Arc<Settings>,
-    /// The client's address.
+    /// Address and port of the client.
     pub peer: SocketAddr,
-    /// The server's address.
+    /// Address and port of the server.
     pub local: SocketAddr,
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,

@@ -21,7 +21,7 @@ pub(super) struct Element {
     pub(super) range: Range<usize>,
     pub(super) header: Header,
     pub(super) row: Row,
-    /// Credits it took.
+    /// The number of sequence numbers that the message has used up.
     pub(super) charge: u16,
 }
 
@@ -30,7 +30,7 @@ pub(super) type Elements = SmallVec<[Element; 4]>;
 
 /// A frame that has been opened.
 pub(super) struct Opened {
-    /// The plain messages.
+    /// The messages of the frame, decrypted.
     pub(super) frame: Buf,
     /// The channel whose key opened it, if it was sealed.
     pub(super) sealed: Option<Rc<Channel>>,

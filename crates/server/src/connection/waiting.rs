@@ -46,7 +46,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// How many wait.
+    /// Returns the number of waiting requests.
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }

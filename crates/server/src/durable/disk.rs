@@ -21,7 +21,7 @@ const OPENS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("persistent-
 
 struct Change {
     id: RecordId,
-    /// None removes it.
+    /// The new record; None removes the record.
     record: Option<Vec<u8>>,
     done: Done,
 }

@@ -106,7 +106,7 @@ pub(super) enum Broken {
     Closed(Arc<Open>),
     /// It keeps what it caches until its client comes or does not.
     Kept,
-    /// It stays without.
+    /// It stays open without the right to cache.
     Stays,
 }
 

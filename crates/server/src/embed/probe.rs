@@ -11,7 +11,7 @@ use crate::share::Target;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShareSpace {
-    /// The size.
+    /// Size of the file system.
     pub total: u64,
     /// Free bytes that the server may use.
     pub available: u64,

@@ -1,4 +1,4 @@
-//! A server, as the program that it is part of holds it.
+//! The handle to a server, for the program that embeds it.
 
 use std::fmt;
 use std::future::Future;
@@ -27,7 +27,7 @@ use crate::serve::serve;
 use crate::server::ServerState;
 use crate::share::{Share, Shares, Target};
 
-/// A server. Clones are handles of one server.
+/// A server; its clones are handles to the same server.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -149,7 +149,7 @@ impl Server {
     ///
     /// # Errors
     /// When a listener cannot be watched, the core threads cannot be started, or the server
-    /// serves already (`AlreadyExists`). A client's failure is none of the server's.
+    /// serves already (`AlreadyExists`). The failure of a client is no error.
     pub async fn serve(&self, listeners: impl IntoListeners) -> io::Result<()> {
         let listeners = listeners.into_listeners()?;
         self.start_cores()?;
@@ -335,7 +335,7 @@ fn limit_descriptors(state: &ServerState, limit: usize) {
         tracing::warn!(target: "frevo::server", limit, for_opens,
             "only few files can be open at a time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
     } else {
-        tracing::info!(target: "frevo::server", limit, for_opens, "file descriptors");
+        tracing::info!(target: "frevo::server", limit, for_opens, "limits of file descriptors");
     }
 }
 

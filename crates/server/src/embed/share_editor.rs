@@ -11,7 +11,7 @@ use crate::share_access::AccessList;
 pub enum ShareEdit {
     /// Adds a share.
     Add {
-        /// The name.
+        /// Name of the share.
         name: String,
         /// The folder, as the client wrote it: `/srv/x`, or `C:\\srv\\x` for the same.
         path: String,
@@ -24,7 +24,7 @@ pub enum ShareEdit {
     },
     /// Changes a share. What is None stays.
     Set {
-        /// The name.
+        /// Name of the share.
         name: String,
         /// The comment.
         comment: Option<String>,
@@ -35,7 +35,7 @@ pub enum ShareEdit {
     },
     /// Removes a share. Its folder stays.
     Remove {
-        /// The name.
+        /// Name of the share.
         name: String,
     },
 }

@@ -10,13 +10,13 @@ use crate::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
 pub struct StatusQuery {
     /// Rows of each list; further ones are counted only.
     pub limit: usize,
-    /// Lists Opens.
+    /// True to list Opens.
     pub opens: bool,
-    /// Lists byte-range locks.
+    /// True to list byte-range locks.
     pub locks: bool,
-    /// Lists leases and oplocks.
+    /// True to list leases and oplocks.
     pub leases: bool,
-    /// Lists the latencies of each session by class of operation.
+    /// True to list the latencies of each session by class of operation.
     pub latencies: bool,
     /// Leaves out what does not belong to this account.
     pub user: Option<String>,
@@ -44,7 +44,7 @@ impl Default for StatusQuery {
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The server.
+    /// Facts and counts of the whole server.
     pub server: ServerStatus,
     /// Sessions.
     pub sessions: Rows<SessionStatus>,
@@ -61,7 +61,7 @@ pub struct Status {
 /// A list that may have been cut.
 #[derive(Debug, Clone, Serialize)]
 pub struct Rows<T> {
-    /// The first rows.
+    /// The rows that were asked for, at most [`StatusQuery::limit`].
     pub rows: Vec<T>,
     /// The number of rows that were left out.
     pub more: usize,
@@ -84,7 +84,7 @@ impl<T> Rows<T> {
     }
 }
 
-/// The server itself.
+/// Facts and counts of the whole server.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct ServerStatus {
@@ -96,11 +96,11 @@ pub struct ServerStatus {
     pub started: i64,
     /// Seconds from 1970 to this look.
     pub now: i64,
-    /// Connections, those without a session included.
+    /// The number of connections, those without a session included.
     pub connections: usize,
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: usize,
-    /// Opens.
+    /// The number of Opens.
     pub opens: usize,
     /// Opens without a connection that wait for their client.
     pub waiting_opens: usize,
@@ -132,7 +132,7 @@ pub struct ErrorStatus {
 pub struct SessionStatus {
     /// Session.SessionId, as hexadecimal text: `0x1f00`.
     pub id: String,
-    /// The account.
+    /// Name of the account that has logged on.
     pub user: String,
     /// The domain that the client named.
     pub domain: String,
@@ -170,17 +170,17 @@ pub struct SessionStatus {
 pub struct ChannelStatus {
     /// The number of the connection in the log.
     pub connection: u64,
-    /// The client's end.
+    /// Address and port of the client.
     pub address: String,
-    /// The server's end.
+    /// Address and port of the server.
     pub server_address: String,
-    /// Credits that the client holds.
+    /// The number of credits that the client holds.
     pub credits: u64,
-    /// Answered requests.
+    /// The number of answered requests.
     pub operations: u64,
-    /// Bytes of requests.
+    /// Bytes received in requests.
     pub received: u64,
-    /// Bytes of responses.
+    /// Bytes sent in responses.
     pub sent: u64,
 }
 
@@ -188,7 +188,7 @@ pub struct ChannelStatus {
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct ShareStatus {
-    /// Name.
+    /// Name of the share.
     pub name: String,
     /// Text that clients see beside it.
     pub comment: String,
@@ -198,9 +198,9 @@ pub struct ShareStatus {
     pub encrypt: bool,
     /// True when it is left out of listings.
     pub hidden: bool,
-    /// Tree connects.
+    /// The number of tree connects.
     pub connections: usize,
-    /// Opens.
+    /// The number of Opens.
     pub opens: usize,
 }
 
@@ -213,9 +213,9 @@ pub struct OpenStatus {
     pub id: String,
     /// Its session, as [`SessionStatus::id`]; None when it waits for its client.
     pub session: Option<String>,
-    /// The account.
+    /// Name of the account that has logged on.
     pub user: String,
-    /// The share.
+    /// Name of the share.
     pub share: String,
     /// The path in the share, with `\` between names; the name of a pipe.
     pub path: String,
@@ -241,15 +241,15 @@ pub struct OpenStatus {
 pub struct LockStatus {
     /// Its Open, as [`OpenStatus::id`].
     pub open: String,
-    /// The account.
+    /// Name of the account that has logged on.
     pub user: String,
-    /// The share.
+    /// Name of the share.
     pub share: String,
     /// The path in the share.
     pub path: String,
-    /// The first byte.
+    /// Offset of the first locked byte.
     pub offset: u64,
-    /// The number of bytes.
+    /// The number of locked bytes; 0 locks none.
     pub length: u64,
     /// True for an exclusive lock.
     pub exclusive: bool,
@@ -261,9 +261,9 @@ pub struct LockStatus {
 pub struct LeaseStatus {
     /// LeaseKey as hexadecimal text; None for an oplock.
     pub key: Option<String>,
-    /// The account.
+    /// Name of the account that has logged on.
     pub user: String,
-    /// The share.
+    /// Name of the share.
     pub share: String,
     /// The path in the share.
     pub path: String,
@@ -279,19 +279,19 @@ pub struct LeaseStatus {
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct ActivityStatus {
-    /// Answered requests.
+    /// The number of answered requests.
     pub operations: u64,
     /// Requests that were answered with an error.
     pub failures: u64,
-    /// Bytes of requests.
+    /// Bytes received in requests.
     pub received: u64,
-    /// Bytes of responses.
+    /// Bytes sent in responses.
     pub sent: u64,
-    /// Work on the core.
+    /// Time of work on the core.
     pub busy_us: u64,
-    /// Waiting for a disk or a thread.
+    /// Time of waiting for a disk or a thread.
     pub waited_medium_us: u64,
-    /// Waiting for other clients: breaks and locks.
+    /// Time of waiting for other clients: breaks and locks.
     pub waited_others_us: u64,
     /// Time in which the client had no credits left.
     pub without_credits_us: u64,

@@ -15,7 +15,7 @@ use crate::panics;
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// No limit.
+    /// The search goes through the whole directory.
     Long,
     /// The limit of a core: a search of a large directory gives up.
     Short,
@@ -136,7 +136,7 @@ impl Open {
 
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
-        tracing::debug!(%name, %fault, "closing left the file");
+        tracing::debug!(%name, %fault, "a file was not deleted at its close");
         // What means something else by now, or nothing, is gone for who deleted it; a
         // directory that somebody has filled stays.
         let is_failure = matches!(

@@ -2,10 +2,11 @@
 
 use frevo_store::vfs::VfsResult;
 
-/// Bytes of a component on the file systems of Linux.
+/// Greatest length of a component on the file systems of Linux, bytes.
 const COMPONENT_BYTES: usize = 255;
 
-/// `report.txt` as number 2: `report (2).txt`. A long name loses the end of its stem.
+/// Returns `name` with a number before its ending: `report (2).txt`. A long name loses the end of
+/// its stem.
 pub(super) fn numbered(name: &str, number: u64) -> String {
     let dot = name.rfind('.').filter(|&at| at > 0).unwrap_or(name.len());
     let (stem, ending) = name.split_at(dot);
@@ -20,11 +21,11 @@ pub(super) fn numbered(name: &str, number: u64) -> String {
     format!("{}{number}{ending}", stem.get(..end).unwrap_or_default())
 }
 
-/// The first number from 2 on that is free, or one that follows a taken one: numbers of files
-/// that were moved back may stay free. It asks for some 2 log n names.
+/// Returns a free number, 2 or greater, whose predecessor is taken. It need not be the smallest
+/// one: numbers of files that were moved back may stay free. About 2 log n names are asked for.
 ///
 /// # Errors
-/// Those of `is_taken`.
+/// Fails as `is_taken` does.
 pub(super) fn free_number(mut is_taken: impl FnMut(u64) -> VfsResult<bool>) -> VfsResult<u64> {
     let (mut taken, mut free) = (1, 2);
     while is_taken(free)? {

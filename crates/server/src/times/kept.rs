@@ -69,7 +69,7 @@ impl FileOpen {
         if change != BasicChange::default()
             && let Err(fault) = self.node.set_basic(&change)
         {
-            tracing::debug!(%fault, "times that an Open keeps have changed");
+            tracing::debug!(%fault, "times that a client has set could not be restored");
         }
     }
 
@@ -145,7 +145,7 @@ impl FileOpen {
         }
         let change = BasicChange { written: Some(time), ..BasicChange::default() };
         if let Err(fault) = self.node.set_basic(&change) {
-            tracing::debug!(%fault, "a late time of writing was not noted");
+            tracing::debug!(%fault, "the time of a write could not be stored");
         }
     }
 }

@@ -20,7 +20,7 @@ const SEQUENCES: usize = 64;
 /// One byte-range lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRecord {
-    /// The locked range.
+    /// Range of bytes that is locked.
     pub range: Range,
     /// Shared or exclusive.
     pub mode: Mode,

@@ -77,7 +77,7 @@ pub struct Allocated {
 /// A range of an Open's byte-range locks, as shown to other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShownLock {
-    /// First byte.
+    /// Offset of the first byte.
     pub first: u64,
     /// Last byte.
     pub last: u64,

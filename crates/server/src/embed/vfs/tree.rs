@@ -272,7 +272,7 @@ impl Vfs for ReadOnlyTree {
     }
 }
 
-/// An open entry.
+/// A file or directory of the tree that a client has open.
 #[derive(Debug)]
 struct TreeNode(Arc<Entry>);
 
