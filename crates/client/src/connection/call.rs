@@ -11,7 +11,9 @@ use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags};
 use tokio::sync::watch;
 
-use super::Gone;
+/// The connection has ended: no answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
 
 /// The longest header and fixed part of a request with a payload, rounded up.
 const HEAD_MAX: usize = HEADER_LEN + 64;

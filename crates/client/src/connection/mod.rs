@@ -19,7 +19,7 @@ mod receiving;
 mod waiters;
 
 use call::protect;
-pub(crate) use call::{Call, Guard, PAYLOAD_HEADROOM, Patience, Payload};
+pub(crate) use call::{Call, Gone, Guard, PAYLOAD_HEADROOM, Patience, Payload};
 pub(crate) use claim::Claim;
 use liveness::keep_watch;
 pub(crate) use message::{Message, Unasked};
@@ -52,10 +52,6 @@ use credits::{Credits, NoCredits};
 use crypto_offload::Swiftness;
 use outbox::Outbox;
 use waiters::Waiters;
-
-/// The connection has ended: no answer comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
 
 /// Counts of what a connection has carried.
 #[derive(Debug, Default)]
