@@ -81,8 +81,8 @@ def arguments():
     if args.built or args.profile != "release":
         # A build with assertions fails when one poll takes so much processor time.  Releases
         # are measured too if the variable is set by hand.
-        default = "20" if args.built or args.profile == "sim" else "200"
-        os.environ.setdefault("FREVO_HELD_CORE_MS", default)
+        limits = {"sim": "20", "dev": "200"}
+        os.environ.setdefault("FREVO_HELD_CORE_MS", "50" if args.built else limits.get(args.profile, "200"))
     return args
 
 
