@@ -281,7 +281,7 @@ def links_once(ctx):
     if ctx.server.kind != "frevo":
         ctx.add("skip", "skip", 0.0, "the server must listen on both links")
         return
-    operations = int(os.environ.get("OPERATIONS", "4000"))
+    operations = int(os.environ.get("OPERATIONS", "16000"))
     links = TwoLinks("once", (27, 28))
     server = None
     try:
