@@ -26,6 +26,8 @@ impl Entry {
     const CARRIED_OUT: u8 = 0x20;
     /// A repetition of it was answered with success: it stays executed.
     const PROMISED: u8 = 0x40;
+    /// It is being executed.
+    const RUNNING: u8 = 0x80;
 
     const fn new(number: u8, flags: u8) -> Self {
         Self((number & Self::NUMBER) | Self::SEEN | flags)
@@ -73,16 +75,29 @@ impl LockSequences {
         entry.is_some_and(|entry| entry.has_passed(sequence.number()))
     }
 
-    /// Records that a request is being executed. Its index forgets the earlier one.
-    pub fn begin(&mut self, sequence: LockSequence) {
+    /// Records that a request is being executed. Its index forgets the earlier one. False if an
+    /// attempt at this request is being executed already.
+    pub fn begin(&mut self, sequence: LockSequence) -> bool {
+        let entry = self.entry(sequence);
+        if entry.is_some_and(|entry| entry.has(Entry::RUNNING)) {
+            return false;
+        }
         if !self.has(sequence) {
-            self.put(sequence, Entry::new(sequence.number(), 0));
+            self.put(sequence, Entry::RUNNING);
+        }
+        true
+    }
+
+    /// Records that the attempt that [`Self::begin`] began has ended, executed or not.
+    pub fn end(&mut self, sequence: LockSequence) {
+        if let Some(entry) = self.entry(sequence) {
+            self.put(sequence, entry.0 & !Entry::RUNNING);
         }
     }
 
     /// Records that a request was executed.
     pub fn carried_out(&mut self, sequence: LockSequence) {
-        self.put(sequence, Entry::new(sequence.number(), Entry::CARRIED_OUT));
+        self.put(sequence, Entry::CARRIED_OUT | self.running(sequence));
     }
 
     /// Records that a repetition of a request is answered with success. False if it is not executed
@@ -90,8 +105,8 @@ impl LockSequences {
     pub fn promise(&mut self, sequence: LockSequence) -> bool {
         let has = self.has(sequence);
         if has {
-            let flags = Entry::CARRIED_OUT | Entry::PROMISED;
-            self.put(sequence, Entry::new(sequence.number(), flags));
+            let running = self.running(sequence);
+            self.put(sequence, Entry::CARRIED_OUT | Entry::PROMISED | running);
         }
         has
     }
@@ -99,13 +114,15 @@ impl LockSequences {
     /// Records that a request is undone: when it is repeated it will be executed. False if that must
     /// not be: a repetition was answered with success.
     pub fn undone(&mut self, sequence: LockSequence) -> bool {
-        let entry = self.entries.as_ref().zip(place(sequence));
-        let Some(entry) = entry.and_then(|(all, at)| all.get(at)).copied() else { return true };
+        if place(sequence).is_none() || self.entries.is_none() {
+            return true;
+        }
         // The client has gone on to another number after that answer.
-        if entry.executed() != Some(sequence.number()) || entry.has(Entry::PROMISED) {
+        let is_executed = |entry: &Entry| entry.executed().is_some() && !entry.has(Entry::PROMISED);
+        if !self.entry(sequence).as_ref().is_some_and(is_executed) {
             return false;
         }
-        self.put(sequence, Entry::new(sequence.number(), 0));
+        self.put(sequence, self.running(sequence));
         true
     }
 
@@ -125,8 +142,21 @@ impl LockSequences {
         Self { entries: if is_empty { None } else { Some(Box::new(numbers.map(entry))) } }
     }
 
-    fn put(&mut self, sequence: LockSequence, entry: Entry) {
+    /// The entry of this request; None if its index has another one, or none.
+    fn entry(&self, sequence: LockSequence) -> Option<Entry> {
+        let entry = self.entries.as_ref().zip(place(sequence));
+        let entry = entry.and_then(|(all, at)| all.get(at)).copied();
+        entry.filter(|entry| entry.has(Entry::SEEN) && entry.number() == sequence.number())
+    }
+
+    /// The flag of an attempt that is being executed.
+    fn running(&self, sequence: LockSequence) -> u8 {
+        self.entry(sequence).map_or(0, |entry| entry.0 & Entry::RUNNING)
+    }
+
+    fn put(&mut self, sequence: LockSequence, flags: u8) {
         let Some(at) = place(sequence) else { return };
+        let entry = Entry::new(sequence.number(), flags);
         let entries = self.entries.get_or_insert_with(|| Box::new([Entry(0); LOCK_SEQUENCES]));
         if let Some(place) = entries.get_mut(at) {
             *place = entry;
@@ -159,6 +189,24 @@ mod tests {
             sequences.begin(second);
             assert!(!sequences.has(first), "that made it forget");
         }
+    }
+
+    #[test]
+    fn one_attempt_is_executed_at_a_time() {
+        let mut sequences = LockSequences::new();
+        let (first, second) = (LockSequence::new(1, 1), LockSequence::new(2, 1));
+        assert!(sequences.begin(first) && !sequences.begin(first));
+        sequences.carried_out(first);
+        assert!(sequences.undone(first));
+        assert!(!sequences.begin(first), "the attempt that undid it has not ended");
+        sequences.end(first);
+        assert!(sequences.begin(first));
+        assert!(sequences.begin(second), "the client has given the first one up");
+        sequences.end(first);
+        assert!(!sequences.begin(second), "the end of another");
+        sequences.carried_out(second);
+        sequences.end(second);
+        assert!(sequences.has(second));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_net::file_io;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
+use frevo_store::order::model::step;
 use frevo_store::order::{Ordered, rank};
 use frevo_store::{Fault, FileCell, FileKey, FileTable, Link, Name, Node, OpenId, Vfs};
 use frevo_wire::Status;
@@ -45,8 +46,8 @@ pub struct Open {
     pub channel_sequence: Ordered<ChannelSequence, { rank::OPEN }>,
     /// Open.LockSequenceArray
     pub lock_sequences: Ordered<LockSequences, { rank::LAST }>,
-    /// Told when a LOCK is carried out.
-    pub lock_carried_out: Notify,
+    /// Told when a numbered LOCK is carried out, and when an attempt at one has ended.
+    pub lock_turns: Notify,
     /// Open.CurrentQuotaIndex: the least number that the next user told of has.
     pub quota_from: AtomicU64,
     /// Why its close did not remove what was to go with it.
@@ -151,7 +152,7 @@ impl Open {
             granted_access,
             channel_sequence: Ordered::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Ordered::new(LockSequences::new()),
-            lock_carried_out: Notify::new(),
+            lock_turns: Notify::new(),
             quota_from: AtomicU64::new(0),
             removal_failure: OnceLock::new(),
             lock_places: Ordered::default(),
@@ -246,6 +247,7 @@ impl Open {
 
     fn close_within(&self, files: &FileTable, patience: Patience) -> Vec<Deletion> {
         let mut left = Vec::new();
+        step();
         if self.closed.swap(true, Ordering::AcqRel) {
             return left;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
+use frevo_store::order::model::step;
 use frevo_store::order::{Ordered, OrderedRw, rank};
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
@@ -147,6 +148,7 @@ impl Session {
 
     /// Session.State
     pub fn state(&self) -> State {
+        step();
         match self.state.load(Ordering::Acquire) {
             0 => State::InProgress,
             1 => State::Valid,
@@ -464,7 +466,9 @@ impl Session {
     /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
     /// caller that ended it.
     pub fn close(&self, clients: &ClientTable, close_open: impl Fn(&Arc<Open>)) -> bool {
+        step();
         let was = self.state.swap(State::Closed as u8, Ordering::AcqRel);
+        step();
         if was == State::Closed as u8 {
             return false;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frevo_store::order::model::step;
 use frevo_store::security::Token;
 use frevo_wire::dtyp::AccessMask;
 use parking_lot::Mutex;
@@ -107,6 +108,7 @@ impl TreeConnect {
     /// parallel disconnects exactly one succeeds.
     pub fn disconnect(&self) -> bool {
         drop(self.share_use.lock().take());
+        step();
         !self.disconnected.swap(true, Ordering::AcqRel)
     }
 

@@ -21,14 +21,16 @@ pub mod rank {
     pub const NAME: usize = 3;
     /// The table of Opens that outlive their connections.
     pub const DURABLE: usize = 4;
+    /// The record of an Open that is being made, put or removed.
+    pub const RECORD: usize = 5;
     /// The index of watches.
-    pub const WATCHES: usize = 5;
+    pub const WATCHES: usize = 6;
     /// A shard of the table of open files.
-    pub const SHARD: usize = 6;
+    pub const SHARD: usize = 7;
     /// A File with its Opens.
-    pub const FILE: usize = 7;
+    pub const FILE: usize = 8;
     /// Locks behind which no other lock is taken.
-    pub const LAST: usize = 8;
+    pub const LAST: usize = 9;
 }
 
 /// A [`Mutex`] with its rank.
@@ -55,7 +57,7 @@ impl<T, const RANK: usize> Ordered<T, RANK> {
     /// Locks the value.
     pub fn lock(&self) -> Guard<MutexGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
-        Guard { guard: self.0.lock(), _held }
+        Guard { guard: model::take(|| self.0.try_lock(), || self.0.lock()), _held }
     }
 
     /// Returns the lock without its rank, for tests of lock contention.
@@ -74,13 +76,13 @@ impl<T, const RANK: usize> OrderedRw<T, RANK> {
     /// Locks the value for reading.
     pub fn read(&self) -> Guard<RwLockReadGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
-        Guard { guard: self.0.read(), _held }
+        Guard { guard: model::take(|| self.0.try_read(), || self.0.read()), _held }
     }
 
     /// Locks the value for writing.
     pub fn write(&self) -> Guard<RwLockWriteGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
-        Guard { guard: self.0.write(), _held }
+        Guard { guard: model::take(|| self.0.try_write(), || self.0.write()), _held }
     }
 
     /// Returns the lock without its rank, for tests of lock contention.
@@ -117,15 +119,31 @@ impl<const RANK: usize> RankHeld<RANK> {
 
 #[cfg(debug_assertions)]
 mod checked {
-    use core::cell::Cell;
+    use core::cell::RefCell;
+    use std::vec::Vec;
 
-    use super::{RankHeld, rank};
+    use super::{RankHeld, model, rank};
 
     const RANKS: usize = rank::LAST + 1;
 
     std::thread_local! {
-        /// Number of locks of each rank that this thread holds.
-        static HELD: [Cell<u8>; RANKS] = const { [const { Cell::new(0) }; RANKS] };
+        /// Number of locks of each rank that this thread holds; of a model's threads, one after
+        /// the other.
+        static HELD: RefCell<Vec<[u8; RANKS]>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Calls `look` with the locks that this thread holds.
+    fn with_held<T>(look: impl FnOnce(&mut [u8; RANKS]) -> T) -> Option<T> {
+        let thread = model::thread();
+        // A thread that ends may have lost its counts already.
+        let looked = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if held.len() <= thread {
+                held.resize(thread.saturating_add(1), [0; RANKS]);
+            }
+            held.get_mut(thread).map(look)
+        });
+        looked.ok().flatten()
     }
 
     impl<const RANK: usize> RankHeld<RANK> {
@@ -135,26 +153,105 @@ mod checked {
         /// If this thread holds a lock of this rank or a higher one.
         pub(super) fn new() -> Self {
             let may_meet = matches!(RANK, rank::NAME | rank::SHARD);
-            HELD.with(|held| {
-                let behind = held.iter().skip(RANK.saturating_add(usize::from(may_meet)));
-                let is_free = behind.clone().all(|count| count.get() == 0);
-                assert!(is_free, "a lock of rank {RANK} is taken where {held:?} are held");
-                if let Some(count) = held.get(RANK) {
-                    count.set(count.get().saturating_add(1));
+            let held = with_held(|held| {
+                let before = *held;
+                if let Some(count) = held.get_mut(RANK) {
+                    *count = count.saturating_add(1);
                 }
+                before
             });
-            Self
+            let this = Self;
+            if let Some(held) = held {
+                let mut behind = held.iter().skip(RANK.saturating_add(usize::from(may_meet)));
+                let is_free = behind.all(|count| *count == 0);
+                assert!(is_free, "a lock of rank {RANK} is taken where {held:?} are held");
+            }
+            this
         }
     }
 
     impl<const RANK: usize> Drop for RankHeld<RANK> {
         fn drop(&mut self) {
-            // A thread that ends may have lost its counts already.
-            let _ = HELD.try_with(|held| {
-                if let Some(count) = held.get(RANK) {
-                    count.set(count.get().saturating_sub(1));
+            let _ = with_held(|held| {
+                if let Some(count) = held.get_mut(RANK) {
+                    *count = count.saturating_sub(1);
                 }
             });
+            model::step();
+        }
+    }
+}
+
+/// Steps of threads, of which a model checker decides the order (`crates/server/tests/models`). Only
+/// builds with assertions have them.
+pub mod model {
+    #[cfg(debug_assertions)]
+    use steps::scheduler;
+    #[cfg(debug_assertions)]
+    pub use steps::{Scheduler, schedule, step, thread};
+
+    /// A place at which another thread may go on.
+    #[cfg(not(debug_assertions))]
+    #[inline(always)]
+    pub const fn step() {}
+
+    /// Takes a lock with `wait`. In a model the thread tries, and lets others go on until it has the
+    /// lock.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn take<G>(try_to: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+        #[cfg(debug_assertions)]
+        if let Some(scheduler) = scheduler() {
+            scheduler.step();
+            loop {
+                if let Some(guard) = try_to() {
+                    return guard;
+                }
+                scheduler.wait();
+            }
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = try_to;
+        wait()
+    }
+
+    #[cfg(debug_assertions)]
+    mod steps {
+        use alloc::rc::Rc;
+        use core::cell::RefCell;
+
+        /// A scheduler of threads that share one thread of the host.
+        pub trait Scheduler {
+            /// The number of the present thread, from 0.
+            fn thread(&self) -> usize;
+            /// Another thread may go on.
+            fn step(&self);
+            /// The present thread waits for another one.
+            fn wait(&self);
+        }
+
+        std::thread_local! {
+            static SCHEDULER: RefCell<Option<Rc<dyn Scheduler>>> = const { RefCell::new(None) };
+        }
+
+        /// Sets the scheduler of this thread of the host.
+        pub fn schedule(with: Option<Rc<dyn Scheduler>>) {
+            SCHEDULER.with(|scheduler| scheduler.replace(with));
+        }
+
+        pub(super) fn scheduler() -> Option<Rc<dyn Scheduler>> {
+            SCHEDULER.try_with(|scheduler| scheduler.borrow().clone()).ok().flatten()
+        }
+
+        /// The number of the present thread; 0 outside of models.
+        pub fn thread() -> usize {
+            scheduler().map_or(0, |scheduler| scheduler.thread())
+        }
+
+        /// A place at which another thread may go on.
+        pub fn step() {
+            if let Some(scheduler) = scheduler() {
+                scheduler.step();
+            }
         }
     }
 }

@@ -33,7 +33,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = lock::Request::parse(rq.message)?;
     let open = rq.open()?;
     let file = open.file()?;
-    let first = request.locks.first().ok_or(Status::INVALID_PARAMETER)?;
+    if request.locks.is_empty() {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
     // MS-FSA 2.1.5.8, 2.1.5.9.
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER.into());
@@ -47,64 +49,95 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     )?;
     let verifies = verifies_sequences(rq, open)? && !planted!(LockTwice);
     let sequence = verifies.then_some(request.lock_sequence);
-    while !is_repetition(rq, open, sequence).await? {
-        if first.flags == LockFlags::UNLOCK {
-            if let Err(status) = unlock(open, file, &request.locks, sequence) {
-                // What came before the error is unlocked, on record too.
-                let _ = record::keep(rq.server(), open).await;
-                return Err(status.into());
-            }
-            record::keep(rq.server(), open).await?;
-            break;
-        }
-        let modes = modes(&request.locks)?;
-        let mut taken = Taken { rq, open, file, ranges: Vec::new(), places: Vec::new(), sequence };
-        taken.places = places_for(rq, modes.len())?;
-        lease::contend(rq, file, Cause::Write).await?;
-        let locking = Locking { open, file, ranges: RefCell::default() };
-        tokio::select! {
-            biased;
-            locked = lock(&locking, &request.locks, &modes) => locked?,
-            () = first_is_carried_out(open, sequence) => continue,
-        }
-        taken.ranges = locking.carried_out(sequence);
-        record::keep(rq.server(), open).await?;
-        taken.stay();
-        break;
+    if let Some(_attempt) = begin(rq, open, sequence).await? {
+        carry_out(rq, (open, file), &request.locks, sequence).await?;
     }
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }
 
-/// True for a LOCK that was carried out before: the first one then stays, even if its channel ends
-/// before it is answered. FILE_NOT_AVAILABLE for the late copy of one that is not.
-async fn is_repetition(
+async fn carry_out(
     rq: &Request<'_>,
-    open: &Open,
+    (open, file): (&Open, &FileOpen),
+    locks: &[LockElement],
     sequence: Option<LockSequence>,
-) -> Result<bool, Status> {
-    let Some(sequence) = sequence else { return Ok(false) };
+) -> Result<(), Status> {
+    if locks.first().is_some_and(|first| first.flags == LockFlags::UNLOCK) {
+        if let Err(status) = unlock(open, file, locks, sequence) {
+            // What came before the error is unlocked, on record too.
+            let _ = record::keep(rq.server(), open).await;
+            return Err(status);
+        }
+        return record::keep(rq.server(), open).await;
+    }
+    let modes = modes(locks)?;
+    let mut taken = Taken { rq, open, file, ranges: Vec::new(), places: Vec::new(), sequence };
+    taken.places = places_for(rq, modes.len())?;
+    lease::contend(rq, file, Cause::Write).await?;
+    let locking = Locking { open, file, ranges: RefCell::default() };
+    lock(&locking, locks, &modes).await?;
+    taken.ranges = locking.carried_out(sequence);
+    record::keep(rq.server(), open).await?;
+    taken.stay();
+    Ok(())
+}
+
+/// An attempt at a LOCK. Its repetition waits for its end.
+struct Attempt<'a> {
+    open: &'a Open,
+    sequence: Option<LockSequence>,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(sequence) = self.sequence {
+            self.open.lock_sequences.lock().end(sequence);
+            self.open.lock_turns.notify_waiters();
+        }
+    }
+}
+
+/// Begins an attempt. None for a LOCK that was carried out before: the first one then stays, even if
+/// its channel ends before it is answered. A repetition waits for the first attempt: the server may
+/// not know yet that its channel is lost, and the two would meet each other's lock.
+/// FILE_NOT_AVAILABLE for the late copy of one that is not.
+async fn begin<'a>(
+    rq: &Request<'_>,
+    open: &'a Open,
+    sequence: Option<LockSequence>,
+) -> Result<Option<Attempt<'a>>, Status> {
+    let Some(number) = sequence else {
+        return Ok(Some(Attempt { open, sequence: None }));
+    };
     loop {
-        {
+        let mut turn = pin!(open.lock_turns.notified());
+        // Listens before it looks, so that an end in between is not missed.
+        turn.as_mut().enable();
+        let (is_done, begins) = {
             // Deviation: MS-SMB2 3.3.5.2.10 lets a LOCK of a lost channel pass. One that arrives
-            // after its repetition would take or release a lock of which its client has the answer.
-            let is_stale = rq.connection.is_smb3() && {
-                let current = open.channel_sequence.lock().current();
-                Age::of(rq.header.channel_sequence(), current) == Age::Older
-            };
+            // after its repetition would take or release a lock of which its client has the
+            // answer. Both locks are held: the repetition may come between two looks.
+            let channel = open.channel_sequence.lock();
+            let is_stale = rq.connection.is_smb3()
+                && Age::of(rq.header.channel_sequence(), channel.current()) == Age::Older;
             let mut sequences = open.lock_sequences.lock();
-            if !sequences.has(sequence) {
-                if is_stale && sequences.has_passed(sequence) {
-                    return Err(Status::FILE_NOT_AVAILABLE);
-                }
-                sequences.begin(sequence);
-                return Ok(false);
+            let is_done = sequences.has(number);
+            if !is_done && is_stale && sequences.has_passed(number) {
+                return Err(Status::FILE_NOT_AVAILABLE);
             }
+            (is_done, !is_done && sequences.begin(number))
+        };
+        if begins {
+            return Ok(Some(Attempt { open, sequence }));
+        }
+        if !is_done {
+            turn.await;
+            continue;
         }
         // The first time may still be on its way to the disk, its answer lost.
         record::keep(rq.server(), open).await?;
-        if open.lock_sequences.lock().promise(sequence) {
-            return Ok(true);
+        if open.lock_sequences.lock().promise(number) {
+            return Ok(None);
         }
     }
 }
@@ -149,7 +182,7 @@ impl Locking<'_> {
         }
         if let Some(sequence) = sequence {
             self.open.lock_sequences.lock().carried_out(sequence);
-            self.open.lock_carried_out.notify_waiters();
+            self.open.lock_turns.notify_waiters();
         }
         ranges
     }
@@ -219,20 +252,6 @@ impl Drop for Taken<'_> {
         drop(shared);
         // They may be on record already, where nobody would look for them.
         record::renew(self.rq.server(), self.open);
-    }
-}
-
-/// Waits until a LOCK with this sequence is carried out: the server may not know yet that its
-/// channel is lost, and its repetition would wait for its own lock.
-async fn first_is_carried_out(open: &Open, sequence: Option<LockSequence>) {
-    let Some(sequence) = sequence else { return std::future::pending().await };
-    loop {
-        let mut told = pin!(open.lock_carried_out.notified());
-        told.as_mut().enable();
-        if open.lock_sequences.lock().has(sequence) {
-            return;
-        }
-        told.await;
     }
 }
 

@@ -123,6 +123,19 @@ impl Assembly {
         mut out: Response,
     ) {
         let Answer { outcome, async_id, channel, spent, received } = answer;
+        // SESSION_SETUP makes its channel while it is handled.
+        let id = out.session_id().unwrap_or(request.session_id);
+        let channel = channel.or_else(|| connection.channel(id));
+        let outcome = match outcome {
+            // The session has ended meanwhile, on another channel: no key is left that could prove
+            // the success.
+            Ok(Status::SUCCESS)
+                if request.command == Command::SESSION_SETUP && channel.is_none() =>
+            {
+                Err(Status::USER_SESSION_DELETED.into())
+            }
+            outcome => outcome,
+        };
         let status = finish_body(connection, outcome, &mut out);
         let mut header = response_header(connection, request, charge, status, async_id);
         if related {
@@ -134,8 +147,6 @@ impl Assembly {
         if let Some(session_id) = out.session_id() {
             header.session_id = session_id;
         }
-        // SESSION_SETUP makes its channel while it is handled.
-        let channel = channel.or_else(|| connection.channel(header.session_id));
         let counted = channel.clone();
         let seal = self.seal_for(connection, row, channel.as_ref());
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frevo_store::byte_range::{Mode, Range};
+use frevo_store::order::{Ordered, rank};
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::create_context::AppInstanceVersion;
 use frevo_wire::dtyp::{AccessMask, Guid};
@@ -59,7 +60,7 @@ pub struct Survival {
     pub action: CreateAction,
     /// Held while the record of the Open is made and put, or removed: records come in order, and
     /// none comes after the removal. Taken before the File.
-    pub(super) recording: Mutex<()>,
+    pub(super) recording: Ordered<(), { rank::RECORD }>,
     /// Byte ranges of LOCK requests that are not carried out yet: they are left
     /// out of records, since without its sequence number such a request would be
     /// taken for a new one when it comes again. Taken behind the File.
@@ -85,7 +86,7 @@ impl Survival {
             app_instance,
             asked,
             action,
-            recording: Mutex::default(),
+            recording: Ordered::default(),
             locking: Mutex::default(),
             terms: Mutex::default(),
             is_persistent: AtomicBool::new(false),
