@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, NETWORK_SHARES, ShareName};
 use frevo_server::share_access::AccessList;
 use frevo_server::{NotEdited, ShareEdit};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::io::Errno;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table};
 
 use crate::exit::{Done, Exit, Failure};
@@ -60,6 +62,25 @@ impl NetworkShares {
     fn permits(&self, folder: &Path) -> bool {
         let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
         is_real && self.find_root(folder).is_some()
+    }
+
+    /// The outcome of a look at a folder below one of the roots. None for a path that leads elsewhere,
+    /// at which it does not look.
+    fn is_there(&self, folder: &Path) -> Option<Result<(), Errno>> {
+        let real = self.roots.iter().filter_map(|root| root.canonicalize().ok());
+        let mut roots = self.roots.iter().cloned().chain(real);
+        let root = roots.find(|root| folder.starts_with(root))?;
+        let part = folder.strip_prefix(&root).ok()?;
+        let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = open(&root, flags, Mode::empty()).and_then(|root| {
+            let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            openat2(root, part, flags, Mode::empty(), beneath)
+        });
+        match opened {
+            Err(Errno::XDEV | Errno::LOOP) => None,
+            opened => Some(opened.map(drop)),
+        }
     }
 
     /// The text of the file; None without a file, or for a user who may not read it.
@@ -188,14 +209,16 @@ impl NetworkShares {
         if !folder.is_absolute() || path.contains('{') {
             return Err(NotEdited::NoFolder(format!("{path} is not the path of a folder")));
         }
-        let there = folder.canonicalize().ok().filter(|there| there.is_dir());
-        let there = there.ok_or_else(|| {
-            NotEdited::NoFolder(format!("there is no folder {}", folder.display()))
-        })?;
-        let shown = there.to_str().filter(|_| self.permits(&there)).ok_or_else(|| {
+        let forbidden = || {
             let why = "is outside of the folders that share_roots in [server] names";
-            NotEdited::Forbidden(format!("{} {why}", there.display()))
-        })?;
+            NotEdited::Forbidden(format!("{} {why}", folder.display()))
+        };
+        // What is elsewhere on the host is refused whether it is there or not.
+        if self.is_there(&folder).ok_or_else(forbidden)?.is_err() {
+            return Err(NotEdited::NoFolder(format!("there is no folder {}", folder.display())));
+        }
+        let there = folder.canonicalize().map_err(|_| forbidden())?;
+        let shown = there.to_str().filter(|_| self.permits(&there)).ok_or_else(forbidden)?;
         let mut table = Table::new();
         table.insert("name", toml_edit::value(name.as_str()));
         table.insert("path", toml_edit::value(shown));
@@ -287,12 +310,27 @@ mod tests {
         assert_eq!(config.shares[0].max_connections, Some(5));
         assert_eq!(config.shares[0].comment, "mine");
         assert!(matches!(edit(&text, &config, &add("NEW", &path("a"))), Err(NotEdited::Exists)));
-        for outside in [path("link"), String::from("/"), place.path().to_str().unwrap().to_owned()]
-        {
+        std::fs::create_dir(place.path().join("outside/there")).unwrap();
+        let above = place.path().to_str().unwrap().to_owned();
+        // An administrator learns nothing of folders elsewhere, not even which ones there are.
+        for outside in [
+            path("link"),
+            path("link/there"),
+            path("link/absent"),
+            path("../outside"),
+            path("../absent"),
+            String::from("/"),
+            String::from("/absent/x"),
+            format!("{above}/outside"),
+            format!("{above}/absent"),
+            above,
+        ] {
             let refused = edit("", &none, &add("x", &outside));
-            assert!(matches!(refused, Err(NotEdited::Forbidden(_))), "{outside}: {refused:?}");
+            let why =
+                format!("{outside} is outside of the folders that share_roots in [server] names");
+            assert_eq!(refused, Err(NotEdited::Forbidden(why)));
         }
-        for absent in ["relative", "", "C:", "/absent/x", "/{user}"] {
+        for absent in [&*path("absent"), &*path("a/absent"), "relative", "", "C:", "/{user}"] {
             let refused = edit("", &none, &add("x", absent));
             assert!(matches!(refused, Err(NotEdited::NoFolder(_))), "{absent}: {refused:?}");
         }
