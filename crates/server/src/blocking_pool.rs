@@ -2,7 +2,7 @@
 //! file system (NFS, FUSE), or the work is long.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,24 +21,25 @@ use crate::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREAD_IDLE,
     BLOCKING_THREADS,
 };
+use crate::places::{HeldPlace, Places, permit};
 use crate::{panics, watchdog};
 
 /// The threads of one share, and who may have one.
 pub struct BlockingPool {
     threads: Arc<Threads>,
-    requests: Arc<Semaphore>,
+    requests: Places,
     /// Closing has places of its own: what waits for a lease to be given up must
     /// not keep the CLOSE out that gives it up.
     closes: Arc<Semaphore>,
-    /// The places for requests that each user may have.
-    users: Mutex<HashMap<String, Arc<Semaphore>>>,
     carried_out: AtomicU64,
 }
 
-/// A place of one that is carried out, and of its user's places.
-pub(crate) struct Permits {
-    _of_all: OwnedSemaphorePermit,
-    _of_user: Option<OwnedSemaphorePermit>,
+/// A place of a request that is carried out.
+pub(crate) enum Permits {
+    /// A place of its user's places.
+    OfUser { _place: HeldPlace },
+    /// A place of those that close.
+    Closing { _place: OwnedSemaphorePermit },
 }
 
 // Of the thread: each of these threads belongs to one pool, which made it.
@@ -48,10 +49,9 @@ thread_local! {
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        let places = |count| Arc::new(Semaphore::new(count));
-        let (requests, closes) = (places(BLOCKING_REQUESTS), places(BLOCKING_CLOSES));
-        let (threads, users) = (Arc::default(), Mutex::default());
-        Self { threads, requests, closes, users, carried_out: AtomicU64::new(0) }
+        let requests = Places::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
+        let closes = Arc::new(Semaphore::new(BLOCKING_CLOSES));
+        Self { threads: Arc::default(), requests, closes, carried_out: AtomicU64::new(0) }
     }
 }
 
@@ -62,8 +62,7 @@ impl BlockingPool {
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
     pub(crate) async fn place(&self, user: &str) -> Result<Permits, Status> {
-        let of_user = permit(&self.places_of(user)).await?;
-        Ok(Permits { _of_all: permit(&self.requests).await?, _of_user: Some(of_user) })
+        Ok(Permits::OfUser { _place: self.requests.take(user).await? })
     }
 
     /// Waits for a place for a request that closes, of any user.
@@ -71,7 +70,7 @@ impl BlockingPool {
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
     pub(crate) async fn closing_place(&self) -> Result<Permits, Status> {
-        Ok(Permits { _of_all: permit(&self.closes).await?, _of_user: None })
+        Ok(Permits::Closing { _place: permit(&self.closes).await? })
     }
 
     /// Runs `job` on the next thread that is free, for the client that the calling thread works
@@ -93,18 +92,6 @@ impl BlockingPool {
             let _entered = here.as_ref().map(Handle::enter);
             job();
         })
-    }
-
-    fn places_of(&self, user: &str) -> Arc<Semaphore> {
-        let mut users = self.users.lock();
-        if let Some(places) = users.get(user) {
-            return Arc::clone(places);
-        }
-        // Drops the semaphores of users without pending requests.
-        users.retain(|_, places| Arc::strong_count(places) > 1);
-        let places = Arc::new(Semaphore::new(BLOCKING_REQUESTS_PER_USER));
-        users.insert(user.to_owned(), Arc::clone(&places));
-        places
     }
 
     /// Requests that were begun here.
@@ -138,13 +125,8 @@ impl Drop for BlockingPool {
 
 impl fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingPool").field("places", &self.requests.available_permits()).finish()
+        f.debug_struct("BlockingPool").field("places", &self.requests.free()).finish()
     }
-}
-
-async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
-    let permit = Arc::clone(places).acquire_owned().await;
-    permit.map_err(|_| Status::INSUFFICIENT_RESOURCES)
 }
 
 /// The work of a thread.

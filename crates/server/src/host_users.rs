@@ -19,8 +19,10 @@ use crate::ambient::Ambient;
 use crate::host::{Credentials, HostNames, Said, UnixUser};
 use crate::impersonation::Actor;
 use crate::limits::{
-    HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_USER_FRESH, HOST_USERS_REMEMBERED,
+    HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_LOOKUPS_PER_USER, HOST_USER_FRESH,
+    HOST_USERS_REMEMBERED,
 };
+use crate::places::Places;
 
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +96,7 @@ pub struct HostUsers {
     known: Mutex<HashMap<String, Answer>>,
     actors: Mutex<HashMap<Whom, Arc<Actor>>>,
     asking: Arc<Semaphore>,
-    naming: Arc<Semaphore>,
+    naming: Places,
     acts_lazily: AtomicBool,
 }
 
@@ -104,7 +106,7 @@ impl Default for HostUsers {
             known: Mutex::default(),
             actors: Mutex::default(),
             asking: Arc::new(Semaphore::new(HOST_LOOKUPS)),
-            naming: Arc::new(Semaphore::new(HOST_LOOKUPS)),
+            naming: Places::new(HOST_LOOKUPS, HOST_LOOKUPS_PER_USER),
             acts_lazily: AtomicBool::new(false),
         }
     }
@@ -159,20 +161,21 @@ impl HostUsers {
         }
     }
 
-    /// Runs a lookup of names on a thread that may wait. Lookups have places of their own, so
-    /// that many of them keep no user from logging on.
+    /// Runs a lookup of names for `user` on a thread that may wait. Lookups have places of their
+    /// own, so that many of them keep no user from logging on; those of one user leave places to
+    /// others.
     ///
     /// # Errors
     /// IO_TIMEOUT when the host does not answer; what was begun goes on.
     pub async fn naming<T: Send + 'static>(
         &self,
+        user: &str,
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
-        let naming = Arc::clone(&self.naming);
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
-            let permit = naming.acquire_owned().await.map_err(|_| Status::INTERNAL_ERROR)?;
+            let place = self.naming.take(user).await?;
             let asked = run_blocking(move || {
-                let _permit = permit;
+                let _place = place;
                 ask()
             });
             asked.await.map_err(|_| Status::INTERNAL_ERROR)
@@ -365,6 +368,26 @@ mod tests {
         drop(release);
     }
 
+    /// One user's lookups, of a thousand names each, took all places.
+    #[tokio::test]
+    async fn one_user_leaves_lookups_to_others() {
+        let users = Arc::new(HostUsers::default());
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(std::sync::Mutex::new(hang));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..=HOST_LOOKUPS {
+            let (users, hang) = (Arc::clone(&users), Arc::clone(&hang));
+            tasks.spawn(async move {
+                let _ = users.naming("ann", move || hang.lock().unwrap().recv()).await;
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let other = timeout(Duration::from_secs(5), users.naming("bob", || 7)).await;
+        drop(release);
+        assert_eq!(other, Ok(Ok(7)));
+        while tasks.join_next().await.is_some() {}
+    }
+
     /// The service may hang, and each request to it takes a thread.
     #[tokio::test]
     async fn the_name_service_is_asked_by_few_at_a_time() {
@@ -374,14 +397,16 @@ mod tests {
         let hang = Arc::new(std::sync::Mutex::new(hang));
         let begun = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..=HOST_LOOKUPS {
+        // The last one is of a user of its own.
+        for at in 0..=HOST_LOOKUPS {
+            let user = format!("user{}", at / HOST_LOOKUPS_PER_USER);
             let (users, hang, begun) = (Arc::clone(&users), Arc::clone(&hang), Arc::clone(&begun));
             tasks.spawn(async move {
                 let ask = move || {
                     begun.fetch_add(1, Ordering::SeqCst);
                     let _ = hang.lock().unwrap().recv();
                 };
-                let _ = users.naming(ask).await;
+                let _ = users.naming(&user, ask).await;
             });
         }
         let until = async |count: usize| {

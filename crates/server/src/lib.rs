@@ -124,6 +124,7 @@ mod offload;
 mod open;
 mod operations;
 pub mod panics;
+mod places;
 #[cfg(feature = "plant")]
 mod plant;
 mod posix;

@@ -126,6 +126,10 @@ pub const PASSWORD_DERIVATIONS: usize = 1;
 /// Bytes that a session is charged with, its keys and tables included.
 pub const SESSION_BYTES: usize = 4_096;
 
+/// Bytes that an exchange which binds or renews a session is charged with, with the client's first
+/// token.
+pub const EXCHANGE_BYTES: usize = 3_072;
+
 /// Bytes that a tree connect is charged with.
 pub const TREE_CONNECT_BYTES: usize = 512;
 
@@ -232,6 +236,14 @@ pub const PERSISTENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Opens that can be reconnected, replayed or found by their application, in all.
 pub const DURABLE_OPENS: usize = 1 << 20;
 
+/// Persistent Opens of one file. Each change of what a file's Opens cache puts all of them on record,
+/// so that one file must not have many.
+pub const PERSISTENT_OPENS_PER_FILE: usize = 1_024;
+
+/// Opens of an application instance that a core compares with the file of a CREATE, some 1 ms; more
+/// are compared beside it.
+pub const OPENS_OF_INSTANCE_COMPARED: usize = 1_024;
+
 /// Of those, how many may wait for their client at one time; what is more is
 /// closed with its connection.
 pub const DISCONNECTED_OPENS: usize = 262_144;
@@ -336,6 +348,14 @@ pub const BREAK_RTOS_BESIDE: u32 = 2;
 /// Retransmission time-outs without an acknowledgment of a break notification after which a
 /// connection counts as dead.
 pub const BREAK_RTOS: u32 = 6;
+
+/// Break notifications that a core passes on from one channel to another at once, some 1 ms; further
+/// ones are passed on beside it.
+pub const BREAKS_PASSED_ON: usize = 1_024;
+
+/// Open files that a core compares with a directory that gets another name, some 1 ms. Where more
+/// are open, that is done beside it.
+pub const OPEN_FILES_COMPARED: usize = 4_096;
 
 /// Times that one CREATE waits for others to give back what they cache: a file
 /// whose oplocks change hands without end is in use.
@@ -451,6 +471,9 @@ pub const HOST_USERS_REMEMBERED: usize = 4_096;
 /// Questions to the host's name service at one time: it may hang, and each takes
 /// a thread.
 pub const HOST_LOOKUPS: usize = 4;
+
+/// Lookups of names that one user may have under way. Each may be of many names.
+pub const HOST_LOOKUPS_PER_USER: usize = 2;
 
 /// How long it is waited for.
 pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);

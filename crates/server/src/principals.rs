@@ -5,6 +5,8 @@
 //! Groups of the account file get theirs from their name. Unix users and groups
 //! are `S-1-22-1-uid` and `S-1-22-2-gid`, as under Samba.
 
+mod listing;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use frevo_wire::dtyp::{Guid, Sid};
 
 use crate::host::HostNames;
 use crate::limits::ACCOUNTS_LISTED;
+pub(crate) use listing::Listing;
 
 /// Accounts that can be swapped for newer ones while the server runs.
 pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
@@ -132,6 +135,11 @@ impl Principals<'_> {
 
     /// The principal with this SID.
     pub fn find_sid(&self, sid: &Sid) -> Option<Principal> {
+        self.find_sid_in(&Listing::default(), sid)
+    }
+
+    /// Like [`Self::find_sid`], with a listing that serves several questions.
+    pub fn find_sid_in(&self, listing: &Listing, sid: &Sid) -> Option<Principal> {
         let principal = |domain: &str, name: &str, kind| {
             Some(Principal { sid: *sid, domain: domain.to_owned(), name: name.to_owned(), kind })
         };
@@ -153,11 +161,16 @@ impl Principals<'_> {
         if *sid == self.with_rid(USERS_RID) {
             return principal(self.name, "None", Use::Group);
         }
-        self.users().into_iter().chain(self.groups()).find(|known| known.sid == *sid)
+        listing.find_sid(self, sid)
     }
 
     /// The principal with this name, written `name`, `domain\name` or `name@domain`.
     pub fn find_name(&self, name: &str) -> Option<Principal> {
+        self.find_name_in(&Listing::default(), name)
+    }
+
+    /// Like [`Self::find_name`], with a listing that serves several questions.
+    pub fn find_name_in(&self, listing: &Listing, name: &str) -> Option<Principal> {
         let (domain, name) = match (name.split_once('\\'), name.split_once('@')) {
             (Some((domain, name)), _) | (None, Some((name, domain))) => (Some(domain), name),
             (None, None) => (None, name),
@@ -179,8 +192,7 @@ impl Principals<'_> {
             if name.eq_ignore_ascii_case("None") {
                 return self.find_sid(&self.with_rid(USERS_RID));
             }
-            let mut groups = self.groups().into_iter();
-            if let Some(group) = groups.find(|group| group.name.eq_ignore_ascii_case(name)) {
+            if let Some(group) = listing.find_group(self, name) {
                 return Some(group);
             }
         }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use frevo_net::file_io::{self, run_blocking};
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
 use frevo_wire::Header;
 use frevo_wire::Status;
 
 use crate::connection::{Connection, ConnectionInfo};
+use crate::data;
 use crate::open::Open;
 use crate::server::ServerState;
 use crate::session::Session;
@@ -141,6 +143,41 @@ impl Request<'_> {
     /// The Open; its row says that there is one.
     pub fn open(&self) -> Result<&Arc<Open>, Status> {
         self.open.as_ref().ok_or(Status::FILE_CLOSED)
+    }
+
+    /// Runs a call that may take long on another thread, where one user leaves places to others.
+    ///
+    /// # Errors
+    /// CANCELLED when the client cancels before it has begun; once begun it is carried out.
+    pub(crate) async fn beside_core<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        if file_io::stays() {
+            // A thread of a blocking pool, where the request has its place already.
+            return Ok(call());
+        }
+        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let place = self.server().blocking_pool.place(&identity.user);
+        let place = self.cancellation.unless_told(place).await.ok_or(Status::CANCELLED)??;
+        let done = run_blocking(move || {
+            let _place = place;
+            call()
+        });
+        done.await.map_err(|error| data::status(&error))
+    }
+
+    /// Runs a lookup of the host's names on a thread that may wait, as
+    /// [`HostUsers::naming`](crate::host_users::HostUsers::naming) does.
+    ///
+    /// # Errors
+    /// IO_TIMEOUT when the host does not answer; what was begun goes on.
+    pub(crate) async fn naming<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        self.server().host_users.naming(&identity.user, ask).await
     }
 
     /// True for a response without signature and seal: its file data may go to the socket

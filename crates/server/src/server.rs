@@ -29,7 +29,7 @@ use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::kerberos::KerberosSlot;
 use crate::ledger::Ledger;
-use crate::limits::{CLOSED_ON_CORE, SESSIONS};
+use crate::limits::SESSIONS;
 use crate::lines::Lines;
 use crate::open::{Deletion, Open};
 use crate::panics::{self, Steps};
@@ -299,10 +299,12 @@ impl ServerState {
         steps.end();
     }
 
-    /// Ends a session whose connections are gone. One with much open is ended beside
-    /// the core.
-    pub fn end_session(self: &Arc<Self>, session: &Arc<Session>) {
-        let is_small = session.open_count() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
+    /// Ends a session whose connections are gone. One with more open than `may_close` is ended
+    /// beside the core; what others have open comes off `may_close`.
+    pub fn end_session(self: &Arc<Self>, session: &Arc<Session>, may_close: &mut usize) {
+        let left = may_close.checked_sub(session.open_count());
+        let is_small = left.is_some() || frevo_net::file_io::stays();
+        *may_close = left.unwrap_or(*may_close);
         let (server, ended) = (Arc::clone(self), Arc::clone(session));
         let end = move || server.close_session(&ended);
         if is_small || self.blocking_pool.run_for_core(end).is_err() {

@@ -39,19 +39,24 @@ impl UserFolders {
         if account.is_empty() || account.starts_with('.') || account.contains(['/', '\\', '\0']) {
             return None;
         }
+        let key = account.to_lowercase();
+        if let Some(vfs) = self.known.lock().get(&key).and_then(Weak::upgrade) {
+            return Some(vfs);
+        }
+        // Not under the lock: the folder may be of a server that does not answer.
+        let vfs = (self.open)(account)?;
         let mut known = self.known.lock();
         known.retain(|_, vfs| vfs.strong_count() != 0);
-        let key = account.to_lowercase();
+        // Somebody else may have opened it meanwhile: all sessions of a user have one.
         if let Some(vfs) = known.get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }
-        let vfs = (self.open)(account)?;
         known.insert(key, Arc::downgrade(&vfs));
         Some(vfs)
     }
 
     /// The folders of the users that are connected.
-    pub(crate) fn in_use(&self) -> Vec<Arc<dyn Vfs>> {
+    pub fn in_use(&self) -> Vec<Arc<dyn Vfs>> {
         self.known.lock().values().filter_map(Weak::upgrade).collect()
     }
 }

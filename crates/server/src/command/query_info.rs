@@ -35,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     fs::prepare(rq.open()?, &request).await;
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
     if request.info_type == InfoType::QUOTA {
-        quota::query(rq.server(), rq.open()?, &request, &mut output).await?;
+        quota::query(rq, rq.open()?, &request, &mut output).await?;
     } else {
         answer(rq.open()?, rq.dialect(), &request, &mut output)?;
     }

@@ -22,8 +22,8 @@ use crate::domain_users;
 use crate::host_users::OnHost;
 use crate::ledger::{Holder, Kind, Name};
 use crate::limits::{
-    SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TAKE_OVER_PATIENCE,
-    THROTTLE_TOLD,
+    EXCHANGE_BYTES, SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION,
+    TAKE_OVER_PATIENCE, THROTTLE_TOLD,
 };
 use crate::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::refusal::{Outcome, Refusal};
@@ -202,8 +202,10 @@ fn find(
     }
     if binding {
         let session = binding::check(rq, connection, out)?;
-        return Ok(take_under_way(rq, connection)
-            .unwrap_or_else(|| begin(rq, connection, Purpose::Bind, session)));
+        if let Some(under_way) = take_under_way(rq, connection) {
+            return Ok(under_way);
+        }
+        return begin_charged(rq, connection, Purpose::Bind, session);
     }
     let channel = connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
     // MS-SMB2 3.3.5.2.9: a session that encrypts takes nothing in the clear, but the
@@ -221,20 +223,40 @@ fn find(
         // Its exchange is being answered right now: one token at a time.
         return Err(Status::INVALID_PARAMETER.into());
     }
-    Ok(begin(rq, connection, Purpose::Renew, Arc::clone(&channel.session)))
+    begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))
+}
+
+/// Begins an exchange for a session that is there already, and charges the owner of the session for
+/// it: until it ends, which its client decides, the connection keeps it.
+fn begin_charged(
+    rq: &Request<'_>,
+    connection: &Connection,
+    purpose: Purpose,
+    session: Arc<Session>,
+) -> Result<Authentication, Refusal> {
+    let begun = connection.authentications.borrow().len();
+    if begun >= sessions_max(connection) {
+        return Err(Status::INSUFFICIENT_RESOURCES.into());
+    }
+    let charge = session.holder().charge(Kind::Waiting, EXCHANGE_BYTES)?;
+    Ok(Authentication { charge: Some(charge), ..begin(rq, connection, purpose, session) })
 }
 
 fn take_under_way(rq: &Request<'_>, connection: &Connection) -> Option<Authentication> {
     connection.authentications.borrow_mut().remove(&rq.header.session_id)
 }
 
-fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>, Status> {
-    let most = if connection.is_authenticated() {
+/// Sessions that the connection may have, and exchanges that may be under way on it.
+fn sessions_max(connection: &Connection) -> usize {
+    if connection.is_authenticated() {
         SESSIONS_PER_CONNECTION
     } else {
         SESSIONS_BEFORE_AUTHENTICATION
-    };
-    if connection.channel_count() >= most {
+    }
+}
+
+fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>, Status> {
+    if connection.channel_count() >= sessions_max(connection) {
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
     let negotiated = rq.connection.negotiated()?;
@@ -281,6 +303,7 @@ fn begin(
         preauth: connection.preauth.borrow().session_setup(),
         purpose,
         session,
+        charge: None,
     }
 }
 

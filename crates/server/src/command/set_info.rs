@@ -48,7 +48,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         file.settle_times(rq.server().ambient.now());
     }
     if request.info_type == InfoType::QUOTA {
-        quota::set(rq.server(), open, request.buffer).await?;
+        quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
         apply(open, &rq.server().files, &request)

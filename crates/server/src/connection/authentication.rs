@@ -6,6 +6,7 @@ use frevo_auth::Acceptor;
 use frevo_proto::preauth::SessionPreauth;
 use frevo_wire::Status;
 
+use crate::ledger::Charge;
 use crate::session::Session;
 
 /// The purpose of an exchange of tokens.
@@ -31,6 +32,8 @@ pub struct Authentication {
     pub purpose: Purpose,
     /// The session that the exchange authenticates.
     pub session: Arc<Session>,
+    /// The charge of an exchange for a session that is there already; a new session has its own.
+    pub charge: Option<Charge>,
 }
 
 impl Authentication {

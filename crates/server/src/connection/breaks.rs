@@ -12,7 +12,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
 
 use super::Connection;
-use crate::lease::delivery::{could_go_elsewhere, deliver};
+use crate::lease::delivery::{could_go_elsewhere, deliver_all};
 use crate::lease::parcel::{Attempt, Parcel};
 use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
 use crate::refusal::Doom;
@@ -133,7 +133,7 @@ impl Connection {
             sent.push(one);
         }
         drop(sent);
-        elsewhere.into_iter().for_each(|parcel| deliver(&self.info.server, parcel));
+        deliver_all(&self.info.server, elsewhere);
         if is_dead {
             self.disconnect(Doom::Rule("the transport does not acknowledge a break"));
         }

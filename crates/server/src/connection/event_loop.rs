@@ -22,11 +22,12 @@ use super::{Connection, ConnectionInfo, Notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
 use crate::impersonation;
-use crate::lease::delivery::deliver;
+use crate::lease::delivery::{deliver, deliver_all};
 use crate::lease::parcel::{Attempt, Parcel};
 use crate::ledger::{GAVE_UP_WAITING, Kind};
 use crate::limits::{
-    AUTHENTICATE_DEADLINE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
+    AUTHENTICATE_DEADLINE, CLOSED_ON_CORE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK,
+    NEGOTIATE_DEADLINE,
 };
 use crate::panics::{self, Steps};
 use crate::refusal::Doom;
@@ -406,18 +407,17 @@ impl Connection {
         self.waiting.borrow().cancel_all(others);
         let undelivered = self.take_undelivered();
         let mut steps = Steps::default();
+        let mut may_close = CLOSED_ON_CORE;
         for channel in channels {
             let unfinished = channel.session.security().is_none();
             if channel.session.remove_channel(self.info.id)
                 || (unfinished && under_way.contains(&channel.session.id))
             {
-                steps.take(|| self.info.server.end_session(&channel.session));
+                steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
         // After its channels, so that none of them is tried again.
-        for parcel in undelivered {
-            steps.take(|| deliver(&self.info.server, parcel));
-        }
+        steps.take(|| deliver_all(&self.info.server, undelivered));
         steps.end();
     }
 

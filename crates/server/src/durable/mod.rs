@@ -8,6 +8,7 @@
 //! session, waits for its client or has been given up is said by its entry
 //! alone, under one lock: of a reconnect and a scavenger one finds it.
 
+mod by_file;
 mod caching;
 pub mod disk;
 pub mod handover;

@@ -15,11 +15,13 @@ use frevo_wire::dtyp::Guid;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::by_file::ByFile;
 use super::reconnect::{Kept, Reconnect, Version, is_early, verdict};
 use super::store_backlog::StoreBacklog;
 use super::{Caching, Survival};
 use crate::limits::{
-    DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, RECONNECT_PATIENCE,
+    DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, PERSISTENT_OPENS_PER_FILE,
+    RECONNECT_PATIENCE,
 };
 use crate::open::Open;
 
@@ -53,7 +55,8 @@ struct Table {
     by_create: HashMap<CreateKey, Id>,
     /// Open.CreateGuid of an account's persistent Opens, whichever client's.
     by_persistent: HashMap<(String, Guid), Id>,
-    by_app: HashMap<Guid, Vec<Id>>,
+    by_file: ByFile,
+    by_app: HashMap<Guid, BTreeSet<Id>>,
     /// CREATEs with a CreateGuid that are being carried out.
     creating: HashSet<CreateKey>,
     deadlines: BTreeSet<(Instant, Id)>,
@@ -194,9 +197,11 @@ impl Durables {
         if let Some(guid) = survival.create_guid {
             remove_if(&mut table.by_persistent, (survival.owner.clone(), guid), id);
         }
+        table.by_file.leave(key_of(open), id);
         let place = table.opens.get(&id).map(|entry| entry.place);
         if matches!(place, Some(Attachment::Disconnected(_))) {
             self.orphans.fetch_sub(1, Ordering::AcqRel);
+            table.by_file.adopt(key_of(open));
         }
         drop(table);
         // Somebody else may have put it there, with what is known of its file.
@@ -236,13 +241,13 @@ impl Durables {
     /// The persistent Opens of a file.
     pub(super) fn persistent_of(&self, key: FileKey) -> Vec<Arc<Open>> {
         let table = self.table.lock();
-        let of_file = |open: &&Open| open.file().is_ok_and(|file| file.cell.key() == key);
-        let opens = table.by_persistent.values().filter_map(|id| table.opens.get(id));
-        let mut found: Vec<_> =
-            opens.filter(|e| of_file(&&*e.open)).map(|e| Arc::clone(&e.open)).collect();
-        // Put on record in an order that does not depend on the map.
-        found.sort_unstable_by_key(|open| open.file_id.persistent);
-        found
+        let opens = table.by_file.of(key).filter_map(|id| table.opens.get(&id));
+        opens.map(|entry| Arc::clone(&entry.open)).collect()
+    }
+
+    /// True for a file that may have a further persistent Open.
+    pub fn takes_persistent(&self, key: FileKey) -> bool {
+        self.table.lock().by_file.count(key) < PERSISTENT_OPENS_PER_FILE
     }
 
     /// Takes in a new Open of `session`. INSUFFICIENT_RESOURCES when there are too many.
@@ -268,21 +273,26 @@ impl Durables {
             table.by_create.insert((owner(), survival.client_guid, guid), id);
             if survival.is_persistent() {
                 table.by_persistent.insert((owner(), guid), id);
+                table.by_file.enter(key_of(open), id);
             }
         }
         if let Some(app) = survival.app_instance {
-            table.by_app.entry(app.id).or_default().push(id);
+            table.by_app.entry(app.id).or_default().insert(id);
         }
         table.opens.insert(id, Entry { open: Arc::clone(open), place });
         true
     }
 
+    /// The number of Opens of this application instance.
+    pub fn count_of_app(&self, id: Guid) -> usize {
+        self.table.lock().by_app.get(&id).map_or(0, BTreeSet::len)
+    }
+
     /// Opens of this application instance, with their sessions.
     pub fn of_app(&self, id: Guid) -> Vec<(Arc<Open>, Option<u64>)> {
         let table = self.table.lock();
-        let ids = table.by_app.get(&id).map_or(&[][..], Vec::as_slice);
-        ids.iter()
-            .filter_map(|id| table.opens.get(id))
+        let ids = table.by_app.get(&id).into_iter().flatten();
+        ids.filter_map(|id| table.opens.get(id))
             .map(|entry| {
                 let session = match entry.place {
                     Attachment::Attached(session) => Some(session),
@@ -316,7 +326,7 @@ impl Durables {
         }
         let Some(entry) = table.opens.get_mut(&id) else { return false };
         entry.place = Attachment::Disconnected(deadline);
-        self.enter_waiting(&mut table, survival, deadline, id);
+        self.enter_waiting(&mut table, open, survival, deadline);
         drop(table);
         self.detached.notify_waiters();
         true
@@ -330,11 +340,18 @@ impl Durables {
             return false;
         }
         let mut table = self.table.lock();
-        self.enter_waiting(&mut table, survival, deadline, open.file_id.persistent);
+        self.enter_waiting(&mut table, open, survival, deadline);
         true
     }
 
-    fn enter_waiting(&self, table: &mut Table, survival: &Survival, deadline: Instant, id: Id) {
+    fn enter_waiting(
+        &self,
+        table: &mut Table,
+        open: &Open,
+        survival: &Survival,
+        deadline: Instant,
+    ) {
+        let id = open.file_id.persistent;
         if table.deadlines.first().is_none_or(|(first, _)| deadline < *first) {
             self.earlier.notify_one();
         }
@@ -342,10 +359,18 @@ impl Durables {
         *table.waiting.entry(survival.owner.clone()).or_default() += 1;
         if survival.is_persistent() {
             self.orphans.fetch_add(1, Ordering::AcqRel);
+            table.by_file.orphan(key_of(open));
         }
     }
 
-    fn leave_waiting(&self, table: &mut Table, survival: &Survival, deadline: Instant, id: Id) {
+    fn leave_waiting(
+        &self,
+        table: &mut Table,
+        open: &Open,
+        survival: &Survival,
+        deadline: Instant,
+    ) {
+        let id = open.file_id.persistent;
         table.deadlines.remove(&(deadline, id));
         if let Slot::Occupied(mut count) = table.waiting.entry(survival.owner.clone()) {
             *count.get_mut() -= 1;
@@ -355,6 +380,7 @@ impl Durables {
         }
         if survival.is_persistent() {
             self.orphans.fetch_sub(1, Ordering::AcqRel);
+            table.by_file.adopt(key_of(open));
         }
     }
 
@@ -426,7 +452,7 @@ impl Durables {
         entry.place = Attachment::Attached(session);
         let open = Arc::clone(&entry.open);
         if let Some(survival) = open.survival() {
-            self.leave_waiting(table, survival, deadline, id);
+            self.leave_waiting(table, &open, survival, deadline);
         }
         Some(open)
     }
@@ -507,8 +533,9 @@ impl Durables {
         let Entry { open, place } = table.opens.remove(&id)?;
         let survival = open.survival()?;
         if let Attachment::Disconnected(deadline) = place {
-            self.leave_waiting(table, survival, deadline, id);
+            self.leave_waiting(table, &open, survival, deadline);
         }
+        table.by_file.leave(key_of(&open), id);
         if let Some(guid) = survival.create_guid {
             let owner = || survival.owner.clone();
             remove_if(&mut table.by_create, (owner(), survival.client_guid, guid), id);
@@ -517,7 +544,7 @@ impl Durables {
         if let Some(app) = survival.app_instance
             && let Slot::Occupied(mut ids) = table.by_app.entry(app.id)
         {
-            ids.get_mut().retain(|other| *other != id);
+            ids.get_mut().remove(&id);
             if ids.get().is_empty() {
                 ids.remove();
             }
@@ -531,11 +558,7 @@ impl Durables {
         if self.orphans.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let table = self.table.lock();
-        table.deadlines.iter().filter_map(|(_, id)| table.opens.get(id)).any(|entry| {
-            let is_persistent = entry.open.survival().is_some_and(Survival::is_persistent);
-            is_persistent && entry.open.file().is_ok_and(|file| file.cell.key() == key)
-        })
+        self.table.lock().by_file.is_held(key)
     }
 
     /// True while a persistent Open waits for its client.
@@ -560,6 +583,11 @@ impl Durables {
     pub fn opens(&self) -> Vec<Arc<Open>> {
         self.table.lock().opens.values().map(|entry| Arc::clone(&entry.open)).collect()
     }
+}
+
+/// The key of an Open's file. An Open that is durable has one, and no stream, whose key could change.
+fn key_of(open: &Open) -> FileKey {
+    open.file().map_or(FileKey::of_file(0, 0), |file| file.cell.key())
 }
 
 /// Removes `key` while it still stands for `id`.

@@ -17,7 +17,6 @@ use pipe::Written;
 use std::pin::pin;
 use std::sync::Arc;
 
-use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
 use frevo_wire::command::{create, read};
 use frevo_wire::create_context::CreateContexts;
@@ -192,12 +191,12 @@ async fn put(
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let address = rq.connection.peer.ip();
-    let (kind, asks_host) = {
+    let (kind, is_work) = {
         let pipe = pipe(open)?.lock();
-        (pipe.kind, pipe.asks_host())
+        (pipe.kind, pipe.is_work(data))
     };
     let manages = kind == rpc::Pipe::Srvsvc && manage::is_administrator(rq.server(), &identity);
-    let (written, turn) = if asks_host || manages {
+    let (written, turn) = if is_work || manages {
         let elsewhere = write_elsewhere(rq, open, data.to_vec(), Arc::clone(&identity), manages);
         let (written, turn) = elsewhere.await?;
         password::answer(rq, open, &identity).await?;
@@ -221,8 +220,8 @@ const fn status(error: PipeError) -> Status {
     }
 }
 
-/// Like [`write`], on a thread that may wait for the host's name service, or, where the caller
-/// `manages` the server, compute for long. The pipe is not locked meanwhile: others may look at
+/// Like [`write`], on a thread that may wait for the host's name service, or compute for long: for
+/// several messages, or where the caller `manages` the server. The pipe is not locked meanwhile: others may look at
 /// it. The answer comes to the pipe even when its request has ended.
 async fn write_elsewhere(
     rq: &Request<'_>,
@@ -231,13 +230,15 @@ async fn write_elsewhere(
     identity: Arc<Identity>,
     manages: bool,
 ) -> Result<(Written, OwnedSemaphorePermit), Status> {
-    let turn = Arc::clone(&pipe(open)?.lock().turn);
+    let (turn, asks_host) = {
+        let pipe = pipe(open)?.lock();
+        (Arc::clone(&pipe.turn), pipe.asks_host())
+    };
     let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
     let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
     let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
     let address = rq.connection.peer.ip();
     let manager = manages.then(Handle::current);
-    let user = identity.user.clone();
     let written = move || {
         let pipe = pipe(&open)?;
         let endpoint = {
@@ -251,15 +252,8 @@ async fn write_elsewhere(
         let written = endpoint.write(&data, &caller).map_err(status);
         pipe.lock().put_back(endpoint, written)
     };
-    if !manages {
-        return rq.server().host_users.naming(move || (written(), turn)).await;
-    }
-    let place = rq.server().blocking_pool.place(&user).await?;
-    let answered = run_blocking(move || {
-        let _place = place;
-        (written(), turn)
-    });
-    answered.await.map_err(|_| Status::INTERNAL_ERROR)
+    let written = move || (written(), turn);
+    if asks_host { rq.naming(written).await } else { rq.beside_core(written).await }
 }
 
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use frevo_auth::limits::MAX_NEW_PASSWORD_UNITS;
 use frevo_auth::ntlm::Sealing;
@@ -15,12 +15,12 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::rpc::samr::PasswordChange;
 use frevo_wire::rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
-use tokio::sync::Semaphore;
 
 use super::pipe;
 use crate::audit::told;
 use crate::limits::PASSWORD_DERIVATIONS;
 use crate::open::Open;
+use crate::places::Places;
 use crate::principals::SharedAccounts;
 use crate::request::Request;
 use crate::session::Identity;
@@ -127,11 +127,12 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
     rq.server().throttle.heed(attempt).await
 }
 
-/// Keys that are derived from passwords now: a client says how long that takes.
-static DERIVING: Semaphore = Semaphore::const_new(PASSWORD_DERIVATIONS);
+/// Keys that are derived from passwords now: a client says how long that takes. Of one user's
+/// changes one stands in the row, so that others have their turn.
+static DERIVING: LazyLock<Places> = LazyLock::new(|| Places::new(PASSWORD_DERIVATIONS, 1));
 
-/// The new password, if its sender knows the old one.
-async fn opened(change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>> {
+/// The new password, if its sender, who is logged on as `user`, knows the old one.
+async fn opened(user: &str, change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>> {
     match change {
         PasswordChange::User2(change) => {
             EncryptedChange { password: change.password, proof: change.proof }.open(&old)
@@ -143,7 +144,7 @@ async fn opened(change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>
                 cipher: change.cipher,
                 iterations: change.iterations,
             };
-            let turn = DERIVING.acquire().await.ok()?;
+            let turn = DERIVING.take(user).await.ok()?;
             let new = run_blocking(move || sealed.open(old.as_bytes())).await.ok().flatten();
             drop(turn);
             // As many units as the other call takes.
@@ -168,7 +169,7 @@ async fn change_password(
         .account(change.user(), "")
         .filter(|account| identity.is_local && account.name.eq_ignore_ascii_case(&identity.user));
     let Some(account) = own else { return Status::ACCESS_DENIED };
-    let new = opened(change, account.nt_hash.clone()).await;
+    let new = opened(&identity.user, change, account.nt_hash.clone()).await;
     let counts = heed(rq, &account.name, new.is_some()).await;
     let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
     let user = account.name.clone();

@@ -87,6 +87,13 @@ impl Pipe {
         self.endpoint.as_ref().is_some_and(Endpoint::is_closed)
     }
 
+    /// True when answering `data` may take long: the service looks up users of the host, there are
+    /// several messages, or earlier ones are answered just now.
+    pub(super) fn is_work(&self, data: &[u8]) -> bool {
+        let is_long = |endpoint: &Endpoint| endpoint.has_several(data);
+        self.asks_host() || self.endpoint.as_ref().is_none_or(is_long)
+    }
+
     /// True for a service that looks up users of the host, which may take long.
     pub(super) const fn asks_host(&self) -> bool {
         matches!(self.kind, rpc::Pipe::Lsarpc | rpc::Pipe::Samr)

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use super::password::Ends;
 use crate::access_rules;
 use crate::host_users::HostUser;
-use crate::principals::{Principal, Use};
+use crate::principals::{Listing, Principal, Principals, Use};
 use crate::server::ServerState;
 use crate::session::Identity;
 use crate::settings::AccountListing;
@@ -46,6 +46,8 @@ pub(super) struct Caller<'a> {
     pub(super) host: Option<&'a HostUser>,
     /// The address of the caller.
     pub(super) address: IpAddr,
+    /// The accounts as one write to the pipe sees them.
+    pub(super) listing: Listing,
     /// The runtime of its core, for a member of Administrators that is answered beside the core.
     /// None for a caller that may not manage the server.
     pub(super) manager: Option<Handle>,
@@ -66,6 +68,7 @@ impl<'a> Caller<'a> {
             token: &identity.token,
             host: identity.host.user(),
             address,
+            listing: Listing::default(),
             manager: None,
         }
     }
@@ -199,11 +202,13 @@ impl Services for Caller<'_> {
     }
 
     fn find_sid(&self, sid: &Sid) -> Option<Account> {
-        self.server.with_principals(|known| known.find_sid(sid)).map(account)
+        let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
+        self.server.with_principals(find).map(account)
     }
 
     fn find_name(&self, name: &str) -> Option<Account> {
-        self.server.with_principals(|known| known.find_name(name)).map(account)
+        let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
+        self.server.with_principals(find).map(account)
     }
 
     fn may_list_accounts(&self) -> bool {

@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use frevo_net::file_io;
+use parking_lot::Mutex;
+
 use super::parcel::{Parcel, Via};
 use crate::connection::{ConnectionHandle, Notice};
 use crate::durable;
+use crate::limits::BREAKS_PASSED_ON;
 use crate::server::ServerState;
 
 /// Hands a notification to the next channel of its client. After the last channel the
@@ -34,6 +38,25 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
         }
     }
     end(server, &parcel);
+}
+
+/// Delivers the notifications of a connection that cannot: many of them beside the core.
+pub fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
+    let rest = parcels.split_off(parcels.len().min(BREAKS_PASSED_ON));
+    for parcel in parcels {
+        deliver(server, parcel);
+    }
+    if rest.is_empty() {
+        return;
+    }
+    let (told, rest) = (Arc::clone(server), Arc::new(Mutex::new(rest)));
+    let pass_on = move || {
+        let parcels = std::mem::take(&mut *rest.lock());
+        parcels.into_iter().for_each(|parcel| deliver(&told, parcel));
+    };
+    if file_io::stays() || server.blocking_pool.run_for_core(pass_on.clone()).is_err() {
+        pass_on();
+    }
 }
 
 /// Ends a break whose client has no connection left: it has lost what it cached, unless a

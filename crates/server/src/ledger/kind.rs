@@ -14,7 +14,7 @@ pub enum Kind {
     Open,
     /// A directory's change watch.
     Watch,
-    /// A request that waits for others.
+    /// A request that waits for others, or an exchange for a session that waits for its client.
     Waiting,
     /// A byte-range lock.
     Lock,

@@ -3,6 +3,7 @@
 
 use crate::asking::*;
 use crate::client::*;
+use frevo_server::internal::limits::OPENS_OF_INSTANCE_COMPARED;
 use frevo_wire::command::create::{self, CreateAction, CreateDisposition, ShareAccess};
 use frevo_wire::dtyp::AccessMask;
 
@@ -149,5 +150,27 @@ fn s1_an_application_takes_over_what_waits() {
         let taken = new.open_file(&theirs, &want).await;
         assert_eq!(world.server.durables.counts(), (1, 0));
         new.close(&theirs, taken).await;
+    });
+}
+
+/// One client's Opens of an application instance were all compared on the core with the file of each
+/// CREATE that names the instance.
+#[test]
+fn many_opens_of_an_application_are_compared_beside_the_core() {
+    in_world(async |world| {
+        let (mut old, mount) = world.session("ann", &Offer::default()).await;
+        let (mut new, theirs) = world.session("ann", &Offer::default()).await;
+        let pool = &world.server.blocking_pool;
+        let want = with(Want::file("other"), &app(1, None));
+        for at in 0..=OPENS_OF_INSTANCE_COMPARED {
+            if at == OPENS_OF_INSTANCE_COMPARED {
+                new.create(&theirs, &want).await.ok();
+                assert_eq!(pool.carried_out(), 0, "as many as a core compares");
+            }
+            old.open_file(&mount, &with(Want::file("f"), &app(1, None))).await;
+        }
+        let before = pool.carried_out();
+        new.create(&theirs, &want).await.ok();
+        assert_eq!(pool.carried_out(), before + 1);
     });
 }

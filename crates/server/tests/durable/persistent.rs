@@ -10,6 +10,7 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
 use frevo_server::internal::durable::record;
+use frevo_server::internal::limits::PERSISTENT_OPENS_PER_FILE;
 use frevo_store::state::{Done, MemoryState, OpenRecord, RecordId, StateFault, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
@@ -537,5 +538,28 @@ fn what_cannot_be_kept_is_not_promised() {
         let unlock = lock_draft(kept, &[(0, 4, LockFlags::UNLOCK)]);
         peer.on(&mount, unlock).await.ok();
         assert!(records(store)[0].locks.is_empty());
+    });
+}
+
+/// Each CREATE of a file put all its persistent Opens on record, as many as there were.
+#[test]
+fn persistent_opens_of_a_file_are_limited() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(1), "ann", "lasting").await;
+        let mut create = async |name: &str, at: usize| {
+            let mut create_guid = guid(9);
+            create_guid.0[..8].copy_from_slice(&at.to_le_bytes());
+            let want = with(Want::file(name), &[dh2q(create_guid, true)]);
+            let reply = peer.create(&mount, &want).await;
+            durable_v2(reply.ok()).is_some_and(|(_, is_persistent)| is_persistent)
+        };
+        for at in 0..PERSISTENT_OPENS_PER_FILE {
+            assert!(create("f", at).await, "{at}");
+        }
+        assert!(!create("f", PERSISTENT_OPENS_PER_FILE).await);
+        assert_eq!(store.records().len(), PERSISTENT_OPENS_PER_FILE);
+        assert!(create("other", PERSISTENT_OPENS_PER_FILE + 1).await, "of another file");
+        world.crash();
     });
 }

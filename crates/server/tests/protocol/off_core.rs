@@ -1,6 +1,7 @@
 //! A share whose file system does not answer: nobody else notices.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::client::draft::pack;
@@ -14,9 +15,11 @@ use frevo_server::internal::limits::{BLOCKING_CLOSES, BLOCKING_REQUESTS};
 use frevo_server::internal::user_folders::UserFolders;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
 use frevo_store::{FileKey, Name, Node, Vfs};
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::dtyp::{AccessMask, Guid};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
@@ -28,12 +31,19 @@ struct Gated {
     /// For the names that begin so.
     shut: Mutex<Option<&'static str>>,
     turn: Condvar,
+    waiting: AtomicUsize,
 }
 
 impl Gated {
     fn new() -> Arc<Self> {
         let inner = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now()));
-        Arc::new(Self { inner, shut: Mutex::new(None), turn: Condvar::new() })
+        let (shut, turn, waiting) = Default::default();
+        Arc::new(Self { inner, shut, turn, waiting })
+    }
+
+    /// Calls at the gate.
+    fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
     }
 
     fn shut(&self, shut: bool) {
@@ -48,7 +58,9 @@ impl Gated {
     fn pass(&self, name: &Name) -> &MemoryVfs {
         let mut shut = self.shut.lock();
         let is_meant = |names: &mut Option<&str>| names.is_some_and(|n| name.path().starts_with(n));
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         self.turn.wait_while(&mut shut, is_meant);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
         &self.inner
     }
 }
@@ -78,6 +90,11 @@ impl Vfs for Gated {
         self.pass(&Name::root()).space()
     }
 
+    fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
+        self.pass(name);
+        Ok(Vec::new())
+    }
+
     fn volume(&self) -> &Volume {
         self.inner.volume()
     }
@@ -87,14 +104,20 @@ impl Vfs for Gated {
 fn with_share(world: &World) -> Arc<Gated> {
     let gated = Gated::new();
     let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
-    let away =
-        Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
+    add(
+        world,
+        Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) },
+    );
+    gated
+}
+
+/// Adds a share.
+fn add(world: &World, share: Share) {
     let present = world.server.shares().sorted().into_iter();
     let present = present.filter(|share| share.name != "IPC$").map(|share| Share::clone(&share));
-    let shares = Shares::new(present.chain([away]));
+    let shares = Shares::new(present.chain([share]));
     let settings = Settings::clone(&world.server.settings());
     world.server.reload(settings, shares, world.server.accounts());
-    gated
 }
 
 /// Ann on both shares.
@@ -180,11 +203,7 @@ fn a_user_whose_folder_hangs_stalls_no_other() {
             user_folders: Some(UserFolders::new(Arc::new(open))),
             ..Share::new("homes", Target::Disk(held))
         };
-        let present = world.server.shares().sorted().into_iter();
-        let present = present.filter(|share| share.name != "IPC$").map(|s| Share::clone(&s));
-        let shares = Shares::new(present.chain([homes]));
-        let settings = Settings::clone(&world.server.settings());
-        world.server.reload(settings, shares, world.server.accounts());
+        add(world, homes);
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
         gated.shut_for(Some("ann"));
@@ -325,4 +344,81 @@ fn a_hung_share_does_not_hold_up_the_end() {
     });
     // Its threads must not be left to hang behind the test.
     gated.shut(false);
+}
+
+/// Work beside the core of a share without a pool of its own had no places for each user: one
+/// user's requests could take all threads.
+#[test]
+fn r4_one_user_leaves_threads_of_the_core_to_others() {
+    in_world(async |world| {
+        let gated = Gated::new();
+        let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
+        add(world, Share::new("here", Target::Disk(vfs)));
+        let snapshots = |file| {
+            let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
+            Draft::new(Command::IOCTL)
+                .with(|w| ioctl::Request::fsctl(code, file, &[], 4_096).encode(w))
+        };
+        let mut crowd = Vec::new();
+        for number in 0..2 {
+            let mut peer = world.connect();
+            peer.negotiate(&Offer::default()).await;
+            let logon = peer.log_on("ann").await;
+            let here = peer.mount(&logon, "here").await;
+            let file = peer.open_file(&here, &Want::file(&format!("stuck{number}"))).await;
+            crowd.push((peer, here, file, Vec::new()));
+        }
+        let (mut other, theirs) = world.session("bob", &Offer::default()).await;
+        let here = other.mount(&theirs.logon, "here").await;
+        let free = other.open_file(&here, &Want::file("free")).await;
+        gated.shut_for(Some("stuck"));
+        for (peer, here, file, asked) in &mut crowd {
+            for _ in 0..300 {
+                asked.extend(peer.send(vec![here.put(snapshots(*file))], here.via()).await);
+            }
+            // All of them have begun, or wait for a place.
+            for _ in 0..300 {
+                soon(peer.interim()).await;
+            }
+        }
+        let answered = timeout(Duration::from_secs(10), other.on(&here, snapshots(free))).await;
+        gated.shut(false);
+        for (peer, _, _, asked) in &mut crowd {
+            for reply in soon(peer.collect(asked)).await {
+                reply.ok();
+            }
+        }
+        answered.expect("another user's request has a thread").ok();
+    });
+}
+
+/// The folder of a user that hangs while it is opened does not keep others from the table of
+/// folders, nor the search for old files in recycle bins, which runs where clients are accepted.
+#[test]
+fn a_user_whose_folder_hangs_keeps_no_lock() {
+    let gated = Gated::new();
+    let hung = Arc::clone(&gated);
+    let open = move |account: &str| {
+        let _ = hung.stat(&Name::from_stored(account.to_owned()));
+        Some(Arc::clone(&hung) as Arc<dyn Vfs>)
+    };
+    let folders = UserFolders::new(Arc::new(open));
+    gated.shut_for(Some("ann"));
+    let waits = {
+        let folders = folders.clone();
+        std::thread::spawn(move || folders.of("ann").is_some())
+    };
+    while gated.waiting() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (done, told) = std::sync::mpsc::channel();
+    let looks = std::thread::spawn(move || {
+        let bob = folders.of("bob");
+        let _ = done.send((bob.is_some(), folders.in_use().len()));
+    });
+    let told = told.recv_timeout(Duration::from_secs(10));
+    gated.shut(false);
+    assert!(waits.join().unwrap());
+    looks.join().unwrap();
+    assert_eq!(told, Ok((true, 1)));
 }

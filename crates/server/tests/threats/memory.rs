@@ -6,10 +6,12 @@ use std::time::Duration;
 use frevo_net::buffer::budget;
 use frevo_net::limits::SEND_STALL_TIMEOUT;
 use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 use tokio::time::Instant;
 
 use crate::client::files::{read_draft, set_info_draft, write_draft};
+use crate::client::logon::Exchange;
 use crate::client::*;
 use frevo_proto::limits::MESSAGE_WITHOUT_PAYLOAD;
 use frevo_wire::command::query_info::InfoType;
@@ -210,5 +212,45 @@ fn r2_frames_that_never_end_do_not_keep_others_out() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         ledger.set_limit(usize::MAX);
+    });
+}
+
+/// Exchanges that bind a channel were neither counted nor limited: with 4,096 sessions a client
+/// could begin as many on each of its connections.
+#[test]
+fn a8_bindings_that_are_begun_are_counted_and_limited() {
+    in_world(async |world| {
+        let mut owners = Vec::new();
+        for _ in 0..=SESSIONS_PER_CONNECTION {
+            let mut peer = world.connect();
+            peer.guid = frevo_wire::dtyp::Guid([0x77; 16]);
+            peer.negotiate(&Offer::default()).await;
+            let logon = peer.log_on("ann").await;
+            owners.push((peer, logon));
+        }
+        for (logs_on, most) in
+            [(false, SESSIONS_BEFORE_AUTHENTICATION), (true, SESSIONS_PER_CONNECTION)]
+        {
+            let mut peer = world.connect();
+            peer.guid = owners[0].0.guid;
+            peer.negotiate(&Offer::default()).await;
+            if logs_on {
+                peer.log_on("ann").await;
+            }
+            peer.logons.extend(owners.iter().map(|(_, logon)| logon.clone()));
+            let before = world.server.ledger.account("ann").bytes();
+            for (at, (_, logon)) in owners.iter().take(most + 1).enumerate() {
+                let mut exchange = Exchange::new(&peer, Setup::binding("ann", logon));
+                let reply = exchange.round(&mut peer).await;
+                if at < most {
+                    reply.expect(Status::MORE_PROCESSING_REQUIRED);
+                } else {
+                    reply.expect(Status::INSUFFICIENT_RESOURCES);
+                }
+            }
+            let charged = world.server.ledger.account("ann").bytes() - before;
+            assert!(charged >= most * 1_024, "{charged} bytes");
+            peer.expect_alive().await;
+        }
     });
 }

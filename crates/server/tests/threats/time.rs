@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::client::files::{close_draft, set_draft};
+use crate::client::files::{close_draft, rename_draft, set_draft, write_draft};
 use crate::client::*;
 use frevo_server::internal::limits::CLOSED_ON_CORE;
 use frevo_wire::Command;
@@ -218,5 +218,63 @@ fn r6_many_opens_are_closed_beside_the_core() {
             }
         };
         assert!(closes_beside(world, gone).await, "a lost connection");
+    });
+}
+
+/// A connection with many sessions of a few Opens each closed all of them on the core.
+#[test]
+fn r6_many_sessions_of_a_connection_are_closed_beside_the_core() {
+    in_world(async |world| {
+        let files = world.server.files.len();
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        for session in 0..4 {
+            let logon = peer.log_on("ann").await;
+            let mount = peer.mount(&logon, "data").await;
+            for at in 0..CLOSED_ON_CORE / 3 {
+                peer.open_file(&mount, &Want::file(&format!("of{session}-{at}"))).await;
+            }
+        }
+        let before = world.server.blocking_pool.carried_out();
+        drop(peer);
+        while world.server.files.len() > files {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let beside = world.server.blocking_pool.carried_out() - before;
+        assert_eq!(beside, 1, "three sessions are as much as a core closes");
+    });
+}
+
+/// Messages of 16 bytes that no answer bounds: half a million of them fit one WRITE.
+#[test]
+fn r6_many_messages_to_a_pipe_are_read_beside_the_core() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, _) = world.session("bob", &Offer::default()).await;
+        let ipc = peer.mount(&mount.logon, "IPC$").await;
+        let pipe = peer.open_file(&ipc, &Want::existing("srvsvc")).await;
+        // co_cancel, whose answer is none.
+        let cancel = [5, 0, 18, 3, 0x10, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0];
+        let write = write_draft(pipe, 0, &cancel.repeat(8 << 20 >> 4));
+        harmless(&mut peer, &ipc, write, &mut other).await.ok();
+    });
+}
+
+/// Each directory that got another name had all open files of the server compared on the core.
+#[test]
+fn r6_a_directory_is_renamed_beside_the_core_where_much_is_open() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let directory = peer.open_file(&mount, &Want::directory("d")).await;
+        let rename = |to: &str| rename_draft(FileInfoClass::RENAME, directory, to, false);
+        let before = world.server.blocking_pool.carried_out();
+        peer.on(&mount, rename("e")).await.ok();
+        assert_eq!(world.server.blocking_pool.carried_out(), before, "little is open");
+        for at in 0..4_200 {
+            peer.open_file(&mount, &Want::file(&format!("open{at}"))).await;
+        }
+        peer.on(&mount, rename("f")).await.ok();
+        assert_eq!(world.server.blocking_pool.carried_out(), before + 1);
+        assert!(world.path("f").is_dir());
     });
 }

@@ -82,6 +82,8 @@ const DREP: [u8; 4] = [0x10, 0, 0, 0];
 impl Header {
     /// Bytes of the header.
     pub const SIZE: usize = 16;
+    /// The offset of frag_length.
+    pub const FRAG_LENGTH_AT: usize = 8;
 
     /// Takes the header from a reader. Version 5.0 or 5.1, little-endian, and
     /// a length that covers the header at least.

@@ -263,6 +263,15 @@ impl Endpoint {
         Ok(())
     }
 
+    /// True if `bytes` go beyond the PDU that they begin or go on with.
+    pub fn has_several(&self, bytes: &[u8]) -> bool {
+        let whole = || self.input.iter().chain(bytes);
+        let mut length = whole().skip(Header::FRAG_LENGTH_AT).copied();
+        let (Some(low), Some(high)) = (length.next(), length.next()) else { return false };
+        let length = usize::from(u16::from_le_bytes([low, high])).max(Header::SIZE);
+        self.input.len().saturating_add(bytes.len()) > length
+    }
+
     /// Takes the next message, or `max_len` bytes of it. `None` when there is
     /// nothing to read: then the READ waits, or fails if the pipe is closed.
     pub fn read(&mut self, max_len: usize) -> Option<PipeRead> {

@@ -94,14 +94,16 @@ impl Create<'_> {
     ) -> Result<(), Status> {
         let wanted = &self.wanted.durable;
         let app_instance = wanted.app_instance(self.rq);
-        let persistent = self.wants_persistent()?;
+        let durables = &self.rq.server().durables;
+        let persistent =
+            self.wants_persistent()? && durables.takes_persistent(open.file()?.cell.key());
         let durable = persistent || self.is_durable(open);
         if wanted.request_v2.is_none() && app_instance.is_none() && !durable {
             return Ok(());
         }
         let session = self.rq.session()?;
         let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        let survival = open.survival_or(&self.rq.server().durables, || {
+        let survival = open.survival_or(durables, || {
             Survival::new(
                 &identity.user,
                 session.client_guid,
@@ -123,7 +125,7 @@ impl Create<'_> {
         let replayable =
             survival.is_persistent() || (!is_directory && open.granted_access.intersects(works));
         survival.set_replay_eligible(wanted.request_v2.is_some() && replayable);
-        self.rq.server().durables.add(open, session.id)
+        durables.add(open, session.id)
     }
 
     /// A persistent Open is on stable storage before its client knows of it. One

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use frevo_store::Node;
+use frevo_store::{Fault, Node};
 use frevo_wire::create_context::DurableHandleFlags;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
@@ -11,6 +11,8 @@ use frevo_wire::{HeaderFlags, Status};
 use super::creation::Create;
 use super::{access, durable};
 use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
+use crate::host;
+use crate::limits::OPENS_OF_INSTANCE_COMPARED;
 use crate::open::Open;
 use crate::protection;
 
@@ -142,6 +144,10 @@ impl Create<'_> {
     pub(super) fn take_over(&self) -> Result<(), Status> {
         let Some(instance) = self.wanted.durable.app_instance(self.rq) else { return Ok(()) };
         let rq = self.rq;
+        let many = rq.server().durables.count_of_app(instance.id) > OPENS_OF_INSTANCE_COMPARED;
+        if many && host::gives_up(usize::MAX) {
+            return Err(Fault::Busy.status());
+        }
         let client = rq.connection.negotiated()?.client_guid;
         let opens: Vec<_> = rq
             .server()

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -13,7 +12,6 @@ use frevo_wire::fscc::query::CompressionFormat;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::command::query_info::compression_format;
-use crate::data;
 
 /// FSCTL_GET_COMPRESSION, MS-FSA 2.1.5.10.9.
 pub(super) fn get(call: &Call<'_>) -> Answer {
@@ -40,8 +38,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     let node = Arc::clone(&file.node);
-    let done = run_blocking(move || node.set_compressed(compressed)).await;
-    done.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let done = call.rq.beside_core(move || node.set_compressed(compressed)).await?;
+    done.map_err(Fault::status)?;
     let files = &call.rq.server().files;
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT

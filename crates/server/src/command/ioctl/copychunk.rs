@@ -138,11 +138,11 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         may_overwrite: to.granted_access.contains(AccessMask::WRITE_DATA),
     };
     let mut progress = if target.apple && job.chunks.is_empty() {
-        let copied = copyfile::copy(&from, source, to, target).await?;
+        let copied = copyfile::copy(call, (&from, source), (to, target)).await?;
         let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
         Progress { bytes, ..Progress::default() }
     } else {
-        copy(job, source, target).await?
+        copy(call, job, source, target).await?
     };
     if progress.bytes != 0
         && target.has_mode(CreateOptions::WRITE_THROUGH)
@@ -205,10 +205,16 @@ struct Job {
     max_size: u64,
 }
 
-/// Copies off the core where there are descriptors.
-async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress, Status> {
+/// Copies beside the core.
+async fn copy(
+    call: &Call<'_>,
+    job: Job,
+    source: &FileOpen,
+    target: &FileOpen,
+) -> Result<Progress, Status> {
     let (Some(from), Some(into)) = (&source.fd, target.io()) else {
-        return Ok(job.run(&Nodes { from: &*source.node, into: &*target.node }));
+        let (from, into) = (Arc::clone(&source.node), Arc::clone(&target.node));
+        return call.rq.beside_core(move || job.run(&Nodes { from: &*from, into: &*into })).await;
     };
     let from = Arc::clone(from);
     let node = Arc::clone(&target.node);
@@ -225,12 +231,13 @@ async fn copy(job: Job, source: &FileOpen, target: &FileOpen) -> Result<Progress
 
 /// Copies all of `chunks` or says why not.
 pub(super) async fn copy_all(
+    call: &Call<'_>,
     chunks: Vec<Chunk>,
     source: &FileOpen,
     target: &FileOpen,
 ) -> Result<(), Status> {
     let job = Job { chunks, may_overwrite: true, max_size: target.max_size };
-    let progress = copy(job, source, target).await?;
+    let progress = copy(call, job, source, target).await?;
     progress.failure.map_or(Ok(()), Err)
 }
 

@@ -4,24 +4,22 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use frevo_net::file_io;
 use frevo_store::byte_range::Range;
 use frevo_store::vfs::{EaChange, Existence, OpenHow, Vfs};
 use frevo_store::{Fault, Name, Node};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::copychunk::Chunk;
 
+use super::call::Call;
 use super::copychunk::copy_all;
-use crate::data;
 use crate::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open};
 
 /// Copies `source` over `target`; the bytes of its data.
 pub(super) async fn copy(
-    from: &Open,
-    source: &FileOpen,
-    to: &Open,
-    target: &FileOpen,
+    call: &Call<'_>,
+    (from, source): (&Open, &FileOpen),
+    (to, target): (&Open, &FileOpen),
 ) -> Result<u64, Status> {
     if source.cell.key() == target.cell.key() {
         return Err(Status::INVALID_PARAMETER);
@@ -41,7 +39,7 @@ pub(super) async fn copy(
             chunks.push(Chunk { source_offset: at, target_offset: at, length });
             at += u64::from(length);
         }
-        copy_all(chunks, source, target).await?;
+        copy_all(call, chunks, source, target).await?;
     }
     target.node.set_end_of_file(size).map_err(Fault::status)?;
     if source.base.is_none() && target.base.is_none() {
@@ -49,10 +47,7 @@ pub(super) async fn copy(
             from: (Arc::clone(&source.vfs), source.name(), Arc::clone(&source.node)),
             into: (Arc::clone(&target.vfs), target.name(), Arc::clone(&target.node)),
         };
-        file_io::run_blocking(move || rest.copy())
-            .await
-            .map_err(|error| data::status(&error))?
-            .map_err(Fault::status)?;
+        call.rq.beside_core(move || rest.copy()).await?.map_err(Fault::status)?;
     }
     Ok(size)
 }

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
@@ -86,7 +85,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     lease::contend(call.rq, target, Cause::Write).await?;
     // Windows: ReFS, which alone has this, does not look at byte-range locks (MS-FSA
     // 2.1.5.10.4, notes 91 and 92).
-    share_within(source, target, copy).await?;
+    share_within(call, source, target, copy).await?;
     written(call, target).await
 }
 
@@ -145,17 +144,18 @@ fn check_pair(
 /// does not come. The cluster that the end is in is copied, since sharing it
 /// would move the end.
 async fn share_within(
+    call: &Call<'_>,
     source: &FileOpen,
     target: &FileOpen,
     copy: ExtentCopy,
 ) -> Result<(), Status> {
     let room = target.stat()?.end_of_file.saturating_sub(copy.target_offset);
     if copy.length <= room {
-        return share(source, target, copy).await;
+        return share(call, source, target, copy).await;
     }
     let whole = room - room % u64::from(target.vfs.volume().cluster);
     if whole != 0 {
-        share(source, target, ExtentCopy { length: whole, ..copy }).await?;
+        share(call, source, target, ExtentCopy { length: whole, ..copy }).await?;
     }
     if room == whole {
         return Ok(());
@@ -165,13 +165,18 @@ async fn share_within(
         target_offset: copy.target_offset + whole,
         length: u32::try_from(room - whole).map_err(|_| Status::INVALID_PARAMETER)?,
     };
-    copychunk::copy_all(vec![tail], source, target).await
+    copychunk::copy_all(call, vec![tail], source, target).await
 }
 
-async fn share(source: &FileOpen, target: &FileOpen, copy: ExtentCopy) -> Result<(), Status> {
+async fn share(
+    call: &Call<'_>,
+    source: &FileOpen,
+    target: &FileOpen,
+    copy: ExtentCopy,
+) -> Result<(), Status> {
     let (from, to) = (Arc::clone(&source.node), Arc::clone(&target.node));
-    let shared = run_blocking(move || to.share_extents(&*from, &copy)).await;
-    shared.map_err(|error| data::status(&error))?.map_err(|fault| match fault {
+    let shared = call.rq.beside_core(move || to.share_extents(&*from, &copy)).await?;
+    shared.map_err(|fault| match fault {
         Fault::CrossDevice => Status::INVALID_PARAMETER,
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
@@ -261,8 +266,8 @@ async fn give_back(
         return Ok(Trimmed::Behind);
     }
     let node = Arc::clone(&file.node);
-    let zeroed = run_blocking(move || node.zero(first, length, true)).await;
-    zeroed.map_err(|error| data::status(&error))?.map_err(refusal)?;
+    let zeroed = call.rq.beside_core(move || node.zero(first, length, true)).await?;
+    zeroed.map_err(refusal)?;
     Ok(Trimmed::Data)
 }
 

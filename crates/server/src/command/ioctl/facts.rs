@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
 use frevo_wire::{Status, Utf16};
 
 use super::call::{Answer, Call, output};
-use crate::data;
 
 /// Bytes that FSCTL_SRV_ENUMERATE_SNAPSHOTS must have room for.
 const SNAPSHOTS_MIN: u32 = 16;
@@ -21,8 +19,8 @@ pub(super) async fn snapshots(call: &Call<'_>) -> Answer {
     }
     let file = call.file()?;
     let (vfs, name) = (Arc::clone(&file.vfs), file.name().with_stream(None));
-    let listed = run_blocking(move || vfs.snapshots(&name)).await;
-    let moments = listed.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let listed = call.rq.beside_core(move || vfs.snapshots(&name)).await?;
+    let moments = listed.map_err(Fault::status)?;
     let tokens: Vec<_> = moments.iter().map(|moment| utf16(&moment.to_string())).collect();
     let tokens = tokens.iter().map(|token| Utf16::new(token)).collect::<Result<_, _>>()?;
     let array = SnapshotArray::new(tokens, call.max_output);

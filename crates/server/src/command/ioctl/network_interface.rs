@@ -3,7 +3,6 @@
 
 use std::net::IpAddr;
 
-use frevo_net::file_io::run_blocking;
 use frevo_net::socket::{self, Interface, Reach};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::network_interface::{
@@ -25,7 +24,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if !connection.is_smb3() || !capabilities.contains(GlobalCapabilities::MULTI_CHANNEL) {
         return Err(Status::NOT_SUPPORTED.into());
     }
-    let found = run_blocking(socket::interfaces).await.and_then(|found| found);
+    let found = call.rq.beside_core(socket::interfaces).await?;
     let mut found = found.map_err(|error| data::status(&error))?;
     if let Some(reach) = call.rq.server().listening.get() {
         keep_listening(&mut found, reach);

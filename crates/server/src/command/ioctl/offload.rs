@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
@@ -17,7 +16,6 @@ use frevo_wire::fscc::fsctl::{
 
 use super::call::{Answer, Call, output};
 use super::{copychunk, extents};
-use crate::data;
 use crate::lease;
 use crate::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
 use crate::offload::{Content, Offloaded};
@@ -152,7 +150,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     // The end stays where it is: what would come behind it is not there.
     let room = wanted.min(OFFLOAD_BYTES).min((end - offset).next_multiple_of(SECTOR));
     let written = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
-        zero(file, offset, room.min(end - offset)).await?;
+        zero(call, file, offset, room.min(end - offset)).await?;
         room
     } else {
         let what = call.rq.session()?.offloads.lock().find(&request.token)?;
@@ -211,16 +209,15 @@ async fn transfer(
     };
     let chunks = (0..held.div_ceil(step)).map(|n| chunk(n * step)).collect();
     let is_same = source.node.key() == file.node.key();
-    copychunk::copy_all(chunks, source, file).await?;
+    copychunk::copy_all(call, chunks, source, file).await?;
     if length > held {
-        zero(file, to + held, length - held).await?;
+        zero(call, file, to + held, length - held).await?;
     }
     // What was written to meanwhile may have been copied in two minds.
     if is_same { Ok(()) } else { check_source(call, what).map(|_| ()) }
 }
 
-async fn zero(file: &FileOpen, first: u64, length: u64) -> Result<(), Status> {
+async fn zero(call: &Call<'_>, file: &FileOpen, first: u64, length: u64) -> Result<(), Status> {
     let node = Arc::clone(&file.node);
-    let zeroed = run_blocking(move || node.zero(first, length, false)).await;
-    zeroed.map_err(|error| data::status(&error))?.map_err(Fault::status)
+    call.rq.beside_core(move || node.zero(first, length, false)).await?.map_err(Fault::status)
 }

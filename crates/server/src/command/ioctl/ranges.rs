@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use frevo_net::file_io::run_blocking;
 use frevo_store::Fault;
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
@@ -49,7 +48,7 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         };
         node.set_basic(&BasicChange { attributes: Some(attributes), ..BasicChange::default() })
     };
-    run_blocking(change).await.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    call.rq.beside_core(change).await?.map_err(Fault::status)?;
     let files = &call.rq.server().files;
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT
@@ -85,8 +84,8 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     let holey = FileAttributes::SPARSE_FILE | FileAttributes::COMPRESSED;
     let punch = stat.attributes.intersects(holey);
     let node = Arc::clone(&file.node);
-    let zeroed = run_blocking(move || node.zero(first, length, punch)).await;
-    zeroed.map_err(|error| data::status(&error))?.map_err(|fault| match fault {
+    let zeroed = call.rq.beside_core(move || node.zero(first, length, punch)).await?;
+    zeroed.map_err(|fault| match fault {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
@@ -123,7 +122,7 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     let sparse = stat.attributes.contains(FileAttributes::SPARSE_FILE);
     let limit = call.max_output as usize / AllocatedRange::SIZE;
     let (ranges, complete) = if sparse {
-        allocated(file, first, beyond, limit).await?
+        allocated(call, file, first, beyond, limit).await?
     } else if limit > 0 {
         // What has no holes is all there.
         (vec![(first, beyond)], true)
@@ -145,13 +144,14 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
 
 /// Up to `limit` ranges with data in `first..beyond`, and whether those are all.
 async fn allocated(
+    call: &Call<'_>,
     file: &FileOpen,
     first: u64,
     beyond: u64,
     limit: usize,
 ) -> Result<(Vec<(u64, u64)>, bool), Status> {
     let node = Arc::clone(&file.node);
-    let walked = run_blocking(move || node.allocated(first, beyond, limit)).await;
-    let found = walked.map_err(|error| data::status(&error))?.map_err(Fault::status)?;
+    let walked = call.rq.beside_core(move || node.allocated(first, beyond, limit)).await?;
+    let found = walked.map_err(Fault::status)?;
     Ok((found.ranges, !found.has_more))
 }

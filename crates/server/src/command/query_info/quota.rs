@@ -20,14 +20,14 @@ use crate::impersonation;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::{FileOpen, Open};
 use crate::quota::manages;
-use crate::server::ServerState;
+use crate::request;
 
 /// Answers a query of quotas.
 ///
 /// Deviation: MS-FSA asks for nothing more than an Open of the quota index, which
 /// on Windows only administrators get; here any Open will do, and who asks decides.
 pub(super) async fn query(
-    server: &Arc<ServerState>,
+    rq: &request::Request<'_>,
     open: &Open,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
@@ -43,13 +43,13 @@ pub(super) async fn query(
     let mut writer = QuotaWriter::new(output.bytes(), room);
     let count = match asked.sids {
         Asked::List(list) => {
-            let users = users_of(server, list, most).await?;
+            let users = users_of(rq, list, most).await?;
             of_list(vfs, &token, &users, &mut writer)?
         }
         Asked::From(start) => {
             manages(&token)?;
             let start = Sid::parse(start).map_err(|_| Status::INVALID_PARAMETER)?;
-            let uid = known_users(server, vec![start]).await?;
+            let uid = known_users(rq, vec![start]).await?;
             let uid = uid.into_iter().next().and_then(|(_, uid)| uid);
             let uid = uid.ok_or(Status::INVALID_PARAMETER)?;
             let there = vfs.quota(uid).map_err(Fault::status)?;
@@ -70,7 +70,7 @@ pub(super) async fn query(
 
 /// The users of a SidList, with their numbers on the host.
 async fn users_of(
-    server: &Arc<ServerState>,
+    rq: &request::Request<'_>,
     list: &[u8],
     most: usize,
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
@@ -83,20 +83,20 @@ async fn users_of(
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
     sids.truncate(most);
-    known_users(server, sids).await
+    known_users(rq, sids).await
 }
 
 /// SIDs with the numbers that they have on the host, which is asked elsewhere.
 pub(in crate::command) async fn known_users(
-    server: &Arc<ServerState>,
+    rq: &request::Request<'_>,
     sids: Vec<Sid>,
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
-    let asked = Arc::clone(server);
+    let asked = Arc::clone(rq.server());
     let found = move || {
         let uids = asked.with_principals(|known| known.unix_users(&sids));
         sids.into_iter().zip(uids).collect()
     };
-    server.host_users.naming(found).await
+    rq.naming(found).await
 }
 
 /// Tells of the users asked for; of those without a quota that it is all zero.

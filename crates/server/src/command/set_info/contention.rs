@@ -1,5 +1,6 @@
 //! Oplock and lease breaks that SET_INFO causes: MS-FSA 2.1.5.15 and 2.1.5.17.
 
+use frevo_store::Fault;
 use frevo_store::lease::Cause;
 use frevo_store::share_mode::Verdict;
 use frevo_wire::Status;
@@ -10,7 +11,9 @@ use frevo_wire::fscc::set::{
 };
 
 use super::{file, rename};
+use crate::host;
 use crate::lease;
+use crate::limits::OPEN_FILES_COMPARED;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::request;
 
@@ -23,6 +26,13 @@ pub(super) async fn contend(
 ) -> Result<(), Status> {
     let OpenTarget::File(target) = &open.target else { return Ok(()) };
     let Some(cause) = cause(open, request) else { return Ok(()) };
+    if cause == Cause::Rename && target.is_directory {
+        // All open files are looked at.
+        let many = rq.server().files.len() > OPEN_FILES_COMPARED;
+        if many && host::gives_up(usize::MAX) {
+            return Err(Fault::Busy.status());
+        }
+    }
     lease::contend(rq, target, cause).await?;
     if cause == Cause::Rename {
         below(rq, target).await?;

@@ -4,8 +4,6 @@
 //! told afterwards, in the host's blocks; whether limits are enforced is the host's to
 //! decide.
 
-use std::sync::Arc;
-
 use frevo_store::Fault;
 use frevo_store::vfs::QuotaLimits;
 use frevo_wire::Status;
@@ -18,7 +16,7 @@ use crate::command::query_info::quota::known_users;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::Open;
 use crate::quota::manages;
-use crate::server::ServerState;
+use crate::request;
 
 /// No limit, as QuotaLimit and QuotaThreshold say it.
 const NONE: i64 = -1;
@@ -35,7 +33,7 @@ enum Wish {
 
 /// Sets the quotas of users. All entries are looked at before the first is set.
 pub(super) async fn set(
-    server: &Arc<ServerState>,
+    rq: &request::Request<'_>,
     open: &Open,
     buffer: &[u8],
 ) -> Result<(), Status> {
@@ -63,7 +61,7 @@ pub(super) async fn set(
         }
     }
     let sids = wishes.iter().map(|(sid, _)| *sid).collect();
-    let users = known_users(server, sids).await?;
+    let users = known_users(rq, sids).await?;
     for (_, uid) in &users {
         // An account without a user of the host has no files that could be counted.
         uid.ok_or(Status::INVALID_PARAMETER)?;

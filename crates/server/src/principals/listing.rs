@@ -1,0 +1,46 @@
+//! The users and groups of the account file, for many questions about SIDs and names.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use frevo_wire::dtyp::Sid;
+
+use super::{Principal, Principals};
+
+/// Users and groups by SID, and groups by name. They are listed at the first question: one request
+/// may ask a thousand.
+#[derive(Debug, Default)]
+pub struct Listing(OnceCell<Listed>);
+
+#[derive(Debug)]
+struct Listed {
+    by_sid: HashMap<Sid, Principal>,
+    /// SIDs of groups by name in lower case.
+    groups: HashMap<String, Sid>,
+}
+
+impl Listing {
+    fn listed(&self, of: &Principals<'_>) -> &Listed {
+        self.0.get_or_init(|| {
+            let groups = of.groups();
+            let names = groups.iter().map(|group| (group.name.to_lowercase(), group.sid)).collect();
+            let mut by_sid = HashMap::new();
+            for principal in of.users().into_iter().chain(groups) {
+                // Of two with one SID the first counts.
+                by_sid.entry(principal.sid).or_insert(principal);
+            }
+            Listed { by_sid, groups: names }
+        })
+    }
+
+    /// The user or group of this SID.
+    pub(super) fn find_sid(&self, of: &Principals<'_>, sid: &Sid) -> Option<Principal> {
+        self.listed(of).by_sid.get(sid).cloned()
+    }
+
+    /// The group of this name. Upper and lower case are one.
+    pub(super) fn find_group(&self, of: &Principals<'_>, name: &str) -> Option<Principal> {
+        let sid = self.listed(of).groups.get(&name.to_lowercase())?;
+        self.find_sid(of, sid)
+    }
+}
