@@ -156,6 +156,7 @@ struct Kerberos {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one for each logon under way, which is soon over")]
 enum State {
     AwaitsFirst,
     /// SPNEGO has chosen a mechanism; its first message has not come yet.

@@ -28,7 +28,7 @@ impl ServiceKeys {
             }
             keys.push(entry);
         }
-        keys.sort_by(|a, b| b.kvno.cmp(&a.kvno));
+        keys.sort_by_key(|key| core::cmp::Reverse(key.kvno));
         Some(Self { keys })
     }
 

@@ -78,7 +78,8 @@ impl<'a> Pac<'a> {
         }
         let header = reader.position();
         // MS-PAC 2.4: on boundaries of eight bytes, behind the array.
-        let is_placed = |range: &Range<usize>| range.start >= header && range.start % 8 == 0;
+        let is_placed =
+            |range: &Range<usize>| range.start >= header && range.start.is_multiple_of(8);
         if !buffers.iter().all(|(_, range)| is_placed(range)) {
             return Err(fault);
         }
@@ -103,7 +104,7 @@ impl<'a> Pac<'a> {
         if server.kind != key.etype().checksum_type() {
             return Err(Fault::PacSignatureType(server.kind));
         }
-        let expected = self.bytes.get(server.place.clone()).unwrap_or_default();
+        let expected = self.bytes.get(server.place).unwrap_or_default();
         if !same(&key.checksum(KeyUsage::PAC, &cleared), expected) {
             return Err(Fault::PacAltered);
         }
@@ -115,8 +116,8 @@ impl<'a> Pac<'a> {
         let server = self.signature(BufferType::SERVER_CHECKSUM, "server signature")?;
         let kdc = self.signature(BufferType::KDC_CHECKSUM, "KDC signature")?;
         let mut cleared = self.bytes.to_vec();
-        for place in [server.place.clone(), kdc.place] {
-            cleared.get_mut(place).unwrap_or_default().fill(0);
+        for place in [&server.place, &kdc.place] {
+            cleared.get_mut(place.clone()).unwrap_or_default().fill(0);
         }
         Ok((server, cleared))
     }

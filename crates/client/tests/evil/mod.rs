@@ -453,7 +453,7 @@ impl Peer {
                 (Status::MORE_PROCESSING_REQUIRED, token, SessionFlags::EMPTY)
             }
             Ok(Step::Done(done)) => {
-                let keys = self.terms.session_keys(&*done.session_key, setup.hash()).unwrap();
+                let keys = self.terms.session_keys(&done.session_key, setup.hash()).unwrap();
                 self.keys = Some(Keys {
                     signing: self.terms.signing_key(&keys),
                     sealing: keys.sealing_key(Sender::Server),

@@ -324,7 +324,7 @@ async fn fooled(
         match initiator.step(parsed.security_buffer, 0) {
             Ok(frevo_auth::initiator::Step::Continue(next)) if round == 0 => token = next,
             Ok(frevo_auth::initiator::Step::Done(key)) if round == 1 => {
-                let Ok(keys) = peer.terms().session_keys(&*key, preauth.hash()) else {
+                let Ok(keys) = peer.terms().session_keys(&key, preauth.hash()) else {
                     return Some(false);
                 };
                 let signing = peer.terms().signing_key(&keys);

@@ -171,5 +171,9 @@ fn mutated_tokens_make_no_other_user_and_no_panic() {
             harmless += 1;
         }
     }
-    std::println!("{count} mutated tokens, {harmless} of them without an effect");
+    // Printed by `cargo test -- --nocapture`.
+    #[allow(clippy::print_stdout, reason = "tests")]
+    {
+        std::println!("{count} mutated tokens, {harmless} of them without an effect");
+    }
 }
