@@ -16,7 +16,6 @@ use crate::Status;
 use crate::connection::Call;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::ATTEMPTS;
 use crate::open::Open;
 use crate::session::Session;
 use crate::share::Replay;
@@ -44,16 +43,6 @@ impl Session {
     /// # Errors
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn shares(&self) -> Result<Vec<ShareInfo>> {
-        let mut repeats = Repeats::default();
-        loop {
-            match self.list_shares().await {
-                Err(error) if repeats.may_repeat(&error) => {}
-                listed => return listed,
-            }
-        }
-    }
-
-    async fn list_shares(&self) -> Result<Vec<ShareInfo>> {
         let mut pipe = Pipe::open(self, "srvsvc", SyntaxId::SRVSVC).await?;
         let request = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None };
         let stub = request.encode(&format!("\\\\{}", self.server().host));
@@ -66,19 +55,6 @@ impl Session {
             comment: share.remark,
         };
         Ok(reply.shares.into_iter().map(listed).collect())
-    }
-}
-
-/// Repetitions of a question over a pipe. The server does not recognise a repeated call, and a
-/// question is asked again through another pipe when its answer was lost with a channel.
-#[derive(Debug, Default)]
-pub(crate) struct Repeats(u32);
-
-impl Repeats {
-    /// Returns true if the question is to be asked again after this error.
-    pub(crate) fn may_repeat(&mut self, error: &Error) -> bool {
-        self.0 += 1;
-        self.0 < ATTEMPTS && matches!(error.cause(), Cause::Unknown | Cause::HandleLost)
     }
 }
 
