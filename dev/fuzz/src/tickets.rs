@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use frevo_auth::initiator::{self, Initiator};
 use frevo_auth::kerberos::forge::{Forge, authorization_data, sign_pac};
 use frevo_auth::kerberos::{
-    AcceptorEntropy, EncryptionType, Fault, InitiatorEntropy, Policy, Replay, ReplayTable, Replays,
-    Service, ServiceKeys, ServiceTicket,
+    AcceptorEntropy, EncryptionType, Fault, InitiatorEntropy, PacPolicy, Policy, Replay,
+    ReplayTable, Replays, Service, ServiceKeys, ServiceTicket,
 };
 use frevo_auth::spnego::{KERBEROS, MechList, NegTokenInit, NegTokenResp};
 use frevo_auth::{Acceptor, AcceptorConfig, AccountFile, Done, Step, Target};
@@ -30,7 +30,9 @@ fn forge() -> Forge {
 fn acceptor() -> Acceptor {
     let keys = Arc::new(ServiceKeys::new(vec![forge().service]).unwrap());
     let replays = Arc::new(Memory::default());
-    let service = Service { keys, policy: Policy::default(), replays };
+    // A PAC that the fuzzer has removed leaves a user without SIDs.
+    let policy = Policy { pac: PacPolicy::Checked, ..Policy::default() };
+    let service = Service { keys, policy, replays };
     let entropy = AcceptorEntropy { subkey: [7; 32], confounder: [8; 16], sequence: [9; 4] };
     let config = Arc::new(AcceptorConfig::standalone("frevo"));
     Acceptor::new(config, [9; 8]).with_kerberos(Arc::new(service), entropy)

@@ -9,10 +9,12 @@ use frevo_wire::dtyp::FileTime;
 /// The demands on the PAC of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacPolicy {
-    /// Refuses a ticket without a PAC that tells the user's SIDs: for a member of a domain.
-    Required,
-    /// Refuses a PAC that is wrong; a ticket needs none.
+    /// Refuses a ticket without a PAC that tells the user's SIDs. The default: a user of a domain can
+    /// ask its KDC for a ticket without one, and would be the server's own account of that name.
     #[default]
+    Required,
+    /// Refuses a PAC that is wrong; a ticket needs none: for a realm that is no domain, whose users
+    /// are the server's accounts.
     Checked,
     /// Does not look at it: no SID of a domain counts.
     Ignored,
@@ -30,7 +32,7 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// AES of both kinds, five minutes, and PACs checked.
+    /// AES of both kinds, five minutes, and PACs required.
     fn default() -> Self {
         let is_aes = |etype: &EncryptionType| *etype != EncryptionType::Rc4Hmac;
         Self {

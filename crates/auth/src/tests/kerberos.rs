@@ -34,6 +34,11 @@ fn forge() -> Forge {
     Forge::new(EncryptionType::Aes256Sha1, FileTime(NOW))
 }
 
+/// Returns the rules of a realm without domain controllers.
+fn realm() -> Policy {
+    Policy { pac: PacPolicy::Checked, ..Policy::default() }
+}
+
 fn service_with(keys: Vec<ServiceKey>, policy: Policy) -> Service {
     let keys = Arc::new(ServiceKeys::new(keys).unwrap());
     Service { keys, policy, replays: Arc::new(Memory::default()) }
@@ -42,7 +47,7 @@ fn service_with(keys: Vec<ServiceKey>, policy: Policy) -> Service {
 /// Returns the service of a forge, which allows all encryption types.
 fn service_of(forge: &Forge) -> Service {
     let etypes = EncryptionType::ALL.to_vec();
-    service_with(vec![forge.service.clone()], Policy { etypes, ..Policy::default() })
+    service_with(vec![forge.service.clone()], Policy { etypes, ..realm() })
 }
 
 fn service() -> Service {
@@ -279,8 +284,7 @@ fn a_server_without_ntlm_refuses_it_bare_and_in_spnego() {
 #[test]
 fn the_pac_tells_who_the_user_is() {
     let forge = forge().with_pac();
-    let service =
-        Service { policy: Policy { pac: PacPolicy::Required, ..Policy::default() }, ..service() };
+    let service = Service { policy: Policy::default(), ..service() };
     let (done, _) = run(&mut initiator(forge.issue()), &mut acceptor(service)).unwrap();
     assert_eq!((&*done.identity.user, &*done.identity.domain), ("ann", "FREVO"));
     let pac = done.identity.kerberos.unwrap().pac.clone().unwrap();

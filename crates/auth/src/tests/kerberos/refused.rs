@@ -30,7 +30,7 @@ fn server() -> Box<Principal> {
 
 #[test]
 fn tickets_that_no_key_opens() {
-    let with = |keys| service_with(keys, Policy::default());
+    let with = |keys| service_with(keys, realm());
     let ticket = || forge().issue();
     let other_type = key(3, 1, EncryptionType::Aes128Sha1);
     let none = Fault::NoKey { server: server(), etype: AES };
@@ -60,7 +60,7 @@ fn any_key_opens_whatever_version_and_name_the_ticket_has() {
         forge.kvno = kvno;
         forge.service.principal = Principal::service("host", "alias.example.org", "FREVO.TEST");
         let keys = vec![key(5, 9, AES), key(3, 1, AES), key(2, 8, AES)];
-        let service = service_with(keys, Policy::default());
+        let service = service_with(keys, realm());
         let (done, _) = run(&mut initiator(forge.issue()), &mut acceptor(service)).unwrap();
         assert_eq!(&*done.identity.user, "ann", "{kvno:?}");
     }
@@ -74,11 +74,11 @@ fn so_many_keys_are_tried() {
         keys.push(key(3, 1, AES));
         let mut forge = forge();
         // By its version it is found at once.
-        let service = service_with(keys.clone(), Policy::default());
+        let service = service_with(keys.clone(), realm());
         assert!(run(&mut initiator(forge.issue()), &mut acceptor(service)).is_ok());
         forge.kvno = Some(4);
         let first = initiator(forge.issue()).initial_token(&[], NOW).unwrap();
-        let service = service_with(keys, Policy::default());
+        let service = service_with(keys, realm());
         let step = acceptor(service).step(&first, NOW, &accounts());
         assert_eq!(matches!(step, Ok(AcceptorStep::Done(_))), is_found, "{others}");
     }
@@ -87,7 +87,7 @@ fn so_many_keys_are_tried() {
 #[test]
 fn encryption_types_that_are_not_allowed() {
     let rc4 = Forge::new(EncryptionType::Rc4Hmac, FileTime(NOW));
-    let strict = |forge: &Forge| service_with(vec![forge.service.clone()], Policy::default());
+    let strict = |forge: &Forge| service_with(vec![forge.service.clone()], realm());
     let refused = fault(rc4.issue(), strict(&rc4));
     assert_eq!(refused, Fault::EncryptionType { server: server(), number: 23 });
     assert!(
@@ -159,10 +159,8 @@ fn an_authenticator_of_another_client_or_key() {
 
 #[test]
 fn pacs_that_are_missing_or_wrong() {
-    let required = || {
-        let policy = Policy { pac: PacPolicy::Required, ..Policy::default() };
-        service_with(vec![forge().service], policy)
-    };
+    // Where nothing else is said, each ticket needs one.
+    let required = || service_with(vec![forge().service], Policy::default());
     assert_eq!(fault(forge().issue(), required()), Fault::MissingPac);
     let changed = |change: &dyn Fn(&mut PacForge)| {
         let mut forge = forge().with_pac();
