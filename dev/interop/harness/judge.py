@@ -121,6 +121,41 @@ class Expectations:
         return [e["test"] for e in self.entries if not e["hits"]]
 
 
+# More groups than these do not fail by chance.
+MOST_SECOND_ATTEMPTS = 3
+
+
+def worth_another_attempt(groups, rows):
+    """Returns the groups with checks that failed unexpectedly, if they are few.
+
+    A machine with other work delays programs, and some peers' checks depend on time. A server that
+    panicked or ended, and a check that passed against expectation, get no second attempt.
+    """
+    failed = [r for r in rows if r.verdict.startswith("UNEXPECTED")]
+    if any(r.verdict == "UNEXPECTED PASS" or r.name.endswith("/server-alive") for r in failed):
+        return []
+    found = [g for g in groups if any(r.name.startswith(g.name + "/") for r in failed)]
+    return found if len(found) <= MOST_SECOND_ATTEMPTS else []
+
+
+def with_second_attempt(rows, second, expectations):
+    """Returns the rows with those of the second attempt in the place of the first.
+
+    A check that passes only in the second attempt has the verdict UNSTABLE, and the detail of its failure.
+    """
+    for row in second:
+        expectations.judge(row)
+    later = {row.name: row for row in second}
+    names = {row.name for row in rows}
+    result = [row for row in second if row.name not in names]
+    for row in rows:
+        now = later.get(row.name, row)
+        if row.verdict == "UNEXPECTED" and now.verdict in ("good", "expected"):
+            now.verdict, now.detail = "UNSTABLE", f"failed in the first attempt: {row.detail}"
+        result.append(now)
+    return result
+
+
 def summary(rows):
     """[(peer, counts by verdict)] in order of appearance."""
     peers = collections.OrderedDict()
