@@ -133,6 +133,15 @@ pub const TREE_ENTRIES: usize = ENTRIES_MAX;
 pub const EMPTY_LISTINGS: usize = 4;
 /// Most symbolic links and DFS referrals followed for one path.
 pub const REDIRECTS: usize = 16;
-/// Most repetitions of a request that the server still carries out, or of a CREATE whose Open
-/// it has in a session that is over. The pauses double from [`BACK_OFF_FIRST`].
+/// Most repetitions of a CREATE whose Open the server has in a session that is over, or that a
+/// server without numbers of operations still carries out. The pauses double from
+/// [`BACK_OFF_FIRST`].
 pub const REPEATS: u32 = 7;
+/// Longest time for which a request about an open file is repeated that the server still carries
+/// out, because it got it over a channel that was lost; as long as one that is put off.
+pub const REPEAT_FOR: Duration = PUT_OFF_FOR;
+/// Longest pause between two such repetitions.
+pub const REPEAT_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Longest time for which a CREATE waits for a number, while 128 operations have theirs; it is then
+/// sent without one.
+pub const NUMBER_WAIT: Duration = Duration::from_secs(5);

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use frevo_wire::Command;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::file_id::FileId;
+use tokio::time::timeout;
 
+use crate::Status;
 use crate::connection::{Call, Patience};
 use crate::error::{Cause, Result};
 use crate::file::File;
+use crate::limits::{BACK_OFF_FIRST, REPEAT_PAUSE_MAX};
 use crate::open::{Open, carried_through};
+use crate::sequences::Sequence;
 use crate::share::Replay;
 
 /// The kind of a byte-range lock.
@@ -106,13 +110,44 @@ async fn locked(
     patience: Arc<Patience>,
 ) -> Result<PendingLock> {
     open.make_resilient("lock").await?;
-    lock_call(&open, range, flags, "lock", Some(patience)).await?;
+    let waits = !flags.contains(LockFlags::FAIL_IMMEDIATELY);
+    match open.sequences.take_waiting().filter(|_| waits) {
+        Some(sequence) => {
+            lock_call(&open, range, flags, "lock", &sequence, Some(&patience)).await?;
+        }
+        None => try_until_locked(&open, range, flags, &patience).await?,
+    }
     open.lock_taken();
     Ok(PendingLock { open: Some(open), range })
 }
 
+/// Locks at once or not at all. One that should wait tries again until it succeeds: as many wait as
+/// can be told apart from their repetitions.
+async fn try_until_locked(
+    open: &Open,
+    range: (u64, u64),
+    flags: LockFlags,
+    patience: &Arc<Patience>,
+) -> Result<()> {
+    let waits = !flags.contains(LockFlags::FAIL_IMMEDIATELY);
+    let at_once = flags | LockFlags::FAIL_IMMEDIATELY;
+    let mut pause = BACK_OFF_FIRST;
+    loop {
+        let sequence = open.sequences.take().await;
+        match lock_call(open, range, at_once, "lock", &sequence, Some(patience)).await {
+            Err(error) if waits && error.status() == Some(Status::LOCK_NOT_GRANTED) => {}
+            outcome => return outcome,
+        }
+        drop(sequence);
+        // Ends early when the caller gives up; the next call then says so.
+        let _ = timeout(pause, patience.ended()).await;
+        pause = (pause * 2).min(REPEAT_PAUSE_MAX);
+    }
+}
+
 async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {
-    lock_call(&open, range, LockFlags::UNLOCK, "unlock", None).await?;
+    let sequence = open.sequences.take().await;
+    lock_call(&open, range, LockFlags::UNLOCK, "unlock", &sequence, None).await?;
     open.lock_released();
     Ok(())
 }
@@ -124,23 +159,21 @@ async fn lock_call(
     (offset, length): (u64, u64),
     flags: LockFlags,
     operation: &'static str,
-    patience: Option<Arc<Patience>>,
+    sequence: &Sequence<'_>,
+    patience: Option<&Arc<Patience>>,
 ) -> Result<()> {
-    let sequence = open.sequences.take();
-    let lock_sequence = sequence.as_ref().map(|s| s.sequence).unwrap_or_default();
     let waits = !flags.intersects(LockFlags::FAIL_IMMEDIATELY | LockFlags::UNLOCK);
     let mut was_sent = false;
     let call = |file_id: FileId| {
-        if !was_sent && patience.as_ref().is_some_and(|patience| patience.has_ended()) {
+        if !was_sent && patience.is_some_and(|patience| patience.has_ended()) {
             return Err(Cause::Usage("the call was given up"));
         }
         was_sent = true;
         let locks = vec![LockElement { offset, length, flags }];
-        let request = lock::Request { lock_sequence, file_id, locks };
+        let request = lock::Request { lock_sequence: sequence.sequence, file_id, locks };
         let call = Call::new(Command::LOCK, |w| request.encode(w));
-        Ok(Call { waits, patience: patience.clone().filter(|_| waits), ..call })
+        Ok(Call { waits, patience: patience.cloned().filter(|_| waits), ..call })
     };
-    let replay = if sequence.is_some() { Replay::Idempotent } else { Replay::Never };
-    open.ask(replay, operation, &[], call).await?;
+    open.ask(Replay::Idempotent, operation, &[], call).await?;
     Ok(())
 }

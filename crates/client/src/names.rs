@@ -11,7 +11,7 @@ use frevo_wire::rpc::{SidNameUse, SyntaxId};
 use crate::Status;
 use crate::error::{Cause, During, Result};
 use crate::limits::LOOKUP_MAX;
-use crate::rpc::Pipe;
+use crate::rpc::{Pipe, Repeats};
 use crate::session::Session;
 use crate::types::{Account, Sid};
 
@@ -25,6 +25,16 @@ impl Session {
     /// # Errors
     /// Fails if the server does not answer. Some servers answer only administrators.
     pub async fn lookup_sids(&self, sids: &[Sid]) -> Result<Vec<Option<Account>>> {
+        let mut repeats = Repeats::of(self);
+        loop {
+            match self.ask_for_sids(sids).await {
+                Err(error) if repeats.may_repeat(&error) => {}
+                found => return found,
+            }
+        }
+    }
+
+    async fn ask_for_sids(&self, sids: &[Sid]) -> Result<Vec<Option<Account>>> {
         const OPERATION: &str = "look up names at";
         let mut authority = Authority::open(self).await?;
         let mut found = Vec::with_capacity(sids.len());
@@ -53,6 +63,16 @@ impl Session {
     /// # Errors
     /// Fails as [`Self::lookup_sids`] does.
     pub async fn lookup_names(&self, names: &[&str]) -> Result<Vec<Option<Sid>>> {
+        let mut repeats = Repeats::of(self);
+        loop {
+            match self.ask_for_names(names).await {
+                Err(error) if repeats.may_repeat(&error) => {}
+                found => return found,
+            }
+        }
+    }
+
+    async fn ask_for_names(&self, names: &[&str]) -> Result<Vec<Option<Sid>>> {
         const OPERATION: &str = "look up names at";
         let mut authority = Authority::open(self).await?;
         let mut found = Vec::with_capacity(names.len());

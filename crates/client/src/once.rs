@@ -39,7 +39,7 @@ impl Live {
                 Err(Failure::Gone) => {}
                 other => return other,
             }
-            let outcome = self.outcome_of(bound, taken.id, true).await?;
+            let outcome = self.outcome_of(bound, taken.id).await?;
             match (outcome.progress, outcome.status) {
                 // CANCELLED: a request that waited for others ended with its connection.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
@@ -52,8 +52,8 @@ impl Live {
         Err(Failure::Unsent)
     }
 
-    /// Asks for the outcome of an operation whose answer was lost. An operation that has not begun
-    /// never will. `until_end`: asks again until the operation is not running any more.
+    /// Asks for the outcome of an operation whose answer was lost, until it is not running any more.
+    /// An operation that has not begun never will.
     ///
     /// # Errors
     /// [`Failure::Gone`] if the last channel was lost, or the server does not number operations.
@@ -61,7 +61,6 @@ impl Live {
         self: &Arc<Self>,
         bound: Bound,
         id: OperationId,
-        until_end: bool,
     ) -> Result<Outcome, Failure> {
         let mut pause = BACK_OFF_FIRST;
         for _ in 0..OPERATION_LOOKS {
@@ -83,7 +82,7 @@ impl Live {
             let outcome = ioctl::Response::parse(message.bytes())
                 .and_then(|response| Outcome::parse(response.output));
             let outcome = outcome.map_err(|_| Failure::Gone)?;
-            if outcome.progress != Progress::RUNNING || !until_end {
+            if outcome.progress != Progress::RUNNING {
                 return Ok(outcome);
             }
             sleep(pause).await;

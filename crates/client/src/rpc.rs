@@ -16,6 +16,7 @@ use crate::Status;
 use crate::connection::Call;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
+use crate::limits::ATTEMPTS;
 use crate::open::Open;
 use crate::session::Session;
 use crate::share::Replay;
@@ -43,6 +44,16 @@ impl Session {
     /// # Errors
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn shares(&self) -> Result<Vec<ShareInfo>> {
+        let mut repeats = Repeats::of(self);
+        loop {
+            match self.list_shares().await {
+                Err(error) if repeats.may_repeat(&error) => {}
+                listed => return listed,
+            }
+        }
+    }
+
+    async fn list_shares(&self) -> Result<Vec<ShareInfo>> {
         let mut pipe = Pipe::open(self, "srvsvc", SyntaxId::SRVSVC).await?;
         let request = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None };
         let stub = request.encode(&format!("\\\\{}", self.server().host));
@@ -55,6 +66,32 @@ impl Session {
             comment: share.remark,
         };
         Ok(reply.shares.into_iter().map(listed).collect())
+    }
+}
+
+/// Repetitions of a question over a pipe. The server does not recognise a repeated call, and a
+/// question is asked again through another pipe when its answer was lost with a channel.
+#[derive(Debug)]
+pub(crate) struct Repeats<'a> {
+    session: &'a Session,
+    /// The session in which the question is asked; `None` while it is being recovered.
+    generation: Option<u64>,
+    left: u32,
+}
+
+impl<'a> Repeats<'a> {
+    pub(crate) fn of(session: &'a Session) -> Self {
+        Self { session, generation: session.generation(), left: ATTEMPTS }
+    }
+
+    /// Returns true if the question is to be asked again after this error: the session lives on. One
+    /// that is lost with its last channel waited for as long as the caller may wait.
+    pub(crate) fn may_repeat(&mut self, error: &Error) -> bool {
+        let now = self.session.generation();
+        let lives_on = now.is_some() && self.generation.is_none_or(|then| now == Some(then));
+        self.generation = now;
+        self.left = self.left.saturating_sub(1);
+        lives_on && self.left > 0 && matches!(error.cause(), Cause::Unknown | Cause::HandleLost)
     }
 }
 

@@ -361,6 +361,11 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// Gives the last attempt back: the server has only asked to wait.
+    pub(crate) const fn waited(&mut self) {
+        self.left += 1;
+    }
+
     /// Returns the session, recovered unless another target is found first.
     async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
         let session = &self.share.inner.session;

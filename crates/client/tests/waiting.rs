@@ -186,7 +186,8 @@ fn nobody_waits_for_a_session_that_is_logged_off() {
     });
 }
 
-/// A request that was lost is sent again while the server still carries out the first one.
+/// A request that was lost is sent again while the server still carries out the first one, for as long as
+/// a request may last that the server puts off: 600 s, at most once a second in the end.
 #[test]
 fn a_server_that_is_not_done_with_the_first_is_asked_again() {
     for (busy, well) in [(5, true), (usize::MAX, false)] {
@@ -208,10 +209,14 @@ fn a_server_that_is_not_done_with_the_first_is_asked_again() {
             let session = client.connect(ServerName::new("evil"), user).await.unwrap();
             let share = session.share("data").await.unwrap();
             let file = OpenOptions::new().write(true).open(&share, "known").await.unwrap();
+            let began = Instant::now();
             let written = in_time("write", file.write_all_at(b"data", 0)).await;
+            assert!(began.elapsed() < Duration::from_secs(602), "{:?}", began.elapsed());
             let status = written.err().and_then(|error| error.status());
             assert_eq!(status, (!well).then_some(frevo_client::Status::FILE_NOT_AVAILABLE));
-            assert_eq!(writes.load(Ordering::SeqCst), if well { 7 } else { 9 });
+            let expected = if well { 7..=7 } else { 600..=610 };
+            let writes = writes.load(Ordering::SeqCst);
+            assert!(expected.contains(&writes), "{writes} requests");
         });
     }
 }

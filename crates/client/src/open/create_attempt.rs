@@ -7,7 +7,7 @@ use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::ioctl::operation::{OperationId, Outcome, Progress};
 use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::{AccessMask, Guid};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of};
 use crate::Status;
@@ -15,7 +15,7 @@ use crate::ambient::random;
 use crate::connection::{Call, Message};
 use crate::create::{Ask, Opened};
 use crate::error::Cause;
-use crate::limits::{BACK_OFF_FIRST, REDIRECTS, REPEATS};
+use crate::limits::{BACK_OFF_FIRST, NUMBER_WAIT, REDIRECTS, REPEATS};
 use crate::redirect::led;
 use crate::session::bound::Bound;
 use crate::session::lease::Lease;
@@ -86,7 +86,10 @@ impl<'a> CreateAttempt<'a> {
         bound: Bound,
     ) -> Result<Option<Answer>, Cause> {
         let is_repetition = self.enter(live, bound)?;
-        let mut number = if live.is_wide { live.operations.try_take() } else { None };
+        let mut number = match live.is_wide {
+            true => timeout(NUMBER_WAIT, live.operations.take()).await.ok().flatten(),
+            false => None,
+        };
         if let Some(number) = &mut number {
             number.id.sequence += 1;
         }
@@ -110,11 +113,11 @@ impl<'a> CreateAttempt<'a> {
         }
     }
 
-    /// The answer was lost. Asks a server that numbers operations on another channel whether the
-    /// CREATE has begun: one that has not never will, even if it arrives late.
+    /// The answer was lost. Asks a server that numbers operations on another channel what became of
+    /// the CREATE, and waits for its end. One that has not begun never will, even if it arrives late.
     async fn lost(&mut self, live: &Arc<Live>, bound: Bound, id: Option<OperationId>) -> Failure {
         let Some(id) = id else { return Failure::Gone };
-        match live.outcome_of(bound, id, false).await {
+        match live.outcome_of(bound, id).await {
             Ok(Outcome { progress: Progress::NOT_BEGUN, .. }) => Failure::Unsent,
             outcome => {
                 self.is_numbered = outcome.is_ok();

@@ -17,14 +17,14 @@ use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::{Ask, Durability, Opened};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{BACK_OFF_FIRST, REPEATS};
+use crate::limits::{BACK_OFF_FIRST, REPEAT_FOR, REPEAT_PAUSE_MAX};
 use crate::path::wire_path;
 use crate::sequences::Sequences;
 use crate::session::Failure;
@@ -261,10 +261,13 @@ impl Open {
     ) -> Result<Message> {
         let mut attempts = self.share.attempts(replay, operation, &self.url);
         let mut sent_in = None;
-        let mut repeats = 0;
+        let mut pause = BACK_OFF_FIRST;
+        let begun = Instant::now();
         loop {
             let (live, bound) = attempts.next().await?;
-            let again = sent_in == Some(live.generation) && live.knows_replay();
+            let earlier = sent_in;
+            let again = earlier == Some(live.generation) && live.knows_replay();
+            let losses = live.losses();
             let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
                 Ok(mut call) => {
                     call.tree_id = bound.tree_id;
@@ -276,15 +279,23 @@ impl Open {
                 }
                 Err(failure) => Err(failure),
             };
-            // MS-SMB2 3.3.5.2.10: the server still carries out the request that it got over
-            // the lost channel.
-            if again
-                && repeats < REPEATS
-                && let Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE))) = &outcome
+            if let Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE))) = &outcome
+                && live.knows_replay()
+                && begun.elapsed() < REPEAT_FOR
             {
-                sleep(BACK_OFF_FIRST * (1 << repeats)).await;
-                repeats += 1;
-                continue;
+                // MS-SMB2 3.3.5.2.10: a request that was sent after the loss of a channel has
+                // overtaken this one, which the server refused for its ChannelSequence.
+                if live.losses() != losses {
+                    sent_in = earlier;
+                    continue;
+                }
+                // The server still carries out the request that it got over the lost channel.
+                if again {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(REPEAT_PAUSE_MAX);
+                    attempts.waited();
+                    continue;
+                }
             }
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;

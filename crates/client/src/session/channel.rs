@@ -143,6 +143,11 @@ impl Live {
         }
     }
 
+    /// Returns the number of channels that were lost so far: Session.ChannelSequence.
+    pub(crate) fn losses(&self) -> u16 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
     /// Ends all channels after the server has ended the session.
     pub(crate) fn abandon(&self) {
         self.dismiss();
@@ -188,8 +193,10 @@ impl Live {
         seal: bool,
     ) -> Result<Sent, Failure> {
         let guard = self.guard(channel, seal, call.sign)?;
-        self.stamp(&mut call);
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
+        // Not before the wait for credits: a channel may be lost meanwhile, and the server would
+        // take the request for one of that channel.
+        self.stamp(&mut call);
         if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
             && channel.connection.is_sealed_beside(call.payload_len())
         {
@@ -228,7 +235,7 @@ impl Live {
     fn stamp(&self, call: &mut Call<'_>) {
         call.session_id = self.session_id;
         if self.terms.is_smb3() {
-            call.channel_sequence = self.sequence.load(Ordering::Acquire);
+            call.channel_sequence = self.losses();
         }
     }
 

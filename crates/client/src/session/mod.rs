@@ -241,7 +241,12 @@ impl Session {
 
     /// Returns true if requests can be sent now.
     pub(crate) fn is_alive(&self) -> bool {
-        self.inner.current().is_some()
+        self.generation().is_some()
+    }
+
+    /// Returns the number of the present logon; `None` while the session is lost.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.inner.current().map(|live| live.generation)
     }
 
     pub(crate) fn client(&self) -> &Client {

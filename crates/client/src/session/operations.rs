@@ -48,12 +48,6 @@ impl Operations {
         Some(self.taken(room))
     }
 
-    /// Takes a slot; `None` while all are in use.
-    pub(crate) fn try_take(&self) -> Option<Taken<'_>> {
-        let room = self.room.try_acquire().ok()?;
-        Some(self.taken(room))
-    }
-
     fn taken<'a>(&'a self, room: SemaphorePermit<'a>) -> Taken<'a> {
         let mut state = self.state.lock();
         let id = state.slots.pop().unwrap_or_else(|| {
