@@ -4,16 +4,19 @@
 //! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
 //! counts the server's system calls for an operation. `client` compares Frevo's client with
 //! smbclient and with a bare TCP stream, `mount` compares a mounted folder with other mounts,
-//! `crypto` measures sealing and signing alone, `admin` the admin interface; `agreement` compares
-//! the figures of `frevo bench` with those here.
+//! `crypto` measures sealing and signing alone, `admin` the admin interface, `channels` a session
+//! over several links; `agreement` compares the figures of `frevo bench` with those here.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod admin;
 mod agreement;
+mod cable;
+mod channels;
 mod client;
 mod clients;
 mod common;
+mod links;
 mod memory;
 mod mounts;
 mod proc;
@@ -70,6 +73,11 @@ enum Cmd {
     Admin(admin::Arguments),
     /// Compare the figures of `frevo bench` with this program's.
     Agreement(agreement::Arguments),
+    /// Measure one client with 1 to 8 channels over links of 1 Gbit/s each and over the loopback
+    /// (needs root, ip and tc).
+    Channels(channels::Arguments),
+    /// Read over two links while one is cut, and plot the rates (needs root, ip and tc).
+    Cable(cable::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -179,6 +187,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let _priority = Priority::raise(args.common.nice);
             Ok(verdict(&clients::run(&args)?))
         }
+        Cmd::Channels(args) => {
+            within_links(args.common.nice, || Ok(ExitCode::from(u8::from(!channels::run(&args)?))))
+        }
+        Cmd::Cable(args) => within_links(args.common.nice, || {
+            cable::run(&args)?;
+            Ok(ExitCode::SUCCESS)
+        }),
         Cmd::Crypto(args) => {
             println!("{}", clients::crypto(&args)?);
             Ok(ExitCode::SUCCESS)
@@ -204,6 +219,17 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),
         Cmd::Syscalls(args) => block_on(args.common.client_threads, one_row(&args, Tool::Syscalls)),
     }
+}
+
+/// Runs `work` in a network namespace of its own.
+fn within_links(nice: i32, work: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
+    if let Some(status) = links::inside()? {
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
+    }
+    raise_open_files();
+    let _priority = Priority::raise(nice);
+    work()
 }
 
 /// Runs `work` until it ends or a signal comes; dropping it stops the servers and removes the

@@ -100,6 +100,18 @@ pub(crate) fn start(
     start_on(free_port()?, kind, label, share, scratch, programs)
 }
 
+/// Starts a server that listens on `host`.
+pub(crate) fn start_at(
+    host: &str,
+    kind: Kind,
+    label: &str,
+    share: &Path,
+    scratch: &Path,
+    programs: &Programs,
+) -> Result<Peer> {
+    start_with(format!("{host}:{}", free_port()?), kind, label, share, scratch, programs)
+}
+
 /// Returns SMB's own port if it is free, for clients that know no other; otherwise any port.
 pub(crate) fn well_known_port() -> u16 {
     const SMB: u16 = 445;
@@ -115,19 +127,26 @@ pub(crate) fn start_on(
     scratch: &Path,
     programs: &Programs,
 ) -> Result<Peer> {
+    start_with(format!("127.0.0.1:{port}"), kind, label, share, scratch, programs)
+}
+
+fn start_with(
+    addr: String,
+    kind: Kind,
+    label: &str,
+    share: &Path,
+    scratch: &Path,
+    programs: &Programs,
+) -> Result<Peer> {
     let state = scratch.join(format!("state-{label}"));
     if state.exists() {
         fs::remove_dir_all(&state)?;
     }
     fs::create_dir(&state)?;
-    let mut target = Target {
-        addr: format!("127.0.0.1:{port}"),
-        user: programs.account.clone(),
-        password: password()?,
-    };
+    let mut target = Target { addr, user: programs.account.clone(), password: password()? };
     let label = label.to_owned();
     let child = match kind {
-        Kind::Smbd => start_smbd(&target, port, share, &state, programs)?,
+        Kind::Smbd => start_smbd(&target, share, &state, programs)?,
         Kind::Frevo => start_frevo(&target, share, &state, programs)?,
         Kind::Limit => start_limit(&mut target, share)?,
         Kind::Running => bail!("a running server is not started"),
@@ -216,18 +235,13 @@ fn start_limit(target: &mut Target, share: &Path) -> Result<Child> {
 
 /// Starts smbd with all of its state under `state`. Its helper processes leave its process group,
 /// so a PID namespace keeps them together.
-fn start_smbd(
-    target: &Target,
-    port: u16,
-    share: &Path,
-    state: &Path,
-    programs: &Programs,
-) -> Result<Child> {
+fn start_smbd(target: &Target, share: &Path, state: &Path, programs: &Programs) -> Result<Child> {
     for sub in ["state", "cache", "lock", "private", "pid", "ncalrpc"] {
         fs::create_dir(state.join(sub))?;
     }
     fs::set_permissions(state.join("ncalrpc"), fs::Permissions::from_mode(0o755))?;
     let conf = state.join("smb.conf");
+    let port = target.addr.rsplit(':').next().context("a port")?;
     fs::write(&conf, smb_conf(port, share, state, &programs.smbd_conf))?;
     let mut smbpasswd = Command::new("smbpasswd")
         .arg("-c")
@@ -270,7 +284,7 @@ fn start_smbd(
 }
 
 /// Returns Samba's defaults, except for paths and features that this machine lacks.
-fn smb_conf(port: u16, share: &Path, state: &Path, extra: &[String]) -> String {
+fn smb_conf(port: &str, share: &Path, state: &Path, extra: &[String]) -> String {
     let d = state.display();
     let extra: String = extra.iter().map(|l| format!("    {l}\n")).collect();
     format!(

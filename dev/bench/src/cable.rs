@@ -1,0 +1,253 @@
+//! `frevo-bench cable`: the rates of two links while one is cut and given back, as a picture.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::common::Common;
+use crate::links::Links;
+use crate::server::{self, Kind, Peer};
+use crate::share;
+
+/// Time between two looks at the counters.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time that the client has to begin, and to end.
+const MARGIN: Duration = Duration::from_secs(10);
+/// Least rate of a link that is in use, bytes per second.
+const IN_USE: f64 = 1e6;
+
+/// `frevo-bench cable`
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Rates of the two links, in the words of tc.
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values = ["1gbit", "1gbit"])]
+    rates: Vec<String>,
+    /// The link that is cut, 1 or 2.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    cut: u8,
+    /// Seconds with both links, then with one, then with both again.
+    #[arg(long, default_value_t = 4.0)]
+    phase: f64,
+    /// Write the picture here.
+    #[arg(long, value_name = "FILE.svg")]
+    out: Option<PathBuf>,
+}
+
+/// The rates of both links at one time, bytes per second.
+struct Sample {
+    /// Seconds since the client has begun to read.
+    at: f64,
+    rates: [f64; 2],
+}
+
+/// Reads over two links, cuts one in the middle, and prints and plots the rates.
+pub(crate) fn run(args: &Arguments) -> Result<()> {
+    ensure!(args.rates.len() == 2, "--rates takes two");
+    let scratch = args.common.scratch()?;
+    let files = share::prepare(scratch.path(), false)?;
+    let programs = args.common.programs();
+    let peer =
+        server::start_at("0.0.0.0", Kind::Frevo, "Frevo", &files, scratch.path(), &programs)?;
+    let links = Links::new(&args.rates)?;
+    let mut client = start(args, &peer, &links)?;
+    let samples = watch(args, &links);
+    let _ = client.kill();
+    client.wait()?;
+    let samples = samples?;
+    println!("| seconds | link 1 MB/s | link 2 MB/s |\n|---:|---:|---:|");
+    for sample in &samples {
+        let [first, second] = sample.rates;
+        println!("| {:.1} | {:.0} | {:.0} |", sample.at, first / 1e6, second / 1e6);
+    }
+    if let Some(path) = &args.out {
+        std::fs::write(path, picture(args, &samples))?;
+    }
+    Ok(())
+}
+
+/// Starts a client that reads for longer than the links are watched.
+fn start(args: &Arguments, peer: &Peer, links: &Links) -> Result<Child> {
+    let port = peer.target.addr.rsplit(':').next().context("a port")?;
+    let url = format!("smb://{}@{}:{port}/share", peer.target.user, links.address()?);
+    let time = args.phase * 3.0 + MARGIN.as_secs_f64() * 2.0;
+    let child = links
+        .command(&peer.programs.frevo)
+        .args(["bench", &url, "--only", "read", "--size", "64M", "--depth", "16"])
+        .args(["--time", &time.to_string(), "--channels", "4"])
+        .env("FREVO_PASSWORD", &peer.target.password)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok(child)
+}
+
+fn watch(args: &Arguments, links: &Links) -> Result<Vec<Sample>> {
+    let mut meter = Meter::new(links)?;
+    let begun = Instant::now();
+    // Both links carry data.
+    while meter.look()?.iter().any(|rate| *rate < IN_USE) {
+        ensure!(begun.elapsed() < MARGIN, "the links are not used within {MARGIN:?}");
+    }
+    let begun = Instant::now();
+    let mut samples = Vec::new();
+    for phase in 0..3 {
+        match phase {
+            1 => links.cut(usize::from(args.cut) - 1)?,
+            2 => links.mend(usize::from(args.cut) - 1)?,
+            _ => {}
+        }
+        while begun.elapsed().as_secs_f64() < args.phase * f64::from(phase + 1) {
+            let rates = meter.look()?;
+            samples.push(Sample { at: begun.elapsed().as_secs_f64(), rates });
+        }
+    }
+    Ok(samples)
+}
+
+/// The counters of both links.
+struct Meter<'a> {
+    links: &'a Links,
+    at: Instant,
+    bytes: [u64; 2],
+}
+
+impl<'a> Meter<'a> {
+    fn new(links: &'a Links) -> Result<Self> {
+        Ok(Self { links, at: Instant::now(), bytes: [links.sent_bytes(0)?, links.sent_bytes(1)?] })
+    }
+
+    /// Waits, and returns the rates since the last look.
+    fn look(&mut self) -> Result<[f64; 2]> {
+        std::thread::sleep(LOOK);
+        let next = Self::new(self.links)?;
+        let seconds = next.at.duration_since(self.at).as_secs_f64();
+        let rate = |n: usize| next.bytes[n].saturating_sub(self.bytes[n]) as f64 / seconds;
+        let rates = [rate(0), rate(1)];
+        *self = next;
+        Ok(rates)
+    }
+}
+
+/// Size of the picture and of its margins.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 320.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 56.0;
+const BOTTOM: f64 = 40.0;
+/// Colours that people with any colour vision can tell apart (Okabe and Ito).
+const CURVES: [(&str, &str); 3] =
+    [("both", "#999999"), ("link 1", "#0072b2"), ("link 2", "#d55e00")];
+
+fn picture(args: &Arguments, samples: &[Sample]) -> String {
+    let most = samples.iter().map(|sample| sample.rates.iter().sum::<f64>()).fold(1e6, f64::max);
+    let top = (most / 50e6).ceil() * 50e6;
+    let whole = args.phase * 3.0;
+    let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds / whole;
+    let y = |rate: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * rate / top;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Reading over links of {}, MB/s</text>\n",
+        args.rates.join(" and ")
+    );
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        out,
+        "<rect x=\"{:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#f4f4f4\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">link {} is cut</text>",
+        x(args.phase),
+        x(args.phase * 2.0) - x(args.phase),
+        HEIGHT - TOP - BOTTOM,
+        x(args.phase * 1.5),
+        TOP - 6.0,
+        args.cut
+    );
+    axes(&mut out, top, whole, &x, &y);
+    for (n, (name, colour)) in CURVES.iter().enumerate() {
+        let rate = |sample: &Sample| match n {
+            0 => sample.rates.iter().sum(),
+            _ => sample.rates[n - 1],
+        };
+        let points: Vec<String> = samples
+            .iter()
+            .map(|sample| format!("{:.1},{:.1}", x(sample.at.min(whole)), y(rate(sample))))
+            .collect();
+        let _ = writeln!(
+            out,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+            points.join(" ")
+        );
+        let at = LEFT + 380.0 + 110.0 * n as f64;
+        let _ = writeln!(
+            out,
+            "<line x1=\"{at}\" y1=\"16\" x2=\"{}\" y2=\"16\" stroke=\"{colour}\" \
+             stroke-width=\"2\"/><text x=\"{}\" y=\"20\">{name}</text>",
+            at + 20.0,
+            at + 26.0
+        );
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// Draws the grid with its labels, to the rate `top` and the time `whole`.
+fn axes(out: &mut String, top: f64, whole: f64, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+    for step in 0..=5 {
+        let rate = top * f64::from(step) / 5.0;
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" y1=\"{0:.1}\" x2=\"{1:.1}\" y2=\"{0:.1}\" stroke=\"#ddd\"/>\
+             <text x=\"{2:.1}\" y=\"{3:.1}\" text-anchor=\"end\">{4:.0}</text>",
+            y(rate),
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            y(rate) + 4.0,
+            rate / 1e6
+        );
+    }
+    for second in 0..=whole as u32 {
+        let at = f64::from(second);
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{second}</text>",
+            x(at),
+            HEIGHT - BOTTOM + 18.0
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>",
+        WIDTH - RIGHT,
+        HEIGHT - 6.0
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Arguments,
+    }
+
+    #[test]
+    fn the_picture_has_a_curve_for_each_link_and_one_for_both() {
+        let args = Cli::parse_from(["cable", "--phase", "1"]).args;
+        let samples: Vec<Sample> =
+            (0..30).map(|n| Sample { at: f64::from(n) / 10.0, rates: [1e8, 2e8] }).collect();
+        let svg = picture(&args, &samples);
+        assert_eq!(svg.matches("<polyline").count(), 3);
+        assert!(svg.contains(">300</text>") && svg.contains("link 2 is cut"));
+    }
+}
