@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use frevo_client::internal::{LeaseHolder, Yield};
 use frevo_client::{LeaseState, LockKind, OpenOptions, Options, Share, ShareMode};
-use relay::{FAULTS, Fault, session, session_with, until};
-use tokio::time::sleep;
+use relay::{FAULTS, Fault, Shared, session, session_with, until};
+use tokio::time::{sleep, timeout};
 use world::in_world;
 
 fn both() -> OpenOptions {
@@ -152,6 +152,71 @@ fn shares_are_listed_though_a_channel_is_lost() {
             let listed = session.shares().await;
             assert!(listed.is_ok_and(|all| all.len() > 2), "{fault:?} after {skip}");
         }
+        session.log_off().await;
+    });
+}
+
+/// A session that goes on keeps what it has open: with its lock, nobody else would ever get it.
+#[test]
+fn a_file_that_is_dropped_is_closed_though_the_channel_is_lost() {
+    in_world(async |world| {
+        let (other, _) = session(world, 1).await;
+        let theirs = both().open(&other.share("data").await.unwrap(), "f").await.unwrap();
+        let (session, shared) =
+            session_with(world, Options::new().durable(false).channels(2)).await;
+        let share = session.share("data").await.unwrap();
+        for fault in FAULTS {
+            until(&session, 2).await;
+            let file = both().open(&share, "f").await.unwrap();
+            file.lock(0, 1, LockKind::Exclusive).await.unwrap();
+            *shared.fault.lock() = Some(fault);
+            drop(file);
+            let locked = timeout(Duration::from_secs(20), theirs.lock(0, 1, LockKind::Exclusive));
+            locked.await.unwrap_or_else(|_| panic!("{fault:?}: the lock stays")).unwrap();
+            assert_eq!(*shared.fault.lock(), None, "{fault:?} did not strike");
+            theirs.unlock(0, 1).await.unwrap();
+        }
+        session.log_off().await;
+    });
+}
+
+/// Waits until the fault has struck.
+async fn struck(shared: &Shared) {
+    while shared.fault.lock().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A further channel that comes when the others are lost would be of a session that the next logon
+/// ends, with all that was opened over it.
+#[test]
+fn a_channel_that_comes_after_the_last_one_was_lost_is_of_no_use() {
+    in_world(async |world| {
+        let (session, shared) = session(world, 2).await;
+        until(&session, 2).await;
+        let share = session.share("data").await.unwrap();
+        let file = both().open(&share, "f").await.unwrap();
+        *shared.fault.lock() = Some(Fault::Late);
+        file.write_all_at(b"1", 0).await.unwrap();
+        // NEGOTIATE, SESSION_SETUP, and the SESSION_SETUP that binds.
+        *shared.skip.lock() = 2;
+        *shared.fault.lock() = Some(Fault::Held);
+        struck(&shared).await;
+        // The server does not learn of the loss, and would take the channel.
+        *shared.fault.lock() = Some(Fault::Late);
+        let written = file.write_all_at(b"2", 1);
+        let strike = async {
+            struck(&shared).await;
+            *shared.fault.lock() = Some(Fault::Held);
+            struck(&shared).await;
+            shared.release.notify_one();
+            sleep(Duration::from_millis(500)).await;
+            assert_eq!(session.channels(), [], "the session is lost");
+            shared.release.notify_one();
+        };
+        let (written, ()) = tokio::join!(written, strike);
+        written.unwrap();
+        assert_eq!(std::fs::read(world.path("f")).unwrap(), b"12");
         session.log_off().await;
     });
 }

@@ -12,7 +12,9 @@ use crate::Status;
 use crate::connection::Call;
 use crate::create::Durability;
 use crate::error::{Cause, Result};
+use crate::limits::ATTEMPTS;
 use crate::sequences::Sequences;
+use crate::session::Failure;
 use crate::share::Replay;
 
 impl Open {
@@ -132,8 +134,16 @@ impl Drop for Open {
         // Keeps the session until then.
         let share = self.share.clone();
         runtime.spawn(async move {
-            let call = Call { tree_id: binding.bound.tree_id, ..close_call(binding.file_id) };
-            let _ = live.ask(call, binding.bound.seal, &[]).await;
+            // Again if its channel is lost: while another one works, the session goes on, and the
+            // server keeps the Open with its locks.
+            for _ in 0..ATTEMPTS {
+                let call = Call { tree_id: binding.bound.tree_id, ..close_call(binding.file_id) };
+                let closed = live.ask(call, binding.bound.seal, &[]).await;
+                live.prune();
+                if !matches!(closed, Err(Failure::Gone | Failure::Unsent)) || !live.is_alive() {
+                    break;
+                }
+            }
             drop(share);
         });
     }

@@ -121,6 +121,17 @@ impl Live {
         self.channels.read().iter().any(|channel| !channel.connection.is_gone())
     }
 
+    /// Adds a channel. Returns false if all others were lost meanwhile: the session is over, and a
+    /// new one that its user has begun to make ends it on the server.
+    pub(super) fn widen(&self, channel: Channel) -> bool {
+        let mut channels = self.channels.write();
+        let is_alive = channels.iter().any(|channel| !channel.connection.is_gone());
+        if is_alive {
+            channels.push(Arc::new(channel));
+        }
+        is_alive
+    }
+
     /// Removes dead channels. Requests that are repeated on the others have a new
     /// ChannelSequence (MS-SMB2 3.2.4.1.5, 3.3.5.2.10): the server then knows that late
     /// requests of the dead channel are stale.

@@ -103,8 +103,11 @@ impl Ways {
         };
         match bound {
             Ok(channel) => {
+                if !live.widen(channel) {
+                    tracing::debug!(%server, "the session was lost before a further channel came");
+                    return false;
+                }
                 tracing::debug!(%server, "a further channel");
-                live.channels.write().push(Arc::new(channel));
                 self.pause = BACK_OFF_FIRST;
                 self.note(&path, true);
                 true
