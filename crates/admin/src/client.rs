@@ -24,7 +24,7 @@ pub enum Failure {
     Unreachable(io::Error),
     /// The server refused the request, for this reason.
     Refused {
-        /// HTTP's status code.
+        /// The status code of HTTP, such as 200 or 404.
         status: u16,
         /// The reason, for people.
         why: String,

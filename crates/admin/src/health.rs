@@ -61,7 +61,7 @@ pub(crate) struct ShareHealth {
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
-    /// Its folder answers.
+    /// The share's folder can be read.
     Ok,
     /// Its folder cannot be used.
     Failed,

@@ -57,9 +57,9 @@ pub struct Levels {
 /// A filter of the log lines about one client.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClientLevel {
-    /// The client.
+    /// The address of the client.
     pub address: IpAddr,
-    /// The filter.
+    /// The filter, such as `debug` or `info,frevo::tree=debug`.
     pub filter: String,
 }
 

@@ -23,7 +23,7 @@ use crate::limits::SHARE_LABELS;
 /// The type of the text.
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers a scrape.
+/// Returns all metrics in the text format of Prometheus.
 pub(crate) fn answer(server: &Server, health: Rows<ShareHealth>) -> Answer {
     match text(server, health) {
         Ok(text) => super::answers::answer(StatusCode::OK, KIND, text),

@@ -71,8 +71,8 @@ impl AcceptorConfig {
 /// The identity of a client that has logged on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The account's name in its own spelling, of a user of a domain that in the domain; empty for
-    /// an anonymous client.
+    /// The account's name as the account store spells it; a domain user's as the domain spells it.
+    /// Empty for an anonymous client.
     pub user: String,
     /// The domain: with NTLM in the client's spelling, with Kerberos as the KDC has it.
     pub domain: String,
@@ -94,18 +94,18 @@ impl Identity {
 pub enum Step {
     /// Sends this token and expects another (STATUS_MORE_PROCESSING_REQUIRED).
     Continue(Vec<u8>),
-    /// The logon is refused with this token, from which the client learns what it can mend. It may
-    /// try once more.
+    /// The logon is refused. The token tells the client the reason, and the client may try once
+    /// more.
     Retry(Vec<u8>, Refusal),
     /// The client has proved its identity.
     Done(Done),
 }
 
-/// A successful logon.
+/// The result of a successful logon.
 pub struct Done {
     /// The last token; empty if none is to be sent.
     pub token: Vec<u8>,
-    /// The client's identity.
+    /// The client's user, and facts about it.
     pub identity: Identity,
     /// The whole key of the authentication, of which the first 16 bytes are Session.SessionKey of
     /// MS-SMB2: ExportedSessionKey of NTLM, the subkey of Kerberos.
@@ -117,8 +117,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns the server's end of the sealing of further messages, if the ends have agreed on that
-    /// of NTLM.
+    /// Returns the server's side of NTLM's message sealing. None unless both sides agreed on it.
     pub fn sealing(&self) -> Option<Sealing> {
         let (flags, key) = self.ntlm.as_ref()?;
         Sealing::new(*flags, key, Mode::Server)
@@ -163,7 +162,7 @@ enum State {
     AwaitsToken(Envelope),
     /// A challenge of NTLM is sent.
     AwaitsAuthenticate(Option<Envelope>, Challenged),
-    /// Kerberos has proved the client, which has to prove its list of mechanisms.
+    /// Kerberos has authenticated the client, whose mechListMIC has not come yet.
     AwaitsMic(Envelope, Accepted),
     Ended,
 }
@@ -173,8 +172,8 @@ enum State {
 struct Envelope {
     mechanisms: MechList,
     chosen: Oid,
-    /// The chosen mechanism was not the client's first choice. Somebody may have removed better
-    /// ones from the list, so mechListMIC must prove that nobody did.
+    /// True if the chosen mechanism is not the client's first choice. The client's mechListMIC must
+    /// then prove that nobody removed a better one from the list.
     needs_mic: bool,
     /// True if the client has been told the chosen mechanism.
     has_answered: bool,
@@ -386,8 +385,8 @@ impl Acceptor {
         }
     }
 
-    /// Refuses an AP-REQ. The first time the client may send another one, if it has been told what
-    /// to mend.
+    /// Refuses an AP-REQ. After the first refusal the client may send one more, if it was told the
+    /// reason.
     fn refuse(&mut self, refused: Refused, envelope: Option<Envelope>) -> Result<Step, Refusal> {
         let mut refusal = Refusal::new(Reason::Kerberos(refused.fault));
         if let Some(client) = refused.client {
@@ -411,7 +410,7 @@ impl Acceptor {
     }
 }
 
-/// Ends an exchange whose client had to prove its list of mechanisms.
+/// Ends an exchange whose client had to send mechListMIC.
 fn proven_list(
     envelope: &Envelope,
     accepted: Accepted,

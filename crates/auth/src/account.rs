@@ -19,7 +19,7 @@ pub struct Account {
 /// Facts about an account besides its password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The stored name.
+    /// The user's name as it is stored.
     pub name: String,
     /// The relative identifier, if one is stored.
     pub rid: Option<u32>,

@@ -2,7 +2,7 @@
 //!
 //! The reader accepts only definite lengths. For SPNEGO it accepts a long form in place of a short
 //! one, because some clients write `82 00 xx`, and nothing is signed in a re-encoded form:
-//! mechListMIC covers the received bytes. A strict reader, for Kerberos, does not.
+//! mechListMIC covers the received bytes. The strict reader, for Kerberos, refuses such a form.
 
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
@@ -164,7 +164,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Encodes one element.
+/// Encodes one element: tag, length and value.
 pub(crate) fn element(tag: u8, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len().saturating_add(6));
     put(&mut out, tag, value);

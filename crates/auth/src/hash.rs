@@ -16,7 +16,7 @@ impl NtHash {
         Self(bytes)
     }
 
-    /// Hashes a password.
+    /// Computes the NT hash of a password.
     pub fn from_password(password: &str) -> Self {
         let utf16: Zeroizing<Vec<u8>> =
             Zeroizing::new(password.encode_utf16().flat_map(u16::to_le_bytes).collect());
@@ -46,7 +46,7 @@ impl NtHash {
         text
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the hash.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

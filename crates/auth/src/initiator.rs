@@ -21,9 +21,9 @@ use zeroize::Zeroizing;
 /// The secret of a logon. Neither form can be printed.
 #[derive(Clone)]
 pub enum Secret {
-    /// The password.
+    /// The password, in the clear.
     Password(Zeroizing<String>),
-    /// The password's hash.
+    /// The NT hash of the password.
     NtHash(NtHash),
 }
 
@@ -39,11 +39,11 @@ impl fmt::Debug for Secret {
 /// The user of a logon.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The user's name.
+    /// The user's name, without the domain.
     pub user: String,
     /// The user's domain; may be empty.
     pub domain: String,
-    /// The user's secret.
+    /// The password or its hash.
     pub secret: Secret,
 }
 
@@ -121,12 +121,12 @@ enum State {
     /// An AP-REQ is sent; true if it is the second one.
     AwaitsProof(Sent, bool),
     AwaitsChallenge(Vec<u8>),
-    /// The server's last word is missing.
+    /// The server's last token has not come yet.
     AwaitsEnd(Established),
     Ended,
 }
 
-/// The secrets that the ends share once both are proved.
+/// The secrets that both sides share after they have authenticated each other.
 enum Established {
     Ntlm(Reply),
     Kerberos(Context),
@@ -169,7 +169,7 @@ impl Initiator {
         Self::offer(Some(Ntlm { credentials, entropy }), None, target)
     }
 
-    /// Begins a logon with a ticket for `target`, by nothing else than Kerberos.
+    /// Begins a logon with a ticket for `target`, by Kerberos only.
     pub fn with_ticket(
         ticket: Arc<ServiceTicket>,
         target: Target,
@@ -197,7 +197,7 @@ impl Initiator {
         Self { ntlm, kerberos, target, mechanisms, needs_mic: false, proved_by: None, state }
     }
 
-    /// Offers `mechanisms`, among which the server must find the one of this client.
+    /// Offers `mechanisms`, from which the server must choose that of this client.
     #[cfg(test)]
     pub(crate) fn offering(mut self, mechanisms: &[Oid]) -> Self {
         self.mechanisms = MechList::of(mechanisms);
@@ -206,7 +206,7 @@ impl Initiator {
         self
     }
 
-    /// Returns the mechanism by which both ends are proved; None before.
+    /// Returns the mechanism that authenticated both sides; None before the end of the logon.
     pub const fn mechanism(&self) -> Option<Mechanism> {
         self.proved_by
     }
@@ -316,8 +316,8 @@ impl Initiator {
         }
     }
 
-    /// Sends a second AP-REQ, after an answer of skewed clocks with the time of the server: MS-KILE
-    /// 3.2.5.8.
+    /// Sends a second AP-REQ with the server's time, after the server reported that the clocks
+    /// differ: MS-KILE 3.2.5.8.
     fn request_again(&mut self, time: FileTime) -> Result<Step, Refusal> {
         let own = self.kerberos.as_ref().ok_or(Reason::OutOfTurn)?;
         let bindings = self.target.channel_bindings;
@@ -326,8 +326,8 @@ impl Initiator {
         Ok(Step::Continue(NegTokenResp { token: Some(&token), ..NegTokenResp::default() }.encode()))
     }
 
-    /// Goes on with NTLM, because the server does not want Kerberos. That it said so has to be
-    /// proved in the end.
+    /// Continues with NTLM, because the server declined Kerberos. mechListMIC must prove in the end
+    /// that the server itself declined it.
     fn switch_to_ntlm(&mut self, answer: &NegTokenResp<'_>) -> Result<Step, Refusal> {
         if answer.token.is_some() {
             return Err(Reason::OutOfTurn.into());
@@ -343,7 +343,7 @@ impl Initiator {
         Ok(Step::Continue(token))
     }
 
-    /// Proves the list of mechanisms to a server that wants it after a logon by Kerberos.
+    /// Sends mechListMIC to a server that wants it after a logon by Kerberos.
     fn send_mic(
         &mut self,
         theirs: Option<&[u8]>,

@@ -12,7 +12,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 pub struct KerberosKeys {
     /// The realm and the account's name, as they were when the password was set.
     pub salt: String,
-    /// Iterations of PBKDF2.
+    /// The number of iterations of PBKDF2.
     pub iterations: u32,
     /// The key of aes256-cts-hmac-sha1-96.
     pub aes256: [u8; 32],

@@ -8,12 +8,12 @@ use frevo_wire::{Malformed, Status};
 /// A refusal: the reason for the log, and the names for the throttle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The reason.
+    /// The reason, for the log.
     pub reason: Reason,
     /// The user that the peer claimed to be, in its spelling; empty if the exchange did not come so
     /// far.
     pub user: String,
-    /// The claimed domain.
+    /// The domain that the client claims.
     pub domain: String,
     /// The account of the claimed name, in the account's spelling; the claimed name if there is no
     /// such account. Failures are counted by it.

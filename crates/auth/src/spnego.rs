@@ -68,7 +68,7 @@ impl MechList {
         Ok(Self { encoded: encoded.to_vec() })
     }
 
-    /// Returns the encoding.
+    /// Returns the DER encoding of the list.
     pub fn as_bytes(&self) -> &[u8] {
         &self.encoded
     }

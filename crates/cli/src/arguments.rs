@@ -1,4 +1,4 @@
-//! The command line.
+//! The commands and flags of the program, with their help.
 
 use std::path::PathBuf;
 

@@ -20,7 +20,7 @@ pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {
     findings
 }
 
-/// The first that both lists name.
+/// The first user or group that is in both lists.
 fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
     let is_in_b =
         |who: &&Who| b.iter().any(|other| other.as_str().eq_ignore_ascii_case(who.as_str()));
@@ -106,7 +106,7 @@ mod tests {
         of_share(&config.shares[0], &config).into_iter().map(|(key, _)| key).collect()
     }
 
-    /// One user may delete.
+    /// A share in which one user may delete.
     const RECYCLED: &str = "recycle = true\nread_only = true\nwrite_list = [\"ann\"]";
 
     #[test]

@@ -97,7 +97,7 @@ impl Sources {
         Self(all)
     }
 
-    /// The configuration.
+    /// Returns the configuration that the texts make together.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         let mut config = Config::parse_all(&self.texts()).map_err(|faults| {
             let lines: Vec<String> = faults.iter().map(|fault| self.shown(fault)).collect();

@@ -105,7 +105,7 @@ impl Logging {
         })
     }
 
-    /// Sends spans by a tracer from now on.
+    /// Sends spans to a tracer from now on.
     #[cfg(feature = "traces")]
     pub(crate) fn trace(&self, tracer: opentelemetry_sdk::trace::SdkTracer) -> Result<(), Failure> {
         let failure = || Failure::failed("cannot start traces");

@@ -31,7 +31,8 @@ pub(crate) struct NetworkShares {
 }
 
 impl NetworkShares {
-    /// Those of the tables of a configuration, which may have faults.
+    /// Returns the file and the roots of a configuration, which may have faults. None without
+    /// `share_roots`.
     pub(crate) fn of_table(table: &toml::Table) -> Option<Self> {
         let server = table.get("server")?.as_table()?;
         let roots = server.get("share_roots")?.as_array()?;
@@ -50,22 +51,22 @@ impl NetworkShares {
         roots.find(|root| folder.starts_with(root))
     }
 
-    /// The root that the folder of a share is opened from. From a root that it does not lie below,
-    /// it cannot be opened.
+    /// Returns the root from which the folder of a share is opened. For a folder below no root it
+    /// is the first one, from which the folder cannot be opened.
     pub(crate) fn root_of(&self, folder: &Path) -> PathBuf {
         let first = || self.roots.first().cloned().unwrap_or_default();
         self.find_root(folder).unwrap_or_else(first)
     }
 
-    /// True for a folder below one of the roots whose path has no link. The path is checked again
-    /// when the folder is opened.
+    /// True if the path of the folder has no link and lies below one of the roots. The path is
+    /// checked again when the folder is opened.
     fn permits(&self, folder: &Path) -> bool {
         let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
         is_real && self.find_root(folder).is_some()
     }
 
-    /// The outcome of a look at a folder below one of the roots. None for a path that leads elsewhere,
-    /// at which it does not look.
+    /// Looks for a folder below one of the roots. None for a path outside of them, which is not
+    /// looked at.
     fn is_there(&self, folder: &Path) -> Option<Result<(), Errno>> {
         let real = self.roots.iter().filter_map(|root| root.canonicalize().ok());
         let mut roots = self.roots.iter().cloned().chain(real);
@@ -137,7 +138,7 @@ impl NetworkShares {
         false
     }
 
-    /// Replaces the file.
+    /// Replaces the text of the file.
     pub(crate) fn write(&self, text: &str) -> Done {
         secret_file::replace(&self.file, text)
     }
@@ -184,7 +185,11 @@ impl NetworkShares {
                 let shares = found.ok_or_else(|| elsewhere(config, name, "rm"))?;
                 shares.retain(|table| !is_called(table, name));
             }
-            _ => return Err(NotEdited::Failed(String::from("this change is not known"))),
+            _ => {
+                return Err(NotEdited::Failed(String::from(
+                    "this kind of change is not supported",
+                )));
+            }
         }
         let after = document.to_string();
         // A file that is longer would not be read.
@@ -200,7 +205,7 @@ impl NetworkShares {
         let name: ShareName = name.parse().map_err(NotEdited::BadName)?;
         // A brace would stand for the user's name.
         if name.as_str().contains('{') {
-            return Err(NotEdited::BadName(format!("{name} has a brace in it")));
+            return Err(NotEdited::BadName(format!("the name {name} has a brace in it")));
         }
         if config.shares.iter().any(|share| share.name.get_ref().is_same(&name)) {
             return Err(NotEdited::Exists);
@@ -243,7 +248,8 @@ fn shares_of(document: &mut DocumentMut) -> Option<&mut ArrayOfTables> {
     document.get_mut("share")?.as_array_of_tables_mut()
 }
 
-/// The share is not in the file: it is in the configuration, or nowhere.
+/// Returns the error for a share that is not in the file: it is in the configuration, or does not
+/// exist.
 fn elsewhere(config: &Config, name: &str, command: &str) -> NotEdited {
     let is_it = |found: &str| found.to_lowercase() == name.to_lowercase();
     if config.shares.iter().any(|share| is_it(share.name.get_ref().as_str())) {

@@ -145,7 +145,8 @@ impl Edited {
     /// The failure of a change that would leave a fault in the file.
     fn unchanged(&self, failure: &Failure) -> Failure {
         let file = self.file.display();
-        let text = format!("{file} was not changed; it would have a fault: {failure}");
+        let text =
+            format!("{file} was not changed; with the change it would have a fault: {failure}");
         Failure::new(failure.exit, text)
     }
 

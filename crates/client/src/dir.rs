@@ -75,22 +75,22 @@ impl DirEntry {
 
 /// The entries of a directory, as a stream: [`Share::read_dir`] returns it.
 ///
-/// Entries come in the server's order. When a connection is lost, the directory is opened and listed
-/// again, and names that have come are skipped. Either call [`Self::next_entry`] or use it as a
-/// [`Stream`]. No entry is missed when a call is given up (its future dropped) and made
-/// again.
+/// Entries come in the server's order. When a connection is lost, the directory is opened and
+/// listed again, and names that were already returned are skipped. Either call [`Self::next_entry`]
+/// or use it as a [`Stream`]. No entry is missed when a call is given up (its future dropped) and
+/// made again.
 pub struct ReadDir {
     open: Arc<Open>,
     pattern: String,
     is_first: bool,
-    /// The way to begin again after a lost answer; `None` if that is the caller's work, or too
-    /// many names have come.
+    /// The state for listing again after a lost answer. `None` if the caller does that, or if too
+    /// many names have been returned.
     restart: Option<Restart>,
     /// Replies in a row without a name.
     empty_replies: usize,
     /// Entries that may still come before the limit.
     left: usize,
-    /// The limit.
+    /// Most entries that one listing returns.
     most: usize,
     is_complete: bool,
     ready: VecDeque<DirEntry>,
@@ -107,12 +107,12 @@ type Reply = Result<(Arc<Open>, Message)>;
 struct Restart {
     share: Share,
     path: String,
-    /// Hashes of the names that have come.
+    /// Hashes of the names that have been returned.
     came: HashSet<u64>,
     hasher: RandomState,
     /// True after the first loss.
     is_again: bool,
-    /// Losses since a name has come last.
+    /// Number of losses since the last new name.
     vain: u32,
     is_due: bool,
 }
@@ -130,7 +130,7 @@ impl Restart {
         }
     }
 
-    /// Returns true if the name has not come before.
+    /// Returns true if the name has not been returned before.
     fn is_new(&mut self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
         if self.is_full() {
@@ -350,7 +350,7 @@ impl ReadDir {
         })
     }
 
-    /// Begins again after an error of a lost answer, if it may.
+    /// Starts the listing again if the error is that of a lost answer, and [`Restart`] allows it.
     fn begins_again(&mut self, error: &Error) -> bool {
         let is_lost = matches!(error.cause(), Cause::Unknown | Cause::HandleLost);
         let again = self.restart.as_mut();

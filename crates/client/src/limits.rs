@@ -13,7 +13,7 @@ pub const CHANNELS_MAX: usize = 32;
 pub const CHANNELS_PER_RSS: usize = 4;
 /// Age of a session at which the client chooses the count of its channels.
 pub const CHANNELS_AUTO_AFTER: Duration = Duration::from_millis(300);
-/// Interval at which a session with several channels looks at them while it sends requests.
+/// Interval at which a session with several channels checks them while it sends requests.
 pub const CHANNEL_LOOK: Duration = Duration::from_millis(200);
 /// Time limit of the connection, the logon or the question that a further channel needs.
 pub const CHANNEL_DIAL: Duration = Duration::from_secs(3);
@@ -35,8 +35,8 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of the time for which operations wait for a lost server.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// Most time for which a server is asked to keep a file with byte-range locks for this client after
-/// the connection is lost, as Windows keeps it by default; [`RECOVER_FOR`] or the setting, if that is
-/// less. The locks of a client that has crashed are free only after it.
+/// the connection is lost, as Windows keeps it by default; [`RECOVER_FOR`] or the setting, if that
+/// is less. The locks of a client that has crashed are kept for this time.
 pub const RESILIENT_FOR_MAX: Duration = Duration::from_secs(120);
 /// Time without further attempts after the server refused the user of a session that is being
 /// recovered: repeated attempts would lock the account.

@@ -164,7 +164,7 @@ impl Metadata {
         Self { file_id, ..self }
     }
 
-    /// Replaces the attributes.
+    /// Returns the metadata with other DOS attributes.
     #[doc(hidden)]
     #[must_use]
     pub const fn with_attributes(self, attributes: FileAttributes) -> Self {

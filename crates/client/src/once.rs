@@ -16,10 +16,14 @@ use crate::session::{Failure, Live};
 use crate::share::fsctl;
 
 impl Live {
-    /// Sends a compound with a number, which `make` puts into its requests. A compound whose answer
-    /// was lost is sent again if it was not carried out. `once`: only then, and there are no
-    /// answers when it is known otherwise that all of its requests succeeded. Else the compound is
-    /// sent again as soon as the first one cannot be carried out any more.
+    /// Sends a compound as one numbered operation; `make` puts the number into its requests. After
+    /// a lost answer the server is asked for the outcome.
+    ///
+    /// With `once`, the compound is sent again only if it was not carried out. If the server says
+    /// that all of its requests succeeded, the returned list is empty.
+    ///
+    /// Without `once`, the compound is sent again as soon as the first one has ended or cannot
+    /// begin any more: it may be carried out twice, and the caller gets its answers.
     ///
     /// # Errors
     /// [`Failure::Gone`] if the answer was lost and its outcome cannot be learned.
@@ -52,8 +56,8 @@ impl Live {
         Err(Failure::Unsent)
     }
 
-    /// Asks for the outcome of an operation whose answer was lost, until it is not running any more.
-    /// An operation that has not begun never will.
+    /// Asks for the outcome of an operation whose answer was lost, and repeats the question while the
+    /// operation runs. An operation that has not begun when it is asked for never begins.
     ///
     /// # Errors
     /// [`Failure::Gone`] if the last channel was lost, or the server does not number operations.

@@ -48,7 +48,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// Declares setters.
+/// Declares a method for each option that is true or false.
 macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident)*) => { $(
         $(#[$meta])*

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-/// A planted fault.
+/// A fault that the simulator can plant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
     /// A repeated request does not have the REPLAY flag.
@@ -31,7 +31,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Every fault.
+    /// All faults, in the order of their declaration.
     pub const ALL: [Self; 11] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,

@@ -79,7 +79,7 @@ fn number(sid: &Sid, kind: u32) -> Option<u32> {
     }
 }
 
-/// Reads level 100.
+/// Reads FilePosixInformation, level 100.
 pub(crate) fn read_posix(bytes: &[u8]) -> Parsed<Metadata> {
     let found = PosixAttributes::parse(bytes)?;
     Ok(Metadata {

@@ -21,7 +21,7 @@ impl<B: BlockCipherEncBackend<BlockSize = U16>> Chain<B> {
         Self(Array::default())
     }
 
-    /// Adds one block.
+    /// Adds one block of the message to the chain.
     #[inline(always)]
     pub(crate) fn block(&mut self, backend: &B, block: &[u8; BLOCK_LEN]) {
         xor(&mut self.0, block);

@@ -20,7 +20,7 @@ pub const TAG_LEN: usize = 16;
 pub enum Cipher {
     /// The only cipher of 3.0 and 3.0.2.
     Aes128Ccm = 1,
-    /// Since 3.1.1.
+    /// Since 3.1.1, on all systems.
     Aes128Gcm = 2,
     /// Since 3.1.1 in Windows Server 2022.
     Aes256Ccm = 3,
@@ -174,7 +174,7 @@ impl SealingKey {
         Self { key: Key::new(cipher, key), cipher, nonces: NonceSequence::new() }
     }
 
-    /// Returns the cipher.
+    /// Returns the cipher of the key.
     pub const fn cipher(&self) -> Cipher {
         self.cipher
     }
@@ -216,7 +216,7 @@ impl OpeningKey {
         Self { key: Key::new(cipher, key), cipher }
     }
 
-    /// Returns the cipher.
+    /// Returns the cipher of the key.
     pub const fn cipher(&self) -> Cipher {
         self.cipher
     }

@@ -13,7 +13,7 @@ pub struct Interface {
     pub name: String,
     /// The number of the interface.
     pub index: u32,
-    /// The address.
+    /// An address of the interface.
     pub address: IpAddr,
     /// Bits of the address that its network has.
     pub prefix: u8,

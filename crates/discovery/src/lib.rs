@@ -21,7 +21,7 @@ mod wsd;
 pub use announcement::{Announcement, METADATA_PORT};
 pub use interfaces::{Interface, interfaces};
 
-/// The running announcements.
+/// The announcements that run until this is dropped.
 pub struct Announced {
     mdns: Option<mdns::Responder>,
     wsd: Option<wsd::Responder>,

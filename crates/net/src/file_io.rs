@@ -78,7 +78,7 @@ impl File {
         Ok(Self { fd, mount })
     }
 
-    /// Returns the descriptor.
+    /// Returns the file's descriptor.
     #[must_use]
     pub fn fd(&self) -> &FileFd {
         &self.fd

@@ -42,7 +42,7 @@ pub enum ReceiveError {
     Stalled,
     /// The stream ended inside a frame.
     Truncated,
-    /// The transport failed.
+    /// Reading from the transport failed.
     Io(io::Error),
 }
 

@@ -220,7 +220,7 @@ impl Polls {
         self.0.iter().sum()
     }
 
-    /// Adds two counts.
+    /// Returns the sum of two counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A directory that stays open during work on one of its entries.
 #[derive(Debug, Clone)]
 pub(crate) enum Dir {
-    /// The share's root.
+    /// The root directory of the share.
     Root(Arc<OwnedFd>),
     /// A directory below the root.
     Sub(Arc<OwnedFd>),

@@ -1,4 +1,4 @@
-//! Listing a directory.
+//! Listing of a directory of the host.
 
 use std::borrow::Cow;
 use std::ffi::CStr;

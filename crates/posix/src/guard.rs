@@ -100,7 +100,7 @@ impl Guard {
             && self.parent.iter().zip(path).all(|(ours, theirs)| is_part(ours, theirs))
     }
 
-    /// True for the guard of a share whose folder is another one for each user.
+    /// True for the guard of a share that has a folder of its own for each user.
     fn is_of_users(&self) -> bool {
         self.parent.iter().any(|part| user_in(part).is_some())
     }
@@ -115,7 +115,7 @@ fn user_in(part: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((part.get(..at)?, part.get(at.saturating_add(USER.len())..)?))
 }
 
-/// True where a client's component is, for some user, that of a guard.
+/// True if a client's component is that of a guard, for some user.
 fn is_part(ours: &[u8], theirs: &[u8]) -> bool {
     let Some((head, tail)) = user_in(ours) else { return fold::alike(ours, theirs) };
     // The case of other letters may change the length of a name: they are not compared.

@@ -9,7 +9,7 @@ use crate::snapshot_folders::SnapshotFolders;
 pub enum Case {
     /// As in Windows: an exact match wins, else the first name that differs in case only.
     Insensitive,
-    /// Byte for byte.
+    /// Names are compared byte for byte.
     Sensitive,
 }
 

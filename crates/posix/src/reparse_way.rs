@@ -46,7 +46,7 @@ pub(crate) struct Ways {
 struct Known {
     /// [`CHANGES`] when they were found out.
     changes: u64,
-    /// Hashes of paths.
+    /// Hashes of the paths of directories that are no reparse points.
     paths: HashSet<u64>,
 }
 

@@ -20,7 +20,7 @@ use crate::sys;
 /// The location of a name's last component, whether it exists or not.
 #[derive(Debug)]
 pub(crate) struct Location {
-    /// The containing directory.
+    /// The directory that contains the object.
     pub(crate) parent: Dir,
     /// The parent's path below the root, as stored.
     parent_path: Vec<u8>,
@@ -167,7 +167,8 @@ struct Walk<'a> {
     dir: Dir,
     /// The path of `dir`, as stored.
     stored: Vec<u8>,
-    /// A link was followed: the object that each further component leads to is judged.
+    /// True once a link was followed: from then on the object that each component leads to is
+    /// checked.
     linked: bool,
 }
 
@@ -177,7 +178,7 @@ impl<'a> Walk<'a> {
         Self { share, dir, stored: Vec::with_capacity(bytes), linked: false }
     }
 
-    /// Goes on into the directory `component`, or into the one that folds alike.
+    /// Goes on into the directory `component`, or into one whose name differs in case only.
     fn step(&mut self, component: &[u8], exact: bool) -> VfsResult<()> {
         match self.enter(component) {
             Err(Errno::NOENT) if !exact => {}

@@ -103,7 +103,7 @@ pub struct Outcome<F> {
     pub tree_id: Option<u32>,
     /// Its FileId for the next element.
     pub file: FileOutcome<F>,
-    /// Its status.
+    /// The status of its response.
     pub status: Status,
 }
 

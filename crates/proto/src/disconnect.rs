@@ -19,7 +19,7 @@ pub enum Disconnect {
     },
     /// A message longer than its command or the negotiated sizes allow.
     MessageTooLong {
-        /// Length in bytes.
+        /// Length of the message in bytes.
         len: usize,
         /// Bytes that are allowed.
         limit: usize,

@@ -16,7 +16,7 @@ pub const PREFIX_LEN: usize = 4;
 /// The stage of a Connection, which determines the longest frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Before NEGOTIATE.
+    /// NEGOTIATE has not been received yet.
     New,
     /// After NEGOTIATE, without an authenticated session.
     Negotiated,

@@ -22,7 +22,7 @@ impl Entry {
     const NUMBER: u8 = 0x0F;
     /// A request has come.
     const SEEN: u8 = 0x10;
-    /// It was executed.
+    /// The request was executed.
     const CARRIED_OUT: u8 = 0x20;
     /// A repetition of it was answered with success: it stays executed.
     const PROMISED: u8 = 0x40;

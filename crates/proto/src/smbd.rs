@@ -223,7 +223,7 @@ impl Machine {
         self.role == Role::Refused && self.greeting.is_none()
     }
 
-    /// The sizes of the connection. Before it is established they are the own ones.
+    /// The sizes of the connection; before it is established, those that this side offers.
     pub fn parameters(&self) -> Parameters {
         self.parameters
     }
@@ -287,7 +287,7 @@ impl Machine {
         self.reassembly.deadline().map_or(self.timer, |deadline| deadline.min(self.timer))
     }
 
-    /// Expires timers, MS-SMBD 3.1.6. A keep-alive may be to send afterwards.
+    /// Expires timers, MS-SMBD 3.1.6. Afterwards a keep-alive may have to be sent.
     ///
     /// # Errors
     /// The peer has not negotiated, has not answered, or has not completed a message in time.

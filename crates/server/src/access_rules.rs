@@ -194,8 +194,8 @@ impl Rules {
             || self.access_list.as_ref().is_some_and(|list| list.needs_host_users())
     }
 
-    /// The steps that judging by them takes at most: a look at each list of names, at each
-    /// network, and at each entry of the access list.
+    /// The most steps that checking these rules takes: one for each list of names that is not
+    /// empty, each network, and each entry of the access list.
     pub fn steps(&self) -> usize {
         let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
         let named = lists.into_iter().filter(|list| !list.is_empty()).count();
@@ -353,7 +353,8 @@ mod tests {
         assert_eq!(judged("ann", &["temps"], true), Verdict::Writes);
     }
 
-    /// The list bounds the other rules: `write_list` does not give what it does not grant.
+    /// Tests that `access_list` bounds the other rules: `write_list` gives no right that it does
+    /// not grant.
     #[test]
     fn the_access_list_bounds_the_rest() {
         let rules = |entries: &[&str]| {

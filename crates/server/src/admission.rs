@@ -27,7 +27,7 @@ use crate::prefix::Prefix;
 /// The reason in the log for the end of an evicted connection.
 pub const EVICTED: &str = "had not logged on when newcomers needed its place";
 
-/// Unauthenticated connections.
+/// The connections on which nobody has logged on yet.
 #[derive(Debug, Default, Clone)]
 pub struct Admission(Arc<Mutex<HalfOpens>>);
 
@@ -84,7 +84,7 @@ impl Drop for Ticket {
 /// A connection's number. A later one has a higher number.
 type Number = u64;
 
-/// One unauthenticated connection.
+/// A connection on which nobody has logged on yet.
 #[derive(Debug)]
 struct HalfOpen {
     address: IpAddr,

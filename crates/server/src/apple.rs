@@ -26,11 +26,11 @@ pub const AFP_RESOURCE: &str = "AFP_Resource";
 /// How a stream is to be treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Finder information.
+    /// The stream AFP_AfpInfo: Finder information.
     Info,
-    /// The resource fork.
+    /// The stream AFP_Resource: the resource fork.
     Resource,
-    /// Any other.
+    /// A stream without a meaning for macOS.
     Other,
 }
 

@@ -34,11 +34,11 @@ pub struct BlockingPool {
     carried_out: AtomicU64,
 }
 
-/// A place of a request that is carried out.
+/// The permit of a request that is being carried out.
 pub(crate) enum Permits {
-    /// A place of its user's places.
+    /// One of its user's permits.
     OfUser { _place: HeldPlace },
-    /// A place of those that close.
+    /// One of the permits that are reserved for closing.
     Closing { _place: OwnedSemaphorePermit },
 }
 
@@ -172,7 +172,7 @@ impl Threads {
         Ok(())
     }
 
-    /// One thread's life.
+    /// Runs calls until none has come for a while.
     fn work(&self) {
         // It may have been made while the core acted as a user.
         impersonation::begin_thread();

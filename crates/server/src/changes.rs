@@ -1,4 +1,4 @@
-//! Telling those who watch a directory what was done in it: MS-FSA 2.1.4.1.
+//! Reports changes in a directory to the Opens that watch it: MS-FSA 2.1.4.1.
 
 use std::sync::atomic::Ordering;
 

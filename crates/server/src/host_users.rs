@@ -161,12 +161,12 @@ impl HostUsers {
         }
     }
 
-    /// Runs a lookup of names for `user` on a thread that may wait. Lookups have places of their
-    /// own, so that many of them keep no user from logging on; those of one user leave places to
-    /// others.
+    /// Runs a lookup of names for `user` on a thread that may wait. Lookups have permits of their
+    /// own, so that many of them keep no user from logging on, and one user cannot have all of
+    /// them.
     ///
     /// # Errors
-    /// IO_TIMEOUT when the host does not answer; what was begun goes on.
+    /// IO_TIMEOUT when the host does not answer; a lookup that has begun continues.
     pub async fn naming<T: Send + 'static>(
         &self,
         user: &str,

@@ -17,7 +17,7 @@ use crate::panics;
 use crate::server::ServerState;
 use crate::session::{Session, State};
 
-/// Looks after idle sessions until it is dropped.
+/// Ends idle sessions, until this future is dropped.
 pub async fn watch(server: Arc<ServerState>) {
     loop {
         sleep(IDLE_LOOK).await;

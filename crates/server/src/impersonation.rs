@@ -38,7 +38,7 @@ pub fn scope(lazily: bool) -> Option<Scope> {
 pub struct Actor(ArcSwap<Credentials>);
 
 impl Actor {
-    /// One with these credentials.
+    /// Makes an actor with these credentials.
     pub fn new(credentials: Arc<Credentials>) -> Self {
         Self(ArcSwap::new(credentials))
     }
@@ -48,7 +48,7 @@ impl Actor {
         self.0.load_full()
     }
 
-    /// Replaces the credentials.
+    /// Replaces the credentials, after the host's groups changed.
     pub fn renew(&self, credentials: Credentials) {
         if *self.0.load_full() != credentials {
             self.0.store(Arc::new(credentials));

@@ -300,7 +300,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Its identity.
+    /// Returns the account or client network.
     pub const fn name(&self) -> &Name {
         &self.name
     }
@@ -310,7 +310,7 @@ impl Holder {
         self.sums.count(kind)
     }
 
-    /// Its bytes.
+    /// Returns the bytes that its objects are charged with.
     pub fn bytes(&self) -> usize {
         self.sums.bytes()
     }
@@ -419,12 +419,12 @@ impl Charge {
         Err(Status::INSUFFICIENT_RESOURCES)
     }
 
-    /// Its bytes.
+    /// Returns the bytes that are charged.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its holder.
+    /// Returns the holder that is charged.
     pub const fn holder(&self) -> &Arc<Holder> {
         &self.holder
     }

@@ -184,7 +184,7 @@ pub const SESSIONS_PER_CONNECTION: usize = 64;
 /// together must not be able to take all that there are.
 pub const SESSIONS_BEFORE_AUTHENTICATION: usize = 8;
 
-/// Sessions in all.
+/// Most sessions of the server.
 pub const SESSIONS: usize = 65_536;
 const _: () = assert!(UNAUTHENTICATED * SESSIONS_BEFORE_AUTHENTICATION <= SESSIONS / 2);
 
@@ -219,8 +219,8 @@ pub const NOTIFIES_PER_SESSION: usize = 1_024;
 /// directory.
 pub const NAMES_JUDGED: usize = 32;
 
-/// Folders on the ways to the names that are judged, counted for each name from the root. More are
-/// answered with NOTIFY_ENUM_DIR.
+/// Folders in the paths of the names that are checked for one answer, counted for each name from
+/// the root. More are answered with NOTIFY_ENUM_DIR.
 pub const FOLDERS_JUDGED: usize = 400;
 
 /// Changes of the state store that may wait to be written.
@@ -236,12 +236,12 @@ pub const PERSISTENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Opens that can be reconnected, replayed or found by their application, in all.
 pub const DURABLE_OPENS: usize = 1 << 20;
 
-/// Persistent Opens of one file. Each change of what a file's Opens cache puts all of them on record,
-/// so that one file must not have many.
+/// Persistent Opens of one file. Each change of what a file's Opens cache puts all of them on
+/// record, so one file must not have many.
 pub const PERSISTENT_OPENS_PER_FILE: usize = 1_024;
 
 /// Opens of an application instance that a core compares with the file of a CREATE, some 1 ms; more
-/// are compared beside it.
+/// are compared on another thread.
 pub const OPENS_OF_INSTANCE_COMPARED: usize = 1_024;
 
 /// Of those, how many may wait for their client at one time; what is more is
@@ -349,12 +349,12 @@ pub const BREAK_RTOS_BESIDE: u32 = 2;
 /// connection counts as dead.
 pub const BREAK_RTOS: u32 = 6;
 
-/// Break notifications that a core passes on from one channel to another at once, some 1 ms; further
-/// ones are passed on beside it.
+/// Break notifications that a core passes on from one channel to another at once, some 1 ms;
+/// further ones are passed on by another thread.
 pub const BREAKS_PASSED_ON: usize = 1_024;
 
 /// Open files that a core compares with a directory that gets another name, some 1 ms. Where more
-/// are open, that is done beside it.
+/// are open, another thread compares them.
 pub const OPEN_FILES_COMPARED: usize = 4_096;
 
 /// Times that one CREATE waits for others to give back what they cache: a file

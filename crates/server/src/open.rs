@@ -46,7 +46,7 @@ pub struct Open {
     pub channel_sequence: Ordered<ChannelSequence, { rank::OPEN }>,
     /// Open.LockSequenceArray
     pub lock_sequences: Ordered<LockSequences, { rank::LAST }>,
-    /// Told when a numbered LOCK is carried out, and when an attempt at one has ended.
+    /// Notified when a numbered LOCK is carried out, and when an attempt at one has ended.
     pub lock_turns: Notify,
     /// Open.CurrentQuotaIndex: the least number that the next user told of has.
     pub quota_from: AtomicU64,
@@ -138,7 +138,7 @@ pub(crate) fn shared_fd(node: &dyn Node) -> Option<Arc<OwnedFd>> {
 }
 
 impl Open {
-    /// A new Open.
+    /// Makes an Open that no table knows yet.
     pub fn new(
         file_id: FileId,
         tree: Arc<TreeConnect>,

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-/// A planted fault.
+/// A fault that the simulator can plant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
     /// A client is answered before what it was promised is stable.

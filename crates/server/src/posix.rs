@@ -66,7 +66,7 @@ pub(crate) const fn mode(stat: &Stat) -> u32 {
     kind << TYPE_SHIFT | stat.mode & 0o7777
 }
 
-/// Level 100.
+/// Makes FilePosixInformation, level 100.
 pub(crate) fn attributes(stat: &Stat) -> PosixAttributes {
     // As the kernel packs major and minor numbers.
     let device = stat.key.device >> 32 << 20 | stat.key.device & 0xF_FFFF;

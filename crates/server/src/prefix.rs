@@ -11,7 +11,7 @@ pub(crate) struct Prefix {
 
 /// Bits of a mapped address before those of IPv4.
 const MAPPED: u8 = 96;
-/// A whole address.
+/// Bits of a whole address.
 const WHOLE: u8 = 128;
 
 impl Prefix {
@@ -26,7 +26,7 @@ impl Prefix {
         Self { bits: bits & mask, length }
     }
 
-    /// The whole address.
+    /// Makes the prefix of one address.
     pub(crate) fn exact(address: IpAddr) -> Self {
         Self::new(address, WHOLE)
     }

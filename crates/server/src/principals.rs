@@ -44,7 +44,7 @@ pub enum Use {
 /// A name and the SID behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// The SID.
+    /// The SID that the name stands for.
     pub sid: Sid,
     /// Name of the domain that it is in.
     pub domain: String,
@@ -88,9 +88,9 @@ pub struct Principals<'a> {
     pub machine: Sid,
     /// The machine's name, which is the domain of its accounts.
     pub name: &'a str,
-    /// The accounts.
+    /// The accounts of the server.
     pub accounts: &'a SharedAccounts,
-    /// The host's users.
+    /// The users and groups of the host.
     pub host: &'a dyn HostNames,
 }
 

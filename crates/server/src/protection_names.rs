@@ -3,7 +3,7 @@
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 
-/// The version of SMB.
+/// Returns the version of SMB, such as "3.1.1".
 pub(crate) fn dialect_name(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::SMB_2_0_2 => "2.0.2",
@@ -15,7 +15,7 @@ pub(crate) fn dialect_name(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The cipher.
+/// Returns the name of a cipher, such as "AES-128-GCM".
 pub(crate) const fn cipher_name(cipher: Cipher) -> &'static str {
     match cipher {
         Cipher::Aes128Ccm => "AES-128-CCM",
@@ -25,7 +25,7 @@ pub(crate) const fn cipher_name(cipher: Cipher) -> &'static str {
     }
 }
 
-/// The signing algorithm.
+/// Returns the name of an algorithm, such as "AES-GMAC".
 pub(crate) const fn signing_name(algorithm: SigningAlgorithm) -> &'static str {
     match algorithm {
         SigningAlgorithm::HmacSha256 => "HMAC-SHA256",

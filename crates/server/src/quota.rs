@@ -19,7 +19,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
-/// Its name.
+/// The name of the quota index on NTFS.
 const NAME: &str = "$Extend\\$Quota:$Q:$INDEX_ALLOCATION";
 /// The name without stream and type, which no other file has.
 const PATH: &str = "$Extend\\$Quota";
@@ -47,7 +47,7 @@ pub(crate) fn manages(token: &Token) -> Result<(), Status> {
 #[derive(Debug)]
 struct QuotaVolume(Arc<dyn Vfs>);
 
-/// The open index.
+/// The quota index, when a client has opened it.
 #[derive(Debug)]
 struct QuotaIndex(FileKey);
 

@@ -30,11 +30,11 @@ pub struct Request<'a> {
     pub header: Header,
     /// The whole message from the header to its end; body parsers take this.
     pub message: &'a [u8],
-    /// The session.
+    /// The session that the header names.
     pub session: Option<Arc<Session>>,
-    /// The tree connect.
+    /// The tree connect that the header names.
     pub tree: Option<Arc<TreeConnect>>,
-    /// The Open.
+    /// The Open that the FileId names.
     pub open: Option<Arc<Open>>,
     /// Request.IsEncrypted
     pub encrypted: bool,
@@ -79,8 +79,8 @@ impl Cancellation {
         self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The outcome of `work`, or None when the client cancels before. The time does not count as a
-    /// wait for others.
+    /// Returns the outcome of `work`, or None when the client cancels before. The time does not
+    /// count as a wait for other clients.
     pub(crate) async fn unless_told<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let done = tokio::select! {
             biased;
@@ -108,7 +108,7 @@ impl Cancellation {
 }
 
 impl Request<'_> {
-    /// The server.
+    /// Returns the server of the connection.
     pub fn server(&self) -> &Arc<ServerState> {
         &self.connection.server
     }
@@ -145,10 +145,11 @@ impl Request<'_> {
         self.open.as_ref().ok_or(Status::FILE_CLOSED)
     }
 
-    /// Runs a call that may take long on another thread, where one user leaves places to others.
+    /// Runs a call that may take long on another thread. One user cannot have all of these threads.
     ///
     /// # Errors
-    /// CANCELLED when the client cancels before it has begun; once begun it is carried out.
+    /// CANCELLED when the client cancels before the call has begun; a call that has begun is
+    /// carried out.
     pub(crate) async fn beside_core<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
@@ -171,7 +172,7 @@ impl Request<'_> {
     /// [`HostUsers::naming`](crate::host_users::HostUsers::naming) does.
     ///
     /// # Errors
-    /// IO_TIMEOUT when the host does not answer; what was begun goes on.
+    /// IO_TIMEOUT when the host does not answer; a lookup that has begun continues.
     pub(crate) async fn naming<T: Send + 'static>(
         &self,
         ask: impl FnOnce() -> T + Send + 'static,

@@ -46,7 +46,7 @@ pub struct ServerState {
     settings: ArcSwap<Settings>,
     shares: ArcSwap<Shares>,
     accounts: ArcSwap<SharedAccounts>,
-    /// Keys for tickets.
+    /// The keys and rules for Kerberos tickets.
     pub(crate) kerberos: KerberosSlot,
     /// Time, random bytes and facts of the host.
     pub ambient: Arc<dyn Ambient>,
@@ -58,7 +58,7 @@ pub struct ServerState {
     pub clients: ClientTable,
     /// Users of the host.
     pub host_users: HostUsers,
-    /// Slows guessing.
+    /// Delays answers after failed logons.
     pub throttle: LogonThrottle,
     /// Accounting of what clients make the server keep.
     pub ledger: Ledger,
@@ -68,7 +68,7 @@ pub struct ServerState {
     pub descriptors: Descriptors,
     /// The audit log, if there is one.
     pub audit: audit::Slot,
-    /// Unauthenticated connections.
+    /// The connections on which nobody has logged on yet.
     pub admission: crate::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
     pub blocking_pool: BlockingPool,
@@ -272,7 +272,7 @@ impl ServerState {
         self.sessions.lock().get(&id).cloned()
     }
 
-    /// All sessions.
+    /// Returns all sessions, valid or not.
     pub fn sessions(&self) -> Vec<Arc<Session>> {
         self.sessions.lock().values().cloned().collect()
     }
@@ -299,8 +299,9 @@ impl ServerState {
         steps.end();
     }
 
-    /// Ends a session whose connections are gone. One with more open than `may_close` is ended
-    /// beside the core; what others have open comes off `may_close`.
+    /// Ends a session whose connections are gone. A session with at most `may_close` Opens is ended
+    /// on this core, and the number is subtracted from `may_close`; another one is ended on another
+    /// thread.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>, may_close: &mut usize) {
         let left = may_close.checked_sub(session.open_count());
         let is_small = left.is_some() || frevo_net::file_io::stays();

@@ -37,7 +37,7 @@ use crate::under_way::UnderWay;
 pub enum State {
     /// Authentication has not ended.
     InProgress,
-    /// In use.
+    /// The session is in use.
     Valid,
     /// Its credentials ran out; it may authenticate again.
     Expired,
@@ -60,7 +60,7 @@ pub struct Security {
     pub encrypt_data: bool,
 }
 
-/// One session.
+/// A session, MS-SMB2 3.3.1.8.
 #[derive(Debug)]
 pub struct Session {
     /// Session.SessionId
@@ -92,11 +92,11 @@ pub struct Session {
     charges: Mutex<Vec<Charge>>,
     /// It has asked for something since the last look.
     is_used: AtomicBool,
-    /// The last look that found it in use.
+    /// The time of the last look at which the session was in use.
     used: Mutex<Instant>,
     /// Its operations; those of one that has ended are waited for by LOGOFF.
     pub under_way: Arc<UnderWay>,
-    /// Its open pipes.
+    /// The places of its open pipes.
     pub pipes: Slots,
     /// Byte ranges that its Opens have locked.
     pub locks: Slots,
@@ -225,7 +225,8 @@ impl Session {
         self.expires.store(at.map_or(u64::MAX, |at| at.0), Ordering::Release);
     }
 
-    /// Expires the session if its time is over. The clock is read only where it matters.
+    /// Expires the session if its time is over. The clock is read only for a session that can
+    /// expire.
     pub fn expire_in_time(&self, now: impl FnOnce() -> FileTime) {
         let expires = self.expires.load(Ordering::Acquire);
         if expires != u64::MAX && self.state() == State::Valid && now().0 >= expires {
@@ -238,7 +239,7 @@ impl Session {
         self.change_state(State::Expired);
     }
 
-    /// Closed stays closed.
+    /// Changes the state. A closed session stays closed.
     fn change_state(&self, to: State) {
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now != State::Closed as u8).then_some(to as u8)

@@ -17,7 +17,7 @@ pub enum Encryption {
     Required,
     /// Clients may encrypt; shares may demand it.
     Offered,
-    /// Not negotiated.
+    /// Encryption is not negotiated.
     Off,
 }
 
@@ -35,21 +35,21 @@ pub enum Signing {
 pub enum AccountListing {
     /// Members of the group Administrators.
     Administrators,
-    /// Every user.
+    /// Every user who has logged on.
     Users,
 }
 
-/// Facts that clients are told of one of the server's addresses, in place of the kernel's about its
-/// interface. `None` leaves that as it is.
+/// Facts that clients are told of one of the server's addresses, in place of those that the kernel
+/// has about its interface. `None` keeps the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceOverride {
-    /// The address. One that the server does not have is not told.
+    /// The address. It is told only if the server has it.
     pub address: IpAddr,
     /// Speed of the link, bits per second.
     pub speed: Option<u64>,
-    /// Receive side scaling: several connections to the address help.
+    /// True if several connections to the address make transfers faster (receive side scaling).
     pub rss: Option<bool>,
-    /// The address can be reached by RDMA.
+    /// True if RDMA reaches the address.
     pub rdma: Option<bool>,
 }
 

@@ -1,6 +1,6 @@
 //! The access list of a share: Share.FileSecurity of MS-SRVS 3.1.1.7, Share Permissions in Windows.
 //!
-//! It bounds what the permissions of files give, and gives nothing itself.
+//! It only takes away: the permissions of files and the other rules of the share apply too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ const READ: AccessMask = AccessMask(0x0012_00A9);
 /// Rights of Windows' Change: all but DELETE_CHILD, WRITE_DAC and WRITE_OWNER.
 const CHANGE: AccessMask = AccessMask(0x0013_01BF);
 
-/// Words for rights.
+/// The words for common rights, in the configuration.
 const WORDS: [(&str, AccessMask); 3] =
     [("full", AccessMask::FILE_ALL), ("change", CHANGE), ("read", READ)];
 
@@ -93,14 +93,14 @@ impl AccessList {
         Self { entries, descriptor }
     }
 
-    /// The entries.
+    /// Returns the entries in their order.
     pub fn entries(&self) -> &[AccessEntry] {
         &self.entries
     }
 
-    /// The list of a self-relative security descriptor; None for a null DACL, which lets
-    /// everybody in. `knows` tells whether a token of this server can have a SID: nobody else can
-    /// be denied.
+    /// The list of a self-relative security descriptor; None for a null DACL, which lets everybody
+    /// in. `knows` returns true for a SID that a token of this server can have; an entry that
+    /// denies any other SID is refused.
     pub(crate) fn of_descriptor(
         bytes: &[u8],
         knows: impl Fn(&Sid) -> bool,
@@ -152,8 +152,8 @@ impl AccessList {
         bytes
     }
 
-    /// The rights that the list grants. While the host has not named the groups of a user, the
-    /// user counts as one that is denied.
+    /// Returns the rights that the list grants. While the groups of the user on the host are not
+    /// known, a list that denies rights to a user or a group of the host grants nothing.
     pub(crate) fn granted(&self, token: &Token, groups_are_known: bool) -> AccessMask {
         let denies_host = || self.entries.iter().any(|entry| !entry.allows && entry.is_of_host());
         if !groups_are_known && denies_host() {
@@ -162,7 +162,7 @@ impl AccessList {
         maximal(&self.descriptor, token)
     }
 
-    /// True for rights to write. Fewer than those of Change count as none: operations need
+    /// True if the rights are enough to write: all those of Change, since one operation needs
     /// several of them.
     pub(crate) const fn writes(granted: AccessMask) -> bool {
         granted.contains(CHANGE)

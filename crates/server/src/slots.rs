@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub struct Slots(Arc<AtomicUsize>);
 
-/// One place.
+/// One place, which is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot(Arc<AtomicUsize>);
 

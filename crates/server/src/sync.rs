@@ -16,7 +16,7 @@ mod stepping {
 
     use frevo_store::order::model::step;
 
-    /// An atomic before whose use other threads may go on.
+    /// An atomic whose every use is a step of a model: other threads may run before it.
     #[derive(Debug, Default)]
     pub(crate) struct AtomicUsize(atomic::AtomicUsize);
 

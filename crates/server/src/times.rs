@@ -27,7 +27,7 @@ const TICK: u64 = 156_250;
 /// The setting of a time in FileBasicInformation, MS-FSCC 2.4.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// 0: it stays.
+    /// 0: the time stays as it is.
     Leave,
     /// -1: nothing that is done through this Open changes it.
     Freeze,

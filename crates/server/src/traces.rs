@@ -1,8 +1,8 @@
 //! Spans of connections and requests, for a subscriber of [`tracing`] that collects them.
 //!
-//! Only with the feature `traces`. A span costs one look at a flag while no subscriber wants spans
-//! of [`TARGET`]. Requests are no children of their connection, which may last for days: each begins a
-//! trace of its own, with a link to the connection's span.
+//! Only with the feature `traces`. While no subscriber wants spans of [`TARGET`], a span costs one
+//! test of a flag. A request is no child of its connection, which may last for days: each request
+//! begins a trace of its own, with a link to the connection's span.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +17,11 @@ use crate::refusal::Outcome;
 /// The target of all spans. No line of the log has it.
 pub const TARGET: &str = "frevo::trace";
 
-/// The facts of a request that its span tells.
+/// The facts of a request that its span has as attributes.
 pub(crate) struct Facts<'a> {
-    /// The client.
+    /// The address of the client.
     pub(crate) peer: IpAddr,
-    /// Its connection.
+    /// The number of its connection.
     pub(crate) connection_id: u64,
     pub(crate) session_id: u64,
     pub(crate) message_id: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Facts<'a> {
     /// The name of the account; None before the logon.
     pub(crate) user: Option<&'a str>,
     pub(crate) share: Option<&'a str>,
-    /// The file of a request that has one, shortened.
+    /// The file of the request, shortened; None for a request without a file.
     pub(crate) file: Option<&'a str>,
     /// The length of the request.
     pub(crate) bytes: usize,
@@ -115,8 +115,8 @@ fn status(outcome: &Outcome) -> String {
     }
 }
 
-/// True for an outcome that is the server's fault, not the client's: OpenTelemetry calls nothing else an
-/// error of a server.
+/// True for an outcome that is the server's fault, not the client's. OpenTelemetry counts only such
+/// outcomes as errors of a server.
 fn is_fault(outcome: &Outcome) -> bool {
     const FAULTS: [Status; 5] = [
         Status::INTERNAL_ERROR,

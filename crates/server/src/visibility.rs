@@ -127,8 +127,8 @@ fn absence(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> Status {
     }
 }
 
-/// True when `viewer` sees all directories that lead to a name. False also when a core has no time
-/// for a long way: the request begins again on a thread.
+/// True when `viewer` sees all directories that lead to a name. False also for a path that is too
+/// long to be checked on a core: the request begins again on a thread.
 pub(crate) fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool {
     if host::gives_up(name.components().count()) {
         return false;

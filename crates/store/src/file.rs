@@ -20,12 +20,12 @@ use crate::vfs::{FileKey, Vfs};
 /// A new Open's demands on its file.
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
-    /// The new Open.
+    /// The number of the new Open.
     pub id: OpenId,
     /// The folder to which its name is relative.
     pub folder_id: FolderId,
-    /// The access that share modes are compared with at the open: what the disposition needs
-    /// beside Open.GrantedAccess counts too.
+    /// The access that share modes are compared with at the open: Open.GrantedAccess, and the
+    /// access that the disposition needs in addition.
     pub access: AccessMask,
     /// Open.GrantedAccess, which later Opens are compared with.
     pub granted: AccessMask,
@@ -361,9 +361,9 @@ impl File {
         }
     }
 
-    /// Takes `id` out: removes its locks and its oplock, and turns delete-on-close into delete
-    /// pending (MS-FSA 2.1.5.5). Names that it deletes are removed through `vfs`. Returns the lease
-    /// that it belonged to, and the breaks that delete pending causes.
+    /// Removes the Open `id`: removes its locks and its oplock, and turns delete-on-close into
+    /// delete pending (MS-FSA 2.1.5.5). Names that it deletes are removed through `vfs`. Returns
+    /// the lease that it belonged to, and the breaks that delete pending causes.
     pub(crate) fn leave(
         &mut self,
         id: OpenId,

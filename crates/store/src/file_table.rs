@@ -42,7 +42,7 @@ pub struct FileTable {
 /// The result of an attempt to open a file.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The open file.
+    /// The file that is open, or was opened.
     pub cell: Arc<FileCell>,
     /// The state of the new Open.
     pub admitted: Admitted,

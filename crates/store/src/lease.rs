@@ -59,7 +59,7 @@ pub enum Owner {
 /// The address for breaks of an Open. This crate stores it without using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The session's id.
+    /// SessionId of the session that the Open is in.
     pub session: u64,
     /// FileId.Persistent
     pub persistent: u64,
@@ -70,7 +70,7 @@ pub struct Route {
 /// The caching right that a new Open asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wish {
-    /// No caching right.
+    /// The Open asks for no caching right.
     #[default]
     Nothing,
     /// An oplock of this level: II, EXCLUSIVE or BATCH.
@@ -92,7 +92,7 @@ impl Wish {
 /// A request for a lease, MS-SMB2 2.2.13.2.8 and 2.2.13.2.10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseWish {
-    /// The lease's identity.
+    /// The client and the key of the lease.
     pub owner: LeaseOwner,
     /// The caching rights that the client asks for.
     pub state: LeaseState,
@@ -112,7 +112,7 @@ pub struct V2 {
 /// The caching right that an Open was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
-    /// No caching right.
+    /// The Open got no caching right.
     Nothing,
     /// An oplock of this level.
     Oplock(OplockLevel),
@@ -193,7 +193,7 @@ pub fn is_stat(access: AccessMask, beside_lease: bool) -> bool {
 /// The Open that acts. Its own promises are not broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Actor {
-    /// The acting Open.
+    /// The number of the acting Open.
     pub open: OpenId,
     /// The lease of the acting Open.
     pub lease: Option<LeaseOwner>,

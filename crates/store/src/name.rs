@@ -262,7 +262,7 @@ pub struct FolderId(pub usize);
 /// A name with the folder that it is relative to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The folder.
+    /// The folder that the name is relative to.
     pub folder_id: FolderId,
     /// The name in it.
     pub name: Name,

@@ -35,7 +35,7 @@ impl Default for NameLocks {
 }
 
 impl NameLocks {
-    /// Locks one name.
+    /// Locks one name of a folder until the guard is dropped.
     pub fn hold(&self, folder_id: FolderId, name: &Name) -> NamesLocked<'_> {
         NamesLocked { _first: self.at(index(folder_id, name)), _second: None }
     }

@@ -41,7 +41,7 @@ pub struct Ordered<T, const RANK: usize>(Mutex<T>);
 #[derive(Debug, Default)]
 pub struct OrderedRw<T, const RANK: usize>(RwLock<T>);
 
-/// A held lock.
+/// A lock that this thread holds.
 #[derive(Debug)]
 pub struct Guard<G, const RANK: usize> {
     guard: G,
@@ -54,7 +54,7 @@ impl<T, const RANK: usize> Ordered<T, RANK> {
         Self(Mutex::new(value))
     }
 
-    /// Locks the value.
+    /// Waits for the lock and checks the lock order.
     pub fn lock(&self) -> Guard<MutexGuard<'_, T>, RANK> {
         let _held = RankHeld::new();
         Guard { guard: model::take(|| self.0.try_lock(), || self.0.lock()), _held }
@@ -127,8 +127,8 @@ mod checked {
     const RANKS: usize = rank::LAST + 1;
 
     std::thread_local! {
-        /// Number of locks of each rank that this thread holds; of a model's threads, one after
-        /// the other.
+        /// Number of locks of each rank that this thread holds. In a model several threads share
+        /// one thread of the host: one entry for each.
         static HELD: RefCell<Vec<[u8; RANKS]>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -195,8 +195,8 @@ pub mod model {
     #[inline(always)]
     pub const fn step() {}
 
-    /// Takes a lock with `wait`. In a model the thread tries, and lets others go on until it has the
-    /// lock.
+    /// Takes a lock with `wait`. In a model the thread only tries, and lets other threads run until
+    /// it has the lock.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn take<G>(try_to: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
         #[cfg(debug_assertions)]
@@ -223,9 +223,9 @@ pub mod model {
         pub trait Scheduler {
             /// The number of the present thread, from 0.
             fn thread(&self) -> usize;
-            /// Another thread may go on.
+            /// Lets another thread run.
             fn step(&self);
-            /// The present thread waits for another one.
+            /// Lets other threads run, because this thread waits for one of them.
             fn wait(&self);
         }
 

@@ -60,7 +60,7 @@ impl Moment {
     }
 }
 
-/// Writes the token.
+/// Writes the token of MS-SMB2 2.2.32.2, such as @GMT-2024.05.17-10.00.00.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { year, month, day, hour, minute, second } = self;

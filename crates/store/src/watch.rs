@@ -39,7 +39,7 @@ pub use next::Next;
 pub struct Change {
     /// The kind of change.
     pub action: NotifyAction,
-    /// The changed name.
+    /// The name that changed, relative to the watched directory.
     pub name: String,
 }
 
@@ -100,7 +100,7 @@ struct Index {
     by_key: HashMap<FileKey, Vec<Arc<Directory>>>,
 }
 
-/// A watched directory.
+/// A directory that an Open watches.
 #[derive(Debug)]
 pub struct Directory {
     folder_id: FolderId,

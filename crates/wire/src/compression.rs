@@ -117,7 +117,7 @@ pub enum Payload<'a> {
     Plain(&'a [u8]),
     /// LZNT1, LZ77, LZ77_HUFFMAN or LZ4.
     Compressed {
-        /// The compression algorithm.
+        /// The algorithm of the compressed bytes.
         algorithm: CompressionAlgorithm,
         /// Claimed size of the decompressed payload in bytes.
         original_payload_size: u32,

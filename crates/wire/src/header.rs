@@ -160,7 +160,7 @@ impl Header {
         })
     }
 
-    /// The 64 bytes.
+    /// Encodes the header.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = alloc::vec::Vec::with_capacity(HEADER_LEN);
         self.encode(&mut Writer::new(&mut out));

@@ -226,9 +226,9 @@ impl DataTransfer {
 pub struct BufferDescriptor {
     /// Address of the first byte, as the sender's adapter counts.
     pub offset: u64,
-    /// The steering tag.
+    /// The steering tag of the registered memory.
     pub token: u32,
-    /// Number of bytes.
+    /// Number of bytes in the buffer.
     pub length: u32,
 }
 

@@ -110,8 +110,8 @@ impl Proven {
 }
 
 impl Judge<'_> {
-    /// Judges the last message. `finish` is called with every client whose message is well-formed,
-    /// also with one that is refused: the checks that it makes take the same time.
+    /// Checks the last message. `finish` is called for every well-formed message, also for one that
+    /// is refused, so that its checks take the same time.
     pub(super) fn judge<T>(
         self,
         token: &[u8],

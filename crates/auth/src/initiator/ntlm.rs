@@ -119,7 +119,7 @@ impl Ntlm {
     }
 }
 
-/// An AUTHENTICATE_MESSAGE with what the ends share from then on.
+/// An AUTHENTICATE_MESSAGE with the keys that both sides use from then on.
 pub(super) struct Reply {
     pub(super) message: Vec<u8>,
     pub(super) flags: Flags,

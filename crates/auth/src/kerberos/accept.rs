@@ -22,7 +22,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// Bytes from a cryptographic random source, for one AP-REP only.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct AcceptorEntropy {
-    /// The acceptor's subkey.
+    /// The acceptor's subkey; its type needs the first 16 or 32 bytes.
     pub subkey: [u8; 32],
     /// The confounder of the AP-REP.
     pub confounder: [u8; 16],
@@ -42,7 +42,7 @@ pub(crate) struct Accepted {
     /// The token for the client, an AP-REP; None if it does not want one.
     pub(crate) reply: Option<Vec<u8>>,
     pub(crate) user: DomainUser,
-    /// The established context.
+    /// The established context, which signs messages.
     pub(crate) context: Context,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) fault: Fault,
-    /// The client that the ticket proves, as far as the exchange came.
+    /// The client that the ticket names. None if the ticket could not be decrypted.
     pub(crate) client: Option<Principal>,
-    /// A token that tells the client what it can mend.
+    /// A token that tells the client the reason. None for reasons that a client cannot act on.
     pub(crate) reply: Option<Vec<u8>>,
 }
 
@@ -181,8 +181,9 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns what the client wants of the context, and checks the channel bindings. A client
-    /// without the GSS-API's checksum says it by the options of its AP-REQ (MS-KILE 3.4.5).
+    /// Returns the context flags that the client asks for, and checks the channel bindings. A
+    /// client without the GSS-API's checksum states the flags in the options of its AP-REQ (MS-KILE
+    /// 3.4.5).
     fn context_flags(
         &self,
         request: &ApReq<'_>,
@@ -206,7 +207,7 @@ impl Judge<'_> {
     }
 
     /// Checks the times of ticket and authenticator, RFC 4120 section 3.2.3. Returns the end of the
-    /// ticket, or of the time that the clocks may differ by if it is over already.
+    /// ticket; for a ticket that ended within the clock skew, the end of that skew.
     fn check_times(&self, ticket: &EncTicketPart<'_>, client: Moment) -> Result<FileTime, Fault> {
         let Now { moment, skew } = self.now;
         let now = moment.seconds;
@@ -229,8 +230,8 @@ impl Judge<'_> {
         Ok(FileTime::from_unix(end, 0))
     }
 
-    /// Returns the end of the session: that of the ticket, or the time at which the controller has
-    /// the user disconnected (KickOffTime of MS-PAC 2.5).
+    /// Returns the end of the session: that of the ticket, or the earlier time at which the domain
+    /// controller wants the user disconnected (KickOffTime of MS-PAC 2.5).
     fn check_kick_off(&self, end: FileTime, pac: Option<&LogonInfo>) -> Result<FileTime, Fault> {
         let Some(kick_off) = pac.and_then(|pac| pac.kick_off) else { return Ok(end) };
         let over = self.now.moment.seconds.saturating_sub(kick_off.to_unix().0);

@@ -196,7 +196,7 @@ pub(super) struct EncryptedData<'a> {
     pub(super) etype: i32,
     /// The version of the key.
     pub(super) kvno: Option<u32>,
-    /// The encrypted bytes.
+    /// The encrypted bytes with their checksum.
     pub(super) cipher: &'a [u8],
 }
 
@@ -223,9 +223,9 @@ impl<'a> EncryptedData<'a> {
 /// An EncryptionKey or a Checksum: a number and bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Typed<'a> {
-    /// keytype or cksumtype.
+    /// keytype of a key, cksumtype of a checksum.
     pub(super) number: i32,
-    /// keyvalue or checksum.
+    /// keyvalue of a key, checksum of a checksum.
     pub(super) bytes: &'a [u8],
 }
 
@@ -293,8 +293,8 @@ pub(super) fn principal_field(n: u8, principal: &Principal) -> Vec<u8> {
     field(n, &sequence(&[&number(0, i64::from(principal.name_type.0)), &names]))
 }
 
-/// Encodes field `n`, a KerberosTime of seconds since 1970. Times that four digits of a year cannot
-/// tell become the nearest one.
+/// Encodes field `n`, a KerberosTime of seconds since 1970. A time beyond the years of four digits
+/// becomes the nearest time within them.
 pub(super) fn time_field(n: u8, seconds: i64) -> Vec<u8> {
     let seconds = seconds.clamp(-11_644_473_600, 253_402_300_799);
     let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

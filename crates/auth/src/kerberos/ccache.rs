@@ -23,7 +23,7 @@ const MAX_LIST_LEN: u32 = 256;
 /// The content of a credentials cache.
 #[derive(Debug, Clone)]
 pub struct CredentialsCache {
-    /// The user.
+    /// The user that the tickets were given to.
     pub client: Principal,
     /// The seconds by which the KDC's clock is ahead of this machine's, as `kinit` measured them;
     /// zero if it did not.

@@ -14,7 +14,7 @@ pub struct ServiceKey {
     pub principal: Principal,
     /// The version of the key; it grows with each change of the password.
     pub kvno: u32,
-    /// The key.
+    /// The key, with its encryption type.
     pub key: Key,
 }
 
@@ -47,15 +47,15 @@ bit_set! {
 /// A ticket with what its client needs to use it.
 #[derive(Clone)]
 pub struct ServiceTicket {
-    /// The client.
+    /// The user that the ticket was given to.
     pub client: Principal,
-    /// The service.
+    /// The service that the ticket is for.
     pub server: Principal,
     /// The key that client and service share.
     pub session_key: Key,
     /// The DER encoding of Ticket.
     pub ticket: Vec<u8>,
-    /// The ticket's flags.
+    /// The flags that the KDC has set.
     pub flags: TicketFlags,
     /// The time of the logon from which the ticket stems.
     pub auth_time: FileTime,
@@ -88,7 +88,7 @@ impl fmt::Debug for ServiceTicket {
 /// A secret of a client: a password, or a key of a keytab.
 #[derive(Clone)]
 pub enum ClientSecret {
-    /// The password.
+    /// The user's password, in the clear.
     Password(Zeroizing<alloc::string::String>),
     /// Keys of the client, by encryption type.
     Keys(Vec<Key>),

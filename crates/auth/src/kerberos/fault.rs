@@ -15,7 +15,7 @@ pub enum Fault {
     EncryptionType {
         /// The service that the client asked for.
         server: Box<Principal>,
-        /// The assigned number.
+        /// The assigned number of the encryption type.
         number: i32,
     },
     /// There is no key of the ticket's encryption type.
@@ -34,7 +34,7 @@ pub enum Fault {
         /// The newest version that is known.
         newest: u32,
     },
-    /// A key of this version is known, and it is another.
+    /// A key of this version is known, but the ticket is encrypted with another key.
     WrongKey {
         /// The service that the client asked for.
         server: Box<Principal>,
@@ -54,7 +54,7 @@ pub enum Fault {
     NotYetValid(i64),
     /// This AP-REQ was here before.
     Replayed,
-    /// So many AP-REQs are remembered that no more fit.
+    /// The memory of accepted AP-REQs is full.
     ReplaysFull,
     /// This client has sent as many AP-REQs as one client may in the time that they are remembered.
     TooManyLogons,
@@ -70,7 +70,7 @@ pub enum Fault {
     Transited,
     /// The ticket has no PAC.
     MissingPac,
-    /// The PAC has no such part.
+    /// The PAC lacks this part.
     MissingPacPart(&'static str),
     /// The PAC is signed in a way that does not belong to the key of this server.
     PacSignatureType(i32),
@@ -82,15 +82,15 @@ pub enum Fault {
     TooManyGroups,
     /// The account is disabled.
     Disabled,
-    /// The peer answered with this error; of a client's logon.
+    /// The server answered the logon of this client with this error code.
     Peer(i32),
-    /// The server's proof is wrong; of a client's logon.
+    /// The server did not prove to this client that it can read the ticket.
     WrongProof,
 }
 
 impl Fault {
-    /// Returns the code of the KRB-ERROR from which a client can learn something: to set its clock,
-    /// or to get a new ticket. None where it cannot.
+    /// Returns the code of the KRB-ERROR for a fault that the client can mend, by setting its clock
+    /// or getting a new ticket. None for other faults.
     pub(super) const fn code(&self) -> Option<ErrorCode> {
         Some(match self {
             Self::Skew(_) => ErrorCode::SKEW,
@@ -122,8 +122,8 @@ impl fmt::Display for Fault {
             }
             Self::NoKey { server, etype } => write!(
                 f,
-                "the ticket for {server} needs a key of {etype}, which the keytab has not; write \
-                 the keytab anew"
+                "the ticket for {server} needs a key of {etype}, which the keytab does not have; \
+                 export the keytab again"
             ),
             Self::NoKeyVersion { server, kvno, newest } if kvno < newest => write!(
                 f,
@@ -134,7 +134,7 @@ impl fmt::Display for Fault {
             Self::NoKeyVersion { server, kvno, newest } => write!(
                 f,
                 "the keytab is older than the password of this server: the ticket for {server} \
-                 needs key version {kvno}, and the keytab has {newest}; write the keytab anew"
+                 needs key version {kvno}, and the keytab has {newest}; export the keytab again"
             ),
             Self::WrongKey { server, kvno } => {
                 write!(f, "the ticket for {server} is encrypted with a key of another account")?;
@@ -142,8 +142,8 @@ impl fmt::Display for Fault {
                     write!(f, " (version {kvno})")?;
                 }
                 f.write_str(
-                    "; check which account has this service principal name (setspn -Q), or write \
-                     the keytab anew",
+                    "; check which account has this service principal name (setspn -Q), or \
+                     export the keytab again",
                 )
             }
             Self::WrongAuthenticator => f.write_str("the authenticator of the ticket was altered"),
@@ -160,19 +160,15 @@ impl fmt::Display for Fault {
                 f,
                 "the ticket expired {seconds} seconds ago; the client has to get a new one"
             ),
+            Self::NotYetValid(0) => f.write_str(
+                "the ticket is postdated, and its client has not let the KDC validate it",
+            ),
             Self::NotYetValid(seconds) => write!(
                 f,
-                "the ticket is not valid yet, for {seconds} seconds; check the clocks of the KDC \
-                 and of this server"
+                "the ticket becomes valid in {seconds} seconds; check the clocks of the KDC and \
+                 of this server"
             ),
-            Self::Replayed => f.write_str("the AP-REQ was used before: somebody repeats a logon"),
-            Self::ReplaysFull => f.write_str(
-                "as many Kerberos logons are remembered as the memory for them allows; try again \
-                 in some minutes",
-            ),
-            Self::TooManyLogons => f.write_str(
-                "the client has logged on by Kerberos more often than one user may in ten minutes",
-            ),
+            Self::Replayed => f.write_str("the AP-REQ was used before: the logon is a replay"),
             _ => self.fmt_rest(f),
         }
     }
@@ -181,6 +177,12 @@ impl fmt::Display for Fault {
 impl Fault {
     fn fmt_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ReplaysFull => f.write_str(
+                "the memory of recent Kerberos logons is full; try again in some minutes",
+            ),
+            Self::TooManyLogons => f.write_str(
+                "the client has logged on by Kerberos more often than one user may in ten minutes",
+            ),
             Self::UserToUser => f.write_str("the client wants user-to-user authentication"),
             Self::DceStyle => f.write_str("the client wants the three messages of DCE RPC"),
             Self::ChecksumType(number) => {
@@ -200,7 +202,7 @@ impl Fault {
             Self::MissingPacPart(what) => write!(f, "the PAC of the ticket has no {what}"),
             Self::PacSignatureType(number) => write!(
                 f,
-                "the PAC of the ticket has a signature of type {number}, which is not the one of \
+                "the PAC of the ticket has a signature of type {number}, which does not belong to \
                  the server's key"
             ),
             Self::PacAltered => f.write_str("the PAC of the ticket was altered"),

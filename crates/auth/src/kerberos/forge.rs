@@ -19,11 +19,11 @@ pub struct Forge {
     pub service: ServiceKey,
     /// The version of the key that the ticket names.
     pub kvno: Option<u32>,
-    /// The client.
+    /// The user that the ticket is for.
     pub client: Principal,
     /// The key that client and service share.
     pub session_key: Key,
-    /// The ticket's flags.
+    /// The flags that the ticket has.
     pub flags: TicketFlags,
     /// The realms that the ticket passed through, as a KDC writes them.
     pub transited: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Forge {
     pub start_time: FileTime,
     /// The time until which it is valid.
     pub end_time: FileTime,
-    /// The PAC.
+    /// The PAC; None for a ticket without one.
     pub pac: Option<PacForge>,
 }
 
@@ -109,7 +109,7 @@ impl Forge {
         self
     }
 
-    /// Makes the ticket.
+    /// Makes the ticket, with the PAC if there is one.
     pub fn issue(&self) -> ServiceTicket {
         let data = self.pac.as_ref().map(|pac| {
             let pac = pac.encode(&self.service.key, self.auth_time);
@@ -287,7 +287,8 @@ pub fn known_key(etype: EncryptionType, byte: u8) -> Key {
     Key::filled(etype, byte)
 }
 
-/// Signs a PAC of any contents anew. None if it is so malformed that it has no place for that.
+/// Signs a PAC again, whatever it contains. None if it is too malformed to have a place for
+/// signatures.
 pub fn sign_pac(pac: &[u8], key: &Key) -> Option<Vec<u8>> {
     super::pac::Pac::parse(pac).ok()?.signed(key).ok()
 }

@@ -52,7 +52,7 @@ pub(super) fn framed(token_id: [u8; 2], message: &[u8]) -> Vec<u8> {
     der::element(der::APPLICATION_0, &token)
 }
 
-/// Takes a message out of its frame; either spelling of the mechanism is right.
+/// Takes a message out of its frame. Both object identifiers of Kerberos are accepted.
 pub(super) fn unframed(token: &[u8]) -> Parsed<([u8; 2], &[u8])> {
     const WHAT: &str = "Kerberos token";
     let mut elements = Elements::strict(token);

@@ -14,7 +14,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// Bytes from a cryptographic random source, for one logon only.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct InitiatorEntropy {
-    /// The initiator's subkey.
+    /// The initiator's subkey; its type needs the first 16 or 32 bytes.
     pub subkey: [u8; 32],
     /// The confounders of the authenticator, and of the one that is sent with the server's time.
     pub confounders: [[u8; 16]; 2],

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 /// The keys of one server, as a keytab holds them. They are replaced as a whole.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceKeys {
-    /// The newest first.
+    /// Sorted by version, the newest first.
     keys: Vec<ServiceKey>,
 }
 

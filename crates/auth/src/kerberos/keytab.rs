@@ -39,7 +39,7 @@ impl Keytab {
     ///
     /// # Errors
     /// The field that is malformed. The file is used whole or not at all, so that a truncated file
-    /// does not lock users out by and by.
+    /// does not lock out some of the users.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         if bytes.len() > MAX_KEYTAB_LEN {
             return Err(Malformed::new("keytab: length"));
@@ -137,7 +137,7 @@ mod tests {
 
     /// Written by MIT's ktutil 1.20.
     const TYPES: &[u8] = include_bytes!("fixtures/types.keytab");
-    /// The same after kadmin removed three entries and wrote two into the holes.
+    /// The file of [`TYPES`] after kadmin removed three entries and wrote two into the holes.
     const HOLES: &[u8] = include_bytes!("fixtures/holes.keytab");
 
     fn shown(keytab: &Keytab) -> Vec<String> {

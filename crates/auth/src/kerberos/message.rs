@@ -70,7 +70,7 @@ pub(super) struct Moment {
 pub(super) struct Ticket<'a> {
     /// The service that the client asked for. Nothing proves it.
     pub(super) server: Principal,
-    /// The encrypted part.
+    /// The part that is encrypted with the service's key.
     pub(super) sealed: EncryptedData<'a>,
 }
 
@@ -133,7 +133,7 @@ impl<'a> ApReq<'a> {
 /// EncTicketPart, RFC 4120 section 5.3.
 pub(super) struct EncTicketPart<'a> {
     pub(super) flags: TicketFlags,
-    /// The session key.
+    /// The key that client and service share.
     pub(super) key: Typed<'a>,
     pub(super) client: Principal,
     /// True if the ticket passed realms that its KDC lists.
@@ -281,13 +281,13 @@ impl<'a> EncApRepPart<'a> {
     }
 }
 
-/// KRB-ERROR, RFC 4120 section 5.9.1, as a server of files sends and receives it.
+/// KRB-ERROR, RFC 4120 section 5.9.1, as a file server sends and receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KrbError<'a> {
     pub(super) code: ErrorCode,
     /// The sender's clock.
     pub(super) time: Moment,
-    /// The service.
+    /// The service that the client asked for.
     pub(super) server: Principal,
     /// e-data.
     pub(super) data: Option<&'a [u8]>,

@@ -1,6 +1,7 @@
 //! The privilege attribute certificate of a ticket: MS-PAC.
 //!
-//! Nothing of it counts before the server's signature is right. The KDC's signatures are for KDCs.
+//! No part of it is used before the server's signature has been checked. The KDC's signatures can
+//! be checked by KDCs only.
 
 mod logon_info;
 mod upn;
@@ -25,11 +26,11 @@ const AD_WIN2K_PAC: i32 = 128;
 frevo_wire::open_enum! {
     /// ulType of a PAC_INFO_BUFFER, MS-PAC 2.4.
     BufferType(u32) {
-        /// Logon information
+        /// KERB_VALIDATION_INFO: the facts about the user.
         LOGON_INFO = 1,
-        /// Server checksum
+        /// The signature by the key of the server.
         SERVER_CHECKSUM = 6,
-        /// KDC checksum
+        /// The signature by the key of the KDC.
         KDC_CHECKSUM = 7,
         /// Client name and ticket information
         CLIENT_INFO = 10,
@@ -86,7 +87,7 @@ impl<'a> Pac<'a> {
         Ok(Self { bytes, buffers })
     }
 
-    /// Returns the place of the first buffer of a type; MS-PAC 2.4 has others ignored.
+    /// Returns the place of the first buffer of a type; MS-PAC 2.4 says to ignore further ones.
     fn place(&self, kind: BufferType) -> Option<Range<usize>> {
         self.buffers.iter().find(|(known, _)| *known == kind).map(|(_, range)| range.clone())
     }

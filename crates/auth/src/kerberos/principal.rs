@@ -66,8 +66,8 @@ impl Principal {
         matches!(self.components.as_slice(), [service, _] if service == "krbtgt")
     }
 
-    /// Parses `component/component@REALM`, where a backslash takes the meaning from the next
-    /// character, as MIT's programs write it. A name without a realm gets `default_realm`. None
+    /// Parses `component/component@REALM`, in which a backslash makes the next character an
+    /// ordinary one, as MIT's programs write it. A name without a realm gets `default_realm`. None
     /// for an empty component, two realms, or a name over the limits.
     pub fn parse(text: &str, default_realm: &str) -> Option<Self> {
         if text.len() > MAX_PRINCIPAL_LEN {
@@ -139,8 +139,8 @@ impl fmt::Display for Principal {
     }
 }
 
-/// Writes a part of a name with backslashes before what has a meaning; other control characters
-/// are written as Rust escapes, so that a name forges no line of a log.
+/// Writes a part of a name, with a backslash before each character that has a meaning; other
+/// control characters are written as Rust escapes, so that a name forges no line of a log.
 fn escaped(part: &str, is_component: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for character in part.chars() {
         match character {

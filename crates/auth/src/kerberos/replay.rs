@@ -6,11 +6,11 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 use frevo_crypto::sha256;
 
-/// Entries that a new one removes when their time is over. More than one, so that an old table
-/// shrinks; few, so that no logon waits for it.
+/// Most expired entries that a new entry removes. More than one, so that an old table shrinks; few,
+/// so that no logon waits for it.
 const REMOVED_AT_ONCE: usize = 8;
 
-/// One accepted AP-REQ.
+/// An AP-REQ that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replay {
     /// The last second, since 1970, in which its authenticator is within the clock skew.
@@ -65,7 +65,7 @@ impl ReplayTable {
         self.entries.is_empty()
     }
 
-    /// Does what [`Replays::record`] says.
+    /// Remembers an AP-REQ, as [`Replays::record`] does.
     ///
     /// # Errors
     /// Those of [`Replays::record`].

@@ -9,14 +9,15 @@ use frevo_wire::dtyp::FileTime;
 /// The demands on the PAC of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacPolicy {
-    /// Refuses a ticket without a PAC that tells the user's SIDs. The default: a user of a domain can
-    /// ask its KDC for a ticket without one, and would be the server's own account of that name.
+    /// Refuses a ticket without a PAC that tells the user's SIDs. The default: a user of a domain
+    /// could ask the KDC for a ticket without a PAC, and would then be taken for the server's own
+    /// account of that name.
     #[default]
     Required,
-    /// Refuses a PAC that is wrong; a ticket needs none: for a realm that is no domain, whose users
-    /// are the server's accounts.
+    /// Refuses a wrong PAC, and accepts a ticket without a PAC: for a realm that is no domain,
+    /// whose users are accounts of the server.
     Checked,
-    /// Does not look at it: no SID of a domain counts.
+    /// Does not read the PAC: the user gets no SID of a domain.
     Ignored,
 }
 
@@ -43,13 +44,13 @@ impl Default for Policy {
     }
 }
 
-/// The keys and rules by which a server accepts tickets. A server replaces it as a whole, but for `replays`, which
-/// every later one goes on with.
+/// The keys and rules by which a server accepts tickets. A server replaces all of it at once,
+/// except `replays`, which it keeps.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// The keys.
+    /// The keys that tickets may be encrypted with.
     pub keys: Arc<ServiceKeys>,
-    /// The rules.
+    /// The rules that a ticket must meet.
     pub policy: Policy,
     /// The memory of accepted AP-REQs.
     pub replays: Arc<dyn Replays>,

@@ -17,7 +17,7 @@ frevo_wire::bit_set! {
         DATAGRAM = 0x0000_0040,
         /// LAN Manager session key.
         LM_KEY = 0x0000_0080,
-        /// Always set.
+        /// NTLM is used; always set.
         NTLM = 0x0000_0200,
         /// The client wants to be anonymous.
         ANONYMOUS = 0x0000_0800,

@@ -37,7 +37,7 @@ const VERSION: [u8; 8] = [10, 0, 0, 0, 0, 0, 0, 15];
 /// NEGOTIATE_MESSAGE. The names that it may contain are not used and not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiate {
-    /// The offered flags.
+    /// The flags that the client offers.
     pub flags: Flags,
 }
 
@@ -64,7 +64,7 @@ impl Negotiate {
 /// CHALLENGE_MESSAGE.
 #[derive(Debug, Clone)]
 pub struct Challenge<'a> {
-    /// The chosen flags.
+    /// The flags that the server has chosen.
     pub flags: Flags,
     /// ServerChallenge.
     pub server_challenge: [u8; 8],
@@ -113,7 +113,7 @@ impl<'a> Challenge<'a> {
 /// NtChallengeResponse, by its form.
 #[derive(Debug, Clone)]
 pub enum NtResponse<'a> {
-    /// No response.
+    /// The message has no response.
     Absent,
     /// NTLMv1, which is always refused.
     V1,
@@ -160,7 +160,7 @@ impl<'a> NtResponse<'a> {
 /// AUTHENTICATE_MESSAGE.
 #[derive(Debug, Clone)]
 pub struct Authenticate<'a> {
-    /// The agreed flags.
+    /// The flags that both sides use.
     pub flags: Flags,
     /// LmChallengeResponse, unparsed.
     pub lm_response: &'a [u8],

@@ -3,7 +3,7 @@
 use core::fmt;
 use frevo_wire::dtyp::Sid;
 
-/// Begins the line.
+/// The first word of the header line.
 const MARK: &str = "#!frevo ";
 /// The newest format of the file that is understood.
 const VERSION: u32 = 2;

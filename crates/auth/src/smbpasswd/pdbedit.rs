@@ -13,7 +13,7 @@ use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN};
 use alloc::string::ToString;
 use frevo_wire::dtyp::Sid;
 
-/// Begins an account.
+/// The label with which each account begins.
 const NAME: &str = "Unix username";
 /// Most lines of the output: an account has about 26.
 const MAX_LINE_COUNT: usize = 32 * MAX_ACCOUNT_LINE_COUNT;

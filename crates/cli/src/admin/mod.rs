@@ -14,7 +14,7 @@ mod top;
 use crate::exit::{Done, Failure};
 use arguments::AdminCommand;
 
-/// Runs a command.
+/// Runs a command against the server's admin interface.
 pub(crate) fn run(command: &AdminCommand) -> Done {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

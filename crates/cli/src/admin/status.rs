@@ -36,7 +36,7 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     print(out.as_bytes())
 }
 
-/// Adds to each share what a look at its folder found.
+/// Adds the state of its folder to each share.
 fn add_health(shares: &mut Value, health: &Value) {
     let rows = shares["rows"].as_array_mut();
     for row in rows.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Tables of text.
+//! Tables of text for the terminal.
 
 use crate::console::shown;
 

@@ -30,7 +30,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Columns and lines.
+    /// Returns the number of columns and of lines.
     pub(super) fn size(&self) -> (usize, usize) {
         match tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_col > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),

@@ -110,7 +110,7 @@ impl Plan {
     }
 }
 
-/// Ctrl-C and SIGTERM.
+/// The signals that end the measurement: Ctrl-C and SIGTERM.
 struct Interrupts {
     ctrl_c: Signal,
     terminate: Signal,

@@ -37,7 +37,7 @@ impl Scratch {
         Url::in_share(&self.share, &*self.path).to_string()
     }
 
-    /// Removes the directory.
+    /// Removes the directory with its files.
     pub(super) async fn remove(&self) -> Result<()> {
         let mut attempts = ATTEMPTS;
         loop {

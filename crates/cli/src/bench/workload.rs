@@ -18,11 +18,11 @@ const SMALL_LEN: u32 = 4096;
 pub(super) enum Test {
     /// Write a large file in place, 1 MiB at a time
     Write,
-    /// Read that file, 1 MiB at a time
+    /// Read the large file, 1 MiB at a time
     Read,
-    /// Write 4 KiB at random places of that file
+    /// Write 4 KiB at random places of the large file
     RandomWrite,
-    /// Read 4 KiB at random places of that file
+    /// Read 4 KiB at random places of the large file
     RandomRead,
     /// Create empty files
     Create,
@@ -104,7 +104,7 @@ pub(super) struct Client {
     directory: String,
     content: Arc<Content>,
     pub(super) sizes: Sizes,
-    /// The large file.
+    /// The file that is read and written.
     data: Option<File>,
     /// The next block of the large file.
     next_block: AtomicU64,

@@ -115,7 +115,7 @@ pub(crate) fn megabytes(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The slide, to its last digit.
+    /// Tests the table on the slide of the talk, to the last digit.
     #[test]
     fn the_table_of_the_talk() {
         let table: Vec<Vec<String>> = Route::of_the_talk()

@@ -88,8 +88,8 @@ fn ports(conversion: &mut Conversion<'_>) -> Vec<u16> {
     ports
 }
 
-/// A word of `interfaces` as `listen` has it: a network when it is the first address of one, as
-/// Samba takes it, else the address alone.
+/// Converts a word of `interfaces` to an entry of `listen`: to a network if it is the network's
+/// first address, as Samba takes it, else to the address alone.
 fn place(interface: &str) -> String {
     // After a semicolon is advice for multichannel.
     let place = interface.split(';').next().unwrap_or_default();

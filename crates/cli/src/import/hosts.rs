@@ -204,7 +204,7 @@ impl Hosts {
         .filter(|hosts| hosts.allow.len().max(hosts.deny.len()) <= NETWORKS_MAX)
     }
 
-    /// The addresses of `from` that these rules, which have both lists, let in.
+    /// The addresses of `from` that these rules let in, which have both lists.
     fn let_in_of(&self, from: &[Prefix]) -> Vec<Prefix> {
         let mut let_in = intersect(from, &self.allow);
         let not_denied = subtract(from, &self.deny);
@@ -247,7 +247,7 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
 /// The network of an address and a prefix or a mask, as `192.0.2.0/24`.
 ///
 /// # Errors
-/// The reason why it is none.
+/// The reason why the word is no network.
 pub(super) fn network(word: &str) -> Result<String, String> {
     parse(word).map(|network| network.to_string())
 }

@@ -148,7 +148,7 @@ const CHECKING: &str = "running programs is not supported, and this one can refu
 const FASTEST: &str = "Frevo uses the fastest method of the system";
 const STORED: &str = "DOS attributes are stored apart from permissions";
 
-/// Options of shares.
+/// The options of shares, and their conversion.
 static SHARE: &[Row] = &[
     row(
         Converted,

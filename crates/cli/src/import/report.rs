@@ -48,7 +48,7 @@ impl Weight {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     lines: Vec<(Weight, String)>,
-    /// The options of `[global]` that keep everything from being converted.
+    /// The options of `[global]` that prevent the conversion of the whole file.
     refused: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Report {
         self.push(weight, &format!("[{section}] line {line}: {shown}: {why}"));
     }
 
-    /// An option of `[global]` for which nothing can be converted.
+    /// Reports an option of `[global]` that prevents the conversion of the whole file.
     pub(super) fn refused(&mut self, parameter: &Parameter, why: &str) {
         self.parameter(Weight::Refused, "global", parameter, why);
         let option = parameter.shown.split('=').next().unwrap_or_default().trim();

@@ -367,8 +367,8 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Leaves out of the lists of readers and writers what has no effect: in Samba, and here, the
-    /// list of writers counts for a user of both.
+    /// Removes entries without effect from the lists of readers and writers. In Samba and in Frevo,
+    /// a user of both lists may write.
     fn simplify_writers(&self, keys: &mut Vec<(&str, Vec<String>)>, report: &mut Report) {
         let list = |keys: &[(&str, Vec<String>)], key| {
             keys.iter().find(|(name, _)| *name == key).map(|(_, words)| words.clone())

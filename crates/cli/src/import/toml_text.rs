@@ -19,7 +19,7 @@ pub(super) fn line(toml: &mut String, key: &str, value: &str) {
     let _ = writeln!(toml, "{key} = {value}");
 }
 
-/// A TOML string.
+/// Returns a text as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -17,7 +17,7 @@ pub(super) struct Filters {
     pub(super) all: EnvFilter,
     /// A filter of the lines that a core writes while it serves this client.
     pub(super) of_client: Option<(IpAddr, EnvFilter)>,
-    /// Spans for a collector are wanted, whatever the level.
+    /// True if a collector wants spans, at any level.
     pub(super) has_spans: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `--verbose`: which channels live, and what each has carried.
+//! `--verbose`: the open channels, and the data that each has carried.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,14 +17,14 @@ thread_local! {
     static BOOK: RefCell<Book> = RefCell::default();
 }
 
-/// Tells of channels that were lost or opened since the last look.
+/// Reports channels that were lost or opened since the last call.
 pub(crate) fn look() {
     if let Some(live) = logon::channels() {
         BOOK.with_borrow_mut(|book| book.note(live)).iter().for_each(tell);
     }
 }
 
-/// Tells of channels until it is dropped.
+/// Reports changes of the channels until it is dropped.
 pub(crate) async fn follow() -> std::convert::Infallible {
     loop {
         tokio::time::sleep(TICK).await;
@@ -32,7 +32,7 @@ pub(crate) async fn follow() -> std::convert::Infallible {
     }
 }
 
-/// Tells what each channel has carried.
+/// Reports the data that each channel has carried.
 pub(crate) fn tell_sums() {
     if logon::channels().is_some() {
         look();
@@ -40,7 +40,7 @@ pub(crate) fn tell_sums() {
     }
 }
 
-/// The channels that were seen last, and the sum of those that were lost before.
+/// The channels at the last look, and the sum of those that were lost before.
 #[derive(Default)]
 struct Book {
     live: Vec<ChannelInfo>,
@@ -76,7 +76,7 @@ fn name(channel: &ChannelInfo) -> String {
 }
 
 impl Book {
-    /// Returns what there is to tell of the difference.
+    /// Returns a line for each channel that was lost or opened since the last look.
     fn note(&mut self, live: Vec<ChannelInfo>) -> Vec<String> {
         let before = std::mem::replace(&mut self.live, live);
         let is_in = |all: &[ChannelInfo], one: &ChannelInfo| {

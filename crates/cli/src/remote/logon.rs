@@ -51,7 +51,7 @@ struct Kept {
     passwords: Vec<(String, frevo_auth::Zeroizing<String>)>,
     /// How long a lost server is waited for.
     patience: Duration,
-    /// True to tell of channels.
+    /// True if changes of the channels are reported.
     is_verbose: bool,
 }
 

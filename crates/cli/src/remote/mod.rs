@@ -1,4 +1,4 @@
-//! The client's commands.
+//! The commands that use a server: `ls`, `get`, `put` and so on.
 
 mod acl;
 mod ancestry;

@@ -159,8 +159,8 @@ impl ParallelSessions {
         open.iter().min_by_key(|lane| lane.load.get()).map_or_else(|| self.first(), Rc::clone)
     }
 
-    /// On whichever lane has the least to do; what fails on another than the first is
-    /// tried again there.
+    /// Does the work in the session that has the least to do. Work that fails in another session
+    /// than the first is tried again in the first.
     async fn on_any<T: Copy>(
         &self,
         one: T,

@@ -46,8 +46,8 @@ pub(crate) fn say(text: &str) -> bool {
     true
 }
 
-/// A count of files of work whose end is not known, or is known as a number of files: the scan of
-/// a tree, or its removal. Dropping it takes it away.
+/// A count of files of work whose end is not known, or is known as a number of files: the scan of a
+/// tree, or its removal. Dropping it removes its line from the terminal.
 #[derive(Debug)]
 pub(crate) struct Count {
     /// The work, such as "listed".

@@ -22,7 +22,7 @@ use crate::{passwords, secret_file};
 /// Saved servers, at most.
 const MOST: usize = 1_000;
 
-/// A saved logon.
+/// A logon that `frevo login` has saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Saved {
     /// The server as URLs name it, with the port unless it is 445.
@@ -133,7 +133,7 @@ fn no_home() -> Failure {
     Failure::new(Exit::Failed, "HOME is not set, so there is no place for saved passwords")
 }
 
-/// All saved logons.
+/// Returns all saved logons, sorted by server.
 fn all() -> Result<Vec<Saved>, Failure> {
     let Some(path) = file() else { return Ok(Vec::new()) };
     let Some(text) = secret_file::read(&path)? else { return Ok(Vec::new()) };

@@ -62,7 +62,7 @@ async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Fai
 
 /// The names in the directory `path` that match `pattern`; only those of directories unless
 /// `with_files` is set. As in a shell, a name that begins with a period needs a pattern that does.
-/// A file whose name is the pattern itself is meant alone.
+/// If a file has the pattern itself as its name, only this name is returned.
 async fn entries(
     connection: &Connection,
     url: &Url,

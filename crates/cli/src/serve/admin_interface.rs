@@ -142,7 +142,7 @@ impl Prepared {
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and number.
+    /// The device and inode numbers of the socket.
     identity: (u64, u64),
 }
 

@@ -268,7 +268,8 @@ impl Running<'_> {
         }
     }
 
-    /// Takes the configuration anew and returns true, or keeps the old one and says why.
+    /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
+    /// logs the reason and returns false.
     fn reload(&mut self) -> bool {
         // systemd wants to see when the reload began.
         match NotifyState::monotonic_usec_now() {
@@ -365,9 +366,9 @@ impl Running<'_> {
     }
 }
 
-/// Opens the folders of all shares; one that is as it was stays open, so that
-/// its files keep their share modes. A share without its folder, such as one on a disk that is not
-/// mounted, does not keep the server from its other shares.
+/// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
+/// keep their share modes. A share without its folder, such as one on a disk that is not mounted,
+/// does not keep the server from its other shares.
 fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Failure> {
     let mut shares = Vec::new();
     for section in &plan.config.shares {

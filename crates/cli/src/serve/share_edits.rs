@@ -6,21 +6,21 @@ use std::fmt;
 use frevo_server::{NotEdited, ShareEdit, ShareEditor};
 use tokio::sync::{mpsc, oneshot};
 
-/// A change that somebody waits for.
+/// A change that an administrator has asked for and waits for.
 pub(super) struct Asked {
     pub(super) edit: ShareEdit,
-    /// The administrator.
+    /// The name of the administrator.
     pub(super) by: String,
     pub(super) answer: oneshot::Sender<Result<(), NotEdited>>,
 }
 
-/// The server's end.
+/// The server's end: it sends changes.
 pub(super) struct Asking(mpsc::Sender<Asked>);
 
-/// The end of the thread that reloads.
+/// The receiving end, for the thread that reloads.
 pub(super) type Edits = mpsc::Receiver<Asked>;
 
-/// Both ends. Administrators are few: one change waits while another one is carried out.
+/// Returns both ends. One change can wait while another one is carried out: administrators are few.
 pub(super) fn channel() -> (Asking, Edits) {
     let (sender, receiver) = mpsc::channel(1);
     (Asking(sender), receiver)

@@ -84,7 +84,7 @@ impl Replaced {
             if has_ended(process, patience).map_err(failed)? {
                 return Ok(());
             }
-            tracing::warn!(target: "frevo::server", pid, "the old server has not stopped yet; it gets another signal");
+            tracing::warn!(target: "frevo::server", pid, "the old server has not stopped yet; frevo sends it another signal");
         }
         Err(Failure::new(
             Exit::Failed,

@@ -111,7 +111,8 @@ impl Drop for Sending {
     }
 }
 
-/// Chooses the requests that are told. All connections are: requests have links to them.
+/// Chooses the requests whose spans are sent. The spans of connections are always sent, because
+/// requests have links to them.
 #[derive(Debug, Clone)]
 struct Sample(Sampler);
 
@@ -141,7 +142,7 @@ impl ShouldSample for Sample {
 struct Client {
     address: SocketAddr,
     shown: String,
-    /// The latest message was not taken: the log has a line for the first one alone.
+    /// True if the collector did not take the latest message: only the first failure is logged.
     is_failing: AtomicBool,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Patience(watch::Sender<bool>);
 
 impl Patience {
-    /// Ends the caller's patience.
+    /// Makes the caller give up.
     pub(crate) fn end(&self) {
         self.0.send_replace(true);
     }

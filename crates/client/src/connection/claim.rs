@@ -1,4 +1,4 @@
-//! New connections that nobody owns yet.
+//! New connections that no session owns yet.
 
 use std::sync::Arc;
 

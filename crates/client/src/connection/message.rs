@@ -1,4 +1,4 @@
-//! Messages of the server.
+//! Messages received from the server.
 
 use frevo_crypto::{Sender, SigningKey};
 use frevo_net::buffer::Buf;
@@ -19,7 +19,7 @@ impl Message {
         &self.buf
     }
 
-    /// Returns the status.
+    /// Returns the status in the header.
     pub(crate) fn status(&self) -> crate::Status {
         self.header.status.into()
     }

@@ -18,7 +18,7 @@ use crate::options::{Encryption, Options};
 pub(crate) struct Agreed {
     /// The dialect, the algorithms and the largest sizes.
     pub(crate) terms: Negotiated,
-    /// The server's capabilities.
+    /// The capabilities that the server has.
     pub(crate) capabilities: GlobalCapabilities,
     /// The server's ServerGuid.
     pub(crate) server_guid: Guid,

@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     waiting: Mutex<VecDeque<Buf>>,
     /// Held by the task that writes.
     writing: Mutex<()>,
-    /// Wakes the writer.
+    /// Wakes the task that writes.
     left: Notify,
     gathers: bool,
 }

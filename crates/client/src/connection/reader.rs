@@ -22,9 +22,9 @@ use crate::limits::{HAND_OVER_BYTES, INTERIMS};
 
 /// The place where a frame is decrypted.
 pub(super) enum Begun {
-    /// The reading task.
+    /// Decrypted by the task that reads.
     Here,
-    /// Another core.
+    /// Being decrypted on another core.
     Elsewhere,
 }
 

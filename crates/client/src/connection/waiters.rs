@@ -138,7 +138,7 @@ impl Waiters {
         self.all.lock().as_ref().is_some_and(|all| all.values().any(is_over))
     }
 
-    /// Fails all requests.
+    /// Fails all requests that wait for an answer.
     pub(super) fn close(&self) {
         let Some(all) = self.all.lock().take() else { return };
         let mut all: Vec<_> = all.into_iter().collect();

@@ -85,7 +85,7 @@ impl Others {
                     return Some(());
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "another DFS target does not work either");
+                    tracing::debug!(%error, "the next DFS target failed, too");
                     self.way.vain.lock().note(&target.server, &error);
                 }
             }

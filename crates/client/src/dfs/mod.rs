@@ -282,7 +282,7 @@ impl Way {
         Some(Arc::new(way))
     }
 
-    /// Returns the sessions.
+    /// Returns the sessions with the servers of the namespace.
     pub(crate) fn sessions(&self) -> Vec<Session> {
         self.sessions.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! Listing objects.
+//! Listing of the objects below a prefix.
 
 use std::io::ErrorKind;
 

@@ -93,7 +93,7 @@ impl SmbStore {
         Self { share }
     }
 
-    /// Returns the share.
+    /// Returns the share that has the objects.
     pub const fn share(&self) -> &Share {
         &self.share
     }

@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Reading of objects and of ranges of them.
 
 use std::ops::Range;
 

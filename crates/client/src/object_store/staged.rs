@@ -150,7 +150,7 @@ impl Staged {
         Ok(PutResult { e_tag, version: None, extensions: Default::default() })
     }
 
-    /// Removes the file.
+    /// Removes the file, which is not complete.
     pub(super) async fn discard(mut self) -> Result<()> {
         self.is_done = true;
         self.share.remove_file(&self.part).await.map_err(|error| self.failed(error))

@@ -166,7 +166,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A CLOSE request.
+/// Makes a CLOSE of a handle.
 pub(super) fn close_call(file_id: FileId) -> Call<'static> {
     let request = close::Request { flags: CloseFlags::EMPTY, file_id };
     Call::new(Command::CLOSE, |w| request.encode(w))

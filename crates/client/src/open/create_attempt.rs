@@ -39,7 +39,7 @@ pub(super) struct CreateAttempt<'a> {
     /// An earlier request may have created the file, and the server will not recognise this
     /// one as its repetition.
     in_doubt: bool,
-    /// The server numbers operations: it is Frevo, which recognises a CreateGuid.
+    /// True if the server numbers operations: it is Frevo, which recognises a CreateGuid.
     is_numbered: bool,
     /// Repetitions of a request that the server still carries out.
     repeats: u32,
@@ -126,8 +126,8 @@ impl<'a> CreateAttempt<'a> {
         }
     }
 
-    /// Returns true if the server recognises a repetition of this CREATE in one session. It is
-    /// known of Frevo, and believed of a server that may make the handle durable.
+    /// Returns true if the server recognises a repetition of this CREATE in one session. Frevo
+    /// does; another server is expected to if it may make the handle durable.
     fn is_recognised(&self, live: &Live, bound: Bound) -> bool {
         // As Frevo's server does, see its `set_replay_eligible`.
         let works = AccessMask::READ_DATA

@@ -44,7 +44,7 @@ struct Binding {
 /// The life of an Open. It only moves on, from one phase to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// In use.
+    /// Requests can use it.
     InUse,
     /// A caller closes it; requests about it still work.
     Closing,
@@ -63,7 +63,7 @@ struct State {
     is_leased: bool,
     /// [`Lease`] counts it: closing takes it out.
     is_in_lease: bool,
-    /// The server was asked to make this handle resilient.
+    /// True once the server was asked to make this handle resilient.
     asked_resiliency: bool,
     /// Byte-range locks held. They go with the handle.
     locks: usize,
@@ -71,7 +71,7 @@ struct State {
     reconnect_sent_in: Option<u64>,
 }
 
-/// One Open.
+/// A file or directory that is open on the server.
 pub(crate) struct Open {
     pub(crate) share: Share,
     /// The URL, for messages.
@@ -227,7 +227,7 @@ impl Open {
         state.locks = state.locks.saturating_sub(1);
     }
 
-    /// Returns its lease.
+    /// Returns the lease that the Open belongs to.
     pub(crate) const fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }

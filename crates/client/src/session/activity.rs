@@ -30,14 +30,14 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// Notes a request.
+    /// Notes that a request is sent.
     pub(super) fn set(&self) {
         if !self.is_set.load(Ordering::Relaxed) && !self.is_set.swap(true, Ordering::AcqRel) {
             self.changed.notify_one();
         }
     }
 
-    /// Waits for a request since the last time.
+    /// Waits until a request was sent since the last call.
     pub(super) async fn take(&self) {
         while !self.is_set.swap(false, Ordering::AcqRel) {
             self.changed.notified().await;

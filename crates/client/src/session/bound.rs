@@ -20,7 +20,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// The rights that a user has in no read-only share.
+    /// The rights that no user has in a read-only share.
     pub(crate) const WRITES: AccessMask =
         AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0);
 

@@ -23,7 +23,7 @@ use crate::limits::CANCEL_WITHIN;
 #[derive(Default)]
 pub(crate) struct Security {
     pub(crate) sealing: Option<Arc<SealingKey>>,
-    /// The same key, whose nonces begin anew: see `NonceTwice`.
+    /// A second copy of the key, whose nonces begin again: see `NonceTwice`.
     #[cfg(feature = "plant")]
     pub(crate) twin: Option<SealingKey>,
     pub(crate) opening: Option<Arc<OpeningKey>>,

@@ -53,8 +53,9 @@ struct FailedPath {
 }
 
 impl Ways {
-    /// The first look is made at once, or after a while: the count of channels that the client
-    /// chooses is for sessions that last, and a short command has ended by then.
+    /// Makes the state of a new session. With `is_later` the first channels are opened after a
+    /// while: a count that the client chooses itself is for sessions that last, and a short command
+    /// has ended by then.
     pub(super) fn new(is_later: bool) -> Self {
         let later = if is_later { CHANNELS_AUTO_AFTER } else { Duration::ZERO };
         Self {

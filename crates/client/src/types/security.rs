@@ -284,15 +284,15 @@ impl Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccountKind {
-    /// A user.
+    /// The account of a user.
     User,
     /// A group, also a built-in or a local one.
     Group,
-    /// A domain.
+    /// The domain itself, or a machine's accounts.
     Domain,
-    /// A machine.
+    /// The account of a computer.
     Computer,
-    /// Another kind.
+    /// A kind that has no name here.
     Other,
 }
 

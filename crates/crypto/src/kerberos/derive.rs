@@ -165,7 +165,7 @@ fn fold(constant: &[u8]) -> [u8; BLOCK] {
     sum.to_be_bytes()
 }
 
-/// Returns something if the two are equal, in a time that depends only on their lengths.
+/// Returns `Some(())` if the two are equal, in a time that depends only on their lengths.
 pub(super) fn same(a: &[u8], b: &[u8]) -> Option<()> {
     constant_time::verify_slices_are_equal(a, b).ok()
 }

@@ -19,7 +19,7 @@ pub const KERBEROS_ITERATIONS: NonZeroU32 = match NonZeroU32::new(4_096) {
     None => NonZeroU32::MIN,
 };
 
-/// Iterations of the types of RFC 8009 section 4 where nobody says otherwise.
+/// Iterations of the types of RFC 8009 section 4 where the KDC names no other number.
 const KERBEROS_SHA2_ITERATIONS: NonZeroU32 = match NonZeroU32::new(32_768) {
     Some(count) => count,
     None => NonZeroU32::MIN,

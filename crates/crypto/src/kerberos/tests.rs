@@ -212,7 +212,7 @@ fn ciphertexts_of_mit_kerberos() {
     }
 }
 
-/// Whatever bit changes, and wherever it is cut, it does not open.
+/// Tests that a ciphertext with a changed bit, or cut anywhere, is not decrypted.
 #[test]
 fn a_changed_ciphertext_does_not_open() {
     for (etype, usage, bytes, _, sealed) in SEALED {

@@ -1,13 +1,13 @@
 //! The wire format of D-Bus: arguments of calls and of replies.
 
-/// Writes arguments.
+/// Writes the arguments of a D-Bus message.
 #[derive(Debug, Default)]
 pub struct Marshal {
     pub(super) bytes: Vec<u8>,
 }
 
 impl Marshal {
-    /// The arguments.
+    /// Returns the bytes of the arguments.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -38,7 +38,7 @@ impl Marshal {
         self
     }
 
-    /// ARRAY of BYTE.
+    /// Writes an array of bytes.
     pub fn byte_array(&mut self, value: &[u8]) -> &mut Self {
         self.uint32(u32::try_from(value.len()).unwrap_or(u32::MAX));
         self.bytes.extend(value);
@@ -114,7 +114,7 @@ impl<'a> Unmarshal<'a> {
         core::str::from_utf8(text).ok()
     }
 
-    /// ARRAY of BYTE.
+    /// Reads an array of bytes. None for another type.
     pub fn byte_array(&mut self) -> Option<&'a [u8]> {
         let length = self.uint32()?;
         self.take(usize::try_from(length).ok()?)

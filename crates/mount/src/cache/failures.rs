@@ -20,7 +20,7 @@ struct Noted {
 pub(crate) struct SeenFailures(Mutex<u64>);
 
 impl Failures {
-    /// Records a failure.
+    /// Records a failure that no caller was told yet.
     pub(super) fn note(&self, error: Errno) {
         let mut noted = self.0.lock();
         noted.count += 1;

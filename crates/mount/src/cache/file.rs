@@ -34,7 +34,7 @@ pub(crate) struct FileCache {
     writer: Mutex<Option<File>>,
     /// Held while data is sent: older bytes must not overwrite newer ones.
     sending: tokio::sync::Mutex<()>,
-    /// Failures of write-back.
+    /// Failures of writing cached data back.
     pub(crate) failures: Failures,
     /// Pages that are being fetched.
     fetching: Mutex<HashSet<u64>>,

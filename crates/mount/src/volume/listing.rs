@@ -1,4 +1,4 @@
-//! Listing of directories.
+//! Listing of directories for the kernel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

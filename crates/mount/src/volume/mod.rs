@@ -37,7 +37,7 @@ use crate::names::{Spelling, to_wire};
 use crate::node::{Node, Nodes, TimedMetadata};
 use crate::settings::Settings;
 
-/// A mounted share.
+/// A share that is mounted.
 pub(crate) struct Volume {
     pub(crate) share: Share,
     pub(crate) settings: Settings,

@@ -24,9 +24,9 @@ use crate::limits::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Learned {
-    /// Not tried yet.
+    /// The call has not been tried yet.
     Unknown,
-    /// It has worked.
+    /// The call has worked.
     Yes,
     /// The file system or the kernel refused it.
     No,
@@ -180,7 +180,7 @@ impl Mount {
         self.medium
     }
 
-    /// Returns a report.
+    /// Returns the facts and counts of the mount.
     #[must_use]
     pub fn report(&self) -> MountReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -9,9 +9,9 @@ use crate::file_io::FileFd;
 
 /// A piece of a frame.
 pub enum Segment {
-    /// Owned bytes.
+    /// Bytes that the frame owns.
     Buf(Buf),
-    /// Shared bytes.
+    /// Bytes that several frames may share.
     Bytes(bytes::Bytes),
     /// A range of a file. It should lie in the page cache ([`crate::file_io::File::is_cached`]):
     /// other parts are read on the core, which waits.
@@ -97,7 +97,7 @@ impl OutFrame {
         frame
     }
 
-    /// Appends a segment.
+    /// Appends a segment to the frame.
     pub fn push(&mut self, segment: impl Into<Segment>) {
         self.segments.push(segment.into());
     }

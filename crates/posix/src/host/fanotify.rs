@@ -16,7 +16,7 @@ use crate::sys::ProcPath;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Handle(Box<[u8]>);
 
-/// One event.
+/// A change that the kernel reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) mask: u64,

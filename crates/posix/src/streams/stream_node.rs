@@ -1,4 +1,4 @@
-//! An open stream.
+//! A named stream that is open.
 
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd};

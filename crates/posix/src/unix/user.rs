@@ -5,7 +5,7 @@ use rustix::io::Errno;
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnixUser {
-    /// User id.
+    /// The user's number on the host.
     pub uid: u32,
     /// The primary group's number.
     pub gid: u32,

@@ -11,7 +11,7 @@ impl SendCredits {
         self.0
     }
 
-    /// True if one is left, which is for a message that grants a credit.
+    /// True if one credit is left, which is kept for a message that grants credits.
     pub(super) fn is_last(&self) -> bool {
         self.0 == 1
     }
@@ -99,7 +99,7 @@ impl ReceiveCredits {
         self.ungranted
     }
 
-    /// The peer is told of all posted receives.
+    /// Notes that the peer has been told of all posted receives.
     pub(super) fn grant(&mut self) {
         self.ungranted = 0;
     }

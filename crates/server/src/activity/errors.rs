@@ -24,7 +24,7 @@ impl Default for Errors {
 }
 
 impl Errors {
-    /// Counts one request.
+    /// Counts a request that was answered with `status`.
     pub(crate) fn count(&self, status: Status) {
         for (of, count) in &self.slots {
             let mut now = of.load(Ordering::Relaxed);

@@ -32,7 +32,7 @@ kinds! {
     Stop = "stop",
     /// The configuration was read again.
     Reload = "reload",
-    /// A logon.
+    /// A logon succeeded or was refused.
     Logon = "logon",
     /// A user changes the password.
     Password = "password",
@@ -71,11 +71,11 @@ kinds! {
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A string.
+    /// A string of JSON.
     Text(String),
-    /// A number.
+    /// A number of JSON.
     Number(u64),
-    /// True or false.
+    /// A boolean of JSON.
     Flag(bool),
 }
 
@@ -125,7 +125,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the kind.
+    /// Returns the kind of the event.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -177,7 +177,7 @@ impl Event {
         Self { session: Some(id), ..self }
     }
 
-    /// The event as one of a session on a connection.
+    /// Returns the event with the session and the address that it came from.
     pub fn from(self, source: Source) -> Self {
         Self { peer: Some(source.peer), session: Some(source.session), ..self }
     }

@@ -155,7 +155,7 @@ impl Slot {
         let _ = self.0.set(audit);
     }
 
-    /// The audit log.
+    /// Returns the audit log; None if there is none.
     pub fn get(&self) -> Option<&Audit> {
         self.0.get()
     }
@@ -178,8 +178,8 @@ impl Slot {
 /// The operations that a share records.
 #[derive(Debug, Clone)]
 pub struct ShareAudit {
-    /// Where it goes.
+    /// The audit log that gets the events.
     pub audit: Audit,
-    /// Operations on files.
+    /// Operations on files that are recorded.
     pub operations: Operations,
 }

@@ -73,7 +73,7 @@ pub fn is_about_an_open(message: &[u8]) -> bool {
     row.is_some_and(|row| row.on != On::Nothing)
 }
 
-/// Runs the handler.
+/// Runs the handler of a control code.
 async fn act(call: &Call<'_>, act: Act) -> Answer {
     match act {
         Act::Refuse(status) => Err(status.into()),

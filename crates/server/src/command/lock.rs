@@ -97,10 +97,13 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Begins an attempt. None for a LOCK that was carried out before: the first one then stays, even if
-/// its channel ends before it is answered. A repetition waits for the first attempt: the server may
-/// not know yet that its channel is lost, and the two would meet each other's lock.
-/// FILE_NOT_AVAILABLE for the late copy of one that is not.
+/// Begins an attempt. A repetition waits for the first attempt: the server may not know yet that
+/// the channel of the first one is lost, and each would conflict with the other's lock. None for a
+/// LOCK that was carried out before; its locks then stay, even if its channel ends before it is
+/// answered.
+///
+/// # Errors
+/// FILE_NOT_AVAILABLE for a late copy of a request that was not carried out.
 async fn begin<'a>(
     rq: &Request<'_>,
     open: &'a Open,
@@ -199,8 +202,9 @@ impl Drop for Locking<'_> {
     }
 }
 
-/// Locks of a request that is not answered yet. They are given back when it is cancelled, or cannot
-/// be put on record, and no repetition was answered; when it comes again it is a new one.
+/// Locks of a request that is not answered yet. They are released when it is cancelled, or cannot
+/// be put on record, unless a repetition was answered. A later copy of the request is then a new
+/// one.
 struct Taken<'a> {
     rq: &'a Request<'a>,
     open: &'a Open,
@@ -212,7 +216,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// The locks are the Open's now.
+    /// Leaves the locks to the Open.
     fn stay(mut self) {
         let shared = self.file.cell.lock();
         self.hand_over(&shared);

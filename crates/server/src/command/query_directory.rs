@@ -35,7 +35,7 @@ const SLICE: usize = 2048;
 /// Bytes reserved for entries at first; more is allocated as they come.
 const RESERVED: usize = 16 * 1024;
 
-/// Lists a directory.
+/// Answers QUERY_DIRECTORY: lists a directory.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = query_directory::Request::parse(rq.message)?;
     let open = rq.open()?;

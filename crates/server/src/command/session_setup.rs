@@ -106,8 +106,9 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
 }
 
 /// Looks up the host's user of an account that has logged on, and gives a user of a KDC the name of
-/// its account. None when the throttle or the account refuses the logon, or when the SIDs of the host's user count and the host does not answer: access
-/// lists that deny something to them would not hold.
+/// its account. None when the throttle or the account refuses the logon. None also when the SIDs of
+/// the host's user count and the host does not answer: access lists that deny something to these
+/// SIDs would have no effect.
 async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
     if let Some(by_kdc) = &done.identity.kerberos {
         match domain_users::account(rq.server(), by_kdc) {
@@ -226,8 +227,8 @@ fn find(
     begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))
 }
 
-/// Begins an exchange for a session that is there already, and charges the owner of the session for
-/// it: until it ends, which its client decides, the connection keeps it.
+/// Begins an exchange for an existing session, and charges the session's owner for it: the client
+/// decides how long the connection has to keep the exchange.
 fn begin_charged(
     rq: &Request<'_>,
     connection: &Connection,

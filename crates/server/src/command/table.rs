@@ -42,7 +42,7 @@ pub enum Waits {
 /// and is not counted as one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// No object.
+    /// It ends no object.
     Nothing,
     /// The session (LOGOFF).
     Session,

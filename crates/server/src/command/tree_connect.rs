@@ -100,12 +100,12 @@ fn share_name(path: &str) -> Option<&str> {
     (!server.is_empty() && !share.is_empty() && !share.contains('\\')).then_some(share)
 }
 
-/// The share of that name as a caller uses it, with the rights that its access list grants, or
-/// the reason for the log.
+/// Returns the share of that name with the rights that its access list grants to the caller, or the
+/// reason of the refusal for the log.
 ///
-/// MS-SMB2 3.3.5.7 has ACCESS_DENIED for a share that is there and refuses the caller;
-/// here it is answered as one that is absent is, so that nobody can try names. An absent
-/// one is judged as well, which takes its time.
+/// Deviation: MS-SMB2 3.3.5.7 has ACCESS_DENIED for a share that refuses the caller. Here the
+/// answer is that for a share that does not exist, so that nobody can find names by trying. The
+/// rules are checked for a missing share too, so that both answers take the same time.
 fn admit(
     rq: &Request<'_>,
     name: &str,

@@ -13,13 +13,13 @@ use crate::settings::InterfaceOverride;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceSection {
-    /// The address.
+    /// The address of the server that the section is about.
     pub address: Spanned<IpAddr>,
     /// Speed of its link.
     pub speed: Option<Speed>,
-    /// Several connections to it help.
+    /// True if several connections to the address make transfers faster.
     pub rss: Option<bool>,
-    /// It can be reached by RDMA.
+    /// True if RDMA reaches the address.
     pub rdma: Option<bool>,
 }
 
@@ -100,8 +100,9 @@ impl FromStr for Speed {
 impl<'de> Deserialize<'de> for Speed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Written::deserialize(deserializer)? {
-            Written::Number(bits) => Self::new(bits)
-                .ok_or_else(|| de::Error::custom("a speed is from 1 to 100 T bits per second")),
+            Written::Number(bits) => Self::new(bits).ok_or_else(|| {
+                de::Error::custom("a speed is at least 1 bit and at most 100 Tbit per second")
+            }),
             Written::Text(text) => text.parse().map_err(de::Error::custom),
         }
     }

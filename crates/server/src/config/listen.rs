@@ -13,7 +13,7 @@ use crate::access_rules::Network;
 /// `eth0:4450`, `:4450`, `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// On what.
+    /// The addresses to listen on.
     pub on: ListenOn,
     /// The port; none means the usual one.
     pub port: Option<u16>,
@@ -24,7 +24,7 @@ pub struct Listen {
 pub enum ListenOn {
     /// All addresses of the host.
     Everywhere,
-    /// One address.
+    /// This address of the host.
     Address(IpAddr),
     /// The addresses of an interface.
     Interface(String),

@@ -36,7 +36,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// The name.
+            /// Returns the name as it is written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 pub struct TracesSection {
     /// The collector; None sends nothing.
     pub endpoint: Option<Endpoint>,
-    /// The part of the requests that is told, from 0 to 1. None: all.
+    /// The fraction of the requests whose spans are sent, from 0 to 1. None: all.
     pub sample: Option<Fraction>,
 }
 
@@ -20,7 +20,7 @@ pub struct TracesSection {
 pub struct Endpoint {
     /// A name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
-    /// The port.
+    /// The port of TCP.
     pub port: u16,
     /// The path, from its first slash on.
     pub path: String,

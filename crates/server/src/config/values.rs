@@ -24,7 +24,7 @@ macro_rules! words {
             /// All words, as they are written.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
-            /// The word.
+            /// Returns the word in the configuration.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -59,15 +59,15 @@ macro_rules! words {
 }
 
 words! {
-    /// A dialect.
+    /// A dialect of SMB, with the first Windows that has it.
     DialectName: "a dialect" {
         /// Vista
         Smb202 = "2.0.2",
-        /// Windows 7
+        /// Windows 7 and Server 2008 R2
         Smb21 = "2.1",
-        /// Windows 8
+        /// Windows 8 and Server 2012
         Smb30 = "3.0",
-        /// Windows 8.1
+        /// Windows 8.1 and Server 2012 R2
         Smb302 = "3.0.2",
         /// Windows 10 and up
         Smb311 = "3.1.1",
@@ -103,7 +103,7 @@ words! {
     AccountListingChoice: "account_listing" {
         /// Members of the group Administrators.
         Administrators = "administrators",
-        /// Every user.
+        /// Every user who has logged on.
         Users = "users",
     }
 }
@@ -133,7 +133,8 @@ words! {
 words! {
     /// Where named streams are kept.
     StreamsChoice: "streams" {
-        /// In extended attributes, as Samba's streams_xattr does; large ones beside.
+        /// In extended attributes, as Samba's streams_xattr does; large streams in the folder
+        /// `.frevo-streams`.
         Xattr = "xattr",
         /// All in the folder `.frevo-streams`.
         Folder = "folder",
@@ -175,7 +176,7 @@ words! {
 }
 
 words! {
-    /// A cipher.
+    /// A cipher, the name as clients negotiate it.
     CipherName: "a cipher" {
         /// AES-128-GCM
         Aes128Gcm = "aes-128-gcm",
@@ -200,7 +201,7 @@ impl From<CipherName> for Cipher {
 }
 
 words! {
-    /// A signing algorithm.
+    /// A signing algorithm, the name as clients negotiate it.
     SigningAlgorithmName: "a signing algorithm" {
         /// AES-GMAC
         AesGmac = "aes-gmac",

@@ -145,8 +145,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Fails after an error while the server stops. It may be the stop's own, such as CANCELLED for a
-    /// lock that waited, and not the request's: the client asks the next run of the server.
+    /// Disconnects in place of answering an error while the server stops. The stop itself may have
+    /// caused the error, such as CANCELLED for a lock that waited; the client repeats the request
+    /// to the next run of the server.
     fn check_stop<T>(&self, outcome: &Result<T, Refusal>) -> Result<(), Doom> {
         let is_withheld = self.stops.get() && outcome.is_err();
         if is_withheld { Err(Doom::Late("the server stops")) } else { Ok(()) }

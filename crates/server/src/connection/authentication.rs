@@ -24,7 +24,7 @@ pub enum Purpose {
 /// An exchange of tokens under way on one connection.
 #[derive(Debug)]
 pub struct Authentication {
-    /// NTLM and SPNEGO.
+    /// The state of SPNEGO, NTLM and Kerberos.
     pub acceptor: Acceptor,
     /// PreauthSession.PreauthIntegrityHashValue
     pub preauth: SessionPreauth,
@@ -32,7 +32,7 @@ pub struct Authentication {
     pub purpose: Purpose,
     /// The session that the exchange authenticates.
     pub session: Arc<Session>,
-    /// The charge of an exchange for a session that is there already; a new session has its own.
+    /// The charge of an exchange for an existing session; a new session has its own.
     pub charge: Option<Charge>,
 }
 

@@ -1,9 +1,9 @@
 //! Large replies that are signed together.
 //!
-//! AES-CMAC is a chain: one message at a time leaves a core waiting for itself, and eight
-//! beside each other take little longer than one. Where several requests have come at once
-//! their replies wait for each other, [`SIGNED_TOGETHER`] at most, and no longer than it takes
-//! to begin what has come. Everything leaves in the order in which it was said.
+//! AES-CMAC is a chain: each block waits for the one before it. Eight messages that are signed
+//! together take little longer than one. Where several requests have come at once, their replies
+//! wait for each other: at most [`SIGNED_TOGETHER`], and only while the requests that have come are
+//! begun. Replies leave in their original order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

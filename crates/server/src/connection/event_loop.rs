@@ -36,7 +36,7 @@ use crate::watchdog::Whose;
 
 /// A connection that has been accepted, with the first frame, if it was read already.
 pub struct Accepted {
-    /// The transport.
+    /// The transport connection to write to.
     pub stream: Stream,
     /// Reader of the frames that arrive on the transport connection.
     pub reader: FrameReader,

@@ -39,7 +39,7 @@ pub struct ConnectionInfo {
     negotiated: OnceLock<Negotiated>,
 }
 
-/// Results of NEGOTIATE.
+/// Facts that NEGOTIATE has set for the connection.
 #[derive(Debug, Clone)]
 pub struct Negotiated {
     /// Dialect, algorithms and sizes.

@@ -75,7 +75,7 @@ pub struct Connection {
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
     doom: Cell<Option<Doom>>,
-    /// The server stops: sessions and Opens are taken from the requests under way.
+    /// True while the server stops: requests under way lose their sessions and Opens.
     stops: Cell<bool>,
     /// Wakes the requests that wait for a timer.
     ended: tokio::sync::Notify,

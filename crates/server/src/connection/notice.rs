@@ -14,7 +14,7 @@ pub enum Notice {
     SessionClosed(u64),
     /// Refuse the requests that wait for others: memory is full.
     GiveUpWaiting,
-    /// End the connection.
+    /// Ends the connection for this reason.
     Disconnect(&'static str),
     /// End the connection if no session has authenticated on it: newcomers need its place.
     Evicted,

@@ -7,22 +7,22 @@ use frevo_store::FileKey;
 /// Open.DurableFileId
 type Id = u64;
 
-/// Persistent Opens by their file: those of a file, and which files wait for the clients of some.
-/// Every CREATE may ask, so that the number of other files does not matter.
+/// The persistent Opens of each file, and the number of them that wait for their clients. Every
+/// CREATE asks, so the time for an answer does not depend on the number of other files.
 #[derive(Debug, Default)]
 pub(super) struct ByFile {
     opens: HashMap<FileKey, BTreeSet<Id>>,
-    /// The number of Opens that wait for their client, of each file that has any.
+    /// Number of Opens that wait for their clients, for each file with such Opens.
     orphans: HashMap<FileKey, usize>,
 }
 
 impl ByFile {
-    /// Takes a persistent Open in.
+    /// Adds a persistent Open.
     pub(super) fn enter(&mut self, key: FileKey, id: Id) {
         self.opens.entry(key).or_default().insert(id);
     }
 
-    /// Takes an Open out that has closed or is not persistent any more.
+    /// Removes an Open that has closed or is not persistent any more.
     pub(super) fn leave(&mut self, key: FileKey, id: Id) {
         if let Some(ids) = self.opens.get_mut(&key) {
             ids.remove(&id);
@@ -42,12 +42,12 @@ impl ByFile {
         self.opens.get(&key).map_or(0, BTreeSet::len)
     }
 
-    /// A persistent Open waits for its client from now on.
+    /// Notes that a persistent Open waits for its client from now on.
     pub(super) fn orphan(&mut self, key: FileKey) {
         *self.orphans.entry(key).or_default() += 1;
     }
 
-    /// A persistent Open waits no more.
+    /// Notes that a persistent Open does not wait for its client any more.
     pub(super) fn adopt(&mut self, key: FileKey) {
         if let Some(count) = self.orphans.get_mut(&key) {
             *count -= 1;

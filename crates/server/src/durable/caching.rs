@@ -7,7 +7,7 @@ use frevo_wire::create_context::LeaseKey;
 pub enum Caching {
     /// Nothing: no lease, no oplock.
     Nothing,
-    /// An oplock.
+    /// Open.OplockLevel is not NONE.
     Oplock {
         /// Open.OplockLevel is SMB2_OPLOCK_LEVEL_BATCH and Open.OplockState Held.
         is_batch: bool,

@@ -1,9 +1,9 @@
-//! Durable and resilient Opens over a planned restart: a server that stops leaves those that wait for their
-//! clients to the run that follows.
+//! Durable and resilient Opens over a planned restart: a server that stops leaves those that wait
+//! for their clients to the run that follows.
 //!
-//! MS-SMB2 3.3.1.10 keeps durable Opens in memory, and a server that crashes loses them. One that
-//! stops knows that its successor takes up where it ends, so their clients need not notice. The
-//! records are taken up once: a run that crashes leaves none.
+//! MS-SMB2 3.3.1.10 keeps durable Opens in memory, and a server that crashes loses them. A server
+//! that stops can store them for the next run, so that their clients need not notice. The next run
+//! reads the records once: if it crashes, the Opens are lost.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -26,8 +26,9 @@ const TICKS_PER_MS: u64 = 10_000;
 /// resilient Open, 0 for a durable one.
 const HEAD: usize = 9;
 
-/// An Open that is left, as [`HEAD`] and its record. None for an Open that ends with this run: a persistent one is on record, and one that
-/// deletes its file, or that a record does not describe in full, is closed.
+/// Encodes an Open for the next run, as [`HEAD`] and its record. None for an Open that ends with
+/// this run: a persistent one is on record already; one that deletes its file, or that a record
+/// does not describe in full, is closed.
 fn left(open: &Open, now: FileTime) -> Option<Vec<u8>> {
     let survival = open.survival().filter(|s| !s.is_persistent())?;
     let resiliency = survival.resiliency_timeout();

@@ -18,7 +18,7 @@ pub struct AskedLease {
     pub version: u8,
 }
 
-/// Which context asks.
+/// The context that asks for the reconnect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// DHnC
@@ -40,7 +40,7 @@ pub enum Version {
 pub struct Reconnect<'a> {
     /// FileId of the context; only the persistent half counts.
     pub file_id: FileId,
-    /// Which context.
+    /// The context that asks for it.
     pub version: Version,
     /// RqLs
     pub lease: Option<AskedLease>,

@@ -36,7 +36,7 @@ use crate::tree_connect::TreeConnect;
 /// Why an Open of an earlier run is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// It is persistent.
+    /// The Open is persistent.
     Always,
     /// It is durable, and the earlier run has left it to this one.
     OverThisRestart,

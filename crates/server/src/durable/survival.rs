@@ -169,13 +169,13 @@ impl Survival {
         resilient.or(durable.filter(|_| holds))
     }
 
-    /// A LOCK that is not carried out yet has taken `range`. The File is locked,
-    /// as for the other two.
+    /// Notes that a LOCK which has not been carried out yet has taken `range`. The caller holds the
+    /// lock of the File, as for the next two functions.
     pub(crate) fn took(&self, range: (Range, Mode)) {
         self.locking.lock().push(range);
     }
 
-    /// It is carried out, or has given the range back.
+    /// Notes that the LOCK has been carried out, or has given the range back.
     pub(crate) fn is_done_with(&self, range: (Range, Mode)) {
         let mut locking = self.locking.lock();
         if let Some(at) = locking.iter().position(|one| *one == range) {
@@ -183,7 +183,7 @@ impl Survival {
         }
     }
 
-    /// The ranges among `held` whose LOCK has been carried out.
+    /// Returns the ranges among `held` whose LOCK has been carried out.
     pub(super) fn settled(&self, mut held: Vec<(Range, Mode)>) -> Vec<(Range, Mode)> {
         for range in self.locking.lock().iter() {
             if let Some(at) = held.iter().position(|one| one == range) {

@@ -109,7 +109,7 @@ pub(super) enum Broken {
     Closed(Arc<Open>),
     /// It keeps what it caches until its client comes or does not.
     Kept,
-    /// It stays open without the right to cache.
+    /// It stays open, and caches nothing any more.
     Stays,
 }
 
@@ -579,7 +579,7 @@ impl Durables {
         entries.map(|entry| Arc::clone(&entry.open)).collect()
     }
 
-    /// All Opens.
+    /// Returns all durable Opens.
     pub fn opens(&self) -> Vec<Arc<Open>> {
         self.table.lock().opens.values().map(|entry| Arc::clone(&entry.open)).collect()
     }

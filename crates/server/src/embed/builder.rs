@@ -207,12 +207,12 @@ impl Reload {
         Self { settings: Some(settings), ..self }
     }
 
-    /// Replaces all shares.
+    /// Replaces all shares of the server.
     pub fn shares(self, shares: impl IntoIterator<Item = Share>) -> Self {
         Self { shares: Some(shares.into_iter().collect()), ..self }
     }
 
-    /// Replaces the accounts.
+    /// Replaces the accounts that may log on.
     pub fn accounts(self, accounts: SharedAccounts) -> Self {
         Self { accounts: Some(accounts), ..self }
     }

@@ -335,7 +335,7 @@ fn limit_descriptors(state: &ServerState, limit: usize) {
         tracing::warn!(target: "frevo::server", limit, for_opens,
             "only few files can be open at a time; raise the hard limit (LimitNOFILE, ulimit -Hn)");
     } else {
-        tracing::info!(target: "frevo::server", limit, for_opens, "limits of file descriptors");
+        tracing::info!(target: "frevo::server", limit, for_opens, "the process may have this many file descriptors");
     }
 }
 

@@ -22,11 +22,11 @@ pub enum ShareEdit {
         /// The access list; None for all rights of everybody.
         access: Option<AccessList>,
     },
-    /// Changes a share. What is None stays.
+    /// Changes a share. A field that is None keeps its value.
     Set {
         /// Name of the share.
         name: String,
-        /// The comment.
+        /// The new comment; empty for none.
         comment: Option<String>,
         /// Tree connects at one time; Some(None) for no limit.
         max_connections: Option<Option<usize>>,
@@ -41,7 +41,7 @@ pub enum ShareEdit {
 }
 
 impl ShareEdit {
-    /// The word for the change, for logs.
+    /// The verb for the change, for logs.
     pub const fn verb(&self) -> &'static str {
         match self {
             Self::Add { .. } => "add",
@@ -74,7 +74,7 @@ pub enum NotEdited {
     NoFolder(String),
     /// The access list is malformed.
     BadAccess(String),
-    /// The access list has something that this server would not enforce.
+    /// The access list has an entry that this server would not enforce.
     Unsupported(String),
     /// The change could not be stored or applied; nothing was changed.
     Failed(String),
@@ -97,8 +97,8 @@ impl fmt::Display for NotEdited {
 
 /// Changes the shares of a server for its administrators.
 pub trait ShareEditor: Send + Sync + fmt::Debug {
-    /// Stores and applies a change that the administrator `by` asks for. It may wait: no core
-    /// calls it.
+    /// Stores and applies a change that the administrator `by` asks for. The call may block: it
+    /// runs on no core.
     ///
     /// # Errors
     /// When nothing was changed.

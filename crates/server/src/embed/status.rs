@@ -52,9 +52,9 @@ pub struct Status {
     pub shares: Rows<ShareStatus>,
     /// Files, directories and pipes that clients have open.
     pub opens: Rows<OpenStatus>,
-    /// Byte-range locks.
+    /// Byte-range locks that clients hold.
     pub locks: Rows<LockStatus>,
-    /// Leases and oplocks.
+    /// Leases and oplocks that clients hold.
     pub leases: Rows<LeaseStatus>,
 }
 
@@ -126,7 +126,7 @@ pub struct ErrorStatus {
     pub count: u64,
 }
 
-/// A session.
+/// Facts and counts of one session.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionStatus {
@@ -152,7 +152,7 @@ pub struct SessionStatus {
     pub since: i64,
     /// Milliseconds since its latest request.
     pub idle_ms: u64,
-    /// Its channels.
+    /// The connections that the session uses.
     pub channels: Vec<ChannelStatus>,
     /// The shares that it is connected to.
     pub shares: Vec<String>,
@@ -184,7 +184,7 @@ pub struct ChannelStatus {
     pub sent: u64,
 }
 
-/// A share.
+/// Facts and counts of one share.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct ShareStatus {
@@ -204,7 +204,7 @@ pub struct ShareStatus {
     pub opens: usize,
 }
 
-/// An Open.
+/// Facts about one Open.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct OpenStatus {
@@ -235,7 +235,7 @@ pub struct OpenStatus {
     pub delete_on_close: bool,
 }
 
-/// A byte-range lock.
+/// A byte-range lock of an Open.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct LockStatus {

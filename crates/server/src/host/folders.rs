@@ -179,7 +179,7 @@ impl ShareSection {
 /// A folder that cannot be shared.
 #[derive(Debug)]
 pub struct FolderFault {
-    /// The folder.
+    /// The path of the folder.
     pub path: PathBuf,
     why: Why,
 }

@@ -221,8 +221,8 @@ const fn status(error: PipeError) -> Status {
 }
 
 /// Like [`write`], on a thread that may wait for the host's name service, or compute for long: for
-/// several messages, or where the caller `manages` the server. The pipe is not locked meanwhile: others may look at
-/// it. The answer comes to the pipe even when its request has ended.
+/// several messages, or where the caller `manages` the server. The pipe is not locked meanwhile, so
+/// that other requests can use it. The answer is put into the pipe even when its request has ended.
 async fn write_elsewhere(
     rq: &Request<'_>,
     open: &Arc<Open>,

@@ -32,7 +32,7 @@ pub(super) struct Ends {
     pub(super) accounts: SharedAccounts,
     /// The time as FILETIME ticks.
     pub(super) now: u64,
-    /// The session's user.
+    /// The user who is logged on to the session.
     pub(super) user: String,
     pub(super) sealing: Option<Sealing>,
 }
@@ -127,11 +127,11 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
     rq.server().throttle.heed(attempt).await
 }
 
-/// Keys that are derived from passwords now: a client says how long that takes. Of one user's
-/// changes one stands in the row, so that others have their turn.
+/// Limits how many keys are derived from passwords at one time: a client decides how long one
+/// takes. Each user has one at most, so that others have their turn.
 static DERIVING: LazyLock<Places> = LazyLock::new(|| Places::new(PASSWORD_DERIVATIONS, 1));
 
-/// The new password, if its sender, who is logged on as `user`, knows the old one.
+/// Returns the new password if its sender, who is logged on as `user`, knows the old one.
 async fn opened(user: &str, change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>> {
     match change {
         PasswordChange::User2(change) => {

@@ -1,4 +1,4 @@
-//! Open pipes.
+//! Opens of named pipes, and the data that waits in them.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Pipe {
     }
 
     /// True when answering `data` may take long: the service looks up users of the host, there are
-    /// several messages, or earlier ones are answered just now.
+    /// several messages, or earlier messages are being answered.
     pub(super) fn is_work(&self, data: &[u8]) -> bool {
         let is_long = |endpoint: &Endpoint| endpoint.has_several(data);
         self.asks_host() || self.endpoint.as_ref().is_none_or(is_long)

@@ -46,7 +46,7 @@ pub(super) struct Caller<'a> {
     pub(super) host: Option<&'a HostUser>,
     /// The address of the caller.
     pub(super) address: IpAddr,
-    /// The accounts as one write to the pipe sees them.
+    /// The accounts, listed once for one write to the pipe.
     pub(super) listing: Listing,
     /// The runtime of its core, for a member of Administrators that is answered beside the core.
     /// None for a caller that may not manage the server.
@@ -100,8 +100,8 @@ impl fmt::Debug for Caller<'_> {
     }
 }
 
-/// The facts of a share, without its name. Who manages the server sees limits and access lists,
-/// and sends them back with a change.
+/// Returns the facts of a share, without its name. Only a caller that manages the server gets
+/// limits and access lists, which its tools send back with a change.
 fn share_info(share: &Share, manages: bool) -> ShareInfo {
     let limit = share.max_connections.filter(|_| manages);
     let is_disk = matches!(share.target, Target::Disk(_));
@@ -165,9 +165,9 @@ impl Services for Caller<'_> {
         }
     }
 
-    /// The levels of administrators are told to everybody, because what they add is told to those
-    /// who manage the server alone (limits, descriptors, paths) or to nobody (counts): those
-    /// fields are empty. Common tools ask for no other level.
+    /// Everybody may ask for the levels of administrators, because common tools ask for no other
+    /// level. The fields that these levels add are empty for callers who do not manage the server
+    /// (limits, descriptors, paths), or for everybody (counts).
     fn is_administrator(&self) -> bool {
         true
     }

@@ -13,7 +13,7 @@ use crate::limits::AUDIT_VALUE_BYTES;
 use crate::quoted::{Quoted, cut};
 use crate::share_access::{AccessList, UNIX};
 
-/// The limit of tree connects that max_uses stands for: all ones, and zero, are none.
+/// Returns the limit of tree connects for max_uses. None for all ones and for zero.
 fn limit(max_uses: u32) -> Option<usize> {
     usize::try_from(max_uses).ok().filter(|_| !matches!(max_uses, 0 | u32::MAX))
 }
@@ -72,7 +72,7 @@ impl Caller<'_> {
         let done = set.and_then(|()| match self.server.share_editor.get() {
             Some(editor) => editor.edit(self.user, edit),
             None => Err(NotEdited::Forbidden(String::from(
-                "this server does not let shares be changed over the network",
+                "this server does not allow changes of shares over the network",
             ))),
         });
         self.tell(&told, done.as_ref().err());
@@ -88,7 +88,7 @@ impl Caller<'_> {
         })
     }
 
-    /// Writes a change, or the refusal of one, into the log and the audit log.
+    /// Writes a change, or its refusal, into the log and the audit log.
     fn tell(&self, edit: &ShareEdit, why: Option<&NotEdited>) {
         let (share, change, user) = (Quoted(edit.name()), edit.verb(), self.user);
         match why {

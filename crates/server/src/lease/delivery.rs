@@ -40,7 +40,8 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
     end(server, &parcel);
 }
 
-/// Delivers the notifications of a connection that cannot: many of them beside the core.
+/// Delivers the notifications of a connection that cannot deliver them; many of them on another
+/// thread.
 pub fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
     let rest = parcels.split_off(parcels.len().min(BREAKS_PASSED_ON));
     for parcel in parcels {

@@ -66,7 +66,7 @@ impl Parcel {
         }
     }
 
-    /// The notification.
+    /// Returns the notification for the client.
     pub fn notification(&self) -> Notification {
         let Break { from, to, epoch, number, .. } = self.broken;
         match self.broken.owner {

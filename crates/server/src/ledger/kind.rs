@@ -6,9 +6,9 @@
 pub enum Kind {
     /// A transport connection.
     Connection,
-    /// A session.
+    /// A session, valid or not.
     Session,
-    /// A tree connect.
+    /// A tree connect of a session.
     TreeConnect,
     /// An Open of a file, directory or pipe.
     Open,

@@ -16,7 +16,7 @@ pub struct Tabs {
     /// The connection's door; a stand-in, which has no buffers, has none.
     handle: Option<ConnectionHandle>,
     holder: RefCell<Arc<Holder>>,
-    /// Request frames.
+    /// Frames with requests that are not answered.
     frames: Tab,
     /// Replies that the client has not taken.
     replies: Tab,

@@ -15,7 +15,7 @@ use crate::panics;
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// The search goes through the whole directory.
+    /// The search would take long: it reads the whole directory.
     Long,
     /// The limit of a core: a search of a large directory gives up.
     Short,

@@ -7,8 +7,8 @@ use frevo_wire::dtyp::Sid;
 
 use super::{Principal, Principals};
 
-/// Users and groups by SID, and groups by name. They are listed at the first question: one request
-/// may ask a thousand.
+/// Users and groups by SID, and groups by name. The account file is read at the first question; one
+/// request may ask a thousand.
 #[derive(Debug, Default)]
 pub struct Listing(OnceCell<Listed>);
 

@@ -44,7 +44,7 @@ impl fmt::Debug for RecyclingVfs {
 /// The relation of a name to the bin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Region {
-    /// Outside the bin.
+    /// A name outside of the bin.
     Outside,
     /// The folder that holds the bins of all users, or a stream of it.
     Top,

@@ -24,7 +24,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The address alone.
+    /// Makes the source of one address.
     pub(super) fn exact(address: IpAddr) -> Self {
         Self::Prefix(Prefix::exact(address))
     }

@@ -31,7 +31,7 @@ fn seconds(count: u64) -> (Duration, bool) {
     (Duration::from_secs(count), true)
 }
 
-/// Attempts that nobody waits for the end of.
+/// Starts attempts, and waits for the end of none.
 fn flood(throttle: &Arc<LogonThrottle>, addresses: impl Iterator<Item = IpAddr>, name: &str) {
     for address in addresses {
         let (throttle, name) = (Arc::clone(throttle), name.to_owned());

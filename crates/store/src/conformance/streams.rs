@@ -1,4 +1,4 @@
-//! Named streams.
+//! Tests of named streams.
 
 use alloc::string::String;
 use alloc::vec;

@@ -40,7 +40,7 @@ type Tell = Box<dyn Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync>;
 pub struct Teller(RwLock<Option<Tell>>);
 
 impl Teller {
-    /// Sets the callback.
+    /// Sets the callback, which replaces an earlier one.
     pub fn set(&self, tell: impl Fn(&Arc<FileCell>, Vec<Break>) + Send + Sync + 'static) {
         *self.0.write() = Some(Box::new(tell));
     }

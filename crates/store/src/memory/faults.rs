@@ -104,7 +104,7 @@ impl Faults {
         self.0.lock().at_call = at_call;
     }
 
-    /// Removes all rules.
+    /// Removes all rules: no operation fails any more.
     pub fn heal(&self) {
         self.0.lock().rules.clear();
     }

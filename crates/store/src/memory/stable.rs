@@ -11,7 +11,7 @@ use crate::limits::MEMORY_JOURNAL_CHANGES;
 /// The changing state of a file system.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The visible state.
+    /// The state that clients see.
     pub(super) live: Tree,
     /// The state on the medium.
     stable: Tree,

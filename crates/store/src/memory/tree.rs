@@ -79,7 +79,7 @@ pub(super) enum Body {
     Special(Kind),
 }
 
-/// A file's metadata.
+/// The metadata of a file or directory.
 #[derive(Debug, Clone)]
 pub(super) struct Meta {
     /// The stored DOS attributes only.

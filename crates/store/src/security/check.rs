@@ -13,7 +13,7 @@ pub struct Denied {
     /// True if ACCESS_SYSTEM_SECURITY was requested without SeSecurityPrivilege: the status is
     /// PRIVILEGE_NOT_HELD instead of ACCESS_DENIED.
     pub lacks_privilege: bool,
-    /// The missing rights.
+    /// The rights that the user lacks.
     pub missing: AccessMask,
 }
 

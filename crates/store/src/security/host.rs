@@ -30,7 +30,7 @@ pub enum Whose {
 /// One entry: a subject with three permission bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostEntry {
-    /// The subject.
+    /// The user or group that the bits are for.
     pub whose: Whose,
     /// Read 4, write 2, execute 1.
     pub bits: u8,
@@ -48,7 +48,7 @@ pub struct HostAcl {
 /// Owner, group and permissions of an object of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct Owned {
-    /// Permission bits.
+    /// The permission bits, as chmod has them.
     pub mode: u32,
     /// The owner's SID.
     pub owner: Sid,

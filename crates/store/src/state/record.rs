@@ -17,12 +17,12 @@ const FORM: u32 = 0x3146_5046;
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
 
-/// One byte-range lock.
+/// A byte-range lock in the record of an Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRecord {
     /// Range of bytes that is locked.
     pub range: Range,
-    /// Shared or exclusive.
+    /// The mode: shared or exclusive.
     pub mode: Mode,
 }
 
@@ -69,7 +69,7 @@ pub struct OpenRecord {
     pub file_name: String,
     /// The volume's serial number.
     pub volume: u32,
-    /// The file's inode.
+    /// The inode number of the file.
     pub inode: u64,
     /// The stream of the file; 0 for its own data.
     pub stream: u64,
@@ -97,9 +97,9 @@ pub struct OpenRecord {
     pub app_instance_id: Option<Guid>,
     /// Open.ApplicationInstanceVersionHigh and Low
     pub app_instance_version: Option<(u64, u64)>,
-    /// The caching right.
+    /// The caching right that the Open has.
     pub lease: LeaseRecord,
-    /// The byte-range locks.
+    /// The byte-range locks of the Open.
     pub locks: Vec<LockRecord>,
     /// Open.LockSequenceArray: numbers by index less one.
     pub lock_sequences: [Option<u8>; SEQUENCES],
@@ -118,7 +118,7 @@ impl fmt::Display for NotARecord {
 impl core::error::Error for NotARecord {}
 
 impl OpenRecord {
-    /// Encodes the record.
+    /// Returns the bytes that the state store keeps.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);

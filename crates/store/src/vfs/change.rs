@@ -30,7 +30,7 @@ pub struct BasicChange {
 /// A change of one extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EaChange<'a> {
-    /// Name without prefix.
+    /// Name of the attribute, without the host's prefix `user.`.
     pub name: &'a str,
     /// The new value; an empty one removes the attribute.
     pub value: &'a [u8],
@@ -59,7 +59,7 @@ pub struct ExtentCopy {
     pub source_offset: u64,
     /// Offset in the target, bytes.
     pub target_offset: u64,
-    /// Length in bytes.
+    /// Length of both ranges, bytes.
     pub length: u64,
     /// True if a failure must leave the target unchanged.
     pub is_atomic: bool,
@@ -79,7 +79,7 @@ pub struct Allocated {
 pub struct ShownLock {
     /// Offset of the first byte.
     pub first: u64,
-    /// Last byte.
+    /// Offset of the last byte.
     pub last: u64,
     /// The strongest lock on the range; None if it is free.
     pub mode: Option<Mode>,

@@ -25,7 +25,7 @@ pub enum Fault {
     AccessDenied,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// No space left.
+    /// The medium has no space left.
     DiskFull,
     /// The owner's quota is used up.
     QuotaExceeded,
@@ -54,7 +54,7 @@ pub enum Fault {
     NotSupported,
     /// A number or range is invalid.
     Invalid,
-    /// Out of memory.
+    /// The process has no memory left.
     NoMemory,
     /// The medium failed, with the host's error number for logs.
     Io(i32),

@@ -1,6 +1,6 @@
 //! Targets of symbolic links as they are stored. A link of Windows is a file's or a directory's,
 //! whatever its target is. A stored target that ends with a separator belongs to a directory's
-//! link: it means the same to programs of the host, and no other place has to keep the kind.
+//! link: programs of the host see the same target, and the kind needs no other place.
 
 use alloc::string::String;
 

@@ -38,7 +38,7 @@ pub enum KindWanted {
 pub struct OpenHow {
     /// The condition on the name's existence.
     pub existence: Existence,
-    /// The accepted kind.
+    /// The kind of object that is accepted.
     pub kind: KindWanted,
     /// Data will be read.
     pub read: bool,
@@ -110,7 +110,7 @@ pub struct Parent<'a> {
 /// The result of [`Vfs::open`](super::Vfs::open).
 #[derive(Debug)]
 pub struct Opened {
-    /// The open object.
+    /// The object that was opened or made.
     pub node: Arc<dyn Node>,
     /// Its state just after opening; `ea_size` may be 0, since no reply to CREATE carries it.
     pub stat: Stat,

@@ -19,9 +19,9 @@ pub enum Security {
 pub struct SecurityChange<'a> {
     /// The self-relative descriptor to store; None if the host's permissions alone express it.
     pub descriptor: Option<&'a [u8]>,
-    /// New POSIX owner.
+    /// The user id of the owner of a new object.
     pub uid: Option<u32>,
-    /// New POSIX group.
+    /// The group id of a new object.
     pub gid: Option<u32>,
     /// New permission bits, of which the lowest nine count. The sticky bit and set-group-ID of a
     /// directory are not changed; set-user-ID and set-group-ID of a file are cleared.

@@ -45,7 +45,7 @@ bit_set! {
         READ = 0x0000_0001,
         /// Write.
         WRITE = 0x0000_0002,
-        /// Delete and rename.
+        /// Other Opens may delete and rename the file.
         DELETE = 0x0000_0004,
     }
 }
@@ -150,7 +150,7 @@ pub struct Request<'a> {
     pub requested_oplock_level: OplockLevel,
     /// The requested impersonation level.
     pub impersonation_level: ImpersonationLevel,
-    /// The requested access.
+    /// The access that the client asks for.
     pub desired_access: AccessMask,
     /// Attributes of a new file.
     pub file_attributes: FileAttributes,
@@ -227,7 +227,7 @@ pub struct Response<'a> {
     pub oplock_level: OplockLevel,
     /// Flags (3.x only).
     pub flags: CreateFlags,
-    /// The action taken.
+    /// The action that CREATE took: opened, created, overwritten or superseded.
     pub create_action: CreateAction,
     /// Time of creation.
     pub creation_time: FileTime,

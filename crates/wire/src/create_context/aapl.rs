@@ -48,7 +48,7 @@ bit_set! {
     AaplVolumeCapabilities(u64) {
         /// The server answers RESOLVE_ID.
         SUPPORT_RESOLVE_ID = 0x01,
-        /// Names are case-sensitive.
+        /// Names on the volume are case-sensitive.
         CASE_SENSITIVE = 0x02,
         /// FLUSH can empty the drive's own cache.
         SUPPORTS_FULL_SYNC = 0x04,

@@ -35,14 +35,14 @@ open_enum! {
 pub struct Domain {
     /// Its NetBIOS name.
     pub name: String,
-    /// Its SID.
+    /// The domain's SID; None if it is not known.
     pub sid: Option<Sid>,
 }
 
 /// A user, a group or a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its SID.
+    /// The SID of the account or domain.
     pub sid: Sid,
     /// The name of its domain.
     pub domain: String,

@@ -106,7 +106,7 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
     })
 }
 
-/// Only administrators change the server. An attempt of somebody else is told.
+/// Refuses a caller that does not manage the server, and reports the attempt.
 fn permitted(services: &dyn Services, attempt: Attempt<'_>) -> Result<(), WinError> {
     if services.may_manage() {
         return Ok(());

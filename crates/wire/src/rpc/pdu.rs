@@ -310,7 +310,7 @@ open_enum! {
     }
 }
 
-/// A bind_nak PDU.
+/// Encodes a bind_nak PDU.
 pub fn encode_bind_nak(reason: RejectReason, call_id: u32) -> Vec<u8> {
     write_pdu(PduKind::BIND_NAK, PduFlags::WHOLE, call_id, |w| {
         // One supported version, 5.0.
@@ -353,7 +353,7 @@ impl<'a> Request<'a> {
         Ok(Self { alloc_hint, context_id, opnum, stub: r.rest() })
     }
 
-    /// The PDU.
+    /// Encodes the PDU with its header.
     pub fn encode(&self, flags: PduFlags, call_id: u32) -> Vec<u8> {
         write_pdu(PduKind::REQUEST, flags, call_id, |w| {
             w.u32(self.alloc_hint).u16(self.context_id).u16(self.opnum).bytes(self.stub);
@@ -386,7 +386,7 @@ impl<'a> Response<'a> {
         Ok(Self { alloc_hint, context_id, stub: r.rest() })
     }
 
-    /// The PDU.
+    /// Encodes the PDU with its header.
     pub fn encode(&self, flags: PduFlags, call_id: u32) -> Vec<u8> {
         write_pdu(PduKind::RESPONSE, flags, call_id, |w| {
             w.u32(self.alloc_hint).u16(self.context_id).u16(0).bytes(self.stub);

@@ -70,13 +70,13 @@ pub trait Services {
     fn may_manage(&self) -> bool {
         false
     }
-    /// Told of a change of the server by a caller that may not manage it.
+    /// Receives the attempt of a caller that may not manage the server, for the audit log.
     fn refused(&self, _attempt: Attempt<'_>) {}
-    /// All sessions.
+    /// Returns all sessions of the server.
     fn sessions(&self) -> Vec<SessionInfo> {
         Vec::new()
     }
-    /// All open files.
+    /// Returns all files that are open.
     fn files(&self) -> Vec<FileInfo> {
         Vec::new()
     }
@@ -144,7 +144,7 @@ impl Pipe {
         Self::ALL.into_iter().find(|pipe| eq_ignore_case(pipe.name(), name))
     }
 
-    /// Returns the name.
+    /// Returns the name of the pipe.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Srvsvc => "srvsvc",
@@ -263,7 +263,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// True if `bytes` go beyond the PDU that they begin or go on with.
+    /// True if `bytes` reach beyond the PDU that they begin or continue.
     pub fn has_several(&self, bytes: &[u8]) -> bool {
         let whole = || self.input.iter().chain(bytes);
         let mut length = whole().skip(Header::FRAG_LENGTH_AT).copied();

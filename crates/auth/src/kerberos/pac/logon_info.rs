@@ -51,7 +51,7 @@ pub struct LogonInfo {
     pub domain: String,
     /// LogonDomainId: the SID of the user's domain.
     pub domain_sid: Sid,
-    /// The user's SID.
+    /// The SID of the user.
     pub user: Sid,
     /// The SID of the user's primary group.
     pub primary_group: Sid,
@@ -291,8 +291,8 @@ fn trusted(mut groups: Vec<Sid>) -> Result<Vec<Sid>, Fault> {
 /// user: the class AlwaysFilter of MS-PAC 4.1.2.2, by which a controller that was taken over would
 /// rule its member servers.
 ///
-/// Deviation: what is not known is filtered too, as RESOURCE_MANAGER and the capabilities of apps,
-/// which no access list of files names.
+/// Deviation: unknown SIDs are filtered too, such as RESOURCE_MANAGER and the capabilities of apps,
+/// which no access list of a file names.
 fn may_come_from_a_controller(sid: &Sid) -> bool {
     match (sid.authority(), sid.sub_authorities()) {
         // NT Account Domain: a domain of three numbers, and a principal in it.

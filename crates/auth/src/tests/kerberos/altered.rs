@@ -1,5 +1,5 @@
-//! Tokens that were changed on their way: nothing but the unchanged one is accepted, unless the
-//! change is in what Kerberos protects by nothing, and changes nothing.
+//! Tokens that were changed on their way: a changed token is accepted only if Kerberos does not
+//! protect the changed bytes, and then the change has no effect.
 
 use super::*;
 use crate::kerberos::forge::authorization_data;

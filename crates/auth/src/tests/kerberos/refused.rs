@@ -136,7 +136,7 @@ fn an_ap_req_is_accepted_once() {
     let again = step(&first).unwrap_err();
     assert_eq!(again.reason, Reason::Kerberos(Fault::Replayed));
     assert_eq!((&*again.user, &*again.domain), ("ann", "FREVO.TEST"));
-    assert_eq!(again.to_string(), "the AP-REQ was used before: somebody repeats a logon");
+    assert_eq!(again.to_string(), "the AP-REQ was used before: the logon is a replay");
     // The same ticket again is no replay.
     let next = initiator(forge().issue()).initial_token(&[], NOW + SECOND).unwrap();
     assert!(matches!(step(&next), Ok(AcceptorStep::Done(_))));

@@ -119,7 +119,7 @@ impl Key {
         Self(words)
     }
 
-    /// The public key.
+    /// Returns the public key, big-endian.
     pub(super) fn public(&self) -> [u8; BYTES] {
         let mut two = [0; WORDS];
         two[0] = 2;

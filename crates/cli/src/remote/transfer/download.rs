@@ -124,7 +124,8 @@ pub(crate) async fn down(
     file.close().await
 }
 
-/// Fetches what of `file` is no hole and lies behind `begun`: where it ends.
+/// Copies the data of `file` from the offset `begun` on, without the holes. Returns the end of the
+/// copied data, which is less than the file's length if the file became shorter.
 async fn fetch_data(
     file: &File,
     metadata: &Metadata,

@@ -47,14 +47,13 @@ pub(super) fn open_node(
     }
 }
 
-/// Reads the context. None for what is no server query (to find a path by a
-/// file id is not promised): it gets no answer.
+/// Reads the context. None for a query that is not supported, such as the path of a file id: it
+/// gets no answer.
 pub(super) fn parse(data: &[u8]) -> Result<Option<AaplQuery>, Status> {
     AaplQuery::parse(data).map_err(|_| Status::INVALID_PARAMETER)
 }
 
-/// Notes on the tree connect that its client is macOS once it has asked; whether
-/// it is.
+/// Returns true if the client is macOS. Its first query marks the tree connect.
 pub(super) fn is_client(tree: &TreeConnect, asked: Option<&AaplQuery>) -> bool {
     if let Some(query) = asked {
         tree.apple.store(true, Ordering::Relaxed);

@@ -54,8 +54,8 @@ fn kept(node: &dyn Node, unparsed: usize) -> Refusal {
     }
 }
 
-/// The answer for the first link in the way. A name before it can be opened, one behind it cannot:
-/// it is found in ten steps, however long the way is.
+/// Returns the answer for the first link in the path. A name before the link can be opened, and a
+/// name behind it cannot, so a binary search finds it: it takes ten steps at most.
 fn first_link(vfs: &dyn Vfs, name: &Name, text: &str) -> Option<Refusal> {
     let components: Vec<&str> = name.components().collect();
     let (mut first, mut last) = (1, components.len());
@@ -75,8 +75,8 @@ fn first_link(vfs: &dyn Vfs, name: &Name, text: &str) -> Option<Refusal> {
     None
 }
 
-/// The answer for an open link with the bytes of the name that follow it; None for another
-/// object, Some(None) for a link that cannot be told of.
+/// Returns the answer for a link, followed by `unparsed` bytes of the name. None for another
+/// object, Some(None) for a link whose target cannot be told.
 fn link(opened: &Opened, unparsed: usize) -> Option<Option<Refusal>> {
     if opened.stat.kind == Kind::Symlink {
         let told = opened.node.link_target().ok().and_then(|target| {

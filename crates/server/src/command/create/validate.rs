@@ -31,7 +31,7 @@ const BAD_ATTRIBUTES: u32 = 0xFFFF_8048;
 /// MS-FSA 2.1.5.1: rights that do not exist.
 const BAD_ACCESS: u32 = 0x0CE0_FE00;
 
-/// Checks the numbers.
+/// Checks the fields whose values must be known.
 pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
     if request.impersonation_level > ImpersonationLevel::DELEGATE {
         return Err(Status::BAD_IMPERSONATION_LEVEL);

@@ -42,7 +42,7 @@ impl Call<'_> {
     }
 }
 
-/// Writes the response.
+/// Writes the IOCTL response with its output.
 pub(super) fn respond(
     rq: &Request<'_>,
     request: &ioctl::Request<'_>,

@@ -205,7 +205,7 @@ struct Job {
     max_size: u64,
 }
 
-/// Copies beside the core.
+/// Copies on another thread than the core's.
 async fn copy(
     call: &Call<'_>,
     job: Job,
@@ -365,7 +365,7 @@ fn status(errno: Errno) -> Status {
     data::status(&io::Error::from(errno))
 }
 
-/// Files without descriptors.
+/// A source and a target that have no descriptors.
 struct Nodes<'a> {
     from: &'a dyn Node,
     into: &'a dyn Node,

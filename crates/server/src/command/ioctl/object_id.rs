@@ -32,7 +32,7 @@ pub enum Asked {
     SetExtended,
 }
 
-/// Does it.
+/// Reads, sets or removes an object id.
 pub(super) fn handle(call: &Call<'_>, asked: Asked) -> Answer {
     match asked {
         Asked::CreateOrGet => create_or_get(call),

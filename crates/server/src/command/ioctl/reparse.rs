@@ -155,7 +155,7 @@ fn place(
     file.node.keep_reparse(Some(whole))
 }
 
-/// True for a directory, and for a link that is a directory's.
+/// True for a directory, and for a symbolic link that stands for one.
 const fn is_directory(stat: &Stat) -> bool {
     stat.attributes.contains(FileAttributes::DIRECTORY)
 }

@@ -17,16 +17,16 @@ pub enum On {
     Anything,
     /// A file or a directory; INVALID_DEVICE_REQUEST on a pipe.
     File,
-    /// A pipe.
+    /// A pipe; INVALID_DEVICE_REQUEST on a file.
     Pipe,
 }
 
 /// The handler of a control code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// This status, always.
+    /// Answers with this status.
     Refuse(Status),
-    /// Success without output.
+    /// Answers with success, and no output.
     Nothing,
     /// MS-SMB2 3.3.5.15.12
     ValidateNegotiate,
@@ -85,7 +85,7 @@ pub enum Act {
 /// The conditions that must hold before a handler runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// The code.
+    /// The control code that the row is for.
     pub code: CtlCode,
     /// The object that it is about.
     pub on: On,
@@ -96,7 +96,7 @@ pub struct Row {
     pub any: AccessMask,
     /// It changes the file: MEDIA_WRITE_PROTECTED on a read-only share.
     pub changes: bool,
-    /// The handler.
+    /// The handler, or the answer without one.
     pub act: Act,
 }
 
@@ -111,12 +111,12 @@ const WRITE: AccessMask = AccessMask::WRITE_DATA;
 const APPEND: AccessMask = AccessMask::APPEND_DATA;
 const WRITE_ATTRIBUTES: AccessMask = AccessMask::WRITE_ATTRIBUTES;
 
-/// About no Open.
+/// Makes the row of a code that needs no Open.
 const fn global(code: CtlCode, act: Act) -> Row {
     Row { code, on: On::Nothing, all: NONE, any: NONE, changes: false, act }
 }
 
-/// About a pipe.
+/// Makes the row of a code for pipes.
 const fn pipe(code: CtlCode, act: Act) -> Row {
     Row { code, on: On::Pipe, all: NONE, any: NONE, changes: false, act }
 }
@@ -141,14 +141,14 @@ const fn copies(code: CtlCode) -> Row {
     Row { on: On::Anything, ..changes(code, COPIES, Act::CopyChunk) }
 }
 
-/// Known, and not here. MS-FSA 2.1.5.10.n: what an object store does not
-/// implement is INVALID_DEVICE_REQUEST.
+/// Makes the row of a code that is known and not supported: INVALID_DEVICE_REQUEST, as MS-FSA
+/// 2.1.5.10.n has for what an object store does not implement.
 const fn absent(code: CtlCode) -> Row {
     let act = Act::Refuse(Status::INVALID_DEVICE_REQUEST);
     Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
 }
 
-/// Known, and not for clients: MS-SMB2 3.3.5.15.8.
+/// Makes the row of a code that clients may not use: MS-SMB2 3.3.5.15.8.
 const fn blocked(code: CtlCode) -> Row {
     let act = Act::Refuse(Status::NOT_SUPPORTED);
     Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
@@ -157,7 +157,7 @@ const fn blocked(code: CtlCode) -> Row {
 /// Any of the rights that change a file's data or what is known of it.
 const CHANGES_FILE: AccessMask = AccessMask(WRITE.0 | WRITE_ATTRIBUTES.0);
 
-/// All codes.
+/// The rows of all known codes.
 pub static TABLE: &[Row] = &[
     // MS-SMB2 2.2.31.
     // MS-SMB2 3.3.5.15.2: IsDfsCapable is FALSE.

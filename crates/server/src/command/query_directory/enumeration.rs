@@ -44,7 +44,7 @@ const STEPS_PER_ENTRY: usize = 256;
 /// Entries between two looks at the clock.
 const LOOKS: usize = 16;
 
-/// Why filling stopped.
+/// The reason why no more entries were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
     /// The next entry does not fit, or is not wanted.

@@ -71,8 +71,8 @@ async fn replaced(
     }
 }
 
-/// MS-FSA 2.1.5.15.12 opens the directory of the new name. Who caches a handle of it that does not
-/// allow that is asked to close it, as for any other open (2.1.4.12).
+/// MS-FSA 2.1.5.15.12 opens the directory of the new name. A client that caches a handle of this
+/// directory without allowing that is asked to close it, as for any other open (2.1.4.12).
 async fn destination(
     rq: &request::Request<'_>,
     target: &FileOpen,

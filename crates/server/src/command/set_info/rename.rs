@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// The name.
+    /// Returns the new name.
     pub(super) const fn name(&self) -> &Name {
         &self.name
     }
@@ -101,7 +101,7 @@ pub(super) fn replaced_name(request: &Request<'_>, posix: bool) -> Result<Option
     Ok((wanted.replace && !wanted.is_stream && !wanted.replace_open).then_some(wanted.name))
 }
 
-/// The new name, other than that of a stream.
+/// Returns the new name. INVALID_PARAMETER for the name of a stream.
 pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Status> {
     let wanted = match FileInfoClass(request.file_info_class) {
         FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
@@ -110,7 +110,7 @@ pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Statu
     if wanted.is_stream { Err(Status::INVALID_PARAMETER) } else { Ok(wanted.name) }
 }
 
-/// The claim of adding a name on its directory.
+/// Returns the access and sharing with which adding a name opens its directory.
 pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
     let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
     // An Open of the directory does not hinder POSIX clients.

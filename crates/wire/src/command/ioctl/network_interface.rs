@@ -26,7 +26,7 @@ pub struct NetworkInterface {
     pub capability: InterfaceCapabilities,
     /// Speed in bits per second.
     pub link_speed: u64,
-    /// The address.
+    /// An address of the interface.
     pub address: IpAddr,
 }
 

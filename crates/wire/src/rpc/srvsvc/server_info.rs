@@ -38,13 +38,13 @@ pub(crate) const PLATFORM_ID_NT: u32 = 500;
 pub struct ServerInfo {
     /// NetBIOS or host name, without backslashes.
     pub name: String,
-    /// Domain or workgroup.
+    /// Name of the domain or workgroup.
     pub domain: String,
-    /// Comment, for people.
+    /// Comment on the server, for people.
     pub comment: String,
     /// Major version of the system that the server says it is.
     pub version_major: u32,
-    /// Minor version.
+    /// Minor version of Windows that the server claims.
     pub version_minor: u32,
     /// Type bits of the server (SV101 type).
     pub kind: ServerType,

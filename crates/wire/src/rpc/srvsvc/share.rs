@@ -125,8 +125,8 @@ pub(crate) const fn is_get_level(level: u32) -> bool {
     is_enum_level(level) || level == 1005
 }
 
-/// Reads the SHARE_INFO union of a call that changes a share, with its level before it. None for
-/// a level that is not spoken here, whose end is unknown.
+/// Reads the SHARE_INFO union of a call that changes a share, with its level before it. None for a
+/// level that is not supported, whose length is unknown.
 pub(super) fn read_share(r: &mut NdrReader<'_>, level: u32) -> Parsed<Option<ShareInfo>> {
     let what = "SHARE_INFO";
     if r.u32(what)? != level {
@@ -344,7 +344,7 @@ impl ShareEnum {
 pub struct ShareEnumReply<S> {
     /// Level of InfoStruct.
     pub level: u32,
-    /// The listed shares.
+    /// The shares that are listed.
     pub shares: S,
     /// TotalEntries from where the enumeration resumed.
     pub total: u32,

@@ -32,13 +32,13 @@ pub struct ShareChange {
     pub name: String,
     /// Level
     pub level: u32,
-    /// InfoStruct; None at a level that is not spoken here.
+    /// InfoStruct; None for a level that is not supported.
     pub info: Option<ShareInfo>,
     /// True when the caller gave ParmErr.
     pub has_parm_err: bool,
 }
 
-/// The parts of a share that NetrShareSetInfo changes. None stays.
+/// The parts of a share that NetrShareSetInfo changes. A field that is None keeps its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShareSettings {
     /// remark

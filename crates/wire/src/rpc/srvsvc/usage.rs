@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 pub struct SessionInfo {
     /// The client's address, behind `\\`.
     pub client: String,
-    /// The account.
+    /// The name of the session's account.
     pub user: String,
     /// The number of its Opens.
     pub opens: u32,
@@ -36,24 +36,24 @@ pub struct FileInfo {
     pub locks: u32,
     /// The share and the path in it.
     pub path: String,
-    /// The account.
+    /// The name of the account that opened the file.
     pub user: String,
 }
 
 /// A use of a share, as CONNECTION_INFO_1 (MS-SRVS 2.2.4.2) shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Its number.
+    /// The number of the tree connect.
     pub id: u32,
     /// The type of the share: 0 for files, 3 for pipes.
     pub kind: u32,
-    /// Opens through it.
+    /// The number of Opens through the tree connect.
     pub opens: u32,
     /// Seconds since the session's logon.
     pub seconds: u32,
-    /// The account.
+    /// The name of the session's account.
     pub user: String,
-    /// The share.
+    /// The name of the share.
     pub share: String,
     /// The client's address, behind `\\`. It is asked for, not told.
     pub client: String,
