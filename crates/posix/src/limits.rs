@@ -65,10 +65,10 @@ pub const NAMING_LOCKS: usize = 64;
 
 /// Directories that are watched for changes by other programs, in all; the kernel's own limit for
 /// one user is higher (fs.fanotify.max_user_marks).
-pub const HOST_DIRECTORIES: usize = 65_536;
+pub const HOST_DIRECTORIES: usize = if cfg!(test) { 256 } else { 65_536 };
 
 /// Directories that are watched for one observation of a tree.
-pub const HOST_DIRECTORIES_PER_TREE: usize = 8_192;
+pub const HOST_DIRECTORIES_PER_TREE: usize = if cfg!(test) { 16 } else { 8_192 };
 
 /// Bytes of host changes read from the kernel at a time.
 pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;
@@ -90,7 +90,7 @@ pub const PASSWD_BYTES: usize = 1 << 20;
 
 /// Files that are watched for changes by other programs, in all: one for each file that clients
 /// cache.
-pub const HOST_FILES: usize = 65_536;
+pub const HOST_FILES: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// Time in which the kernel may merge events of this process's own writes before they are read.
 /// Changes by others may be reported that much later.

@@ -108,6 +108,8 @@ mod domain_users;
 mod durable;
 mod embed;
 mod enumeration;
+#[cfg(test)]
+mod full_tables;
 mod host;
 mod host_locks;
 mod host_users;

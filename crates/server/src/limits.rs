@@ -234,7 +234,7 @@ pub const STATE_BATCH: usize = 1_024;
 pub const PERSISTENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Opens that can be reconnected, replayed or found by their application, in all.
-pub const DURABLE_OPENS: usize = 1 << 20;
+pub const DURABLE_OPENS: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// Persistent Opens of one file. Each change of what a file's Opens cache puts all of them on
 /// record, so one file must not have many.
@@ -246,10 +246,10 @@ pub const OPENS_OF_INSTANCE_COMPARED: usize = 1_024;
 
 /// Of those, how many may wait for their client at one time; what is more is
 /// closed with its connection.
-pub const DISCONNECTED_OPENS: usize = 262_144;
+pub const DISCONNECTED_OPENS: usize = if cfg!(test) { 256 } else { 262_144 };
 
 /// The same for one user, so that none keeps the others' from being kept.
-pub const DISCONNECTED_OPENS_PER_OWNER: usize = 65_536;
+pub const DISCONNECTED_OPENS_PER_OWNER: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// Open.DurableOpenTimeout of version 1: what Windows has since Windows 8.
 pub const DURABLE_TIMEOUT: Duration = Duration::from_secs(120);

@@ -24,6 +24,8 @@ async fn accepted_and_connected_streams_are_prepared() {
         let flags = rustix::io::fcntl_getfd(socket).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
+    let patience = sockopt::tcp_user_timeout(server.socket().unwrap()).unwrap();
+    assert_eq!(Duration::from_millis(patience.into()), SEND_UNACKNOWLEDGED_TIMEOUT);
     write_all(&client, b"hello").await;
     assert_eq!(read_exactly(&server, 5).await, b"hello");
 }

@@ -491,3 +491,6 @@ const fn modified(mask: u64) -> CompletionFilter {
     let inode = if mask & libc::FAN_ATTRIB != 0 { INODE } else { 0 };
     CompletionFilter(data | inode)
 }
+
+#[cfg(test)]
+mod tests;

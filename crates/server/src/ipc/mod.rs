@@ -285,3 +285,21 @@ pub(crate) async fn transceive(
 pub(crate) fn wait(name: &str) -> Result<(), Status> {
     find(name).map(|_| ()).ok_or(Status::OBJECT_NAME_NOT_FOUND)
 }
+
+/// Pipes for tests that need Opens and no file.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use frevo_wire::rpc;
+
+    use super::pipe::Pipe;
+    use crate::ledger::{Holder, Kind};
+    use crate::slots::Slots;
+
+    /// A pipe that nobody has written to.
+    pub(crate) fn pipe(holder: &Arc<Holder>) -> Pipe {
+        let slot = Slots::default().take(1).unwrap();
+        Pipe::new(rpc::Pipe::Srvsvc, 1, slot, holder.charge(Kind::Pipe, 0).unwrap())
+    }
+}
