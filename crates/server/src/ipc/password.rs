@@ -131,8 +131,14 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
 /// takes. Each user has one at most, so that others have their turn.
 static DERIVING: LazyLock<Places> = LazyLock::new(|| Places::new(PASSWORD_DERIVATIONS, 1));
 
-/// Returns the new password if its sender, who is logged on as `user`, knows the old one.
-async fn opened(user: &str, change: PasswordChange, old: NtHash) -> Option<Zeroizing<String>> {
+/// Returns the new password if its sender, who is logged on as `user`, knows the old one. Keys are
+/// derived in a place of `deriving`.
+async fn opened(
+    deriving: &Places,
+    user: &str,
+    change: PasswordChange,
+    old: NtHash,
+) -> Option<Zeroizing<String>> {
     match change {
         PasswordChange::User2(change) => {
             EncryptedChange { password: change.password, proof: change.proof }.open(&old)
@@ -144,9 +150,13 @@ async fn opened(user: &str, change: PasswordChange, old: NtHash) -> Option<Zeroi
                 cipher: change.cipher,
                 iterations: change.iterations,
             };
-            let turn = DERIVING.take(user).await.ok()?;
-            let new = run_blocking(move || sealed.open(old.as_bytes())).await.ok().flatten();
-            drop(turn);
+            let turn = deriving.take(user).await.ok()?;
+            // Kept by the call, which goes on when its client has gone.
+            let derived = run_blocking(move || {
+                let _turn = turn;
+                sealed.open(old.as_bytes())
+            });
+            let new = derived.await.ok().flatten();
             // As many units as the other call takes.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
@@ -169,12 +179,12 @@ async fn change_password(
         .account(change.user(), "")
         .filter(|account| identity.is_local && account.name.eq_ignore_ascii_case(&identity.user));
     let Some(account) = own else { return Status::ACCESS_DENIED };
-    let new = opened(&identity.user, change, account.nt_hash.clone()).await;
+    let new = opened(&DERIVING, &identity.user, change, account.nt_hash.clone()).await;
     let counts = heed(rq, &account.name, new.is_some()).await;
     let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
     let user = account.name.clone();
-    let stored = run_blocking(move || accounts.change_password(&user, &account.nt_hash, &new));
-    let why = match stored.await {
+    let store = move || accounts.change_password(&user, &account.nt_hash, &new);
+    let why = match rq.beside_core(store).await {
         Ok(Ok(())) => {
             tracing::info!(target: "frevo::session", user = %identity.user, peer = %rq.connection.peer,
                 "the user has changed the password");
@@ -195,6 +205,40 @@ async fn change_password(
             tracing::error!(target: "frevo::session", user = %identity.user, %why,
                 "the password was not changed: the account file cannot be written");
             Status::UNSUCCESSFUL
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use frevo_wire::rpc::samr::ChangePasswordAes;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A client that asks and goes away, again and again, must not have all cores derive keys.
+    #[tokio::test]
+    async fn a_derivation_has_its_place_though_the_client_has_gone() {
+        let places = Places::new(PASSWORD_DERIVATIONS, 1);
+        let change = || {
+            PasswordChange::User4(ChangePasswordAes {
+                user: String::from("ann"),
+                auth_data: [0; 64],
+                salt: [0; 16],
+                cipher: Vec::new(),
+                iterations: 1_000_000,
+            })
+        };
+        let old = || NtHash::from_password("old");
+        for gone in 0..3 {
+            let asked = opened(&places, "ann", change(), old());
+            assert!(timeout(Duration::from_millis(1), asked).await.is_err(), "{gone} is answered");
+            assert_eq!(places.free(), 0, "the derivation of client {gone} goes on");
+        }
+        while places.free() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
