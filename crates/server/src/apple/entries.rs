@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use frevo_store::vfs::Kind;
-use frevo_store::{Name, Stat};
+use frevo_store::vfs::{Kind, VfsResult};
+use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::{DirectoryEntry, FileInfoClass, ShortName};
 
@@ -49,7 +49,16 @@ impl Filling {
 
     /// Puts into EaSize what the user may do, into ShortName the size of the
     /// resource fork and the Finder information, into Reserved2 the mode.
-    pub fn fill(&self, file: &FileOpen, stat: &Stat, entry: &mut DirectoryEntry<&str>) {
+    ///
+    /// # Errors
+    /// `Leased` for a file with so many streams that a core does not look at them: the request
+    /// begins again on a thread. An entry without its streams would show that it has none.
+    pub fn fill(
+        &self,
+        file: &FileOpen,
+        stat: &Stat,
+        entry: &mut DirectoryEntry<&str>,
+    ) -> VfsResult<()> {
         let directory = file.name();
         let name = match entry.name {
             "." => directory,
@@ -60,7 +69,11 @@ impl Filling {
         if let Ok(opened) = file.vfs.open(&name, &LOOK) {
             let rights = protection::rights(&*opened.node, stat.kind, &self.token);
             access |= rights.unwrap_or_default();
-            for stream in opened.node.streams().unwrap_or_default() {
+            let streams = match opened.node.streams() {
+                Err(Fault::Leased) => return Err(Fault::Leased),
+                streams => streams.unwrap_or_default(),
+            };
+            for stream in streams {
                 match Stream::of(&stream.name) {
                     Stream::Info => {
                         finder = self::finder(file, &name.with_stream(Some(&stream.name)), stat);
@@ -83,6 +96,7 @@ impl Filling {
         entry.reparse_tag = access.0;
         entry.short_name = ShortName::filled(short);
         entry.reserved2 = mode(stat);
+        Ok(())
     }
 }
 

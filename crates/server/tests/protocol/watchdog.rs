@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::client::queries::list_draft;
 use crate::client::*;
 use frevo_net::watchdog::{held_limit, processor_time};
 use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
 use frevo_store::{FileKey, Name, Vfs};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 
 /// A file system that computes for long before it opens the names that begin
@@ -106,5 +110,35 @@ fn a_row_of_slow_requests_is_served_in_turns() {
         for reply in peer.collect(&ids).await {
             reply.ok();
         }
+    });
+}
+
+/// Forty entries whose access lists take 4 ms each, on a share that hides what the user cannot
+/// read: the clock is looked at after each of them.
+#[test]
+fn a_listing_of_slow_entries_is_served_in_turns() {
+    run(async || {
+        let busy = Busy::new(Duration::from_millis(4));
+        let world = World::over(settings(), &(Arc::clone(&busy) as _));
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, _) = world.session("bob", &Offer::default()).await;
+        for at in 0..40 {
+            let file = peer.open_file(&mount, &Want::file(&format!("slow{at}"))).await;
+            peer.close(&mount, file).await;
+        }
+        let discreet = peer.mount(&mount.logon, "discreet").await;
+        let want = Want::existing("").access(AccessMask::READ_DATA);
+        let folder = peer.open_file(&discreet, &want).await;
+        let before = busy.opened.load(Ordering::Relaxed);
+        let class = FileInfoClass::ID_BOTH_DIRECTORY;
+        let list = list_draft(folder, class, QueryDirectoryFlags::EMPTY, "*");
+        let request = discreet.put(list);
+        let ids = peer.send(vec![request], discreet.via()).await;
+        other.expect_alive().await;
+        let looked_at = busy.opened.load(Ordering::Relaxed) - before;
+        assert!(looked_at < 8, "{looked_at} entries were looked at before another client's ECHO");
+        let [listed] = &*peer.collect(&ids).await else { panic!("one reply") };
+        listed.ok();
+        assert_eq!(busy.opened.load(Ordering::Relaxed) - before, 40);
     });
 }

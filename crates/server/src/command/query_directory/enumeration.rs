@@ -41,7 +41,8 @@ impl Enumeration {
 /// Steps of a comparison that take as long as reading a name and its state.
 const STEPS_PER_ENTRY: usize = 256;
 
-/// Entries between two looks at the clock.
+/// Entries between two looks at the clock, where an entry is a name and its state. One that is
+/// opened, for its access list or its streams, may take milliseconds by itself.
 const LOOKS: usize = 16;
 
 /// The reason why no more entries were added.
@@ -94,7 +95,8 @@ impl Scan {
         filling: Option<&Filling>,
         shown: &'a str,
     ) -> Option<DirectoryEntry<&'a str>> {
-        self.held.as_ref().map(|stat| told(file, filling, entry(shown, stat, self.posix), stat))
+        let stat = self.held.as_ref()?;
+        told(file, filling, entry(shown, stat, self.posix), stat).ok()
     }
 
     /// The name of the entry at hand as the client spells it.
@@ -115,11 +117,12 @@ impl Scan {
     ) -> VfsResult<Filled> {
         self.compared = 0;
         let mut looked_at: usize = 0;
+        let looks = if viewer.is_some() || filling.is_some() { 1 } else { LOOKS };
         while looked_at.saturating_add(self.compared) < slice {
             looked_at += 1;
             // Entries take long that are far apart on the disk, or whose access
             // lists are long.
-            if looked_at.is_multiple_of(LOOKS) && is_due() {
+            if looked_at.is_multiple_of(looks) && is_due() {
                 return Ok(Filled::Slice);
             }
             if single && !writer.is_empty() {
@@ -139,7 +142,7 @@ impl Scan {
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
-            let entry = told(file, filling, entry(&name, stat, self.posix), stat);
+            let entry = told(file, filling, entry(&name, stat, self.posix), stat)?;
             match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
@@ -317,12 +320,15 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
 }
 
 /// The entry as the client wants it.
+///
+/// # Errors
+/// When it would take long on a core; see [`Filling::fill`].
 fn told<'a>(
     file: &FileOpen,
     filling: Option<&Filling>,
     mut entry: DirectoryEntry<&'a str>,
     stat: &Stat,
-) -> DirectoryEntry<&'a str> {
+) -> VfsResult<DirectoryEntry<&'a str>> {
     if file.vfs.volume().short_names
         && entry.posix.is_none()
         && let Some(short) = short_name(entry.name)
@@ -333,7 +339,7 @@ fn told<'a>(
         (entry.file_id, entry.file_id_128) = (0, [0; 16]);
     }
     if let Some(filling) = filling {
-        filling.fill(file, stat, &mut entry);
+        filling.fill(file, stat, &mut entry)?;
     }
-    entry
+    Ok(entry)
 }
