@@ -22,7 +22,7 @@ pub const XATTR_LIST_BYTES: usize = 65_536;
 /// MS-FSA 2.1.5.15.5 stops at 64 KiB in all).
 pub const XATTR_VALUE_BYTES: usize = 65_536;
 
-/// Streams of one file that are shown.
+/// Streams of one file that are shown, and those that it may have in the side folder.
 pub const STREAMS_SHOWN: usize = 4_096;
 
 /// Bytes moved at a time when a stream changes its place.

@@ -11,12 +11,14 @@ use frevo_store::{Fault, FileKey, Name, Vfs};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::credentials;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::SNAPSHOTS;
 use crate::names::DiskPath;
 use crate::options::PosixOptions;
+use crate::patience;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
@@ -55,7 +57,14 @@ impl SnapshotFolders {
         let path = Path::new(path.as_c_str().to_str().unwrap_or_default());
         let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
         let mut found = Vec::new();
-        for entry in listing {
+        for (at, entry) in listing.enumerate() {
+            // Each entry may have to be asked for its birth time.
+            if patience::gives_up(at) {
+                return Err(fault_of(Errno::AGAIN));
+            }
+            if found.len() >= 2 * SNAPSHOTS {
+                keep_newest(&mut found);
+            }
             let name = entry.map_err(|error| io_fault(&error))?.file_name();
             let Some(taken) = name.to_str().and_then(|text| self.pattern.matches(text)) else {
                 continue;
@@ -67,11 +76,16 @@ impl SnapshotFolders {
             };
             found.extend(taken.map(|taken| SnapshotFolder { taken, path }));
         }
-        found.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| a.path.cmp(&b.path)));
-        found.dedup_by_key(|found| found.taken);
-        found.truncate(SNAPSHOTS);
+        keep_newest(&mut found);
         Ok(found)
     }
+}
+
+/// Sorts snapshots, newest first, and drops those of the same second and those beyond the limit.
+fn keep_newest(found: &mut Vec<SnapshotFolder>) {
+    found.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| a.path.cmp(&b.path)));
+    found.dedup_by_key(|found| found.taken);
+    found.truncate(SNAPSHOTS);
 }
 
 fn bytes(path: &Path) -> &[u8] {
@@ -79,7 +93,7 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 fn io_fault(error: &std::io::Error) -> Fault {
-    rustix::io::Errno::from_io_error(error).map_or(Fault::Io(0), fault_of)
+    Errno::from_io_error(error).map_or(Fault::Io(0), fault_of)
 }
 
 /// Returns the birth time of an entry, for a folder with only a number.
@@ -114,6 +128,10 @@ impl Snapshots {
             let all = folders.find(folder.as_fd())?;
             (folder, all)
         };
+        // Each is entered.
+        if patience::gives_up(all.len()) {
+            return Err(fault_of(Errno::AGAIN));
+        }
         let wanted = DiskPath::of(name, false)?;
         let has = |found: &SnapshotFolder| {
             let snapshot = {

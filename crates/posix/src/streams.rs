@@ -18,6 +18,7 @@ use std::sync::Arc;
 use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, Opened, StreamStat, Vfs, VfsResult};
 use frevo_store::{Fault, FileKey, Name};
 use frevo_wire::fscc::{eq_ignore_case, upcase_name};
+use hashbrown::HashSet;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -25,6 +26,7 @@ use crate::errno::fault_of;
 use crate::limits::{STREAM_COPY_BYTES, STREAMS_SHOWN};
 use crate::node::PosixNode;
 use crate::options::Streams;
+use crate::patience;
 use crate::share::Share;
 use crate::sys;
 use crate::vfs::PosixVfs;
@@ -43,6 +45,11 @@ pub(crate) fn file_node(node: &dyn Any) -> Option<&PosixNode> {
         return file.downcast_ref();
     }
     node.downcast_ref()
+}
+
+/// Gives up a call on a core that would look at so many streams: each takes several system calls.
+fn few_for_a_core(streams: usize) -> VfsResult<()> {
+    if patience::gives_up(streams) { Err(fault_of(Errno::AGAIN)) } else { Ok(()) }
 }
 
 /// A stream on the medium.
@@ -68,13 +75,16 @@ impl Share {
         if !self.volume.streams {
             return Ok(Vec::new());
         }
+        let (beside, inside) = (self.side_streams(file)?, attributes(file)?);
+        few_for_a_core(beside.len().saturating_add(inside.len()))?;
+        let mut names: HashSet<_> = beside.iter().map(|name| upcase_name(name)).collect();
         let mut found = Vec::new();
-        for name in self.side_streams(file)? {
+        for name in beside {
             let size = self.side_size(file, &name)?;
             found.push(StreamStat { name, size, allocation: allocation(size) });
         }
-        for name in attributes(file)? {
-            if found.iter().any(|s| eq_ignore_case(&s.name, &name)) {
+        for name in inside {
+            if !names.insert(upcase_name(&name)) {
                 continue;
             }
             let Some(attribute) = attribute(&name) else { continue };
@@ -99,8 +109,10 @@ impl Share {
         }
         let stx = sys::stat_fd(file.fd()).map_err(fault_of)?;
         let key = self.marked(crate::stat::key_of(&stx));
+        let (beside, inside) = (self.side_streams(file)?, attributes(file)?);
+        few_for_a_core(beside.len().saturating_add(inside.len()))?;
         let mut open = self.streams.open.lock();
-        for name in attributes(file)?.into_iter().chain(self.side_streams(file)?) {
+        for name in inside.into_iter().chain(beside) {
             self.erase(file, &name)?;
             if let Some(body) = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade()) {
                 body.lock().at = Where::Gone;

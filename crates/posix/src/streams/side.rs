@@ -112,9 +112,17 @@ impl Share {
         let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
             return;
         };
-        for entry in entries(dir.as_fd()).unwrap_or_default() {
-            let _ = rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty());
-        }
+        // One reading does not return all entries of a directory that an earlier version has filled.
+        let is_removed = |entry: &Vec<u8>| {
+            rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty()).is_ok()
+        };
+        while entries(dir.as_fd())
+            .unwrap_or_default()
+            .iter()
+            .filter(|entry| is_removed(entry))
+            .count()
+            > 0
+        {}
         let _ = rustix::fs::unlinkat(folder, mark.0.as_slice(), AtFlags::REMOVEDIR);
     }
 
@@ -184,6 +192,7 @@ impl Share {
     pub(super) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
         let _server = writes(file)?;
         let dir = self.make_side_directory(file)?;
+        has_room(dir.as_fd())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let fd = sys::open_beneath(dir.as_fd(), &entry(stream)?, flags, mode, false);
@@ -201,6 +210,7 @@ impl Share {
     ) -> VfsResult<OwnedFd> {
         let _server = writes(file)?;
         let dir = self.make_side_directory(file)?;
+        has_room(dir.as_fd())?;
         let path = entry(stream)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -254,7 +264,14 @@ impl Share {
     }
 }
 
-/// Returns the entries of a directory, at most as many as a file may show.
+/// Checks that a file may have one more stream in its directory, which is read whole for each
+/// stream that is opened.
+fn has_room(dir: BorrowedFd<'_>) -> VfsResult<()> {
+    let streams = entries(dir).map_err(fault_of)?.len();
+    if streams < STREAMS_SHOWN { Ok(()) } else { Err(Fault::NoMemory) }
+}
+
+/// Returns the entries of a directory, at most as many as a file may have.
 fn entries(dir: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
     let dir = sys::open_beneath(dir, b".", DIRECTORY, Mode::empty(), false)?;
     let mut buffer = Vec::with_capacity(16 * 1024);
@@ -263,8 +280,11 @@ fn entries(dir: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
     while let Some(entry) = listing.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && found.len() < STREAMS_SHOWN {
+        if !matches!(name, b"." | b"..") {
             found.push(name.to_vec());
+        }
+        if found.len() >= STREAMS_SHOWN {
+            break;
         }
     }
     Ok(found)

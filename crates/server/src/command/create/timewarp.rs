@@ -33,7 +33,7 @@ pub(super) fn choose<'a>(
     let found = token(text);
     let Some(time) = timewarp else {
         return match found {
-            Some((moment, rest)) if is_warped(live, text) => Ok((snapshot(live, moment)?, rest)),
+            Some((moment, rest)) if is_warped(live, text)? => Ok((snapshot(live, moment)?, rest)),
             _ => Ok((Arc::clone(live), Cow::Borrowed(text))),
         };
     };
@@ -71,9 +71,16 @@ fn token(text: &str) -> Option<(Moment, Cow<'_, str>)> {
 /// A folder of snapshots may itself be seen in the share: what is there by the
 /// name as it stands is what is meant. A share without snapshots has none to
 /// mean.
-fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> bool {
+fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> Result<bool, Status> {
     let stands = Name::parse(text, Rules::Windows).is_ok_and(|name| live.stat(&name).is_ok());
-    !stands && live.snapshots(&Name::root()).is_ok_and(|all| !all.is_empty())
+    if stands {
+        return Ok(false);
+    }
+    match live.snapshots(&Name::root()) {
+        // Too many for a core: the request begins again on a thread.
+        Err(Fault::Leased) => Err(Fault::Leased.status()),
+        found => Ok(found.is_ok_and(|all| !all.is_empty())),
+    }
 }
 
 /// The rights that a CREATE in a snapshot gets: nothing of it is changed. What
