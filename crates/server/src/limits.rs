@@ -377,9 +377,12 @@ pub const REPLY_OVERHEAD: usize = 64 * 1024;
 /// How long the count of what backups take is good.
 pub const TIME_MACHINE_COUNTED: Duration = Duration::from_secs(10);
 
-/// Names that are counted in one folder of a backup; macOS makes bands of 8 MiB
+/// Names that one count of backups looks at, in all folders together; macOS makes bands of 8 MiB
 /// and more.
-pub const TIME_MACHINE_BANDS: usize = 4_000_000;
+pub const TIME_MACHINE_NAMES: usize = if cfg!(test) { 64 } else { 4_000_000 };
+
+/// Backups that one count looks at: a Mac has one on a share.
+pub const TIME_MACHINE_IMAGES: usize = if cfg!(test) { 8 } else { 4_096 };
 
 /// Bytes of a disk image's Info.plist that are looked at.
 pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;

@@ -15,7 +15,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::limits::{TIME_MACHINE_BANDS, TIME_MACHINE_COUNTED, TIME_MACHINE_PLIST_BYTES};
+use crate::limits::{
+    TIME_MACHINE_COUNTED, TIME_MACHINE_IMAGES, TIME_MACHINE_NAMES, TIME_MACHINE_PLIST_BYTES,
+};
 
 /// Endings of the names of disk images that consist of bands.
 const IMAGES: [&str; 2] = [".sparsebundle", ".backupbundle"];
@@ -78,29 +80,31 @@ impl Limit {
     }
 }
 
-/// Bytes that the disk images at the top of the share take.
+/// Bytes that the disk images at the top of the share take. A client can make any number of folders
+/// that look like images: so many names and images are looked at in all, and no more.
 fn taken(vfs: &dyn Vfs) -> u64 {
     let is_image = |name: &str| {
         let name = name.to_ascii_lowercase();
         IMAGES.iter().any(|end| name.ends_with(end))
     };
-    let mut images = Vec::new();
-    each_name(vfs, "", |name| {
-        if is_image(name) {
+    let (mut images, mut left) = (Vec::new(), TIME_MACHINE_NAMES);
+    each_name(vfs, "", &mut left, |name| {
+        if is_image(name) && images.len() < TIME_MACHINE_IMAGES {
             images.push(name.to_owned());
         }
     });
-    images.iter().map(|image| image_bytes(vfs, image).unwrap_or(0)).fold(0, u64::saturating_add)
+    let bytes = |image: &String| image_bytes(vfs, image, &mut left).unwrap_or(0);
+    images.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 /// Size of a band times bands; none for what is no such image.
-fn image_bytes(vfs: &dyn Vfs, image: &str) -> Option<u64> {
+fn image_bytes(vfs: &dyn Vfs, image: &str, left: &mut usize) -> Option<u64> {
     let plist = open(vfs, &format!("{image}\\Info.plist"), KindWanted::NotDirectory)?;
     let mut text = vec![0; TIME_MACHINE_PLIST_BYTES];
     let length = plist.read_at(0, &mut text).ok()?;
     let band = band_bytes(&String::from_utf8_lossy(text.get(..length)?))?;
     let mut bands = 0_u64;
-    each_name(vfs, &format!("{image}\\bands"), |_| bands += 1);
+    each_name(vfs, &format!("{image}\\bands"), left, |_| bands += 1);
     Some(band.saturating_mul(bands))
 }
 
@@ -117,15 +121,16 @@ fn open(vfs: &dyn Vfs, name: &str, kind: KindWanted) -> Option<Arc<dyn Node>> {
     vfs.open(&name, &how).ok().map(|opened| opened.node)
 }
 
-/// Tells of the names in a folder, as many as there may be.
-fn each_name(vfs: &dyn Vfs, folder: &str, mut tell: impl FnMut(&str)) {
+/// Tells of the names in a folder, as many as are `left` to be looked at.
+fn each_name(vfs: &dyn Vfs, folder: &str, left: &mut usize, mut tell: impl FnMut(&str)) {
     let Some(node) = open(vfs, folder, KindWanted::Directory) else { return };
     let Ok(mut listing) = node.directory() else { return };
-    for _ in 0..TIME_MACHINE_BANDS {
+    while *left > 0 {
         match listing.next_name() {
             Ok(Some(name)) => tell(name),
             _ => return,
         }
+        *left -= 1;
     }
 }
 
@@ -181,6 +186,36 @@ mod tests {
         let small = Arc::new(Limit::new(8192));
         small.count(&vfs).await;
         assert_eq!((small.of(space).total, small.of(space).available), (2, 0));
+    }
+
+    /// A share with so many images of so many bands of one byte.
+    fn counted(images: usize, bands: usize) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        for image in 0..images {
+            let image = folder.path().join(format!("{image}.sparsebundle"));
+            std::fs::create_dir_all(image.join("bands")).unwrap();
+            let plist = "<key>band-size</key><integer>1</integer>";
+            std::fs::write(image.join("Info.plist"), plist).unwrap();
+            for band in 0..bands {
+                std::fs::write(image.join("bands").join(band.to_string()), "").unwrap();
+            }
+        }
+        taken(&PosixVfs::open_root(folder.path(), PosixOptions::default()).unwrap())
+    }
+
+    /// Others wait for a count: folders that look like images must not make it long.
+    #[test]
+    fn so_many_images_and_bands_are_counted() {
+        for images in [TIME_MACHINE_IMAGES - 1, TIME_MACHINE_IMAGES, TIME_MACHINE_IMAGES + 1] {
+            assert_eq!(counted(images, 1), images.min(TIME_MACHINE_IMAGES) as u64);
+        }
+        // The name of the image is looked at too.
+        let most = TIME_MACHINE_NAMES - 1;
+        for bands in [most - 1, most, most + 1] {
+            assert_eq!(counted(1, bands), bands.min(most) as u64);
+        }
+        // All images together.
+        assert_eq!(counted(3, TIME_MACHINE_NAMES / 2), (TIME_MACHINE_NAMES - 3) as u64);
     }
 
     /// Tells how often anybody began to list the share.
