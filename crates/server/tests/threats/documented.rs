@@ -115,3 +115,40 @@ fn limits_are_documented() {
     }
     assert!(faults.is_empty(), "docs/limits.md:\n{}", faults.join("\n"));
 }
+
+/// `docs/attacks.md` has a row for each fault of the first attack, with tests and checks that exist.
+#[test]
+fn the_faults_of_the_first_attack_have_tests_and_checks() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let tests = tests(root);
+    let page = std::fs::read_to_string(root.join("docs/attacks.md")).unwrap();
+    let checks: String = ["peers", "peers/attacks", "harness/peers"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root.join("dev/interop").join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let (_, section) = page.split_once("## The eighteen faults of the first attack").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut faults = Vec::new();
+    for row in section.lines().filter(|line| line.starts_with("| ") && line.contains(": ")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [fault, _, proofs, check] = cells[..] else { panic!("{row}") };
+        let number: u32 =
+            fault.trim_start_matches("| ").split(':').next().unwrap().parse().unwrap();
+        faults.push(number);
+        let named: Vec<&str> = proofs.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "fault {number} has no test");
+        for name in named {
+            assert!(tests.contains(name), "fault {number}: there is no test {name}");
+        }
+        let check = check.trim_end_matches('|').trim();
+        for one in check.split(", ").filter(|_| !check.starts_with("none: ")) {
+            let name = one.split_once('/').map_or(one, |(_, name)| name);
+            let is_there = checks.contains(&format!("\"{name}\""));
+            assert!(is_there, "fault {number}: there is no check {one}");
+        }
+    }
+    assert_eq!(faults, (1..=18).collect::<Vec<_>>());
+}
