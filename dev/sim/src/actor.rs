@@ -80,7 +80,7 @@ pub struct Actor {
 pub(crate) struct Ended<T> {
     /// The moment of the request.
     pub(crate) asked: Moment,
-    /// True if the client's connections were disturbed during the call.
+    /// True if the client's connections were disturbed during the call, or when it began.
     pub(crate) disturbed: bool,
     /// The result of the call.
     pub(crate) outcome: Result<T, Failed>,
@@ -144,10 +144,11 @@ impl Actor {
         let asked = judge.lock().moment();
         event!(trace, "a{} c{} {what}", self.id, self.client);
         let before = network.losses(self.client);
+        let was_troubled = network.is_troubled(self.client);
         let channels = self.share.session().info().map_or(0, |info| info.channels);
         let unbroken = network.unbroken(self.client, channels);
         let outcome = timeout(CALL_MAX, call).await;
-        let disturbed = network.losses(self.client) != before;
+        let disturbed = was_troubled || network.losses(self.client) != before;
         let is_handle_lost =
             matches!(&outcome, Ok(Err(error)) if matches!(error.cause(), Cause::HandleLost));
         let outcome = match outcome {

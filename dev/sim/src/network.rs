@@ -160,6 +160,15 @@ impl Network {
                 .all(|l| l.state() == State::Flowing)
     }
 
+    /// Returns true if a fault or an end has met a connection of a line that is still open: a client
+    /// may notice it, and repeat a request on another connection, before the connection ends.
+    pub fn is_troubled(&self, line: usize) -> bool {
+        let is_whole = |link: &Link| {
+            link.state() == State::Flowing && link.closed.load(Ordering::Relaxed) == 0
+        };
+        !self.links(|link| link.client == line && !is_whole(link)).is_empty()
+    }
+
     /// Returns the connections of a line that no fault has met, if all its connections are
     /// `channels` channels of a session.
     pub fn unbroken(&self, line: usize, channels: usize) -> Vec<u64> {
@@ -518,3 +527,6 @@ impl Dial for Road {
         Box::pin(self.network.connect(self.network.line(self.client, number)))
     }
 }
+
+#[cfg(test)]
+mod tests;

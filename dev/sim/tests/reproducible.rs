@@ -20,12 +20,16 @@ fn two_runs_of_one_seed_are_the_same() {
 
 /// Seeds that found something once, each with the fault. A change of the code changes what a seed
 /// does, so a unit test of the fault stands beside its mend.
-const REGRESSIONS: [(u64, &str); 2] = [
+const REGRESSIONS: [(u64, &str); 3] = [
     (
         15_664_228,
         "the judge took a lock that was lost on its way for held, beside a persistent one",
     ),
     (15_688_687, "the judge took a lock that was lost on its way for held"),
+    (
+        30_396_972,
+        "the judge took a write that was repeated for done once, since its channel was half-open before",
+    ),
 ];
 
 #[test]
