@@ -153,7 +153,7 @@ def everything(args, groups):
             done.result()
     examples = {}
     if "client" in names:
-        examples["frevo-client"] = ["append_locked", "exactly_once"]
+        examples["frevo-client"] = ["append_locked", "break_trial", "exactly_once"]
     if "embedded" in names:
         examples["frevo-server"] = ["embed", "readonly_archive"]
     # The checks' own programs are never measured: the dev profile is enough.

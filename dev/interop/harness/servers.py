@@ -10,6 +10,8 @@ from pathlib import Path
 from .model import HERE, OUT
 
 ADDRESS, PORT = "198.18.0.1", 445
+# An address whose speed and capabilities the configuration tells.
+INTERFACE_TOLD = "198.19.41.1"
 
 # Frevo runs as root here, and smbd works as root on the shares: the host may put files there.
 AS_ROOT = ["-s", "force user = root"]
@@ -54,6 +56,27 @@ PROFILES = {
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],
         [*AS_ROOT, "-i", "{address};speed=10000000000,capability=RSS"],
+    ),
+    # All addresses, of which one has other properties than the kernel says.
+    "interfaces": (
+        [
+            *OFFERED,
+            "-x",
+            "--listen",
+            "-x",
+            f":{PORT}",
+            "-c",
+            "[[interface]]",
+            "-c",
+            f'address = "{INTERFACE_TOLD}"',
+            "-c",
+            'speed = "25G"',
+            "-c",
+            "rss = false",
+            "-c",
+            "rdma = true",
+        ],
+        [],
     ),
     # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
     # find an allocation for an empty file.

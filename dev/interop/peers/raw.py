@@ -78,6 +78,9 @@ class Answer:
 class Client:
     """A connection with one session."""
 
+    # What the client can do, of the bits of SMB2_GLOBAL_CAP.
+    capabilities = 0x46
+
     def __init__(self, address, port, user, password, client_guid=None, timeout=30):
         self.address = address
         self.socket = socket.create_connection((address, port), timeout=timeout)
@@ -198,7 +201,7 @@ class Client:
     def negotiate(self):
         salt = bytes(32)
         context = struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + salt
-        body = struct.pack("<HHHHI16sIHH", 36, 1, 1, 0, 0x46, self.guid, 104, 1, 0) + struct.pack("<H", 0x0311)
+        body = struct.pack("<HHHHI16sIHH", 36, 1, 1, 0, self.capabilities, self.guid, 104, 1, 0) + struct.pack("<H", 0x0311)
         self.preauthenticated(NEGOTIATE, body + bytes(-len(body) % 8) + context)
 
     def preauthenticated(self, command, body):

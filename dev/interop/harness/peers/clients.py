@@ -5,14 +5,15 @@ import re
 
 from ..model import HERE, OUT, Failure, group
 from ..prepare import GO_SUITE, VENV
+from ..servers import INTERFACE_TOLD
 from ..suites import LIBSMB2, LIBSMB2_VERSION, PYSMB, PYSMB_VERSION
 
 PEERS = HERE / "peers"
 
 
-def python(ctx, program, *args, needed, venv=VENV):
+def python(ctx, program, *args, needed, venv=VENV, env=None):
     """Runs a Python peer in the virtual environment; its lines become rows."""
-    status, output = ctx.command(venv / "bin/python", PEERS / program, *args, timeout=240)
+    status, output = ctx.command(venv / "bin/python", PEERS / program, *args, timeout=240, env=env)
     ctx.report(output, needed=needed)
     if status:
         ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip().splitlines()[-1] if output.strip() else ''}")
@@ -58,6 +59,30 @@ def smbprotocol_sealed(ctx):
     """Python smbprotocol, sealed."""
     python(ctx, "smbprotocol_peer.py", "sealed", needed=SMBPROTOCOL)
     left_behind(ctx, "left by smbprotocol.bin", 3_000_001)
+
+
+INTERFACES = [
+    "alone",
+    "interface-added",
+    "indices",
+    "speed-and-queues",
+    "overrides",
+    "carrier-lost",
+    "carrier-back",
+    "address-removed",
+    "address-added",
+    "set-down",
+    "interface-removed",
+]
+
+
+@group("clients/interfaces", profile="interfaces")
+def interfaces(ctx):
+    """The raw client asks for the server's network interfaces, which come and go."""
+    if ctx.server.kind != "frevo":
+        ctx.add("skip", "skip", 0.0, "smbd reads its interfaces once")
+        return
+    python(ctx, "interfaces_peer.py", needed=INTERFACES, env={"INTERFACE_TOLD": INTERFACE_TOLD})
 
 
 IMPACKET = ["login", "list-shares", "write-read", "list", "directories", "rename", "wrong-password", "left"]

@@ -300,3 +300,108 @@ def links_once(ctx):
         if server:
             server.end()
         links.end()
+
+
+# A break that takes less has gone over the channel that works.
+DETOUR_MS = 200
+
+
+class Trials:
+    """Breaks of a lease whose client has a channel over each of two links, one of which is dead."""
+
+    def __init__(self, ctx, server, links):
+        self.ctx, self.server, self.links = ctx, server, links
+        self.holder, self.opener = self.start("hold", links.within, 2), self.start("open", (), 1)
+        self.dice = random.Random(int(os.environ.get("SEED", "1")))
+
+    def start(self, mode, within, channels):
+        s = self.server
+        args = (*within, OUT / "tools/bin/break_trial", mode, s.address, s.share, "leased", s.user, channels)
+        return subprocess.Popen(
+            [str(a) for a in args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.ctx.log,
+            env={**os.environ, "FREVO_PASSWORD": s.password},
+            text=True,
+        )
+
+    @staticmethod
+    def tell(program):
+        program.stdin.write("\n")
+        program.stdin.flush()
+
+    @staticmethod
+    def answer(program, word):
+        """Returns the time that the program prints after `word`, in milliseconds."""
+        line = program.stdout.readline().split()
+        if not line or line[0] != word:
+            raise Failure(f"no '{word}' but '{' '.join(line)}'")
+        return int(line[1]) / 1000 if len(line) > 1 else 0
+
+    def trial(self):
+        """Returns how long a break takes to reach its client, in milliseconds."""
+        end = time.monotonic() + 30
+        while not all(map(self.links.channels, (0, 1))):
+            if time.monotonic() > end:
+                raise Failure("no channels over both links within 30 s")
+            time.sleep(0.02)
+        self.tell(self.holder)
+        self.answer(self.holder, "held")
+        at = self.dice.randrange(2)
+        self.links.cut(at)
+        try:
+            self.tell(self.opener)
+            asked = self.answer(self.opener, "asked")
+            took = self.answer(self.holder, "broken") - asked
+            self.answer(self.opener, "closed")
+            return took
+        finally:
+            self.links.mend(at)
+
+    def run(self, count):
+        """Returns the durations of `count` breaks whose channel was dead, and the number of all trials."""
+        found, trials = [], 0
+        while len(found) < count:
+            took = self.trial()
+            trials += 1
+            if took >= DETOUR_MS:
+                found.append(took)
+            if trials > 20 * count:
+                raise Failure(f"only {len(found)} breaks of {trials} went over the dead link")
+        return found, trials
+
+    def end(self):
+        for program in (self.holder, self.opener):
+            program.kill()
+            program.wait()
+
+
+@group("client/break-over-dead-link", beside=40)
+def break_over_dead_link(ctx):
+    """A break over a channel whose packets vanish reaches its client over the other within a second."""
+    if ctx.server.kind != "frevo":
+        ctx.add("skip", "skip", 0.0, "the server must listen on both links")
+        return
+    count = int(os.environ.get("TRIALS", "10"))
+    links = TwoLinks("brk", (37, 38))
+    server = trials = None
+    try:
+        server = Mortal(os.environ["FREVO_CLIENT"], links.servers)
+        with ctx.check("within-a-second"):
+            trials = Trials(ctx, server, links)
+            found, all_trials = trials.run(count)
+            found.sort()
+            percentile = found[-(-len(found) * 99 // 100) - 1]
+            ctx.log.write(
+                f"{len(found)} of {all_trials} breaks had a dead channel: {found[0]:.0f} to {found[-1]:.0f} ms, "
+                f"median {found[len(found) // 2]:.0f} ms, 99th percentile {percentile:.0f} ms\n"
+            )
+            if percentile >= 1000:
+                raise Failure(f"the 99th percentile of {len(found)} breaks is {percentile:.0f} ms")
+    finally:
+        if trials:
+            trials.end()
+        if server:
+            server.end()
+        links.end()
