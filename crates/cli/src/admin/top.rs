@@ -180,7 +180,7 @@ fn lines(
         let room = height.saturating_sub(lines.len() + 1);
         let left_out = rows.len().saturating_sub(room);
         let shown = if left_out > 0 { room.saturating_sub(1) } else { rows.len() };
-        lines.extend(table(&rows[..shown.min(rows.len())], width).lines());
+        lines.extend(table(&rows[..shown.min(rows.len())], width));
         if left_out > 0 {
             lines.push(format!("{} more sessions", rows.len() - shown));
         }
@@ -188,38 +188,61 @@ fn lines(
     lines.iter().map(|line| line.chars().take(width).collect()).take(height).collect()
 }
 
-/// The table: a narrow terminal has fewer columns.
-fn table(rows: &[Row], width: usize) -> Table {
-    type Cell = fn(&Row) -> String;
-    let columns: [(&str, Align, usize, Cell); 11] = [
-        ("USER", Align::Left, 0, |row| row.user.clone()),
-        ("ADDRESS", Align::Left, 70, |row| row.address.clone()),
-        ("CLIENT", Align::Left, 130, |row| row.client.clone()),
-        ("PROTECTION", Align::Left, 150, |row| row.protection.clone()),
-        ("CH", Align::Right, 110, |row| row.channels.to_string()),
-        ("OPEN", Align::Right, 110, |row| row.opens.to_string()),
-        ("OP/S", Align::Right, 0, |row| format!("{:.0}", row.rates.operations)),
-        ("IN/S", Align::Right, 0, |row| bytes(row.rates.received)),
-        ("OUT/S", Align::Right, 0, |row| bytes(row.rates.sent)),
-        ("50 %", Align::Right, 90, |row| latency(row.rates.median)),
-        ("99 %", Align::Right, 0, |row| latency(row.rates.p99)),
-    ];
-    let why: (&str, Align, usize, Cell) = ("WAITS FOR", Align::Left, 0, |row| row.rates.why());
-    let columns: Vec<_> =
-        columns.into_iter().chain([why]).filter(|(_, _, least, _)| width >= *least).collect();
-    let heads: Vec<(&str, Align)> =
-        columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
+type Cell = fn(&Row) -> String;
+
+/// The columns, each with the least width of a terminal that shows it.
+const COLUMNS: [(&str, Align, usize, Cell); 13] = [
+    ("USER", Align::Left, 0, |row| row.user.clone()),
+    ("SESSION", Align::Left, 100, |row| row.id.clone()),
+    ("ADDRESS", Align::Left, 70, |row| row.address.clone()),
+    ("CLIENT", Align::Left, 130, |row| row.client.clone()),
+    ("PROTECTION", Align::Left, 150, |row| row.protection.clone()),
+    ("CH", Align::Right, 110, |row| row.channels.to_string()),
+    ("OPEN", Align::Right, 110, |row| row.opens.to_string()),
+    ("OP/S", Align::Right, 0, |row| format!("{:.0}", row.rates.operations)),
+    ("IN/S", Align::Right, 0, |row| bytes(row.rates.received)),
+    ("OUT/S", Align::Right, 0, |row| bytes(row.rates.sent)),
+    ("50 %", Align::Right, 90, |row| latency(row.rates.median)),
+    ("99 %", Align::Right, 0, |row| latency(row.rates.p99)),
+    ("WAITS FOR", Align::Left, 0, |row| row.rates.why()),
+];
+
+/// The columns that go first where long values leave no room for the figures, which are not cut.
+const SPARED: [&str; 9] =
+    ["PROTECTION", "CLIENT", "CH", "OPEN", "SESSION", "ADDRESS", "50 %", "IN/S", "OUT/S"];
+
+/// The lines of the table. A narrow terminal has fewer columns.
+fn table(rows: &[Row], width: usize) -> Vec<String> {
+    let mut columns: Vec<_> =
+        COLUMNS.into_iter().filter(|(_, _, least, _)| width >= *least).collect();
+    for spared in SPARED {
+        // The last column is text, which may be cut.
+        let figures = &columns[..columns.len() - 1];
+        if table_of(rows, figures, width).iter().all(|line| line.chars().count() <= width) {
+            break;
+        }
+        columns.retain(|(head, ..)| *head != spared);
+    }
+    table_of(rows, &columns, width)
+}
+
+fn table_of(
+    rows: &[Row],
+    columns: &[(&'static str, Align, usize, Cell)],
+    width: usize,
+) -> Vec<String> {
+    let heads: Vec<_> = columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
     let mut table = Table::new(&heads);
+    // A long name leaves room for the figures.
+    let most = (width / 4).max(8);
     for row in rows {
-        // A long name leaves room for the figures.
-        let most = (width / 4).max(8);
         let cells = columns.iter().map(|(head, _, _, cell)| match *head {
             "USER" | "ADDRESS" | "CLIENT" if width < 150 => cut(&cell(row), most),
             _ => cell(row),
         });
         table.cells(&cells.collect::<Vec<String>>());
     }
-    table
+    table.lines()
 }
 
 fn print_json((before, seconds): &(Value, f64), now: &Value, order: Order) -> Done {
@@ -282,6 +305,29 @@ mod tests {
         assert!(narrow[4].contains("WAITS FOR"), "{narrow:#?}");
         assert!(narrow[5].contains("a-name-a-name-a-nam\u{2026}"), "{narrow:#?}");
         assert_eq!(cut("caf\u{e9}", 4), "caf\u{e9}");
+    }
+
+    #[test]
+    fn no_figure_is_cut() {
+        let (before, mut now) = (status(3, 0), status(3, 123_456_789));
+        for row in now["sessions"]["rows"].as_array_mut().unwrap() {
+            row["user"] = "a-name-".repeat(20).into();
+            row["client"] = "A-CLIENT-".repeat(20).into();
+            row["id"] = "0xfedcba9876543210".into();
+        }
+        for width in [44, 60, 80, 100, 120, 140, 160, 240] {
+            let lines = lines(&(before.clone(), 2.0), &now, Order::Operations, (width, 24));
+            let end = lines[4].find("WAITS").unwrap_or_else(|| panic!("{width}: {lines:#?}"));
+            assert!(end < width && lines[4].contains("OP/S"), "{width}: {lines:#?}");
+            assert!(lines[5].contains("123456789 "), "{width}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn the_session_to_kick_is_shown() {
+        let (before, now) = (status(3, 0), status(3, 100));
+        let lines = lines(&(before, 2.0), &now, Order::Operations, (120, 24));
+        assert!(lines[4].contains("SESSION") && lines[5].contains(" 0x2 "), "{lines:#?}");
     }
 
     #[test]
