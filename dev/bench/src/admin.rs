@@ -1,7 +1,8 @@
 //! The cost of the admin interface: the time of its answers while clients have many sessions and
-//! Opens, and what a scrape each second takes from the clients.
+//! Opens, and what scrapes take from the clients.
 //!
-//! Rounds with and without scrapes take turns. Between two rounds without scrapes lies the noise.
+//! Rounds with and without scrapes take turns. Between two rounds without scrapes lies the noise. One
+//! scrape each second would be lost in it: there are many, and their effect is divided by their number.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -26,8 +27,8 @@ const CONNECTING: usize = 8;
 /// Requests of the load at a time, and their length.
 const DEPTH: u64 = 8;
 const READ_LEN: u32 = 4096;
-/// The time between two scrapes.
-const SCRAPE: Duration = Duration::from_secs(1);
+/// Paths that are scraped during the load, and the scrapes per second.
+const SCRAPES: [(&str, u32); 2] = [("/metrics", 20), ("/status", 5)];
 /// Most time of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -95,8 +96,8 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     }
     let times = timed(args.answers.div_ceil(2), || status_program(&programs.frevo, &socket))?;
     writeln!(out, "| the program `frevo status --json`, whole | | {times} |\n")?;
-    for (title, path) in [("`/metrics`", "/metrics"), ("`/status`", "/status")] {
-        out.push_str(&load(&peer, args, &socket, (title, path)).await?);
+    for (path, scrapes) in SCRAPES {
+        out.push_str(&load(&peer, args, &socket, (path, scrapes)).await?);
     }
     drop(held);
     Ok(out)
@@ -161,13 +162,13 @@ async fn load(
     peer: &Peer,
     args: &Arguments,
     socket: &Path,
-    (title, path): (&str, &'static str),
+    (path, scrapes): (&'static str, u32),
 ) -> Result<String> {
     let client = Client::connect(&peer.target, Protection::Signed).await?;
     let requests = client.requests();
     let file = requests.open(share::READ_NAME, Open::Read).await?;
     let round = async |scraped: bool| -> Result<Round> {
-        let stop = Scraper::start(scraped.then(|| (socket.to_owned(), path)));
+        let stop = Scraper::start(scraped.then(|| (socket.to_owned(), path, scrapes)));
         let (before, admin_before) = processor_time(peer.pid());
         let (done, seconds) = reads(&requests, file, Duration::from_secs(args.seconds)).await?;
         let (after, admin_after) = processor_time(peer.pid());
@@ -199,17 +200,19 @@ async fn load(
     }
     client.logoff().await?;
     let mut out = String::new();
+    let cpu = median(&mut effects);
     writeln!(
         out,
-        "With {title} each second, median of {} pairs of {} s (reads of {READ_LEN} bytes): processor \
-         time of an operation {:+.2} % (the noise between equal rounds is {:.2} %), operations per \
-         second {:+.2} %; the interface's own thread takes {:.2} % of a core.",
+        "With {scrapes} of `{path}` each second, median of {} pairs of {} s (reads of {READ_LEN} bytes): \
+         processor time of an operation {cpu:+.2} % (the noise between equal rounds is {:.2} %), \
+         operations per second {:+.2} %; the interface's own thread takes {:.2} % of a core. For one \
+         each second that is {:+.3} % of an operation.",
         effects.len(),
         args.seconds,
-        median(&mut effects),
         median(&mut noise),
         median(&mut rates),
         median(&mut parts),
+        cpu / f64::from(scrapes),
     )?;
     Ok(out)
 }
@@ -241,17 +244,20 @@ async fn reads(
     Ok((done.get(), began.elapsed().as_secs_f64()))
 }
 
-/// A thread that asks for a path each second.
+/// A thread that asks for a path again and again.
 struct Scraper(Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<Result<()>>)>);
 
 impl Scraper {
-    fn start(what: Option<(PathBuf, &'static str)>) -> Self {
-        Self(what.map(|(socket, path)| {
+    /// Starts the thread, which asks so many times each second.
+    fn start(what: Option<(PathBuf, &'static str, u32)>) -> Self {
+        Self(what.map(|(socket, path, scrapes)| {
+            let every = Duration::from_secs(1) / scrapes;
             let (stop, stopped) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || {
                 loop {
+                    let began = Instant::now();
                     ask(&socket, path)?;
-                    match stopped.recv_timeout(SCRAPE) {
+                    match stopped.recv_timeout(every.saturating_sub(began.elapsed())) {
                         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
                         _ => return Ok(()),
                     }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::client::{Client, Open, Protection, write_request};
 use crate::common::Common;
+use crate::quota::Quota;
 use crate::rows::{Load, Row};
 use crate::server::{self, Kind, Peer, Target};
 use crate::{proc, share};
@@ -29,6 +30,13 @@ pub(crate) struct Arguments {
     /// The account there. $FREVO_PASSWORD has the password.
     #[arg(long)]
     user: Option<String>,
+    /// Limit each server that is started here to this part of a core, percent, so that it is slower
+    /// than both clients (needs root).
+    #[arg(long, conflicts_with = "at", value_parser = clap::value_parser!(u32).range(1..=100))]
+    server_cpu: Option<u32>,
+    /// Rows to measure: read, write, stat, open-read [default: all]
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Pairs of rounds.
     #[arg(long, default_value_t = 5)]
     pairs: usize,
@@ -61,50 +69,59 @@ pub(crate) async fn run(args: &Arguments) -> Result<bool> {
         writeln!(out, "{line}.")?;
     }
     let (pairs, seconds) = (args.pairs, args.seconds);
-    writeln!(out, "{pairs} pairs of rounds of {seconds} s; medians, and the middle half.\n")?;
+    writeln!(out, "{pairs} pairs of rounds of {seconds} s; medians, and the middle half.")?;
+    if let Some(percent) = args.server_cpu {
+        writeln!(out, "Each server has {percent} % of a core.")?;
+    }
+    out.push('\n');
     writeln!(
         out,
         "| server | row | `frevo-bench` | `frevo bench` | ratio |\n|---|---|---|---|---|"
     )?;
     let mut agree = true;
-    let peers = match &args.at {
-        Some(address) => vec![running(args, address).await?],
-        None => vec![
-            server::start(Kind::Smbd, "smbd", &files, scratch.path(), &programs)?,
-            server::start(Kind::Frevo, "Frevo", &files, scratch.path(), &programs)?,
-        ],
-    };
-    for peer in &peers {
-        for (row, test, clients) in ROWS {
-            let mut load = Load::open(row, peer, &files).await?;
-            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-            // The first pair warms up.
-            for pair in 0..=args.pairs {
-                let round = load.round(peer, Duration::from_secs_f64(args.seconds)).await?;
-                let own = round.count as f64 / round.seconds;
-                let told = told(&programs.frevo, &peer.target, (test, clients), args.seconds)?;
-                if pair > 0 {
-                    ours.push(own);
-                    theirs.push(told);
-                }
-            }
-            load.finish().await?;
-            let (own, told) = (middle(&mut ours), middle(&mut theirs));
-            let ratio = told.1 / own.1;
-            agree &= (ratio - 1.0).abs() <= MOST;
-            let shown = |figures: (f64, f64, f64)| shown(row, figures);
-            let label = &peer.label;
-            writeln!(
-                out,
-                "| {label} | {} | {} | {} | {ratio:.2} |",
-                row.title(),
-                shown(own),
-                shown(told)
-            )?;
+    if let Some(address) = &args.at {
+        agree &= measure(args, &running(args, address).await?, &files, &mut out).await?;
+    } else {
+        for (kind, label) in [(Kind::Smbd, "smbd"), (Kind::Frevo, "Frevo")] {
+            // The group goes after its processes. With all of them in it, `_quota` is dropped last.
+            let _quota;
+            let peer = server::start(kind, label, &files, scratch.path(), &programs)?;
+            _quota = args.server_cpu.map(|percent| Quota::of(peer.pid(), percent)).transpose()?;
+            agree &= measure(args, &peer, &files, &mut out).await?;
         }
     }
     println!("{out}");
     Ok(agree || !args.check)
+}
+
+/// Measures all rows of one server, and adds them to the table; true if the figures agree.
+async fn measure(args: &Arguments, peer: &Peer, files: &Path, out: &mut String) -> Result<bool> {
+    let mut agree = true;
+    for (row, test, clients) in ROWS {
+        if !args.only.is_empty() && !args.only.iter().any(|only| only == test) {
+            continue;
+        }
+        let mut load = Load::open(row, peer, files).await?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        // The first pair warms up.
+        for pair in 0..=args.pairs {
+            let round = load.round(peer, Duration::from_secs_f64(args.seconds)).await?;
+            let own = round.count as f64 / round.seconds;
+            let told = told(&peer.programs.frevo, &peer.target, (test, clients), args.seconds)?;
+            if pair > 0 {
+                ours.push(own);
+                theirs.push(told);
+            }
+        }
+        load.finish().await?;
+        let (own, told) = (middle(&mut ours), middle(&mut theirs));
+        let ratio = told.1 / own.1;
+        agree &= (ratio - 1.0).abs() <= MOST;
+        let (label, title) = (&peer.label, row.title());
+        let (own, told) = (shown(row, own), shown(row, told));
+        writeln!(out, "| {label} | {title} | {own} | {told} | {ratio:.2} |")?;
+    }
+    Ok(agree)
 }
 
 /// The server that runs already, with the files that the rows need.
@@ -141,6 +158,8 @@ fn told(frevo: &Path, target: &Target, (test, clients): (&str, &str), seconds: f
     let done = Command::new(frevo)
         .args(["bench", &url, "--json", "--only", test, "--clients", clients])
         .args(["--connections", "1", "--time", &seconds.to_string()])
+        // What is made before a test, by a server that may have little processor time.
+        .args(["--size", "64M"])
         .env("FREVO_PASSWORD", &target.password)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

@@ -21,6 +21,7 @@ mod memory;
 mod mounts;
 mod proc;
 mod profile;
+mod quota;
 mod raw;
 mod report;
 mod rows;
