@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Range;
 
 use super::nearest::nearest;
-use super::schema::keys;
+
+/// Sections with their keys.
+pub(super) type Keys = [(&'static str, Vec<String>)];
 
 /// One thing that is wrong with a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +48,9 @@ impl Fault {
         self
     }
 
-    /// A fault of the TOML reader, in words for the reader of the file.
-    pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
+    /// A fault of the TOML reader, in words for the reader of the file. `keys` are the keys of each
+    /// section.
+    pub(super) fn from_toml(text: &str, error: &toml::de::Error, keys: &Keys) -> Self {
         let message = error.message();
         let line = error.span().map(|span| line_of(text, span.start));
         let fault = |what: String, hint: Option<String>| Self { part: 0, line, what, hint };
@@ -66,7 +69,7 @@ impl Fault {
             let here = section.map_or_else(String::new, |section| format!(" in {section}"));
             return fault(
                 format!("unknown key `{typed}`{here}"),
-                Some(unknown_key_hint(typed, expected)),
+                Some(unknown_key_hint(typed, expected, keys)),
             );
         }
         if message.starts_with("unknown variant") {
@@ -153,11 +156,11 @@ fn mismatch(message: &str, key: &str) -> Option<(String, Option<String>)> {
     Some((format!("{key} must be {wanted}, not {found}"), None))
 }
 
-fn unknown_key_hint(typed: &str, expected: &[&str]) -> String {
+fn unknown_key_hint(typed: &str, expected: &[&str], keys: &Keys) -> String {
     if let Some(near) = nearest(typed, expected.iter().copied()) {
         return format!("did you mean `{near}`?");
     }
-    let elsewhere = keys().into_iter().find(|(_, keys)| keys.iter().any(|key| key == typed));
+    let elsewhere = keys.iter().find(|(_, keys)| keys.iter().any(|key| key == typed));
     match elsewhere {
         Some((section, _)) => format!("`{typed}` is a key of {section}"),
         None => format!("the keys here are {}", expected.join(", ")),

@@ -5,6 +5,7 @@
 //! owner thinks. Text in, values out: opening what the file names is for the
 //! caller. `docs/configuration.md` lists every key.
 
+mod audit;
 mod build;
 mod fault;
 mod interface;
@@ -14,6 +15,8 @@ mod nearest;
 mod reading;
 mod recycle;
 mod schema;
+mod server_limits;
+mod share;
 mod traces;
 mod values;
 
@@ -21,16 +24,16 @@ pub use crate::host::FolderFault;
 pub use crate::limits::CONFIG_FILE_BYTES;
 #[doc(hidden)]
 pub use crate::limits::NETWORK_SHARES;
+pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use interface::{InterfaceSection, Speed};
 pub use listen::{Listen, ListenOn};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
-pub use schema::{
-    AdminSection, AuditSection, Config, LimitsSection, ServerSection, ShareSection, UserSection,
-    keys,
-};
+pub use schema::{AdminSection, Config, ServerSection, UserSection, keys};
+pub use server_limits::LimitsSection;
+pub use share::ShareSection;
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,

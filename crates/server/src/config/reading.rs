@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::audit::AuditSection;
 use super::fault::{Fault, line_of};
-use super::schema::{AdminSection, AuditSection, Config, LimitsSection, ServerSection};
+use super::schema::{AdminSection, Config, ServerSection, keys};
+use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
 use crate::limits;
 
@@ -94,7 +96,7 @@ fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
         let missing = error.message().strip_prefix("missing field `");
         let missing = missing.and_then(|rest| rest.split('`').next());
         if !missing.is_some_and(|key| gone.iter().any(|known: &String| known == key)) {
-            faults.push(Fault::from_toml(whole, &error));
+            faults.push(Fault::from_toml(whole, &error, &keys()));
         }
         let is_toml = text.parse::<toml::Table>().is_ok();
         let span = error.span().filter(|_| is_toml);

@@ -8,7 +8,7 @@ use frevo_wire::fscc::Pattern;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
-use super::schema::ShareSection;
+use super::share::ShareSection;
 use super::values::Size;
 use crate::limits::RECYCLE_DAYS_MAX;
 use crate::recycle::RecycleBin;

@@ -1,0 +1,308 @@
+//! `[[share]]`: a folder and how clients use it.
+
+use std::path::{Component, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::fault::Fault;
+use super::names::{ShareName, Who};
+use super::recycle::{self, RecycleSection};
+use super::values::{
+    AuditedOperation, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath, StreamsChoice,
+};
+use crate::access_rules::Network;
+use crate::host::SnapshotFolders;
+use crate::share_access::AccessEntry;
+use crate::user_folders::USER;
+
+/// `[[share]]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareSection {
+    /// Its name.
+    pub name: Spanned<ShareName>,
+    /// Folder of the host that is shared.
+    pub path: Spanned<PathBuf>,
+    /// Text that clients see beside the name.
+    #[serde(default)]
+    pub comment: String,
+    /// True when nobody may write to the share.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Clients that do not encrypt are refused here.
+    #[serde(default)]
+    pub encrypt: bool,
+    /// Opens of clients that ask for it outlive a restart of the server.
+    #[serde(default)]
+    pub continuous: bool,
+    /// Left out of listings.
+    #[serde(default)]
+    pub hidden: bool,
+    /// Files that a user cannot read are hidden from that user.
+    #[serde(default)]
+    pub hide_unreadable: bool,
+    /// The user of the host as which files are used.
+    #[serde(default)]
+    pub run_as: Option<RunAsChoice>,
+    /// The user of the host as which files are used, for every account.
+    #[serde(default)]
+    pub force_user: Option<Spanned<String>>,
+    /// The primary group of all users.
+    #[serde(default)]
+    pub force_group: Option<Spanned<String>>,
+    /// Users that may connect; empty: every user.
+    #[serde(default, alias = "users")]
+    pub allow: Vec<Who>,
+    /// Users that may not, even when they are in `allow`.
+    #[serde(default)]
+    pub deny: Vec<Who>,
+    /// Users that may only read.
+    #[serde(default)]
+    pub read_list: Vec<Who>,
+    /// Users that may write although the share is read-only.
+    #[serde(default)]
+    pub write_list: Vec<Who>,
+    /// From where clients may connect.
+    #[serde(default)]
+    pub hosts_allow: Vec<Network>,
+    /// From where they may not.
+    #[serde(default)]
+    pub hosts_deny: Vec<Network>,
+    /// Rights of users and groups by SID; none: all of them.
+    #[serde(default)]
+    pub access_list: Option<Vec<AccessEntry>>,
+    /// Names differ in case alone.
+    #[serde(default)]
+    pub case_sensitive: bool,
+    /// Permission bits that a new file may have.
+    #[serde(default)]
+    pub file_mode: Option<Mode>,
+    /// Permission bits that a new folder may have.
+    #[serde(default)]
+    pub directory_mode: Option<Mode>,
+    /// Keep DOS attributes in an extended attribute.
+    #[serde(default)]
+    pub dos_attributes: Option<bool>,
+    /// Names that begin with a period are shown as hidden.
+    #[serde(default)]
+    pub hide_dot_files: Option<bool>,
+    /// Symbolic links that stay inside the share are followed.
+    #[serde(default)]
+    pub follow_symlinks: bool,
+    /// Where snapshots of the folder are.
+    #[serde(default)]
+    pub snapshots: Option<SnapshotPath>,
+    /// Tell clients that watch a folder what other programs do in it.
+    #[serde(default)]
+    pub host_changes: Option<bool>,
+    /// Linux clients may use the POSIX extensions.
+    #[serde(default = "yes")]
+    pub posix: bool,
+    /// Where security descriptors go.
+    #[serde(default)]
+    pub nt_acls: Option<NtAclsChoice>,
+    /// Where named streams are kept.
+    #[serde(default)]
+    pub streams: Option<StreamsChoice>,
+    /// macOS may back up here.
+    #[serde(default)]
+    pub time_machine: bool,
+    /// How much backups may take of it.
+    pub time_machine_max_size: Option<Size>,
+    /// Clients may wait for changes in folders.
+    #[serde(default = "yes")]
+    pub change_notify: bool,
+    /// No file becomes larger.
+    #[serde(default)]
+    pub max_file_size: Option<Size>,
+    /// LastWriteTime moves some time after a write.
+    #[serde(default)]
+    pub late_write_times: bool,
+    /// Access lists count as inherited when the client that sets them says so.
+    #[serde(default)]
+    pub inherited_as_set: bool,
+    /// Clients may write slashes for backslashes.
+    #[serde(default)]
+    pub forward_slashes: bool,
+    /// Files have short names (8.3) beside their own.
+    #[serde(default)]
+    pub short_names: bool,
+    /// Listings tell how large extended attributes are.
+    #[serde(default)]
+    pub list_ea_sizes: bool,
+    /// Names that are shown as hidden.
+    #[serde(default)]
+    pub hide_files: Vec<String>,
+    /// Names that clients neither see nor reach.
+    #[serde(default)]
+    pub veto: Vec<String>,
+    /// True where the file system may keep its caller waiting; none: the server finds out.
+    pub off_core: Option<bool>,
+    /// Several clients may cache what they read of one file by oplocks.
+    #[serde(default = "yes")]
+    pub level2_oplocks: bool,
+    /// Byte-range locks of clients and of other programs know of each other.
+    #[serde(default)]
+    pub posix_locks: bool,
+    /// The operations on files that the audit log records.
+    #[serde(default)]
+    pub audit: Option<Vec<AuditedOperation>>,
+    /// Connections to the share at one time.
+    #[serde(default)]
+    pub max_connections: Option<usize>,
+    /// Deleted files go to a recycle bin.
+    #[serde(default, deserialize_with = "recycle::deserialize")]
+    pub recycle: Option<RecycleSection>,
+    /// The folder below which administrators may share folders over the network, for a share that
+    /// was added so: from there its folder is opened, and no link is followed. None for a share of
+    /// the configuration.
+    #[serde(skip)]
+    pub beneath: Option<PathBuf>,
+    /// The recycle bins of all shares, each with the folder of its share; see
+    /// [`Config::guard_folders`].
+    #[serde(skip)]
+    pub bins: Vec<(String, PathBuf)>,
+    /// The snapshots of all shares, each with the folder of its share; see
+    /// [`Config::guard_folders`].
+    #[serde(skip)]
+    pub guarded: Vec<(SnapshotFolders, PathBuf)>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl ShareSection {
+    /// The folder that is there for all users: `path`, or what of it is above `{user}`.
+    pub fn shared_folder(&self) -> PathBuf {
+        match self.user_part() {
+            Some((folder, _)) => folder,
+            None => self.path.get_ref().clone(),
+        }
+    }
+
+    /// The folder above the first component with `{user}`, and the rest of the path. None for a
+    /// path that is the same for all users.
+    pub(crate) fn user_part(&self) -> Option<(PathBuf, PathBuf)> {
+        let path = self.path.get_ref();
+        let has_user = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(USER);
+        let at = path.components().position(|part| has_user(&part))?;
+        let parts = path.components();
+        Some((parts.clone().take(at).collect(), parts.skip(at).collect()))
+    }
+
+    /// A share of a folder, with nothing special about it.
+    pub fn new(name: ShareName, path: PathBuf) -> Self {
+        Self {
+            name: Spanned::new(0..0, name),
+            path: Spanned::new(0..0, path),
+            comment: String::new(),
+            read_only: false,
+            encrypt: false,
+            continuous: false,
+            hidden: false,
+            hide_unreadable: false,
+            run_as: None,
+            force_user: None,
+            force_group: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            read_list: Vec::new(),
+            write_list: Vec::new(),
+            hosts_allow: Vec::new(),
+            hosts_deny: Vec::new(),
+            access_list: None,
+            case_sensitive: false,
+            file_mode: None,
+            directory_mode: None,
+            dos_attributes: None,
+            hide_dot_files: None,
+            follow_symlinks: false,
+            snapshots: None,
+            host_changes: None,
+            posix: true,
+            nt_acls: None,
+            streams: None,
+            time_machine: false,
+            time_machine_max_size: None,
+            change_notify: true,
+            max_file_size: None,
+            late_write_times: false,
+            inherited_as_set: false,
+            forward_slashes: false,
+            short_names: false,
+            list_ea_sizes: false,
+            hide_files: Vec::new(),
+            veto: Vec::new(),
+            off_core: None,
+            level2_oplocks: true,
+            posix_locks: false,
+            audit: None,
+            max_connections: None,
+            recycle: None,
+            beneath: None,
+            bins: Vec::new(),
+            guarded: Vec::new(),
+        }
+    }
+
+    /// Faults that no key has alone.
+    pub(super) fn faults(shares: &[Self], text: &str) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (index, share) in shares.iter().enumerate() {
+            let name = share.name.get_ref();
+            if shares.iter().take(index).any(|other| other.name.get_ref().is_same(name)) {
+                faults.push(
+                    Fault::at(text, &share.name.span(), format!("a second share is called {name}"))
+                        .hint("clients compare names without case; rename one of them"),
+                );
+            }
+            faults.extend(share.own_faults(text));
+        }
+        faults.extend(shares.iter().filter_map(|share| share.fault_of_users(text)));
+        faults
+    }
+
+    /// Faults of the share's name, path and limits.
+    fn own_faults(&self, text: &str) -> Vec<Fault> {
+        let (name, path) = (self.name.get_ref(), self.path.get_ref());
+        let mut faults = Vec::new();
+        if self.max_connections == Some(0) {
+            let what = "max_connections must be at least 1; with 0 no client could connect";
+            faults.push(Fault::at(text, &self.name.span(), what));
+        }
+        if let Some(what) = self.recycle_fault() {
+            faults.push(Fault::at(text, &self.name.span(), what));
+        }
+        if name.as_str() == USER && self.user_part().is_none() {
+            let what = "a share that is called {user} needs {user} in its path";
+            faults.push(Fault::at(text, &self.path.span(), what));
+        }
+        if self.continuous && self.user_part().is_some() {
+            let what = "continuous and {user} in the path cannot be used together";
+            faults.push(Fault::at(text, &self.path.span(), what));
+        }
+        if !path.is_absolute() {
+            let what = format!("the path {} is not absolute", path.display());
+            faults.push(Fault::at(text, &self.path.span(), what).hint("begin the path with /"));
+        }
+        faults
+    }
+
+    /// The fault of the keys that name users and groups of the host.
+    fn fault_of_users(&self, text: &str) -> Option<Fault> {
+        let acts = self.run_as == Some(RunAsChoice::User);
+        if let Some(user) = self.force_user.as_ref().filter(|_| acts) {
+            let what = "force_user and run_as = \"user\" cannot be used together";
+            return Some(Fault::at(text, &user.span(), what));
+        }
+        let group = self.force_group.as_ref()?;
+        let has_no_effect = !acts && self.force_user.is_none();
+        has_no_effect.then(|| {
+            let what = "force_group needs run_as = \"user\" or force_user";
+            let fault = Fault::at(text, &group.span(), what);
+            fault.hint("or set the folder's setgid bit: chmod g+s")
+        })
+    }
+}
