@@ -266,7 +266,10 @@ impl Acceptor {
 
     fn on_init(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         let init = NegTokenInit::parse(token)?;
-        let (position, chosen) = self.choose(&init.mechanisms).ok_or(Reason::NoCommonMechanism)?;
+        let (position, chosen) = self.choose(&init.mechanisms).ok_or_else(|| {
+            let has_ntlm = init.mechanisms.position(NTLM).is_some();
+            if has_ntlm { Reason::NtlmOff } else { Reason::NoCommonMechanism }
+        })?;
         let needs_mic = position != 0;
         let mechanisms = init.mechanisms;
         let mut envelope = Envelope { mechanisms, chosen, needs_mic, has_answered: false };
@@ -315,7 +318,7 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         if !self.config.ntlm {
-            return Err(Reason::NoCommonMechanism.into());
+            return Err(Reason::NtlmOff.into());
         }
         let challenged = Challenged::new(&self.config, self.server_challenge, negotiate, now)?;
         let message = &challenged.message;

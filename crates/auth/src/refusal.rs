@@ -42,6 +42,9 @@ impl Refusal {
                 Status::INVALID_PARAMETER
             }
             Reason::Anonymous => Status::ACCESS_DENIED,
+            // MS-NLMP 3.2.5.1.2: the status where a controller blocks NTLM. Windows and impacket
+            // then say so.
+            Reason::NtlmOff => Status::NOT_SUPPORTED,
             _ => Status::LOGON_FAILURE,
         }
     }
@@ -57,6 +60,8 @@ pub enum Reason {
     OutOfTurn,
     /// SPNEGO: the peer offers no mechanism that this end accepts.
     NoCommonMechanism,
+    /// The client offers NTLM only, and this end does not accept it.
+    NtlmOff,
     /// The peer rejected the logon.
     Rejected,
     /// The peer does not support a feature that this end requires.
@@ -87,6 +92,8 @@ pub enum Reason {
     MissingTarget,
     /// The channel bindings are not those of this connection.
     WrongChannelBindings,
+    /// A KDC has authenticated the user, but the server has no account for it. The text says why.
+    NoAccount(String),
     /// A reason of Kerberos.
     Kerberos(Fault),
 }
@@ -98,6 +105,10 @@ impl fmt::Display for Reason {
             Self::OutOfTurn => f.write_str("the security token does not belong at this point"),
             Self::NoCommonMechanism => f.write_str(
                 "the peer offers none of the ways to log on (Kerberos, NTLM) that are allowed here",
+            ),
+            Self::NtlmOff => f.write_str(
+                "the client used NTLM, which is off here (ntlm = false in [server]); let it use \
+                 Kerberos: connect by the server's name, not its address, and with a ticket (klist)",
             ),
             Self::Rejected => f.write_str("the peer rejected the logon"),
             Self::TooWeak(what) => write!(f, "the peer's NTLM is too weak: {what}"),
@@ -118,6 +129,7 @@ impl fmt::Display for Reason {
             Self::WrongChannelBindings => {
                 f.write_str("the channel bindings are not those of this connection")
             }
+            Self::NoAccount(why) => f.write_str(why),
             Self::Kerberos(fault) => fault.fmt(f),
         }
     }
@@ -154,6 +166,7 @@ mod tests {
         {
             assert_eq!(Refusal::new(reason).status(), Status::LOGON_FAILURE);
         }
+        assert_eq!(Refusal::new(Reason::NtlmOff).status(), Status::NOT_SUPPORTED);
         assert_eq!(Refusal::new(Reason::Anonymous).status(), Status::ACCESS_DENIED);
         let malformed = Refusal::new(Reason::Malformed("x"));
         assert!(malformed.is_malformed());

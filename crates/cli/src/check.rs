@@ -12,7 +12,7 @@ use crate::plural::counted;
 use crate::serve::confine;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
-use crate::{accounts, passwords, resolved, state};
+use crate::{accounts, keytab, passwords, resolved, state};
 use crate::{config_contradictions, config_names};
 
 /// One thing that a check found.
@@ -59,6 +59,7 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(of_shares(config, &sources));
         findings.extend(config_contradictions::find(config, &sources));
         findings.extend(of_server(config, &whole));
+        findings.extend(of_keytab(config, &sources));
         match accounts::read(&state::users_file_of(config)) {
             Ok(file) => {
                 findings.extend(config_names::find(config, &file, &sources));
@@ -126,6 +127,13 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The fault of the keytab, at the key that names it.
+fn of_keytab(config: &Config, sources: &Sources) -> Option<Finding> {
+    let span = config.kerberos.keytab.as_ref()?.span();
+    let failure = keytab::read(config).err()?;
+    Some(Finding { place: sources.place(&span), is_fault: true, text: failure.to_string() })
 }
 
 /// Files and interfaces that the server needs.

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use frevo_server::config::{
-    Config, ConfinementChoice, DialectName, EncryptionChoice, NtAclsChoice, ShareSection,
-    SigningChoice,
+    Config, ConfinementChoice, DialectName, EncryptionChoice, EncryptionTypeName, NtAclsChoice,
+    ShareSection, SigningChoice,
 };
 
 use crate::config_sources::Sources;
 use crate::exit::Failure;
-use crate::{state, trusted_file};
+use crate::{keytab, state, trusted_file};
 
 /// Reads a configuration, with every fault told.
 pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
@@ -58,6 +58,9 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
     for user in &config.users {
         secrets.push(("the password file", user.password_file.clone()));
     }
+    if let Some(keytab) = keytab::path(config) {
+        secrets.push(("the keytab", keytab.to_owned()));
+    }
     if let Some(file) = &config.audit.file {
         secrets.push(("the audit log", file.get_ref().clone()));
     }
@@ -82,6 +85,7 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
 pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<String> {
     let mut files: Vec<_> = config.users.iter().map(|user| user.password_file.clone()).collect();
     files.extend(config.server.user_map_file.clone());
+    files.extend(keytab::path(config).map(Path::to_owned));
     if has_state || config.server.users_file.is_some() {
         files.push(state::users_file_of(config));
     }
@@ -147,6 +151,13 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     }
     if server.signing == Some(SigningChoice::Offered) {
         warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
+    }
+    let types = config.kerberos.encryption_types.iter().flat_map(|types| types.get_ref());
+    if types.into_iter().any(|name| *name == EncryptionTypeName::Rc4) {
+        warnings.push(String::from(
+            "encryption_types allows rc4-hmac: whoever can ask the KDC for a ticket can guess the \
+             server's password with it; give the server's account AES keys, then remove rc4-hmac",
+        ));
     }
     let cannot_keep = |share: &&ShareSection| {
         keeps_lists(share) && !frevo_posix::may_write_security_attributes(&share.shared_folder())

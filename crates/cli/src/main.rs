@@ -14,6 +14,7 @@ mod console;
 mod exit;
 mod expect;
 mod import;
+mod keytab;
 mod logging;
 mod machine_sid;
 mod manual;

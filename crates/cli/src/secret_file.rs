@@ -16,9 +16,22 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The permission bits of group and others.
 const NOT_OWNER: u32 = 0o077;
 
-/// Reads a file that only its owner, who runs this or is root, may read or
+/// Reads the text of a file that only its owner, who runs this or is root, may read or
 /// write. `None` when there is none.
 pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
+    let Some(mut bytes) = read_bytes(path)? else { return Ok(None) };
+    match String::from_utf8(std::mem::take(&mut *bytes)) {
+        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Err(error) => {
+            drop(Zeroizing::new(error.into_bytes()));
+            Err(Failure::new(Exit::Failed, format!("{} is not valid UTF-8", path.display())))
+        }
+    }
+}
+
+/// Reads a file that only its owner, who runs this or is root, may read or write. `None` when there
+/// is none.
+pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
     let shown = path.display();
     let file = match File::open(path) {
         Ok(file) => file,
@@ -52,11 +65,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
     }
     // Room for all of it at once: growing would leave copies behind.
     let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);
-    let mut text = Zeroizing::new(String::with_capacity(room));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(BYTES_MAX)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .map_err(Failure::failed(format!("cannot read {shown}")))?;
-    Ok(Some(text))
+    Ok(Some(bytes))
 }
 
 /// Replaces the file at `path` by `text` in one step: a reader sees the old file or

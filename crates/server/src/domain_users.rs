@@ -9,23 +9,45 @@ use frevo_wire::dtyp::{FileTime, Sid};
 use crate::host_users::HostUser;
 use crate::server::ServerState;
 
-/// Returns the name by which the server knows a user: `DOMAIN\user` of a domain, the account of
-/// this server that the realm of its own keys names, `user@REALM` of another one.
+/// Returns the name by which the server knows a user, with the facts about the user that count
+/// here.
+///
+/// Where settings name realms, the users of these realms are the accounts of the same names, and
+/// all others are refused. Otherwise the users of a domain, whose SIDs the PAC tells, are
+/// `DOMAIN\user`.
 ///
 /// # Errors
-/// Fails for an account of this server that is disabled.
-pub(crate) fn account(server: &ServerState, user: &DomainUser) -> Result<String, &'static str> {
-    if let Some(pac) = &user.pac {
-        return Ok(format!("{}\\{}", pac.domain, pac.user_name));
-    }
+/// The reason of a refusal, with what to do, for the log.
+pub(crate) fn known(
+    server: &ServerState,
+    user: &Arc<DomainUser>,
+) -> Result<(String, Arc<DomainUser>), String> {
+    let realms = &server.settings().realms;
     let principal = &user.principal;
-    if let [name] = principal.components.as_slice()
-        && principal.realm == user.service_realm
-        && let Some(account) = server.accounts().membership(name)
-    {
-        return if account.is_enabled { Ok(account.name) } else { Err("the account is disabled") };
+    if realms.is_empty() {
+        let pac = user.pac.as_ref().ok_or_else(|| {
+            format!("the ticket of {principal} has no PAC; name the realm in realms of [kerberos]")
+        })?;
+        return Ok((format!("{}\\{}", pac.domain, pac.user_name), Arc::clone(user)));
     }
-    Ok(principal.to_string())
+    if !realms.contains(&principal.realm) {
+        return Err(format!(
+            "{principal} is of a realm whose users are no accounts here; realms of [kerberos] has \
+             {}",
+            realms.join(", ")
+        ));
+    }
+    let [name] = principal.components.as_slice() else {
+        return Err(format!("{principal} is a service or an instance, and no user"));
+    };
+    let account = server.accounts().membership(name).ok_or_else(|| {
+        format!("there is no account for {principal}; add it: frevo user add {name}, then reload")
+    })?;
+    if !account.is_enabled {
+        return Err(String::from("the account is disabled"));
+    }
+    // The account has SIDs of its own.
+    Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
 }
 
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the

@@ -91,6 +91,10 @@ pub const IDLE_SESSION_MINUTES: u32 = 15;
 /// The longest that may be configured, minutes: a year.
 pub const IDLE_SESSION_MINUTES_MAX: u32 = 527_040;
 
+/// The largest clock skew of Kerberos that may be configured, seconds. Tickets are remembered that
+/// long, so that none is used twice.
+pub const CLOCK_SKEW_SECONDS_MAX: u32 = 900;
+
 /// How often idle sessions are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_secs(15);
 

@@ -85,6 +85,11 @@ pub struct Settings {
     pub max_io: u32,
     /// MaxTransactSize, bytes.
     pub max_transact: u32,
+    /// False refuses NTLM: clients log on by Kerberos only.
+    pub ntlm: bool,
+    /// Realms whose users are the accounts of the same names. Empty: a ticket needs a PAC, and its
+    /// user is one of a domain.
+    pub realms: Vec<String>,
     /// An NTLM message integrity code is demanded from every client.
     pub require_mic: bool,
     /// Model that macOS is told, by which it chooses the server's icon.
@@ -141,6 +146,8 @@ impl Default for Settings {
             ],
             max_io: MAX_IO,
             max_transact: MAX_TRANSACT,
+            ntlm: true,
+            realms: Vec::new(),
             require_mic: false,
             model: String::from("RackMac"),
             posix: true,

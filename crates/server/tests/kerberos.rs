@@ -18,9 +18,9 @@ use frevo_auth::kerberos::{
     EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys, ServiceTicket,
 };
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
-use frevo_server::Server;
 use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_server::share::{Share, Target as ShareTarget};
+use frevo_server::{Server, Settings};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
@@ -59,7 +59,7 @@ impl Accounts for Users {
 
     fn membership(&self, user: &str) -> Option<Membership> {
         let name = user.to_lowercase();
-        matches!(&*name, "ann" | "carol").then(|| Membership {
+        matches!(&*name, "ann" | "bob" | "carol").then(|| Membership {
             is_enabled: name != "carol",
             name,
             ..Membership::default()
@@ -68,12 +68,19 @@ impl Accounts for Users {
 }
 
 /// Runs `test` with a server that accepts the tickets of a forge.
+/// The users of `FREVO.TEST` are its accounts, unless PACs are required.
 fn in_realm(pac: PacPolicy, test: impl AsyncFnOnce(&World, &Clock)) {
+    let is_domain = pac == PacPolicy::Required;
+    let realms = if is_domain { vec![] } else { vec![String::from("FREVO.TEST")] };
+    with_settings(Settings { realms, ..settings() }, pac, test);
+}
+
+fn with_settings(settings: Settings, pac: PacPolicy, test: impl AsyncFnOnce(&World, &Clock)) {
     let clock = Arc::new(Clock(AtomicU64::new(START)));
     let keys = ServiceKeys::new(vec![forge(&clock).service]).unwrap();
     let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(START))));
     let server = Server::builder()
-        .settings(settings())
+        .settings(settings)
         .shares([Share::new("data", ShareTarget::Disk(vfs))])
         .accounts(Arc::new(Users))
         .kerberos(keys, Policy { pac, ..Policy::default() })
@@ -206,6 +213,84 @@ fn a_wrong_clock_is_told_once_and_then_refused() {
         assert_eq!(exchange.round(&mut peer).await.status(), Status::MORE_PROCESSING_REQUIRED);
         assert_eq!(exchange.round(&mut peer).await.status(), Status::SUCCESS);
         exchange.logon(&mut peer);
+        assert_eq!(only_user(world), "ann");
+    });
+}
+
+#[test]
+fn users_who_are_no_accounts_are_refused() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let as_user = |components: &[&str], realm: &str| {
+            let mut forge = forge(clock);
+            forge.client.components = components.iter().map(|part| (*part).into()).collect();
+            forge.client.realm = realm.into();
+            forge
+        };
+        for (components, realm) in [
+            (&["dave"][..], "FREVO.TEST"),
+            (&["ann"], "OTHER.TEST"),
+            (&["ann"], "frevo.test"),
+            (&["ann", "admin"], "FREVO.TEST"),
+            (&["carol"], "FREVO.TEST"),
+        ] {
+            let forge = as_user(components, realm);
+            for ticket in [forge.issue(), as_user(components, realm).with_pac().issue()] {
+                let refused = log_on(&mut peer, ticket, START).await.err();
+                assert_eq!(refused, Some(Status::LOGON_FAILURE), "{components:?} {realm}");
+            }
+        }
+        assert!(world.server.sessions().is_empty());
+        // The account's name counts without case.
+        log_on(&mut peer, as_user(&["Ann"], "FREVO.TEST").issue(), START).await.unwrap();
+        assert_eq!(only_user(world), "ann");
+    });
+}
+
+/// With realms named, a user of a domain is an account of the server: with its SIDs, and with no
+/// right of the domain's groups.
+#[test]
+fn a_user_of_a_named_realm_has_the_sids_of_the_account() {
+    let settings = Settings { realms: vec!["FREVO.TEST".into()], ..settings() };
+    with_settings(settings, PacPolicy::Required, async |world, clock| {
+        let mut peer = connect(world).await;
+        let without = log_on(&mut peer, forge(clock).issue(), START).await;
+        assert_eq!(without.err(), Some(Status::LOGON_FAILURE));
+        log_on(&mut peer, forge(clock).with_pac().issue(), START).await.unwrap();
+        assert_eq!(only_user(world), "ann");
+        let identity = world.server.sessions()[0].identity().unwrap();
+        assert!(identity.is_local);
+        let of_domain = "S-1-5-21-1-2-3-";
+        let token = &identity.token;
+        let sids = token.groups().iter().chain([token.user(), token.primary_group()]);
+        let sids: Vec<String> = sids.map(ToString::to_string).collect();
+        assert!(!sids.iter().any(|sid| sid.starts_with(of_domain)), "{sids:?}");
+    });
+}
+
+#[test]
+fn without_realms_a_ticket_needs_the_sids_of_a_domain() {
+    with_settings(settings(), PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let refused = log_on(&mut peer, forge(clock).issue(), START).await.err();
+        assert_eq!(refused, Some(Status::LOGON_FAILURE));
+        log_on(&mut peer, forge(clock).with_pac().issue(), START).await.unwrap();
+        assert_eq!(only_user(world), "FREVO\\ann");
+    });
+}
+
+#[test]
+fn a_server_without_ntlm_takes_tickets_only() {
+    let settings = Settings { realms: vec!["FREVO.TEST".into()], ntlm: false, ..settings() };
+    with_settings(settings, PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        // The server's hint says so.
+        let hint = peer.hint.split_off(0);
+        let by_password = || client::logon::initiator("ann", "secret");
+        assert!(by_password().initial_token(&hint, START).is_err());
+        let mut exchange = Exchange::with(&peer, Setup::of("ann"), by_password(), START);
+        assert_eq!(exchange.round(&mut peer).await.status(), Status::NOT_SUPPORTED);
+        log_on(&mut peer, forge(clock).issue(), START).await.unwrap();
         assert_eq!(only_user(world), "ann");
     });
 }

@@ -12,7 +12,6 @@ use super::{
     Service, ServiceKey, TicketFlags, UserAccountControl,
 };
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use frevo_wire::codec::Malformed;
@@ -59,7 +58,6 @@ pub(crate) struct Refused {
 /// The result of the checks of a ticket and its authenticator.
 struct Proven {
     client: Principal,
-    service_realm: String,
     expires: FileTime,
     pac: Option<LogonInfo>,
     session_key: Key,
@@ -170,7 +168,6 @@ impl Judge<'_> {
         self.service.replays.record(replay, self.now.moment.seconds)?;
         Ok(Proven {
             client: ticket.client,
-            service_realm: known.principal.realm.clone(),
             expires,
             pac,
             session_key,
@@ -300,12 +297,7 @@ impl Proven {
         // Without an AP-REP both ends count from the client's number.
         let acceptor = if self.is_mutual { sequence } else { self.sequence };
         let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
-        let user = DomainUser {
-            principal: self.client,
-            service_realm: self.service_realm,
-            expires: self.expires,
-            pac: self.pac,
-        };
+        let user = DomainUser { principal: self.client, expires: self.expires, pac: self.pac };
         Accepted { reply, user, context }
     }
 }

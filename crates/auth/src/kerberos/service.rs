@@ -61,8 +61,6 @@ pub struct Service {
 pub struct DomainUser {
     /// The user's name at the KDC.
     pub principal: Principal,
-    /// The realm of the key that the ticket was encrypted with, which is this server's.
-    pub service_realm: alloc::string::String,
     /// The time at which the ticket ends, and with it the session.
     pub expires: FileTime,
     /// The domain controller's facts about the user. None without a PAC, or if PACs are ignored.

@@ -287,7 +287,10 @@ fn rest(parameter: &Parameter, conversion: &mut Conversion<'_>) {
     let (name, value) = (&*parameter.name, &*parameter.value);
     if name == "ntlm auth" {
         match value.to_ascii_lowercase().as_str() {
-            "disabled" => conversion.refuse(parameter, "Frevo's users log on with NTLMv2"),
+            "disabled" => conversion.refuse(
+                parameter,
+                "it takes a keytab: add the section [kerberos], and ntlm = false to [server]",
+            ),
             "yes" | "ntlmv1-permitted" | "mschapv2-and-ntlmv2-only" => conversion.report.parameter(
                 Weight::Stricter,
                 "global",

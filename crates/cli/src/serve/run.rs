@@ -20,6 +20,7 @@ use crate::arguments::Serve;
 use crate::config_sources::Sources;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
+use crate::keytab::{self, Keys};
 use crate::logging::{self, Logging};
 use crate::network_shares::NetworkShares;
 use crate::{accounts, config_checks, machine_sid, state};
@@ -49,6 +50,7 @@ struct Loaded {
     logon: Logon,
     shares: Vec<OpenShare>,
     settings: Settings,
+    kerberos: Option<Keys>,
 }
 
 impl Loaded {
@@ -69,13 +71,14 @@ impl Loaded {
             return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
         }
         let logon = Logon::new(&plan, arguments, logon)?;
+        let kerberos = keytab::read(&plan.config)?;
         let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
         #[cfg(feature = "test-hooks")]
         {
             settings.test_hooks = arguments.test_hooks;
         }
         machine_sid::apply(&mut settings, &logon.accounts);
-        Ok(Self { plan, logon, shares, settings })
+        Ok(Self { plan, logon, shares, settings, kerberos })
     }
 
     fn accounts(&self) -> SharedAccounts {
@@ -169,6 +172,9 @@ fn make_server(loaded: &Loaded, asking: Asking) -> Result<Server, Failure> {
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
     if let Some(audit) = audit {
         parts = parts.audit(audit);
+    }
+    if let Some(Keys { keys, policy }) = loaded.kerberos.clone() {
+        parts = parts.kerberos(keys, policy);
     }
     let dir = state::dir_of(&plan.config);
     if plan.has_state {
@@ -354,6 +360,7 @@ impl Running<'_> {
             .settings(new.settings.clone())
             .shares(new.shares(self.server.audit()))
             .accounts(new.accounts())
+            .kerberos(new.kerberos.clone().map(|Keys { keys, policy }| (keys, policy)))
             .limits(new.plan.config.limits.limits());
         self.server.reload(change);
         for key in self.loaded.plan.needs_restart(&new.plan) {
@@ -407,7 +414,10 @@ fn warn(loaded: &Loaded) {
     for warning in config_checks::unknown_users(&loaded.plan.config, &known) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
-    if loaded.logon.names().is_empty() {
+    if let Some(keys) = &loaded.kerberos {
+        tracing::info!(target: "frevo::server", "Kerberos: tickets for {keys} are accepted");
+    }
+    if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME, then reload");
     }
     if loaded.shares.is_empty() {

@@ -257,7 +257,10 @@ fn respond(
         max_write_size: terms.max_write_size,
         system_time: rq.server().ambient.now(),
         server_start_time: FileTime::ZERO,
-        security_buffer: &Acceptor::initial_token(rq.server().kerberos.service().is_some(), true),
+        security_buffer: &Acceptor::initial_token(
+            rq.server().kerberos.service().is_some(),
+            rq.connection.settings.ntlm,
+        ),
         negotiate_contexts: contexts,
     }
     .encode(w);

@@ -111,13 +111,19 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
 /// SIDs would have no effect.
 async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
     if let Some(by_kdc) = &done.identity.kerberos {
-        match domain_users::account(rq.server(), by_kdc) {
-            Ok(account) => done.identity.user = account,
-            Err(reason) => {
-                rq.tell(|left_out| {
-                    tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-                        user = %shortened(&done.identity.user), reason, left_out, "logon refused");
-                });
+        match domain_users::known(rq.server(), by_kdc) {
+            Ok((name, user)) => {
+                done.identity.user = name;
+                done.identity.kerberos = Some(user);
+            }
+            Err(why) => {
+                let identity = &done.identity;
+                let refusal = frevo_auth::Refusal {
+                    user: identity.user.clone(),
+                    domain: identity.domain.clone(),
+                    ..frevo_auth::Refusal::new(frevo_auth::Reason::NoAccount(why))
+                };
+                refused(rq, &refusal);
                 return None;
             }
         }
@@ -287,6 +293,7 @@ fn begin(
     let settings = &rq.connection.settings;
     let mut config = AcceptorConfig::standalone(&settings.server_name);
     config.require_mic = settings.require_mic;
+    config.ntlm = settings.ntlm;
     // Nobody shares a secret with the server: there is nothing to seal or to bind with.
     config.anonymous = settings.anonymous
         && match purpose {

@@ -95,6 +95,8 @@ impl Config {
             settings.model.clone_from(model);
         }
         settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
+        settings.ntlm = section.ntlm.as_ref().is_none_or(|ntlm| *ntlm.get_ref());
+        settings.realms = self.kerberos.account_realms();
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
         let minutes = self.limits.idle_session_minutes;
         settings.idle_session_minutes = minutes.unwrap_or(settings.idle_session_minutes);

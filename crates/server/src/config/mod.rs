@@ -9,6 +9,7 @@ mod audit;
 mod build;
 mod fault;
 mod interface;
+mod kerberos;
 mod listen;
 mod names;
 mod nearest;
@@ -28,6 +29,7 @@ pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
 pub use interface::{InterfaceSection, Speed};
+pub use kerberos::{KerberosSection, Realm};
 pub use listen::{Listen, ListenOn};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
@@ -37,8 +39,8 @@ pub use share::ShareSection;
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
-    EncryptionChoice, LogFormat, Mode, NtAclsChoice, RunAsChoice, SigningAlgorithmName,
-    SigningChoice, Size, StreamsChoice,
+    EncryptionChoice, EncryptionTypeName, LogFormat, Mode, NtAclsChoice, PacChoice, RunAsChoice,
+    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::audit::AuditSection;
 use super::fault::{Fault, line_of};
+use super::kerberos::KerberosSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
 use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
@@ -68,11 +69,13 @@ impl Config {
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
         // A section that is not named here does not compile.
-        let Self { server, limits, audit, admin, traces, interfaces, shares, users } = later;
+        let Self { server, limits, audit, admin, kerberos, traces, interfaces, shares, users } =
+            later;
         self.server = self.server.overlaid(server);
         self.limits = self.limits.overlaid(limits);
         self.audit = self.audit.overlaid(audit);
         self.admin = self.admin.overlaid(admin);
+        self.kerberos = self.kerberos.overlaid(kerberos);
         self.traces = self.traces.overlaid(traces);
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
@@ -211,13 +214,14 @@ macro_rules! overlaid {
 }
 
 overlaid!(ServerSection:
-    name, comment, sid, model, listen, min_dialect, max_dialect, encryption, signing, ciphers, signing_algorithms, read_only, state_dir, users_file, user_map, user_map_file, log, log_level, cores, pin_cores, require_mic, anonymous, account_listing, discovery, discovery_interfaces, workgroup, confinement, confine_to, share_roots, target_names,
+    name, comment, sid, model, listen, min_dialect, max_dialect, encryption, signing, ciphers, signing_algorithms, read_only, state_dir, users_file, user_map, user_map_file, log, log_level, cores, pin_cores, ntlm, require_mic, anonymous, account_listing, discovery, discovery_interfaces, workgroup, confinement, confine_to, share_roots, target_names,
 );
 overlaid!(LimitsSection:
     max_io, max_transact, connections, connections_per_user, connections_per_address, sessions_per_user, opens_per_user, idle_session_minutes, drain_seconds, memory, pool_per_core,
 );
 overlaid!(AuditSection: file, journald, syslog);
 overlaid!(AdminSection: enabled, socket, listen, token_file);
+overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
 overlaid!(TracesSection: endpoint, sample);
 
 #[cfg(test)]
@@ -287,7 +291,7 @@ mod tests {
         let whole = Config::parse(sections).unwrap();
         let later = Config::parse_all(&["", sections]).unwrap();
         assert_eq!((&whole.server, &whole.admin), (&later.server, &later.admin));
-        assert_eq!(whole.traces, later.traces);
+        assert_eq!((&whole.traces, &whole.kerberos), (&later.traces, &later.kerberos));
         let plain = |config: &Config| {
             let spans = format!("{:?} {:?}", config.limits, config.audit);
             spans.split(|c: char| c.is_ascii_digit()).collect::<String>()

@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::audit::AuditSection;
 use super::fault::Fault;
 use super::interface::InterfaceSection;
+use super::kerberos::KerberosSection;
 use super::listen::Listen;
 use super::names::{AccountName, MachineSid, ServerName};
 use super::recycle::RecycleSection;
@@ -35,6 +36,8 @@ pub struct Config {
     pub audit: AuditSection,
     /// `[admin]`
     pub admin: AdminSection,
+    /// `[kerberos]`
+    pub kerberos: KerberosSection,
     /// `[traces]`
     pub traces: TracesSection,
     /// Each `[[interface]]`
@@ -92,6 +95,8 @@ pub struct ServerSection {
     pub cores: Option<usize>,
     /// True to bind each serving thread to a processor of its own.
     pub pin_cores: Option<bool>,
+    /// False refuses NTLM: clients log on by Kerberos only.
+    pub ntlm: Option<Spanned<bool>>,
     /// Every client must prove that nobody changed its logon.
     pub require_mic: Option<bool>,
     /// A session may authenticate anew without an account.
@@ -195,6 +200,7 @@ impl Config {
             }
         }
         faults.extend(self.audit.faults(text));
+        faults.extend(self.kerberos.faults(self.server.ntlm.as_ref(), text));
         let interfaces = InterfaceSection::faults(&self.interfaces);
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
@@ -259,6 +265,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[limits]", keys_of::<LimitsSection>()),
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
+        ("[kerberos]", keys_of::<KerberosSection>()),
         ("[traces]", keys_of::<TracesSection>()),
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),

@@ -41,6 +41,7 @@ pub(super) const EVERY_KEY: &str = r#"
         log_level = "debug"
         cores = 2
         pin_cores = true
+        ntlm = false
         require_mic = true
         anonymous = true
         account_listing = "users"
@@ -75,6 +76,13 @@ pub(super) const EVERY_KEY: &str = r#"
         socket = "/run/frevo/admin"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
+
+        [kerberos]
+        keytab = "/etc/frevo/frevo.keytab"
+        realms = ["EXAMPLE.COM"]
+        encryption_types = ["aes256-cts-hmac-sha1-96"]
+        clock_skew = 60
+        pac = "checked"
 
         [traces]
         endpoint = "http://127.0.0.1:4318/v1/traces"

@@ -99,6 +99,34 @@ words! {
 }
 
 words! {
+    /// An encryption type of Kerberos, best first, as krb5.conf names it.
+    EncryptionTypeName: "an encryption type" {
+        /// RFC 8009
+        Aes256Sha2 = "aes256-cts-hmac-sha384-192",
+        /// RFC 8009
+        Aes128Sha2 = "aes128-cts-hmac-sha256-128",
+        /// RFC 3962
+        Aes256Sha1 = "aes256-cts-hmac-sha1-96",
+        /// RFC 3962
+        Aes128Sha1 = "aes128-cts-hmac-sha1-96",
+        /// RFC 4757; broken
+        Rc4 = "rc4-hmac",
+    }
+}
+
+words! {
+    /// The demands on the PAC of a ticket.
+    PacChoice: "pac" {
+        /// A ticket without the user's SIDs is refused.
+        Required = "required",
+        /// A wrong PAC is refused; a ticket without one is accepted.
+        Checked = "checked",
+        /// The PAC is not read.
+        Ignored = "ignored",
+    }
+}
+
+words! {
     /// The users that may list accounts.
     AccountListingChoice: "account_listing" {
         /// Members of the group Administrators.

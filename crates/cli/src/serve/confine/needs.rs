@@ -9,7 +9,7 @@ use crate::config_checks::{folder_of_accounts, real};
 use crate::config_sources::further_files;
 use crate::serve::admin_interface;
 use crate::serve::plan::Plan;
-use crate::state;
+use crate::{keytab, state};
 
 /// Folders, files and privileges that serving a configuration takes.
 #[derive(Debug, Clone, Default)]
@@ -104,6 +104,7 @@ fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     files.extend(arguments.password_file.clone());
     files.extend(config.users.iter().map(|user| user.password_file.clone()));
     files.extend(config.server.user_map_file.clone());
+    files.extend(keytab::path(config).map(Path::to_owned));
     if has_state {
         files.push(state::users_file_of(config));
     }
