@@ -110,14 +110,17 @@ def borg(ctx, here, there):
 
 @contextlib.contextmanager
 def rclone_mounted(ctx):
-    """A mount by rclone; its cache writes files back when they are closed."""
+    """A mount by rclone; its cache writes files back a second after they are closed.
+
+    Without that second it loses files that are renamed while it sends them, git's HEAD.lock for one, with any server.
+    """
     program = suites.RCLONE / "mount"
     if not program.exists():
         raise Skip("Go is missing or too old to build rclone")
     folder, said = ctx.work / "rclone", ctx.work / "rclone.said"
     folder.mkdir(exist_ok=True)
     command = [program, "mount", f"Peer:{ctx.server.share}", folder, "--vfs-cache-mode", "full"]
-    command += ["--vfs-write-back", "0s", "--vfs-cache-poll-interval", "1s", "--inplace", "-vv"]
+    command += ["--vfs-write-back", "1s", "--vfs-cache-poll-interval", "1s", "--inplace", "-vv"]
     env = {**os.environ, **rclone_environment(ctx)}
     with open(said, "w") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
