@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use client::files::Want;
+use client::draft::pack;
+use client::files::{Want, close_draft, lock_draft, read_draft};
 use client::logon::{Exchange, Logon, Setup};
 use client::peer::Peer;
 use client::world::{in_own_world, settings};
@@ -22,8 +23,9 @@ use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_server::share::{Share, Target as ShareTarget};
 use frevo_server::{Server, Settings};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
-use frevo_wire::Status;
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::FileTime;
+use frevo_wire::{Route, Status};
 
 const START: u64 = 133_500_000_000_000_000;
 const SECOND: u64 = 10_000_000;
@@ -169,7 +171,7 @@ fn the_session_expires_with_its_ticket_and_keeps_its_handles() {
         clock.forward(3_599);
         assert_eq!(peer.read(&mount, file, 0, 4).await, b"kept");
         clock.forward(1);
-        let refused = peer.on(&mount, client::files::read_draft(file, 0, 4)).await;
+        let refused = peer.on(&mount, read_draft(file, 0, 4)).await;
         refused.expect(Status::NETWORK_SESSION_EXPIRED);
 
         // Another user's ticket does not take it over.
@@ -179,6 +181,46 @@ fn the_session_expires_with_its_ticket_and_keeps_its_handles() {
         let setup = Setup::again("ann", &logon);
         let mut exchange = Exchange::with(&peer, setup, initiator(other.issue()), now);
         assert_eq!(exchange.round(&mut peer).await.status(), Status::ACCESS_DENIED);
+    });
+}
+
+/// Windows and smbd unlock, close and cancel after the end of a ticket, and do nothing else. What
+/// is cancelled is answered before what its client sent next.
+#[test]
+fn an_expired_session_unlocks_and_cancels_in_order() {
+    in_realm(PacPolicy::Checked, async |world, clock| {
+        let mut peer = connect(world).await;
+        let logon = log_on(&mut peer, forge(clock).issue(), START).await.unwrap();
+        let mount = peer.mount(&logon, "data").await;
+        let one = peer.open_file(&mount, &Want::file("locked")).await;
+        let two = peer.open_file(&mount, &Want::file("locked")).await;
+        let now = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
+        peer.on(&mount, lock_draft(one, &[(0, 1, now)])).await.ok();
+        let mut waits = mount.put(lock_draft(two, &[(0, 1, LockFlags::EXCLUSIVE_LOCK)]));
+        peer.stamp(&mut waits);
+        let waiting = waits.header.message_id;
+        peer.send_frame(&pack(&[waits], mount.via())).await;
+        let Route::Async { async_id } = peer.interim().await.header.route else {
+            panic!("an interim response has an AsyncId");
+        };
+        clock.forward(3_600);
+
+        let cancel = pack(&[Peer::cancel(waiting, Some(async_id), logon.id)], mount.via());
+        let mut read = mount.put(read_draft(one, 0, 1));
+        peer.stamp(&mut read);
+        let read = pack(&[read], mount.via());
+        let framed = |message: &[u8]| [&(message.len() as u32).to_be_bytes()[..], message].concat();
+        peer.send_bytes(&[framed(&cancel), framed(&read)].concat()).await;
+        let (first, second) = (peer.reply().await, peer.reply().await);
+        assert_eq!((first.header.message_id, first.status()), (waiting, Status::CANCELLED));
+        assert_eq!(second.status(), Status::NETWORK_SESSION_EXPIRED);
+
+        let expired = Status::NETWORK_SESSION_EXPIRED;
+        peer.on(&mount, lock_draft(one, &[(9, 1, now)])).await.expect(expired);
+        peer.on(&mount, lock_draft(one, &[(0, 1, LockFlags::UNLOCK)])).await.ok();
+        let again = peer.on(&mount, lock_draft(one, &[(0, 1, LockFlags::UNLOCK)])).await;
+        again.expect(Status::RANGE_NOT_LOCKED);
+        peer.on(&mount, close_draft(one)).await.ok();
     });
 }
 
@@ -192,7 +234,7 @@ fn a_new_ticket_renews_an_expired_session() {
         peer.write(&mount, file, 0, b"kept").await;
         for _ in 0..3 {
             clock.forward(3_600);
-            let refused = peer.on(&mount, client::files::read_draft(file, 0, 4)).await;
+            let refused = peer.on(&mount, read_draft(file, 0, 4)).await;
             refused.expect(Status::NETWORK_SESSION_EXPIRED);
             let now = clock.now().0;
             let setup = Setup::again("ann", &logon);

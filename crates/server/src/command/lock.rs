@@ -26,6 +26,7 @@ use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::session::State;
 use crate::slots::Slot;
 
 /// Locks or unlocks byte ranges.
@@ -35,6 +36,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let file = open.file()?;
     if request.locks.is_empty() {
         return Err(Status::INVALID_PARAMETER.into());
+    }
+    // Windows: MS-SMB2 3.3.5.2.9 has every LOCK processed after the session has expired; there as in
+    // smbd only unlocking is.
+    let unlocks = request.locks.iter().all(|lock| lock.flags == LockFlags::UNLOCK);
+    if !unlocks && rq.session()?.state() == State::Expired {
+        return Err(Status::NETWORK_SESSION_EXPIRED.into());
     }
     // MS-FSA 2.1.5.8, 2.1.5.9.
     if file.is_directory {

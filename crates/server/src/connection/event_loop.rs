@@ -231,8 +231,9 @@ impl EventLoop<'_> {
             if connection.is_short_of_memory(self.in_flight.len()) {
                 break;
             }
-            // Other clients have their turn, then the requests that came before.
-            if is_due() {
+            // Other clients have their turn, then the requests that came before. A cancelled one is
+            // answered before what its client sent after CANCEL, as Windows and smbd do.
+            if is_due() || connection.has_cancelled.take() {
                 break;
             }
             let Some(frame) = self.reader.try_next() else { break };

@@ -52,6 +52,8 @@ pub struct Connection {
     pub info: Arc<ConnectionInfo>,
     /// True once SMB1's NEGOTIATE was answered with 0x02FF: SMB2's must follow.
     pub is_multi_protocol: Cell<bool>,
+    /// True from the cancellation of a request until its answer has had its turn.
+    pub has_cancelled: Cell<bool>,
     /// Connection.PreauthIntegrityHashValue
     pub preauth: RefCell<ConnectionPreauth>,
     /// Authentications under way, by session.
@@ -103,6 +105,7 @@ impl Connection {
             span: crate::traces::of_connection(info.id, info.peer),
             info: Arc::new(info),
             is_multi_protocol: Cell::new(false),
+            has_cancelled: Cell::new(false),
             preauth: RefCell::new(ConnectionPreauth::new()),
             authentications: RefCell::default(),
             ticket: RefCell::new(Some(ticket)),

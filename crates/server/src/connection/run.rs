@@ -193,7 +193,8 @@ impl Connection {
         if self.verify(message, header, row, sealed).is_ok()
             && self.check_session(&channel.session, row, sealed).is_ok()
         {
-            self.waiting.borrow().cancel(header);
+            let is_one_cancelled = self.waiting.borrow().cancel(header);
+            self.has_cancelled.set(is_one_cancelled);
         }
     }
 }

@@ -75,16 +75,15 @@ impl Waiting {
     }
 
     /// MS-SMB2 3.3.5.16: by AsyncId if the header has one, else by MessageId.
-    /// An id that is not there, or is another session's, is ignored.
-    pub(super) fn cancel(&self, header: &Header) {
+    /// An id that is not there, or is another session's, is ignored. Returns true if a request
+    /// was cancelled.
+    pub(super) fn cancel(&self, header: &Header) -> bool {
         let mut own = self.entries.iter().filter(|e| e.session_id == header.session_id);
         let found = own.find(|e| match header.route {
             Route::Async { async_id } => e.async_id == async_id,
             Route::Sync { .. } => e.message_id == header.message_id,
         });
-        if let Some(entry) = found {
-            entry.cancel.tell(Status::CANCELLED);
-        }
+        found.inspect(|entry| entry.cancel.tell(Status::CANCELLED)).is_some()
     }
 
     /// The connection has ended. A CREATE of a session that lives on another
