@@ -23,6 +23,7 @@ from .peers import (  # noqa: F401
     host_users,
     interrupted,
     java,
+    kerberos,
     ksmbd,
     links,
     mount,

@@ -140,7 +140,7 @@ def everything(args, groups):
         fetches.append(fsx)
     if "cifs" in names:
         packages.append("frevo-guest-checks")
-    if names & {"attacks", "clients", "crossing", "differential", "disks"}:
+    if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos"}:
         fetches.append(python_clients)
     if "pike" in names:
         fetches.append(functools.partial(python_clients, PIKE, PIKE_TESTS))

@@ -1,6 +1,7 @@
 """Samba's smbtorture: a row per test, judged one by one."""
 
 import collections
+import concurrent.futures
 import fnmatch
 import os
 import re
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 
 from ..model import HERE, Failure, group, selects
+from ..realm import HOST, REALM, inside
 
 # Suites, and their time limit: twice the seconds on smbd, rounded up.  Frevo throttles the wrong
 # passwords of `session`.
@@ -112,7 +114,11 @@ APART = {
     "smb2.create.path-length": "torture",
     "smb2.replay.replay5": "continuous",
     "smb2.timestamps.delayed-*": "late",
+    "smb2.session.expire2*": "share",
 }
+# Tests with tickets of some seconds' life: they need a realm, and wait most of their time.
+WITH_TICKETS = "smb2.session.expire*"
+TICKET_SECONDS = 120
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
 # Further options for a suite; snapshot() makes the snapshot.
 STAMP = "@GMT-2015.10.31-19.40.30"
@@ -167,10 +173,13 @@ def listing(ctx, suite):
     return LISTS[suite]
 
 
-def torture(ctx, what, seconds):
-    """Runs a suite or a test; returns {name as smbtorture prints it: [result, seconds, reason]}."""
+def torture(ctx, what, seconds, prefix=()):
+    """Runs a suite or a test; returns {name as smbtorture prints it: [result, seconds, reason]}.
+
+    With `prefix`, a command that runs another one in a realm, it logs on by Kerberos.
+    """
     server = ctx.server
-    scratch = ctx.work / "smbtorture"
+    scratch = ctx.work / f"smbtorture-{what}"
     scratch.mkdir(exist_ok=True)
     user2 = server.user2
     options = [
@@ -190,11 +199,13 @@ def torture(ctx, what, seconds):
         options += [o for pattern, more in AS_WINDOWS.items() if fnmatch.fnmatchcase(what, pattern) for o in more]
     share = apart(what) or SHARES.get(suite, "torture")
     command = [
+        *prefix,
         *program(server),
         f"--basedir={scratch}",
-        f"//{server.address}/{share}",
+        f"//{HOST if prefix else server.address}/{share}",
         "-p",
         str(server.port),
+        *([f"--realm={REALM}", "--use-kerberos=required"] if prefix else []),
         f"-U{server.user}%{server.password}",
         "--format=subunit",
         "--target=samba3",
@@ -202,8 +213,6 @@ def torture(ctx, what, seconds):
         *[f"--option={o}" for o in options],
         what,
     ]
-    ctx.log.write("$ smbtorture ... " + what + "\n")
-    ctx.log.flush()
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -219,7 +228,8 @@ def torture(ctx, what, seconds):
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, 9)
         output, over = child.communicate()[0], True
-    ctx.log.write(output)
+    ctx.log.write(f"$ smbtorture ... {what}\n{output}")
+    ctx.log.flush()
     shutil.rmtree(scratch, ignore_errors=True)
     return parse(output, over, child.returncode)
 
@@ -274,6 +284,17 @@ def snapshot(ctx):
             os.setxattr(path, "user.DosStream.stream:$DATA", b"of the past\0")
 
 
+def expiring(ctx, suite, tests):
+    """Runs tests with tickets that end, most of them at one time: a change notification must not see other tests."""
+    alone = [t for t in tests if apart(t)]
+    lines = [*([t] for t in tests if t not in alone), alone]
+    with inside(ctx.server) as prefix, concurrent.futures.ThreadPoolExecutor(len(lines)) as pool:
+        found = pool.map(lambda line: [torture(ctx, test, TICKET_SECONDS, prefix) for test in line], lines)
+        for line, results in zip(lines, found, strict=True):
+            for test, result in zip(line, results, strict=True):
+                rows(ctx, suite, [test], result)
+
+
 def run_suite(ctx, suite, seconds):
     tests = listing(ctx, suite)
     if suite == "smb2.mangle" and ctx.server.samba:
@@ -283,6 +304,20 @@ def run_suite(ctx, suite, seconds):
     if suite == "smb2.zero-data-ioctl":
         torture(ctx, "smb2.set-sparse-ioctl", seconds)  # it makes the file
     wanted = [t for t in tests if selects(ctx.patterns, f"{ctx.group.name}/{short_name(suite, t)}")]
+    with_tickets = [t for t in wanted if fnmatch.fnmatchcase(t, WITH_TICKETS)]
+    tests = [t for t in tests if not fnmatch.fnmatchcase(t, WITH_TICKETS)]
+    wanted = [t for t in wanted if t in tests]
+    if not with_tickets:
+        run_tests(ctx, suite, tests, wanted, seconds)
+        return
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        expired = beside.submit(expiring, ctx, suite, with_tickets)
+        run_tests(ctx, suite, tests, wanted, seconds)
+        expired.result()
+
+
+def run_tests(ctx, suite, tests, wanted, seconds):
+    """Runs the wanted ones of a suite's tests."""
     if not wanted:
         return
     # Tests may depend on earlier tests, so only a short selection runs one by one.

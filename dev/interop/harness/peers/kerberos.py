@@ -1,0 +1,42 @@
+"""Logons by Kerberos, in a realm of MIT's KDC."""
+
+from ..model import HERE, Failure, group
+from ..prepare import VENV
+from ..realm import with_realm
+
+CHECKS = [
+    "logs-on",
+    "ntlm-off",
+    "other-encryption-type",
+    "wrong-service",
+    "wrong-clock",
+    "no-account",
+    "instance",
+    "account-disabled",
+    "keytab-too-old",
+    "ticket-too-old",
+    "keytab-of-all",
+]
+
+
+@group("kerberos/realm")
+def realm(ctx):
+    """smbclient with tickets of MIT's KDC; each wrong one is refused with one line in the log that tells what to do."""
+    if ctx.server.kind != "frevo":
+        return
+    only_one = r"encryption_types = [\"aes256-cts-hmac-sha1-96\"]"
+    command = with_realm(ctx.server, only_one, sections=["ntlm = false"])
+    checks = HERE / "peers/kerberos-checks"
+    status, output = ctx.command(*command, checks, ctx.server.program, VENV / "bin/python", timeout=120)
+    ctx.report(output, needed=CHECKS)
+    if status:
+        raise Failure(f"status {status}")
+
+
+@group("kerberos/cifs", beside=30)
+def cifs(ctx):
+    """cifs.ko with sec=krb5: mounts, and keeps a file open past the end of the ticket."""
+    # The guest sees the work directory, and no file in memory.
+    command = with_realm(ctx.server, directory=ctx.work / "realm")
+    _, output = ctx.command(*command, HERE / "peers/kerberos-mount", timeout=150)
+    ctx.report(output, needed=["mounted", "written", "renewed", "goes-on"])
