@@ -143,6 +143,25 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_token_is_answered_late() {
+        let token = Token::new("correct-horse-battery").unwrap();
+        let right = Some("Bearer correct-horse-battery");
+        for (expected, header, delay) in [
+            (true, right, Duration::ZERO),
+            (false, None, Duration::ZERO),
+            (false, Some("Bearer wrong"), WRONG_TOKEN_DELAY),
+            (false, Some("correct"), WRONG_TOKEN_DELAY),
+        ] {
+            let began = tokio::time::Instant::now();
+            assert_eq!(has_token(Some(&token), header).await, expected, "{header:?}");
+            assert_eq!(began.elapsed(), delay, "{header:?}");
+        }
+        let began = tokio::time::Instant::now();
+        assert!(!has_token(None, right).await);
+        assert_eq!(began.elapsed(), WRONG_TOKEN_DELAY);
+    }
+
     #[test]
     fn a_token_is_itself_alone_and_never_shown() {
         let token = Token::new(" correct-horse-battery\n").unwrap();

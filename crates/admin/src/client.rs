@@ -80,3 +80,31 @@ async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<
         })),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_has_so_many_bytes() {
+        for bytes in [ANSWER_BYTES - 1, ANSWER_BYTES, ANSWER_BYTES + 1] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let answering = async {
+                let mut request = [0; 16];
+                theirs.read_exact(&mut request).await.unwrap();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+                theirs.write_all(head.as_bytes()).await.unwrap();
+                // The client hangs up on an answer that is too long.
+                let _ = theirs.write_all(&vec![b'x'; bytes]).await;
+            };
+            let (answer, ()) = tokio::join!(exchange(ours, "/status", None), answering);
+            match answer {
+                Ok(body) => assert_eq!((body.len(), true), (bytes, bytes <= ANSWER_BYTES)),
+                Err(Failure::Broken(_)) => assert!(bytes > ANSWER_BYTES, "{bytes}"),
+                Err(other) => panic!("{bytes}: {other:?}"),
+            }
+        }
+    }
+}

@@ -10,17 +10,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Caller, may_connect};
 use crate::answers::Answer;
-use crate::limits::{CONNECTIONS, HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
+use crate::limits::{HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
+use crate::places::{HeldPlace, Peer, Places};
 use crate::{Admin, Listening, routes};
 
 /// Accepts connections for ever.
 pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
-    let (local, remote) =
-        (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(CONNECTIONS)));
+    let (local, remote) = (Rc::<Places>::default(), Rc::<Places>::default());
     let service = Rc::new(routes::Service::new(admin));
     tokio::task::spawn_local(service.sampling());
     let unix = listening.unix.and_then(|(listener, _)| UnixListener::from_std(listener).ok());
@@ -28,38 +27,45 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
     let on_unix = async {
         let Some(listener) = unix else { return std::future::pending().await };
         loop {
-            let Ok(place) = Arc::clone(&local).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) if is_permitted(&stream) => {
-                    begin(&service, stream, Caller::Local, place);
+                Ok((stream, _)) => {
+                    if let Some(peer) = permitted(&stream) {
+                        begin(&service, stream, Caller::Local, local.take(peer));
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => after_failure(&error).await,
             }
+            // Connections that lost their place end now.
+            tokio::task::yield_now().await;
         }
     };
     let on_tcp = async {
         let Some(listener) = tcp else { return std::future::pending().await };
         loop {
-            let Ok(place) = Arc::clone(&remote).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) => begin(&service, stream, Caller::Remote, place),
+                Ok((stream, address)) => {
+                    let place = remote.take(Peer::at(address.ip()));
+                    begin(&service, stream, Caller::Remote, place);
+                }
                 Err(error) => after_failure(&error).await,
             }
+            tokio::task::yield_now().await;
         }
     };
     tokio::join!(on_unix, on_tcp);
 }
 
-/// SO_PEERCRED: the user that connected, whatever it has become since.
-fn is_permitted(stream: &UnixStream) -> bool {
-    let uid = stream.peer_cred().map(|peer| peer.uid());
-    let is_permitted = uid.as_ref().is_ok_and(|uid| may_connect(*uid));
-    if !is_permitted {
+/// SO_PEERCRED: the process and the user that connected, whatever they have become since. None for
+/// a user that may not connect.
+fn permitted(stream: &UnixStream) -> Option<Peer> {
+    let credentials = stream.peer_cred().ok();
+    let uid = credentials.map(|peer| peer.uid());
+    if !uid.is_some_and(may_connect) {
         tracing::warn!(target: "frevo::admin", uid = uid.unwrap_or(u32::MAX),
             "refused a user at the admin socket: it is for root and the user that runs the server");
+        return None;
     }
-    is_permitted
+    Some(Peer::Process(credentials.and_then(|peer| peer.pid()).unwrap_or(0)))
 }
 
 /// Without descriptors or memory the next connection would fail too.
@@ -72,16 +78,18 @@ fn begin<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     service: &Rc<routes::Service>,
     stream: S,
     caller: Caller,
-    place: OwnedSemaphorePermit,
+    place: HeldPlace,
 ) {
     let service = Rc::clone(service);
     tokio::task::spawn_local(async move {
-        let _place = place;
-        let answer = move |request| {
-            let service = Rc::clone(&service);
-            async move { service.answer(request, caller).await }
-        };
-        converse(stream, caller, answer).await;
+        let answer = |request| async { service.answer(request, caller, &place).await };
+        tokio::select! {
+            biased;
+            () = place.lost() => {
+                tracing::debug!(target: "frevo::admin", "an admin connection made room for another");
+            }
+            () = converse(stream, caller, answer) => {}
+        }
     });
 }
 
@@ -125,6 +133,7 @@ mod tests {
 
     use super::*;
     use crate::answers::text;
+    use crate::limits::ANSWER_TIME;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -139,6 +148,37 @@ mod tests {
         let began = Instant::now();
         converse(stream, Caller::Remote, long_answer).await;
         assert_eq!(began.elapsed().as_secs(), REMOTE_TIME.as_secs());
+    }
+
+    /// The levels of no log.
+    struct NoLog;
+
+    impl crate::LogLevels for NoLog {
+        fn set(&self, _: &str, _: Option<std::net::IpAddr>) -> Result<crate::Levels, String> {
+            Ok(crate::Levels::default())
+        }
+
+        fn levels(&self) -> crate::Levels {
+            crate::Levels::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_must_come_in_time() {
+        let server = frevo_server::Server::builder().build().unwrap();
+        let admin = Admin { server, levels: Arc::new(NoLog), token: None };
+        let service = Rc::new(routes::Service::new(Arc::new(admin)));
+        let (mut peer, stream) = tokio::io::duplex(1 << 16);
+        let request = b"POST /kick HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
+        peer.write_all(request).await.unwrap();
+        let began = Instant::now();
+        let place = Rc::<Places>::default().take(Peer::Process(1));
+        let answer = |request| async { service.answer(request, Caller::Local, &place).await };
+        converse(stream, Caller::Local, answer).await;
+        assert_eq!(began.elapsed().as_secs(), ANSWER_TIME.as_secs());
+        let mut answer = Vec::new();
+        peer.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
     }
 
     #[tokio::test(start_paused = true)]

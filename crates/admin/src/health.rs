@@ -170,7 +170,81 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
+    use frevo_server::vfs;
+    use tokio::task::{LocalSet, yield_now};
+
     use super::*;
+
+    fn server(shares: usize) -> Server {
+        let named = |number| format!("share{number:04}");
+        let builder = (0..shares).fold(Server::builder(), |builder, number| {
+            builder.share(&named(number), vfs::memory(1 << 20))
+        });
+        builder.build().unwrap()
+    }
+
+    fn states(health: &Health) -> Vec<State> {
+        health.rows().rows.iter().map(|row| row.state).collect()
+    }
+
+    #[tokio::test]
+    async fn so_many_shares_are_looked_at() {
+        for (shares, more) in [(PROBED_SHARES - 1, 0), (PROBED_SHARES, 0), (PROBED_SHARES + 1, 1)] {
+            let (health, server) = (Arc::<Health>::default(), server(shares));
+            let look = async {
+                health.look(&server);
+                assert_eq!((health.rows().rows.len(), health.rows().more), (shares - more, more));
+            };
+            LocalSet::new().run_until(look).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_threads_look_and_none_more() {
+        let (health, server) = (Arc::<Health>::default(), server(1));
+        let look = async {
+            // Folders that do not answer have all threads.
+            let mut held = Vec::new();
+            for _ in 0..PROBE_THREADS {
+                held.push(Arc::clone(&health.threads).try_acquire_owned().unwrap());
+            }
+            health.look(&server);
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            assert_eq!(states(&health), [State::Unknown]);
+            held.pop();
+            while states(&health) != [State::Ok] {
+                yield_now().await;
+            }
+        };
+        LocalSet::new().run_until(look).await;
+    }
+
+    #[tokio::test]
+    async fn shares_are_looked_at_so_often() {
+        let (health, server) = (Arc::<Health>::default(), server(1));
+        let look = async {
+            health.look(&server);
+            let first = health.shares.lock().round.unwrap();
+            health.look(&server);
+            assert_eq!(health.shares.lock().round, Some(first));
+            health.shares.lock().round = first.checked_sub(PROBE_INTERVAL);
+            health.look(&server);
+            assert!(health.shares.lock().round.is_some_and(|round| round >= first));
+        };
+        LocalSet::new().run_until(look).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_so_long_for_a_look() {
+        let health = Health::default();
+        let look = Look { is_wanted: true, ..Look::default() };
+        health.shares.lock().looks.insert(String::from("data"), look);
+        let began = tokio::time::Instant::now();
+        health.settle().await;
+        assert_eq!(began.elapsed(), PROBE_PATIENCE);
+    }
 
     #[test]
     fn a_look_that_does_not_end_is_told_beside_the_latest_outcome() {

@@ -20,6 +20,7 @@ mod history;
 pub mod limits;
 mod metrics;
 mod page;
+mod places;
 mod routes;
 mod sockets;
 

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 /// Connections at one time: as many on the Unix socket, and as many on TCP. Strangers reach TCP
-/// alone, so they keep nobody from the Unix socket.
+/// alone, so they keep nobody from the Unix socket. A further connection ends another one.
 pub const CONNECTIONS: usize = 32;
+
+/// Connections of one process on the Unix socket, or of one address on TCP (a /64 of IPv6).
+pub const CONNECTIONS_PER_PEER: usize = 16;
 
 /// Longest life of a connection over TCP. A peer that takes its answer slowly, or never, holds its
 /// place no longer.
@@ -38,7 +41,7 @@ pub const ROWS_MAX: usize = 100_000;
 pub const SHARE_LABELS: usize = 200;
 
 /// Bytes of an answer that the client side of the interface reads.
-pub const ANSWER_BYTES: usize = 256 << 20;
+pub const ANSWER_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// Time between two samples of the history.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);

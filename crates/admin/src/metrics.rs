@@ -249,3 +249,26 @@ fn family(
 ) -> Result<(), Error> {
     values(encoder.encode_descriptor(name, help, None, kind)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use frevo_server::vfs;
+
+    use super::*;
+
+    #[test]
+    fn so_many_shares_have_metrics_of_their_own() {
+        // IPC$ is one too.
+        for shares in [SHARE_LABELS - 2, SHARE_LABELS - 1, SHARE_LABELS] {
+            let builder = (0..shares).fold(Server::builder(), |builder, number| {
+                builder.share(&format!("share{number:04}"), vfs::memory(1 << 20))
+            });
+            let health = Rows { rows: Vec::new(), more: 0 };
+            let text = text(&builder.build().unwrap(), health).unwrap();
+            let own = text.matches("frevo_share_opens{share=\"share").count();
+            assert_eq!(own, shares.min(SHARE_LABELS - 1));
+            let others = text.matches("frevo_share_opens{share=\"/others/\"}").count();
+            assert_eq!(others, usize::from(shares >= SHARE_LABELS), "{shares} shares");
+        }
+    }
+}

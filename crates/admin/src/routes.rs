@@ -17,6 +17,7 @@ use crate::answers::{Answer, json, refusal, text};
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
+use crate::places::HeldPlace;
 use crate::{Admin, metrics, page};
 
 /// The interface, as all connections share it.
@@ -59,14 +60,19 @@ impl Service {
     }
 
     /// Answers a request in bounded time.
-    pub(crate) async fn answer(&self, request: Request<Incoming>, caller: Caller) -> Answer {
-        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller)).await {
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller,
+        place: &HeldPlace,
+    ) -> Answer {
+        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller, place)).await {
             Ok(answer) => answer,
             Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         }
     }
 
-    async fn route(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+    async fn route(&self, request: Request<Incoming>, caller: Caller, place: &HeldPlace) -> Answer {
         let is_get = request.method() == Method::GET;
         match request.uri().path() {
             "/healthz" if is_get => return text(StatusCode::OK, "ok"),
@@ -90,6 +96,7 @@ impl Service {
             answer.headers_mut().insert(hyper::header::WWW_AUTHENTICATE, scheme);
             return answer;
         }
+        place.is_of_known_peer();
         let path = request.uri().path().to_owned();
         match (request.method(), &*path) {
             (&Method::GET, "/status") => match query_of(request.uri().query().unwrap_or("")) {

@@ -296,6 +296,18 @@ fn health_is_told_and_nonsense_is_refused() {
     site.status();
 }
 
+#[test]
+fn a_program_that_holds_connections_keeps_nobody_out() {
+    let site = Site::new();
+    let held: Vec<UnixStream> = (0..3 * frevo_admin::limits::CONNECTIONS)
+        .map(|_| UnixStream::connect(site.socket()).unwrap())
+        .collect();
+    // The same program and another one.
+    assert!(ask_unix(&site.socket(), &get("/status", "")).contains(" 200 "));
+    site.status();
+    drop(held);
+}
+
 /// On TCP nothing is told without the token, which is in no log.
 #[test]
 fn tcp_needs_the_token() {
@@ -329,11 +341,13 @@ fn tcp_needs_the_token() {
     }
     assert_eq!(ask(get("/status", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n")), "401");
     assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
-    // The socket of the machine needs none, and strangers on TCP do not keep anybody from it.
-    let strangers: Vec<TcpStream> = (0..3 * frevo_admin::limits::CONNECTIONS)
+    // The socket of the machine needs none. Strangers on TCP keep nobody from it, nor from TCP.
+    let strangers: Vec<TcpStream> = (0..frevo_admin::limits::CONNECTIONS + 8)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
         .collect();
-    assert!(ask_unix(&state.join("admin.sock"), &get("/status", "")).contains(" 200 "));
+    let socket = state.join("admin.sock");
+    assert!(ask_unix(&socket, &get("/status", "")).contains(" 200 "));
+    assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
     drop(strangers);
     assert_eq!(ask(get("/healthz", "")), "200");
     let said = server.stop();
