@@ -61,6 +61,8 @@ struct Link {
     closed: AtomicU64,
     /// True after any fault, and when an end has closed the connection.
     is_broken: AtomicBool,
+    /// True once the client has heard that the connection is a channel of its session.
+    is_bound: AtomicBool,
 }
 
 impl Link {
@@ -169,11 +171,14 @@ impl Network {
         !self.links(|link| link.client == line && !is_whole(link)).is_empty()
     }
 
-    /// Returns the connections of a line that no fault has met, if all its connections are
-    /// `channels` channels of a session.
+    /// Returns the channels of a line that no fault has met, if all its connections are the
+    /// `channels` channels of a session. One that is being bound may stand in the count for one that
+    /// has ended unnoticed, but it is no channel yet.
     pub fn unbroken(&self, line: usize, channels: usize) -> Vec<u64> {
         let links = self.links(|link| link.client == line);
-        let is_sound = |link: &&Arc<Link>| !link.is_broken.load(Ordering::Relaxed);
+        let is_sound = |link: &&Arc<Link>| {
+            link.is_bound.load(Ordering::Relaxed) && !link.is_broken.load(Ordering::Relaxed)
+        };
         let sound = links.iter().filter(is_sound).map(|link| link.id).collect();
         if links.len() == channels { sound } else { Vec::new() }
     }
@@ -309,6 +314,7 @@ impl Network {
                 latency: base,
                 closed: AtomicU64::new(0),
                 is_broken: AtomicBool::new(false),
+                is_bound: AtomicBool::new(false),
             });
             inner.links.push(Arc::clone(&link));
             link
@@ -384,6 +390,7 @@ impl Network {
                 self.change(link, State::Ended);
                 break;
             }
+            link.is_bound.fetch_or(direction == 1 && frames.has_logged_on, Ordering::Relaxed);
         }
         self.change(link, State::Ended);
         from.reset();

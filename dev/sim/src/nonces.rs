@@ -28,6 +28,8 @@ pub struct Frames {
     head: Vec<u8>,
     /// Bytes of the present frame that are still to come, behind the head.
     rest: usize,
+    /// True after a SESSION_SETUP that succeeded: the connection is a channel of a session.
+    pub has_logged_on: bool,
 }
 
 impl Frames {
@@ -48,6 +50,7 @@ impl Frames {
                 if let Some((session, nonce)) = self.seal() {
                     sealed(session, nonce);
                 }
+                self.has_logged_on |= self.is_logon();
                 self.rest = self.len() + 4 - self.head.len();
                 self.head.clear();
             }
@@ -63,6 +66,13 @@ impl Frames {
     /// Length of the head that has to be complete.
     fn wanted(&self) -> usize {
         if self.head.len() < 4 { 4 } else { SEALED.min(self.len() + 4) }
+    }
+
+    /// MS-SMB2 2.2.1.2: returns true for a SESSION_SETUP response with STATUS_SUCCESS, which is not
+    /// sealed.
+    fn is_logon(&self) -> bool {
+        let Some(header) = self.head.get(4..SEALED) else { return false };
+        header.starts_with(b"\xFESMB") && header[8..12] == [0; 4] && header[12..14] == [1, 0]
     }
 
     /// MS-SMB2 2.2.41: SessionId and nonce of a sealed frame.
@@ -99,6 +109,25 @@ mod tests {
             }
             assert_eq!(found, [(1, 7), (2, 8), (1, 7)], "{part}");
         }
+    }
+
+    #[test]
+    fn a_connection_is_a_channel_after_its_logon_and_not_before() {
+        let plain = |status: u8, command: u8| {
+            let mut frame = vec![0; 4 + 64 + 9];
+            frame[3] = 64 + 9;
+            frame[4..8].copy_from_slice(b"\xFESMB");
+            (frame[12], frame[16]) = (status, command);
+            frame
+        };
+        let mut frames = Frames::default();
+        // NEGOTIATE, and MORE_PROCESSING_REQUIRED.
+        for frame in [plain(0, 0), plain(0x16, 1)] {
+            frames.take(&frame, |_, _| {});
+            assert!(!frames.has_logged_on);
+        }
+        frames.take(&plain(0, 1), |_, _| {});
+        assert!(frames.has_logged_on);
     }
 
     #[test]
