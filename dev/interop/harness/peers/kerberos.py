@@ -2,10 +2,11 @@
 
 from ..model import HERE, Failure, group
 from ..prepare import VENV
-from ..realm import with_realm
+from ..realm import ADDRESS, with_realm
 
 CHECKS = [
     "logs-on",
+    "impacket",
     "ntlm-off",
     "other-encryption-type",
     "wrong-service",
@@ -40,3 +41,13 @@ def cifs(ctx):
     command = with_realm(ctx.server, directory=ctx.work / "realm")
     _, output = ctx.command(*command, HERE / "peers/kerberos-mount", timeout=150)
     ctx.report(output, needed=["mounted", "written", "renewed", "goes-on"])
+
+
+@group("kerberos/domain")
+def domain(ctx):
+    """A member of Samba's domain: its users log on by ticket, and their groups count in access lists."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/domain-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
+    ctx.report(output, needed=["logs-on", "group", "nested-group"])
