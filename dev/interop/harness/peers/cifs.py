@@ -281,7 +281,7 @@ def programs(ctx):
         trees.same_tree(tree, back)
 
 
-def meanwhile(ctx, text, act):
+def meanwhile(ctx, text, act, options="", **more):
     """Runs `text` in a guest; once it has made $WORK/ready, `act` runs here, then $WORK/go appears."""
     trouble = []
 
@@ -301,10 +301,11 @@ def meanwhile(ctx, text, act):
     thread = threading.Thread(target=wait)
     thread.start()
     try:
-        script(
+        output = script(
             ctx,
-            "",
+            options,
             f"WORK={ctx.work}\nready() {{ touch $WORK/ready; until [ -e $WORK/go ]; do sleep 0.1; done; }}\n" + text,
+            **more,
         )
     finally:
         thread.join()
@@ -312,6 +313,7 @@ def meanwhile(ctx, text, act):
         (ctx.work / name).unlink(missing_ok=True)
     if trouble:
         raise trouble[0]
+    return output
 
 
 @group("cifs/leases")
@@ -377,9 +379,11 @@ for _name, _options, _config in (
     ("fsx-seal", "seal", MAPPED),
     ("fsx-cache-none", "cache=none", UNMAPPED),
     ("fsx-seal-cache-none", "seal,cache=none", UNMAPPED),
+    ("fsx-multichannel", "multichannel,max_channels=4", MAPPED),
 ):
+    _plain = _name in ("fsx", "fsx-seal")
 
-    @group(f"cifs/{_name}", full_only="cache-none" in _name)
+    @group(f"cifs/{_name}", profile="multichannel" if "multi" in _name else "default", full_only=not _plain)
     def _fsx(ctx, options=_options, config=_config):
         """fsx on a mount."""
         fsx(ctx, options, config, 20_000 if ctx.full else 2_000)
@@ -402,3 +406,53 @@ def tree_20000(ctx):
             script(ctx, "", "rm -rf ./*", limit=900)
             if left := os.listdir(ctx.server.path):
                 raise Failure(f"files left: {left[:3]}")
+
+
+# Bytes that dd writes; the link is cut when a quarter is on the server.
+CUT_SIZE = 256 << 20
+# Seconds without the link, and between two questions of the client whether a channel lives.
+CUT_SECONDS, ECHO_SECONDS = 20, 4
+
+
+def cut_second_link(ctx, path):
+    """Drops all packets of the second link for a while, once a part of the file is there."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size >= CUT_SIZE // 4):
+        if time.monotonic() > end:
+            raise Failure("dd has not written a quarter within a minute")
+        time.sleep(0.01)
+    size = path.stat().st_size
+    if size == CUT_SIZE:
+        raise Failure("dd was too fast")
+    rules = "".join(
+        f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}\n"
+        f'add rule inet cut {hook} {field} "tap1" drop\n'
+        for hook, field in (("input", "iifname"), ("output", "oifname"))
+    )
+    ctx.command("sh", "-c", f"printf '%s' '{'add table inet cut' + chr(10) + rules}' | nft -f -")
+    time.sleep(CUT_SECONDS)
+    ctx.command("nft", "delete", "table", "inet", "cut")
+
+
+@group("cifs/link-cut", profile="multichannel", full_only=True)
+def link_cut(ctx):
+    """dd with fsync over two links, one of which is cut for 20 s: the file is whole."""
+    for name, seal in (("plain", ""), ("sealed", "seal,")):
+        with ctx.check(name):
+            path = ctx.server.path / name
+            source = ctx.work / "source"
+            with open(source, "wb") as file:
+                for _ in range(CUT_SIZE >> 20):
+                    file.write(os.urandom(1 << 20))
+            output = meanwhile(
+                ctx,
+                f"grep -A40 'Extra Channels' /proc/fs/cifs/DebugData || true\n"
+                f"touch $WORK/ready\ndd if={source} of={name} bs=1M conv=fsync 2>&1\n"
+                "until [ -e $WORK/go ]; do sleep 0.1; done\n",
+                lambda path=path: cut_second_link(ctx, path),
+                options=f"{seal}multichannel,max_channels=4,echo_interval={ECHO_SECONDS}",
+                limit=240,
+            )
+            if not re.search(PROOFS["multichannel"], output):
+                raise Failure("mounted without a second channel")
+            trees.same_file(source, path)
