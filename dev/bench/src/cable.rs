@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Rates of the two links, in the words of tc.
     #[arg(long, value_delimiter = ',', num_args = 1.., default_values = ["1gbit", "1gbit"])]
     rates: Vec<String>,
+    /// Names of the two links in the picture.
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values = ["link 1", "link 2"])]
+    names: Vec<String>,
     /// The link that is cut, 1 or 2.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     cut: u8,
@@ -47,7 +50,7 @@ struct Sample {
 
 /// Reads over two links, cuts one in the middle, and prints and plots the rates.
 pub(crate) fn run(args: &Arguments) -> Result<()> {
-    ensure!(args.rates.len() == 2, "--rates takes two");
+    ensure!(args.rates.len() == 2 && args.names.len() == 2, "--rates and --names take two");
     let scratch = args.common.scratch()?;
     let files = share::prepare(scratch.path(), false)?;
     let programs = args.common.programs();
@@ -141,60 +144,70 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 40.0;
 /// Colours that people with any colour vision can tell apart (Okabe and Ito).
-const CURVES: [(&str, &str); 3] =
-    [("both", "#999999"), ("link 1", "#0072b2"), ("link 2", "#d55e00")];
+const COLOURS: [&str; 2] = ["#0072b2", "#e69f00"];
 
+/// Draws the rate of the second link on top of that of the first: the upper edge is the rate of both.
 fn picture(args: &Arguments, samples: &[Sample]) -> String {
     let most = samples.iter().map(|sample| sample.rates.iter().sum::<f64>()).fold(1e6, f64::max);
     let top = (most / 50e6).ceil() * 50e6;
     let whole = args.phase * 3.0;
-    let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds / whole;
+    let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds.min(whole) / whole;
     let y = |rate: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * rate / top;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Reading over links of {}, MB/s</text>\n",
-        args.rates.join(" and ")
-    );
-    // Writing to a String does not fail.
-    let _ = writeln!(
-        out,
-        "<rect x=\"{:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#f4f4f4\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">link {} is cut</text>",
-        x(args.phase),
-        x(args.phase * 2.0) - x(args.phase),
-        HEIGHT - TOP - BOTTOM,
-        x(args.phase * 1.5),
-        TOP - 6.0,
-        args.cut
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Rate of one client that reads, MB/s</text>\n",
     );
     axes(&mut out, top, whole, &x, &y);
-    for (n, (name, colour)) in CURVES.iter().enumerate() {
-        let rate = |sample: &Sample| match n {
-            0 => sample.rates.iter().sum(),
-            _ => sample.rates[n - 1],
+    let stacked = |sample: &Sample, links: usize| sample.rates[..links].iter().sum::<f64>();
+    for (link, colour) in COLOURS.iter().enumerate() {
+        let edge = |links: usize| {
+            move |sample: &Sample| format!("{:.1},{:.1}", x(sample.at), y(stacked(sample, links)))
         };
-        let points: Vec<String> = samples
-            .iter()
-            .map(|sample| format!("{:.1},{:.1}", x(sample.at.min(whole)), y(rate(sample))))
-            .collect();
+        let upper = samples.iter().map(edge(link + 1));
+        let points: Vec<String> = upper.chain(samples.iter().rev().map(edge(link))).collect();
+        let _ = writeln!(out, "<polygon points=\"{}\" fill=\"{colour}\"/>", points.join(" "));
+        let at = LEFT + 310.0 + 190.0 * link as f64;
         let _ = writeln!(
             out,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-            points.join(" ")
-        );
-        let at = LEFT + 380.0 + 110.0 * n as f64;
-        let _ = writeln!(
-            out,
-            "<line x1=\"{at}\" y1=\"16\" x2=\"{}\" y2=\"16\" stroke=\"{colour}\" \
-             stroke-width=\"2\"/><text x=\"{}\" y=\"20\">{name}</text>",
+            "<rect x=\"{at}\" y=\"9\" width=\"14\" height=\"14\" fill=\"{colour}\"/>\
+             <text x=\"{}\" y=\"20\">over {}, {}</text>",
             at + 20.0,
-            at + 26.0
+            args.names[link],
+            in_words(&args.rates[link])
         );
     }
-    out.push_str("</svg>\n");
+    // Writing to a String does not fail.
+    for at in [args.phase, args.phase * 2.0] {
+        let _ = writeln!(
+            out,
+            "<line x1=\"{0:.1}\" y1=\"{1}\" x2=\"{0:.1}\" y2=\"{2}\" stroke=\"black\" \
+             stroke-dasharray=\"4 3\"/>",
+            x(at),
+            TOP - 16.0,
+            HEIGHT - BOTTOM
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">no packet over {}</text>\n</svg>",
+        x(args.phase * 1.5),
+        TOP - 6.0,
+        args.names[usize::from(args.cut) - 1]
+    );
     out
+}
+
+/// Returns a rate in the words of tc in those of readers: `1gbit` is 1 Gbit/s.
+fn in_words(rate: &str) -> String {
+    let split = rate.find(|c: char| c.is_alphabetic()).unwrap_or(rate.len());
+    let (number, unit) = rate.split_at(split);
+    match unit {
+        "gbit" => format!("{number} Gbit/s"),
+        "mbit" => format!("{number} Mbit/s"),
+        _ => rate.to_owned(),
+    }
 }
 
 /// Draws the grid with its labels, to the rate `top` and the time `whole`.
@@ -242,12 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_has_a_curve_for_each_link_and_one_for_both() {
-        let args = Cli::parse_from(["cable", "--phase", "1"]).args;
+    fn the_picture_stacks_the_links_and_names_them() {
+        let args = Cli::parse_from(["cable", "--phase", "1", "--names", "cable,Wi-Fi"]).args;
         let samples: Vec<Sample> =
             (0..30).map(|n| Sample { at: f64::from(n) / 10.0, rates: [1e8, 2e8] }).collect();
         let svg = picture(&args, &samples);
-        assert_eq!(svg.matches("<polyline").count(), 3);
-        assert!(svg.contains(">300</text>") && svg.contains("link 2 is cut"));
+        let edges: Vec<&str> = svg.lines().filter(|line| line.starts_with("<polygon")).collect();
+        // 300 MB/s is the top of the picture, 100 MB/s a third of its height.
+        let [first, second] = edges[..] else { panic!("{edges:?}") };
+        assert!(
+            first.contains("\"60.0,205.3 ") && first.ends_with(" 60.0,280.0\" fill=\"#0072b2\"/>")
+        );
+        assert!(second.contains("\"60.0,56.0 ") && second.contains(" 60.0,205.3\""));
+        assert!(svg.contains(">300</text>") && svg.contains("no packet over Wi-Fi"));
+        assert!(svg.contains("over cable, 1 Gbit/s") && in_words("300mbit") == "300 Mbit/s");
     }
 }
