@@ -414,8 +414,8 @@ CUT_SIZE = 256 << 20
 CUT_SECONDS, ECHO_SECONDS = 20, 4
 
 
-def cut_second_link(ctx, path):
-    """Drops all packets of the second link for a while, once a part of the file is there."""
+def cut_link(ctx, link, path):
+    """Drops all packets of a link for a while, once a part of the file is there."""
     end = time.monotonic() + 60
     while not (path.exists() and path.stat().st_size >= CUT_SIZE // 4):
         if time.monotonic() > end:
@@ -426,7 +426,7 @@ def cut_second_link(ctx, path):
         raise Failure("dd was too fast")
     rules = "".join(
         f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}\n"
-        f'add rule inet cut {hook} {field} "tap1" drop\n'
+        f'add rule inet cut {hook} {field} "{link}" drop\n'
         for hook, field in (("input", "iifname"), ("output", "oifname"))
     )
     ctx.command("sh", "-c", f"printf '%s' '{'add table inet cut' + chr(10) + rules}' | nft -f -")
@@ -437,7 +437,13 @@ def cut_second_link(ctx, path):
 @group("cifs/link-cut", profile="multichannel", full_only=True)
 def link_cut(ctx):
     """dd with fsync over two links, one of which is cut for 20 s: the file is whole."""
-    for name, seal in (("plain", ""), ("sealed", "seal,")):
+    for name, seal, link in (
+        ("plain", "", "tap1"),
+        ("sealed", "seal,", "tap1"),
+        # The client's first channel, over which it asks whether the server lives.
+        ("plain-first", "", "tap0"),
+        ("sealed-first", "seal,", "tap0"),
+    ):
         with ctx.check(name):
             path = ctx.server.path / name
             source = ctx.work / "source"
@@ -449,7 +455,7 @@ def link_cut(ctx):
                 f"grep -A40 'Extra Channels' /proc/fs/cifs/DebugData || true\n"
                 f"touch $WORK/ready\ndd if={source} of={name} bs=1M conv=fsync 2>&1\n"
                 "until [ -e $WORK/go ]; do sleep 0.1; done\n",
-                lambda path=path: cut_second_link(ctx, path),
+                lambda link=link, path=path: cut_link(ctx, link, path),
                 options=f"{seal}multichannel,max_channels=4,echo_interval={ECHO_SECONDS}",
                 limit=240,
             )
