@@ -160,11 +160,11 @@ pub struct ShareSection {
     #[serde(skip)]
     pub beneath: Option<PathBuf>,
     /// The recycle bins of all shares, each with the folder of its share; see
-    /// [`Config::guard_folders`].
+    /// [`Config::guard_folders`](super::Config::guard_folders).
     #[serde(skip)]
     pub bins: Vec<(String, PathBuf)>,
     /// The snapshots of all shares, each with the folder of its share; see
-    /// [`Config::guard_folders`].
+    /// [`Config::guard_folders`](super::Config::guard_folders).
     #[serde(skip)]
     pub guarded: Vec<(SnapshotFolders, PathBuf)>,
 }
