@@ -7,6 +7,7 @@ use crate::client::files::{
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use frevo_server::settings::Encryption;
+use frevo_wire::command::lock::LockFlags;
 
 /// The keys of a session are those of its first logon, whatever is exchanged later.
 #[test]
@@ -63,6 +64,7 @@ fn a5_what_an_expired_session_may_do() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
         peer.write(&mount, file, 0, b"kept").await;
+        peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
         let session = world.server.session(mount.logon.id).unwrap();
         session.expire();
         let put_id = |command: Command, size: usize, at: usize| {
@@ -79,6 +81,7 @@ fn a5_what_an_expired_session_may_do() {
             write_draft(file, 0, b"late"),
             flush_draft(file),
             delete_draft(file),
+            lock_draft(file, &[(9, 1, EXCLUSIVE)]),
             put_id(Command::IOCTL, 56, 8),
             put_id(Command::QUERY_DIRECTORY, 32, 8),
             put_id(Command::QUERY_INFO, 40, 24),
@@ -94,7 +97,7 @@ fn a5_what_an_expired_session_may_do() {
         }
         assert_eq!(world.content("f"), b"kept");
         assert!(!world.path("new").exists());
-        peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
+        peer.on(&mount, lock_draft(file, &[(0, 1, LockFlags::UNLOCK)])).await.ok();
         peer.on(&mount, close_draft(file)).await.ok();
         peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
     });
