@@ -6,6 +6,7 @@ use crate::client::files::{close_draft, lock_draft, read_draft, tree_connect_dra
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use frevo_server::settings::Encryption;
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::session_setup::{self, SessionFlags};
 use frevo_wire::command::tree_connect::{self, ShareFlags, ShareType};
 use frevo_wire::dtyp::AccessMask;
@@ -139,10 +140,12 @@ fn an_expired_session_may_end_or_return() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let other = peer.open_file(&mount, &Want::file("f")).await;
+        peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
         let session = world.server.session(mount.logon.id).unwrap();
         session.expire();
         for draft in [
             Want::file("f").draft(),
+            lock_draft(file, &[(9, 1, EXCLUSIVE)]),
             read_draft(file, 0, 1),
             write_draft(file, 0, b"x"),
             tree_connect_draft("\\\\frevo\\data"),
@@ -152,7 +155,7 @@ fn an_expired_session_may_end_or_return() {
             reply.expect(Status::NETWORK_SESSION_EXPIRED);
             assert!(reply.is_signed());
         }
-        peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
+        peer.on(&mount, lock_draft(file, &[(0, 1, LockFlags::UNLOCK)])).await.ok();
         peer.close(&mount, other).await;
         peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
         peer.write(&mount, file, 0, b"back").await;
