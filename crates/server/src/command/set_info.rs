@@ -79,6 +79,9 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
     }
 }
 
+/// Bytes of FILE_FS_OBJECTID_INFORMATION (MS-FSCC 2.5.6).
+const VOLUME_OBJECT_ID: usize = 64;
+
 /// MS-SMB2 3.3.5.21.2: of a volume nothing but the default quota can be set over the
 /// network.
 fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> {
@@ -89,7 +92,9 @@ fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> 
             if class == FsInfoClass::CONTROL {
                 return quota::set_control(open, buffer);
             }
-            Err(Status::NOT_SUPPORTED)
+            // MS-FSA 2.1.5.16.8: a volume's object ID, which nothing sets here.
+            let is_whole = buffer.len() >= VOLUME_OBJECT_ID;
+            Err(if is_whole { Status::INVALID_PARAMETER } else { Status::INVALID_INFO_CLASS })
         }
         FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {
             Err(Status::NOT_SUPPORTED)

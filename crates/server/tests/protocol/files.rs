@@ -124,6 +124,17 @@ fn parameters_that_make_no_sense() {
         let want = want.options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
         assert!(!world.path("f").exists());
+        // MS-FSA 2.1.5.1: that is checked before the name.
+        let want = Want { name: Want::file("f::$BAD").name, ..want };
+        peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
+        // A missing folder on the way is told of before what the disk cannot encrypt.
+        let attributes = FileAttributes::ENCRYPTED;
+        for (name, status) in
+            [("f", Status::ACCESS_DENIED), ("none\\f", Status::OBJECT_PATH_NOT_FOUND)]
+        {
+            let want = Want { attributes, ..Want::file(name) };
+            peer.create(&mount, &want).await.expect(status);
+        }
     });
 }
 

@@ -6,13 +6,13 @@ import raw
 
 from .content import file_content, fs_content
 from .pair import Differs, same_status
-from .values import ACCESSES, ATTRIBUTES, LENGTHS, NAMES, OFFSETS, OPTIONS
+from .values import ACCESSES, ATTRIBUTES, LENGTHS, NAMES, OFFSETS, OPTIONS, said
 
 
 def create(scene):
     """Sends one to three CREATEs, compares results and access, and looks at what they left."""
     rng, held = scene.rng, []
-    for turn in range(rng.choice((1, 1, 2, 3))):
+    for _ in range(rng.choice((1, 1, 2, 3))):
         kind = rng.choice(list(NAMES)) if rng.random() < 0.5 else rng.choice(("file", "folder", "missing"))
         how = dict(
             access=rng.choice(ACCESSES),
@@ -26,8 +26,7 @@ def create(scene):
         body = body[:4] + struct.pack("<I", level) + body[8:]
         example = f"{kind} " + " ".join(f"{k}={v:#x}" for k, v in how.items()) + f" level={level}"
         answers = scene.pair.call(raw.CREATE, body)
-        what = f"create {kind}" if turn == 0 else "create beside another"
-        if not same_status(scene.report, what, answers, example):
+        if not same_status(scene.report, f"create {kind}{told_apart(**how)}", answers, example):
             raise Differs
         if answers[0].status:
             continue
@@ -59,6 +58,13 @@ def create(scene):
         same_status(scene.report, f"left after create, {kind}", answers, "")
         if all(a.status == 0 for a in answers):
             scene.pair.close(tuple(a.body[64:80] for a in answers))
+
+
+def told_apart(access, attributes, **_):
+    """Returns what the name of a difference says about a CREATE that is refused by itself."""
+    if access == 0 or access & 0x0CE0FE00:
+        return " without valid rights"
+    return " encrypted" if attributes & 0x4000 else ""
 
 
 def query(scene):
@@ -120,7 +126,7 @@ def setting(scene, level):
 
 def set(scene):
     """SET_INFO of every class, with valid and invalid data."""
-    rng = scene.rng
+    rng, done = scene.rng, []
     kind, file = scene.some_file(rng.choice((0x1F01FF, 0x1F01FF, 0x1F01FF, 0x80, 0x100, 2)))
     for _ in range(5):
         info = rng.choice((1,) * 9 + (2, 3, 4))
@@ -134,9 +140,10 @@ def set(scene):
             scene.report,
             f"set {which} {level if info < 3 else ''}".strip(),
             answers,
-            f"{kind}, {len(data)} bytes {data.hex()[:120]}",
+            f"{kind}, {len(data)} bytes {data.hex()[:120]}, after {', '.join(done) or 'nothing'}",
         ):
             raise Differs
+        done.append(f"{info}/{level} {said(answers[0].status)}")
         for asked in (4, 5):
             told = scene.pair.call(raw.QUERY_INFO, scene.pair.on(file, raw.query_body, 1, asked))
             if told[0].status == told[1].status == 0:

@@ -46,13 +46,15 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
     {
         return Err(Status::INVALID_PARAMETER);
     }
-    // Windows: before attributes are looked at, unlike MS-FSA 2.1.5.1; but
-    // FILE_DELETE_ON_CLOSE without DELETE is told of first, by `access`.
-    let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
-    let deletes = !options.contains(CreateOptions::DELETE_ON_CLOSE)
-        || map_generic(request.desired_access).intersects(removing);
     let is_supported = options.0 & UNSUPPORTED_OPTIONS == 0;
-    if deletes && is_supported && request.desired_access.0 & BAD_ACCESS != 0 {
+    let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
+    let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
+    if is_supported && deletes && !map_generic(request.desired_access).intersects(removing) {
+        // MS-FSA 2.1.5.1: this before rights that do not exist, and before the name.
+        return Err(Status::INVALID_PARAMETER);
+    }
+    // Windows: before attributes are looked at, unlike MS-FSA 2.1.5.1.
+    if is_supported && request.desired_access.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
     if request.file_attributes.0 & BAD_ATTRIBUTES != 0 {
@@ -145,13 +147,6 @@ pub(super) fn stream_type(
 pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<AccessMask, Status> {
     let desired = request.desired_access;
     let options = request.create_options;
-    let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
-    if options.contains(CreateOptions::DELETE_ON_CLOSE)
-        && !map_generic(desired).intersects(removing)
-    {
-        // MS-FSA 2.1.5.1: this before rights that do not exist.
-        return Err(Status::INVALID_PARAMETER);
-    }
     if desired.is_empty() {
         return Err(Status::ACCESS_DENIED);
     }

@@ -521,7 +521,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
 fn nothing_of_a_volume_is_set() {
     let bench = Bench::new();
     let open = bench.open("", AccessMask::READ_DATA);
-    let send = |class: u8| send(&open, &bench.files, InfoType::FILESYSTEM, class, 0, &[0; 64]);
+    let try_class = |class: u8| send(&open, &bench.files, InfoType::FILESYSTEM, class, 0, &[0; 64]);
     for class in 0..=u8::MAX {
         let expected = match FsInfoClass(class) {
             FsInfoClass::CONTROL | FsInfoClass::OBJECT_ID => Status::ACCESS_DENIED,
@@ -530,6 +530,14 @@ fn nothing_of_a_volume_is_set() {
             }
             _ => Status::INVALID_INFO_CLASS,
         };
-        assert_eq!(send(class), Err(expected), "class {class}");
+        assert_eq!(try_class(class), Err(expected), "class {class}");
+    }
+    // MS-FSA 2.1.5.16.8: the length is checked before whether object IDs are supported.
+    let open = bench.open("", AccessMask::WRITE_DATA);
+    for (length, expected) in [(63, Status::INVALID_INFO_CLASS), (64, Status::INVALID_PARAMETER)] {
+        let data = vec![0; length];
+        let class = FsInfoClass::OBJECT_ID.0;
+        let done = send(&open, &bench.files, InfoType::FILESYSTEM, class, 0, &data);
+        assert_eq!(done, Err(expected), "{length} bytes");
     }
 }
