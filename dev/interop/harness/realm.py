@@ -24,7 +24,7 @@ def with_realm(server, *section, sections=(), directory=None):
         run = f'"{HERE}/with-frevo" -a {ADDRESS} -b "{server.program}" -x --encryption -x offered{options}'
         no_pac = []
     else:
-        keytab = 'dedicated keytab file = FILE:$SMB_KEYTAB'
+        keytab = "dedicated keytab file = FILE:$SMB_KEYTAB"
         lines = ["realm = $SMB_REALM", "kerberos method = dedicated keytab", keytab]
         options = "".join(f' -g "{line}"' for line in lines)
         newer = f' -R "{newer_samba(server.samba)}"' if server.samba else ""

@@ -201,7 +201,8 @@ class Client:
     def negotiate(self):
         salt = bytes(32)
         context = struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + salt
-        body = struct.pack("<HHHHI16sIHH", 36, 1, 1, 0, self.capabilities, self.guid, 104, 1, 0) + struct.pack("<H", 0x0311)
+        body = struct.pack("<HHHHI16sIHH", 36, 1, 1, 0, self.capabilities, self.guid, 104, 1, 0)
+        body += struct.pack("<H", 0x0311)
         self.preauthenticated(NEGOTIATE, body + bytes(-len(body) % 8) + context)
 
     def preauthenticated(self, command, body):
