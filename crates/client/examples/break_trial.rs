@@ -7,7 +7,8 @@
 //!
 //! Each line of the input is a trial. `hold` opens the file with a lease, prints `held`, and
 //! `broken MICROSECONDS` when the lease is broken. `open` prints `asked MICROSECONDS`, opens the
-//! file, which breaks the lease, and prints `closed` when it has closed it. The times are of the machine's clock, so both ends run on one machine.
+//! file, which breaks the lease, and prints `closed` when it has closed it. The times are of the
+//! machine's clock, so both ends run on one machine.
 #![allow(clippy::print_stdout, reason = "a program for a terminal")]
 
 use std::io::BufRead;
