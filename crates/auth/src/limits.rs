@@ -50,6 +50,15 @@ pub const MAX_PRINCIPAL_COMPONENTS: usize = 8;
 /// Longest Kerberos ticket in bytes. Windows' MaxTokenSize ends at 65,535; a token has one ticket.
 pub const MAX_TICKET_LEN: usize = 65_535;
 
+/// Longest reply of a KDC in bytes: a ticket, and half as much around it.
+pub const MAX_KDC_MESSAGE_LEN: usize = 98_304;
+
+/// Most elements of a KDC's pre-authentication data, and of each list in it.
+pub const MAX_PA_DATA: usize = 32;
+
+/// Most referrals of KDCs to further realms that a client follows for one ticket.
+pub const MAX_KDC_REFERRALS: usize = 8;
+
 /// Longest keytab in bytes.
 pub const MAX_KEYTAB_LEN: usize = 1_048_576;
 

@@ -15,7 +15,7 @@ use crate::{
 use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 use proptest::prelude::*;
 
-const NOW: u64 = 133_500_000_000_000_000;
+pub(crate) const NOW: u64 = 133_500_000_000_000_000;
 const SERVER_CHALLENGE: [u8; 8] = *b"\x01\x23\x45\x67\x89\xab\xcd\xef";
 
 fn accounts() -> AccountFile {

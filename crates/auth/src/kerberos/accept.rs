@@ -98,7 +98,7 @@ pub(crate) fn accept(
     result.map_err(|fault| {
         let reply = fault.code().zip(server).map(|(code, server)| {
             let data = (matches!(fault, Fault::Skew(_))).then_some(SKEW_RECOVERY);
-            let error = KrbError { code, time: moment, server, data };
+            let error = KrbError { code, time: moment, client_realm: None, server, data };
             gss::framed(gss::KRB_ERROR, &error.encode())
         });
         Refused { fault, client, reply }

@@ -2,12 +2,12 @@
 
 use super::asn1::{
     EncryptedData, Fields, Typed, VERSION, application, field, flags, flags_field, int32,
-    microseconds, number, octets, octets_field, only, principal, principal_field, realm,
+    microseconds, number, octets, octets_field, only, principal, principal_field, realm, text,
     text_field, time, time_field, uint32,
 };
 use super::{Principal, TicketFlags};
 use crate::der::{self, Elements};
-use crate::limits::{MAX_AUTHORIZATION_DATA, MAX_TOKEN_LEN};
+use crate::limits::{MAX_AUTHORIZATION_DATA, MAX_PRINCIPAL_LEN, MAX_TOKEN_LEN};
 use alloc::vec::Vec;
 use frevo_wire::bit_set;
 use frevo_wire::codec::{Malformed, Parsed};
@@ -29,6 +29,40 @@ bit_set! {
 frevo_wire::open_enum! {
     /// error-code of a KRB-ERROR, RFC 4120 section 7.5.9.
     ErrorCode(i32) {
+        /// KDC_ERR_C_PRINCIPAL_UNKNOWN
+        CLIENT_UNKNOWN = 6,
+        /// KDC_ERR_S_PRINCIPAL_UNKNOWN
+        SERVER_UNKNOWN = 7,
+        /// KDC_ERR_NEVER_VALID
+        NEVER_VALID = 11,
+        /// KDC_ERR_POLICY
+        POLICY = 12,
+        /// KDC_ERR_BADOPTION
+        BAD_OPTION = 13,
+        /// KDC_ERR_ETYPE_NOSUPP
+        NO_ENCRYPTION_TYPE = 14,
+        /// KDC_ERR_TRTYPE_NOSUPP
+        TRANSITED_TYPE = 17,
+        /// KDC_ERR_CLIENT_REVOKED
+        CLIENT_REVOKED = 18,
+        /// KDC_ERR_SERVICE_REVOKED
+        SERVICE_REVOKED = 19,
+        /// KDC_ERR_TGT_REVOKED
+        TICKET_REVOKED = 20,
+        /// KDC_ERR_KEY_EXPIRED
+        KEY_EXPIRED = 23,
+        /// KDC_ERR_PREAUTH_FAILED
+        PREAUTH_FAILED = 24,
+        /// KDC_ERR_PREAUTH_REQUIRED
+        PREAUTH_REQUIRED = 25,
+        /// KDC_ERR_SERVER_NOMATCH
+        SERVER_NO_MATCH = 26,
+        /// KDC_ERR_MUST_USE_USER2USER
+        MUST_USE_USER_TO_USER = 27,
+        /// KDC_ERR_PATH_NOT_ACCEPTED
+        PATH_NOT_ACCEPTED = 28,
+        /// KDC_ERR_SVC_UNAVAILABLE
+        SERVICE_UNAVAILABLE = 29,
         /// KRB_AP_ERR_BAD_INTEGRITY
         BAD_INTEGRITY = 31,
         /// KRB_AP_ERR_TKT_EXPIRED
@@ -53,6 +87,8 @@ frevo_wire::open_enum! {
         INAPPROPRIATE_CHECKSUM = 50,
         /// KRB_ERR_GENERIC
         GENERIC = 60,
+        /// KDC_ERR_WRONG_REALM
+        WRONG_REALM = 68,
     }
 }
 
@@ -281,12 +317,14 @@ impl<'a> EncApRepPart<'a> {
     }
 }
 
-/// KRB-ERROR, RFC 4120 section 5.9.1, as a file server sends and receives it.
+/// KRB-ERROR, RFC 4120 section 5.9.1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KrbError<'a> {
     pub(super) code: ErrorCode,
     /// The sender's clock.
     pub(super) time: Moment,
+    /// The client's realm, where a KDC refers to it.
+    pub(super) client_realm: Option<&'a str>,
     /// The service that the client asked for.
     pub(super) server: Principal,
     /// e-data.
@@ -304,14 +342,19 @@ impl<'a> KrbError<'a> {
         let seconds = time(fields.required(4, WHAT)?, "stime")?;
         let microseconds = microseconds(fields.required(5, WHAT)?, "susec")?;
         let code = ErrorCode(int32(fields.required(6, WHAT)?, "error-code")?);
-        fields.optional(7, "KRB-ERROR crealm")?;
+        let client_realm = fields.optional(7, WHAT)?.map(|realm| text(realm, "KRB-ERROR crealm"));
+        let client_realm = client_realm.transpose()?.filter(|realm| !realm.is_empty());
+        if client_realm.is_some_and(|realm| realm.len() > MAX_PRINCIPAL_LEN) {
+            return Err(Malformed::new("KRB-ERROR crealm"));
+        }
         fields.optional(8, "KRB-ERROR cname")?;
         let realm = realm(fields.required(9, WHAT)?, "KRB-ERROR realm")?;
         let server = principal(fields.required(10, WHAT)?, realm, "KRB-ERROR sname")?;
         fields.optional(11, "KRB-ERROR e-text")?;
         let data = fields.optional(12, WHAT)?.map(|data| octets(data, "e-data")).transpose()?;
         fields.end(WHAT)?;
-        Ok(Self { code, time: Moment { seconds, microseconds }, server, data })
+        let time = Moment { seconds, microseconds };
+        Ok(Self { code, time, client_realm, server, data })
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -323,6 +366,7 @@ impl<'a> KrbError<'a> {
                 &time_field(4, self.time.seconds),
                 &number(5, i64::from(self.time.microseconds)),
                 &number(6, i64::from(self.code.0)),
+                &self.client_realm.map(|realm| text_field(7, realm)).unwrap_or_default(),
                 &text_field(9, &self.server.realm),
                 &principal_field(10, &self.server),
                 &self.data.map(|data| octets_field(12, data)).unwrap_or_default(),
@@ -376,6 +420,7 @@ mod tests {
         let error = KrbError {
             code: ErrorCode::SKEW,
             time: Moment { seconds: 1_700_000_000, microseconds: 999_999 },
+            client_realm: Some("OTHER.TEST"),
             server: Principal::service("cifs", "files", "FREVO.TEST"),
             data: Some(b"data"),
         };

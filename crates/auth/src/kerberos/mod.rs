@@ -10,6 +10,7 @@ mod fault;
 pub mod forge;
 pub(crate) mod gss;
 pub(crate) mod initiate;
+pub mod kdc;
 mod keys;
 pub mod keytab;
 mod message;
