@@ -21,6 +21,8 @@ pub mod file_io;
 pub mod frame_reader;
 pub mod limits;
 pub mod memory;
+#[cfg(feature = "rdma")]
+pub mod rdma;
 pub mod send_queue;
 pub mod socket;
 pub mod transport;

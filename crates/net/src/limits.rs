@@ -137,3 +137,66 @@ pub const HELD_CORE_MAX: Duration = Duration::from_millis(20);
 
 /// Factor by which unoptimised code may be slower.
 pub const UNOPTIMISED_FACTOR: u32 = 10;
+
+/// Bytes of memory that may be registered for RDMA at a time, in all connections. `ulimit -l` and
+/// `limits.memory` may allow fewer.
+#[cfg(feature = "rdma")]
+pub const RDMA_REGISTERED_BYTES_MAX: usize = 4 << 30;
+
+/// Receives of one RDMA connection: the credits of a peer, and some more for messages that were not
+/// read yet.
+#[cfg(feature = "rdma")]
+pub const RDMA_RECEIVES_MAX: usize = 272;
+
+/// Credits of a peer that has not logged on.
+#[cfg(feature = "rdma")]
+pub const RDMA_CREDITS_NEW: u16 = 16;
+
+/// Messages of one RDMA connection that are on their way to the peer.
+#[cfg(feature = "rdma")]
+pub const RDMA_SENDS_MAX: usize = 64;
+
+/// RDMA reads and writes of one connection that are under way.
+#[cfg(feature = "rdma")]
+pub const RDMA_TRANSFERS_MAX: usize = 64;
+
+/// Slots for messages that are registered together when there are too few.
+#[cfg(feature = "rdma")]
+pub const RDMA_SLOTS_AT_ONCE: usize = 16;
+
+/// Bytes of the first message of either side, MS-SMBD 3.1.7.2.
+#[cfg(feature = "rdma")]
+pub const RDMA_FIRST_RECEIVE_BYTES: usize = 512;
+
+/// Completions that are taken from a device in one call.
+#[cfg(feature = "rdma")]
+pub const RDMA_COMPLETIONS_AT_ONCE: usize = 32;
+
+/// RDMA reads of a server that a client serves at a time.
+#[cfg(feature = "rdma")]
+pub const RDMA_READS_SERVED: u8 = 16;
+
+/// RDMA connections that wait to be accepted.
+#[cfg(feature = "rdma")]
+pub const RDMA_BACKLOG: i32 = 128;
+
+/// Times that a device sends again what was not acknowledged, before the connection is lost.
+#[cfg(feature = "rdma")]
+pub const RDMA_RETRIES: u8 = 6;
+
+/// Times that a device sends again to a peer that has no receive posted. SMB Direct's credits rule
+/// that out, so that only a faulty peer is met.
+#[cfg(feature = "rdma")]
+pub const RDMA_RNR_RETRIES: u8 = 6;
+
+/// Time to find the device and the way to a server.
+#[cfg(feature = "rdma")]
+pub const RDMA_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between two attempts to listen on a device that was taken away.
+#[cfg(feature = "rdma")]
+pub const RDMA_LISTEN_AGAIN: Duration = Duration::from_secs(2);
+
+/// Time for which a connection that has ended waits for its last messages to leave.
+#[cfg(feature = "rdma")]
+pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);

@@ -286,6 +286,9 @@ impl Stream {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Memory(stream) => return Ok(stream.unread_by_peer()),
+            // A peer takes what it has given credits for.
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int, which lives until the call returns.

@@ -6,12 +6,16 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(feature = "rdma")]
+use std::rc::Rc;
 
 use rustix::net::SendFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::memory::MemoryStream;
+#[cfg(feature = "rdma")]
+use crate::rdma::Endpoint;
 
 /// A connected stream, bound to the runtime in which it was made.
 pub enum Stream {
@@ -19,6 +23,9 @@ pub enum Stream {
     Tcp(TcpStream),
     /// One end of an in-memory pair, see [`crate::memory::pair`].
     Memory(MemoryStream),
+    /// A connection of SMB Direct.
+    #[cfg(feature = "rdma")]
+    Rdma(Rc<Endpoint>),
 }
 
 /// A stream that no runtime watches, on its way to another core.
@@ -27,6 +34,9 @@ pub enum Detached {
     Tcp(std::net::TcpStream),
     /// One end of an in-memory pair.
     Memory(MemoryStream),
+    /// A connection of SMB Direct, perhaps one that was not accepted yet.
+    #[cfg(feature = "rdma")]
+    Rdma(Box<crate::rdma::Detached>),
 }
 
 impl Stream {
@@ -48,6 +58,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => Ok(endpoint.peer_addr()),
         }
     }
 
@@ -59,6 +71,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.local_addr(),
             Self::Memory(stream) => Ok(stream.local_addr()),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => Ok(endpoint.local_addr()),
         }
     }
 
@@ -70,6 +84,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(nodelay),
             Self::Memory(_) => Ok(()),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => Ok(()),
         }
     }
 
@@ -79,6 +95,18 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
             Self::Memory(_) => None,
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => None,
+        }
+    }
+
+    /// Returns the endpoint of an RDMA connection.
+    #[cfg(feature = "rdma")]
+    #[must_use]
+    pub const fn rdma(&self) -> Option<&Rc<Endpoint>> {
+        match self {
+            Self::Rdma(endpoint) => Some(endpoint),
+            _ => None,
         }
     }
 
@@ -90,6 +118,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => endpoint.readable().await,
         }
     }
 
@@ -101,6 +131,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.writable().await,
             Self::Memory(stream) => stream.writable().await,
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => endpoint.writable().await,
         }
     }
 
@@ -112,6 +144,8 @@ impl Stream {
         let stream = match self {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_read_vectored(slices),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => return endpoint.try_read_vectored(slices),
         };
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
         until_drained(stream, Interest::READABLE, room, || Ok(rustix::io::readv(stream, slices)?))
@@ -126,6 +160,8 @@ impl Stream {
         let stream = match self {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_write_vectored(slices),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, more);
@@ -148,6 +184,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || call(stream.as_fd())),
             Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -162,6 +200,9 @@ impl Stream {
                 stream.shutdown_write();
                 Ok(())
             }
+            // RDMA ends both directions together, once the last messages have left.
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => Ok(()),
         }
     }
 
@@ -171,6 +212,8 @@ impl Stream {
             // A failure means that it has ended already.
             Self::Tcp(stream) => drop(rustix::net::shutdown(stream, rustix::net::Shutdown::Both)),
             Self::Memory(stream) => stream.reset(),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => endpoint.abort(),
         }
     }
 
@@ -183,6 +226,11 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Ok(Detached::Tcp(stream.into_std()?)),
             Self::Memory(stream) => Ok(Detached::Memory(stream)),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => {
+                let endpoint = Rc::try_unwrap(endpoint).map_err(|_| io::ErrorKind::ResourceBusy)?;
+                Ok(Detached::Rdma(Box::new(endpoint.detach()?)))
+            }
         }
     }
 }
@@ -217,6 +265,8 @@ impl Detached {
         match self {
             Self::Tcp(stream) => Ok(Stream::Tcp(TcpStream::from_std(stream)?)),
             Self::Memory(stream) => Ok(Stream::Memory(stream)),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(detached) => Ok(Stream::Rdma(Rc::new(detached.attach()?))),
         }
     }
 
@@ -228,6 +278,8 @@ impl Detached {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
+            #[cfg(feature = "rdma")]
+            Self::Rdma(detached) => detached.peer_addr(),
         }
     }
 
@@ -237,6 +289,8 @@ impl Detached {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
             Self::Memory(_) => None,
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => None,
         }
     }
 

@@ -238,8 +238,10 @@ async fn a_reader_moves_with_what_it_holds() {
     write_all(&client, &wire[..17]).await;
     let mut reader = FrameReader::new(100);
     assert_eq!(&*reader.next(&server).await.unwrap().unwrap(), b"one");
+    let (client, server) = (client.detach().unwrap(), server.detach().unwrap());
     let there = std::thread::spawn(move || {
         runtime().block_on(async {
+            let (client, server) = (client.attach().unwrap(), server.attach().unwrap());
             assert_eq!(reader.try_next().as_deref(), Some(&b"two"[..]));
             assert!(reader.try_next().is_none() && reader.is_inside_frame());
             write_all(&client, &wire[17..]).await;

@@ -78,6 +78,9 @@ impl From<bytes::Bytes> for Segment {
 #[derive(Debug, Default)]
 pub struct OutFrame {
     pub(super) segments: SmallVec<[Segment; 2]>,
+    /// The key of the peer that the frame invalidates.
+    #[cfg(feature = "rdma")]
+    pub(super) invalidates: Option<u32>,
 }
 
 impl OutFrame {
@@ -100,6 +103,14 @@ impl OutFrame {
     /// Appends a segment to the frame.
     pub fn push(&mut self, segment: impl Into<Segment>) {
         self.segments.push(segment.into());
+    }
+
+    /// Makes the frame invalidate a key of the peer; only for an RDMA connection.
+    #[cfg(feature = "rdma")]
+    #[must_use]
+    pub const fn invalidating(mut self, key: Option<u32>) -> Self {
+        self.invalidates = key;
+        self
     }
 
     /// Returns the number of bytes without the prefix.

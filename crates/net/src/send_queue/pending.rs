@@ -61,15 +61,36 @@ impl Pending {
         let len = frame.len();
         let prefix = u32::try_from(len).ok().filter(|&len| len <= FRAME_BYTES_MAX);
         let prefix = prefix.expect("frame longer than its prefix can say").to_be_bytes();
+        #[cfg(feature = "rdma")]
+        if let Some(key) = frame.invalidates {
+            self.append_key(prefix, key);
+            return self.append_segments(frame);
+        }
         match frame.segments.first_mut() {
             Some(Segment::Buf(head)) if head.headroom() >= prefix.len() => head.push_front(&prefix),
             _ => {
                 let head = Segment::Buf(Buf::copy_of(&prefix));
                 self.memory += head.memory();
+                self.bytes += prefix.len();
                 self.waiting.push_back(Waiting::Segment(head));
             }
         }
-        self.bytes += prefix.len() + len;
+        self.append_segments(frame);
+    }
+
+    /// Appends a prefix with a key that the frame invalidates.
+    #[cfg(feature = "rdma")]
+    fn append_key(&mut self, [_, a, b, c]: [u8; 4], key: u32) {
+        let mut head = Buf::copy_of(&[crate::rdma::PREFIX_INVALIDATES, a, b, c]);
+        head.extend_from_slice(&key.to_be_bytes());
+        self.bytes += head.len();
+        self.memory += head.capacity();
+        self.waiting.push_back(Waiting::Segment(head.into()));
+    }
+
+    /// Appends the segments of a frame behind its prefix.
+    fn append_segments(&mut self, frame: OutFrame) {
+        self.bytes += frame.len();
         self.frames += 1;
         for segment in frame.segments.into_iter().filter(|segment| !segment.is_empty()) {
             self.memory += segment.memory();

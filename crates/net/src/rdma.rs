@@ -1,0 +1,39 @@
+//! RDMA: SMB Direct in user space, over rdma-core.
+//!
+//! rdma-core is loaded when it is first needed. [`Listener`] accepts connections, [`Endpoint`] is
+//! one: to its owner a stream of frames, and a way to move data between buffers and a peer's
+//! memory. Each connection has a protection domain of its own, so that no peer's request can reach
+//! memory of another's, and no memory is ever open to a peer's requests, but for the length of one
+//! RDMA read on an iWARP device.
+
+mod cm;
+mod connect;
+mod endpoint;
+mod ffi;
+mod library;
+mod link;
+mod listener;
+mod region;
+mod state;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub use connect::connect;
+pub use endpoint::{Detached, Endpoint};
+pub use library::Missing;
+pub use link::RemoteBuffer;
+pub use listener::Provider;
+pub use listener::{Listener, Unavailable, is_here, lockable_bytes, provider_of};
+pub use region::{registered_bytes, set_registered_max};
+pub(crate) use state::PREFIX_INVALIDATES;
+
+/// Has this runtime watch a descriptor for events to take.
+fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd names the same open descriptor until it is closed by its drop, which the
+    // AsyncFd deregisters before.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+}

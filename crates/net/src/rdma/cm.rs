@@ -1,0 +1,404 @@
+//! The connection manager: identifiers of connections, and the channel of their events.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::ffi::{
+    ADDRESS_LEN, Address, CmEvent, CmId, ConnParam, EVENT_ADDR_CHANGE, EVENT_ADDR_RESOLVED,
+    EVENT_CONNECT_REQUEST, EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED, EVENT_TIMEWAIT_EXIT,
+    EventChannel, PS_TCP, TRANSPORT_IWARP,
+};
+use super::library::{Library, library};
+use crate::limits::{RDMA_BACKLOG, RDMA_RESOLVE_TIMEOUT, RDMA_RETRIES, RDMA_RNR_RETRIES};
+
+/// The state of an identifier, as its events have told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Stage {
+    Begun,
+    AddressResolved,
+    RouteResolved,
+    Established,
+    /// It has ended, or its device was removed.
+    Over,
+}
+
+/// The present stage of an identifier. The reader of the channel writes it.
+pub(super) struct Fate {
+    stage: AtomicU8,
+    pub(super) changed: Notify,
+}
+
+impl Fate {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { stage: AtomicU8::new(Stage::Begun as u8), changed: Notify::new() })
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Begun,
+            1 => Stage::AddressResolved,
+            2 => Stage::RouteResolved,
+            3 => Stage::Established,
+            _ => Stage::Over,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage() == Stage::Over
+    }
+
+    fn reach(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+}
+
+/// A channel of events: `struct rdma_event_channel`, non-blocking.
+pub(super) struct Channel {
+    library: &'static Library,
+    raw: NonNull<EventChannel>,
+    /// By the address of the identifier. An identifier is removed before it is destroyed.
+    fates: Mutex<HashMap<usize, Arc<Fate>>>,
+}
+
+// SAFETY: librdmacm locks its own structures; the channel is bound to no thread.
+unsafe impl Send for Channel {}
+// SAFETY: as above; all calls may be made from several threads at once.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// rdma-core is missing, or the kernel has no RDMA.
+    pub(super) fn open() -> io::Result<Arc<Self>> {
+        let library =
+            library().map_err(|missing| io::Error::new(io::ErrorKind::Unsupported, missing))?;
+        // SAFETY: it takes no argument.
+        let raw = unsafe { (library.rdma_create_event_channel)() };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        let channel = Self { library, raw, fates: Mutex::default() };
+        let flags = rustix::fs::fcntl_getfl(channel.fd())?;
+        rustix::fs::fcntl_setfl(channel.fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Arc::new(channel))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel owns the descriptor, and is open while it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().fd) }
+    }
+
+    /// A descriptor that is readable when there is an event.
+    pub(super) fn watched(&self) -> io::Result<OwnedFd> {
+        self.fd().try_clone_to_owned()
+    }
+
+    /// Takes the next event. None if there is no event.
+    pub(super) fn next(self: &Arc<Self>) -> io::Result<Option<Event>> {
+        let mut event = null_mut();
+        // SAFETY: the channel is open, and the event is written to a variable that lives.
+        let outcome = unsafe { (self.library.rdma_get_cm_event)(self.raw.as_ptr(), &mut event) };
+        let Some(event) = NonNull::new(event).filter(|_| outcome == 0) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            };
+        };
+        // SAFETY: the library has filled the event, which lives until it is acknowledged.
+        let seen = unsafe { self.see(event.as_ref()) };
+        // SAFETY: the event is acknowledged once, and not used afterwards.
+        unsafe { (self.library.rdma_ack_cm_event)(event.as_ptr()) };
+        Ok(Some(seen))
+    }
+
+    /// Takes from an event all that is of use.
+    ///
+    /// # Safety
+    /// The library has filled the event, and it is not acknowledged yet.
+    unsafe fn see(self: &Arc<Self>, event: &CmEvent) -> Event {
+        if event.event == EVENT_CONNECT_REQUEST
+            && let Some(raw) = NonNull::new(event.id)
+        {
+            // SAFETY: the identifier of a request is new, and belongs to whoever takes the event;
+            // private data of the given length lies behind the pointer.
+            let (id, private) = unsafe {
+                (
+                    Id::from_raw(self, raw),
+                    first_words(event.param.private_data.cast(), &event.param),
+                )
+            };
+            return Event::Request(Request {
+                id,
+                reads_there: event.param.initiator_depth,
+                private,
+            });
+        }
+        let stage = match event.event {
+            EVENT_ADDR_RESOLVED => Stage::AddressResolved,
+            EVENT_ROUTE_RESOLVED => Stage::RouteResolved,
+            EVENT_ESTABLISHED => Stage::Established,
+            EVENT_ADDR_CHANGE | EVENT_TIMEWAIT_EXIT => return Event::Noted,
+            _ => Stage::Over,
+        };
+        let fate = self.fates.lock().get(&event.id.addr()).cloned();
+        fate.iter().for_each(|fate| fate.reach(stage));
+        Event::Noted
+    }
+}
+
+/// The IRD/ORD negotiate header, MS-SMBD 6.1: two words in network order.
+///
+/// # Safety
+/// `data` points to as many bytes as the parameters say, or is null.
+unsafe fn first_words(data: *const [u8; 8], param: &ConnParam) -> Option<[u32; 2]> {
+    if data.is_null() || param.private_data_len < 8 {
+        return None;
+    }
+    // SAFETY: at least eight bytes lie there, which need no alignment.
+    let [a, b, c, d, e, f, g, h] = unsafe { data.read_unaligned() };
+    Some([u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])])
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: its identifiers keep it, so that there is none left.
+        unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}
+
+/// The use of an event.
+pub(super) enum Event {
+    /// A peer wants to connect.
+    Request(Request),
+    /// The event has changed the stage of its identifier, or nothing.
+    Noted,
+}
+
+/// A connection that a peer asks for. Dropping it refuses the connection.
+pub(super) struct Request {
+    pub(super) id: Id,
+    /// RDMA reads of this side that the peer can serve at a time.
+    pub(super) reads_there: u8,
+    /// The IRD/ORD negotiate header, if it sent one.
+    pub(super) private: Option<[u32; 2]>,
+}
+
+/// An identifier of a connection or a listener: `struct rdma_cm_id`.
+pub(super) struct Id {
+    raw: NonNull<CmId>,
+    channel: Arc<Channel>,
+    pub(super) fate: Arc<Fate>,
+}
+
+// SAFETY: librdmacm locks its own structures; the identifier is bound to no thread.
+unsafe impl Send for Id {}
+
+impl Id {
+    /// Makes an identifier whose events come on `channel`.
+    pub(super) fn new(channel: &Arc<Channel>) -> io::Result<Self> {
+        let mut raw = null_mut();
+        // SAFETY: the channel is open; the identifier is written to a variable that lives.
+        let outcome = unsafe {
+            (channel.library.rdma_create_id)(channel.raw.as_ptr(), &mut raw, null_mut(), PS_TCP)
+        };
+        let raw = NonNull::new(raw).filter(|_| outcome == 0);
+        let raw = raw.ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: it was made just now.
+        Ok(unsafe { Self::from_raw(channel, raw) })
+    }
+
+    /// # Safety
+    /// The identifier belongs to the channel, and nobody else owns it.
+    unsafe fn from_raw(channel: &Arc<Channel>, raw: NonNull<CmId>) -> Self {
+        let fate = Fate::new();
+        channel.fates.lock().insert(raw.as_ptr().addr(), Arc::clone(&fate));
+        Self { raw, channel: Arc::clone(channel), fate }
+    }
+
+    pub(super) fn library(&self) -> &'static Library {
+        self.channel.library
+    }
+
+    pub(super) fn raw(&self) -> NonNull<CmId> {
+        self.raw
+    }
+
+    /// Binds the identifier to a local address, and so to the device that has it.
+    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        let mut address = to_raw(address);
+        // SAFETY: the identifier lives, and the library reads the address during the call.
+        outcome(unsafe { (self.library().rdma_bind_addr)(self.raw.as_ptr(), &mut address) })
+    }
+
+    /// Listens at the bound address.
+    pub(super) fn listen(&self) -> io::Result<()> {
+        // SAFETY: the identifier lives.
+        outcome(unsafe { (self.library().rdma_listen)(self.raw.as_ptr(), RDMA_BACKLOG) })
+    }
+
+    /// Begins to look for the device through which `peer` is reached.
+    pub(super) fn resolve_address(&self, peer: SocketAddr) -> io::Result<()> {
+        let mut peer = to_raw(peer);
+        let millis = c_int::try_from(RDMA_RESOLVE_TIMEOUT.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the identifier lives, and the library reads the address during the call.
+        outcome(unsafe {
+            (self.library().rdma_resolve_addr)(self.raw.as_ptr(), null_mut(), &mut peer, millis)
+        })
+    }
+
+    /// Begins to look for the way to the resolved address.
+    pub(super) fn resolve_route(&self) -> io::Result<()> {
+        let millis = c_int::try_from(RDMA_RESOLVE_TIMEOUT.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the identifier lives.
+        outcome(unsafe { (self.library().rdma_resolve_route)(self.raw.as_ptr(), millis) })
+    }
+
+    /// Begins to connect. `reads` is the number of RDMA reads that the peer may have under way.
+    pub(super) fn connect(&self, reads: u8) -> io::Result<()> {
+        let mut param = parameters(reads, 0);
+        // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
+        outcome(unsafe { (self.library().rdma_connect)(self.raw.as_ptr(), &mut param) })
+    }
+
+    /// Accepts the connection. `reads` is the number of RDMA reads that this side may have under
+    /// way, `private` the IRD/ORD negotiate header for a peer that sent one.
+    pub(super) fn accept(&self, reads: u8, private: Option<[u32; 2]>) -> io::Result<()> {
+        let words: Vec<u8> = private.iter().flatten().flat_map(|word| word.to_be_bytes()).collect();
+        let mut param = parameters(0, reads);
+        if !words.is_empty() {
+            param.private_data = words.as_ptr().cast();
+            param.private_data_len = u8::try_from(words.len()).unwrap_or(0);
+        }
+        // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
+        outcome(unsafe { (self.library().rdma_accept)(self.raw.as_ptr(), &mut param) })
+    }
+
+    /// Ends the connection: all requests of its queue pair complete.
+    pub(super) fn disconnect(&self) {
+        // A failure means that it has ended already.
+        // SAFETY: the identifier lives.
+        let _ = unsafe { (self.library().rdma_disconnect)(self.raw.as_ptr()) };
+    }
+
+    /// True if a device belongs to the address that it is bound to.
+    pub(super) fn has_device(&self) -> bool {
+        // SAFETY: the identifier lives, and the library writes the field only while it is bound.
+        !unsafe { self.raw.as_ref() }.verbs.is_null()
+    }
+
+    /// True if its device speaks iWARP.
+    pub(super) fn is_iwarp(&self) -> bool {
+        // SAFETY: as above; a context and its device live as long as the library, once opened.
+        let device = unsafe { self.raw.as_ref().verbs.as_ref().and_then(|v| v.device.as_ref()) };
+        device.is_some_and(|device| device.transport_type == TRANSPORT_IWARP)
+    }
+
+    /// The address of this side.
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        // SAFETY: the identifier lives; the library writes addresses only while it is bound.
+        from_raw(unsafe { &self.raw.as_ref().source }).ok_or(io::ErrorKind::NotConnected.into())
+    }
+
+    /// The address of the peer.
+    pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        // SAFETY: as above.
+        from_raw(unsafe { &self.raw.as_ref().destination })
+            .ok_or(io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        self.channel.fates.lock().remove(&self.raw.as_ptr().addr());
+        // SAFETY: it is owned here, its queue pair is gone, and it is not used afterwards. The call
+        // waits for the acknowledgment of an event that another thread has taken.
+        let _ = unsafe { (self.library().rdma_destroy_id)(self.raw.as_ptr()) };
+    }
+}
+
+fn parameters(responder_resources: u8, initiator_depth: u8) -> ConnParam {
+    ConnParam {
+        private_data: null(),
+        private_data_len: 0,
+        responder_resources,
+        initiator_depth,
+        flow_control: 0,
+        retry_count: RDMA_RETRIES,
+        rnr_retry_count: RDMA_RNR_RETRIES,
+        srq: 0,
+        qp_num: 0,
+    }
+}
+
+/// The result of a call that sets `errno`.
+pub(super) fn outcome(returned: c_int) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct sockaddr_in` or `sockaddr_in6`.
+fn to_raw(address: SocketAddr) -> Address {
+    let mut raw = Address([0; ADDRESS_LEN]);
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = u16::try_from(family).unwrap_or(0);
+    raw.0[0..2].copy_from_slice(&family.to_ne_bytes());
+    raw.0[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(four) => raw.0[4..8].copy_from_slice(&four.ip().octets()),
+        SocketAddr::V6(six) => {
+            raw.0[8..24].copy_from_slice(&six.ip().octets());
+            raw.0[24..28].copy_from_slice(&six.scope_id().to_ne_bytes());
+        }
+    }
+    raw
+}
+
+/// The address in a `struct sockaddr_storage`; None for another family.
+fn from_raw(raw: &Address) -> Option<SocketAddr> {
+    let family = c_int::from(u16::from_ne_bytes([raw.0[0], raw.0[1]]));
+    let port = u16::from_be_bytes([raw.0[2], raw.0[3]]);
+    match family {
+        libc::AF_INET => {
+            let octets: [u8; 4] = raw.0[4..8].try_into().ok()?;
+            Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(octets)), port))
+        }
+        libc::AF_INET6 => {
+            let octets: [u8; 16] = raw.0[8..24].try_into().ok()?;
+            let scope = u32::from_ne_bytes(raw.0[24..28].try_into().ok()?);
+            Some(SocketAddrV6::new(Ipv6Addr::from(octets), port, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_structure() {
+        for text in ["192.0.2.7:445", "0.0.0.0:0", "[2001:db8::1]:5445"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(from_raw(&to_raw(address)), Some(address));
+        }
+        assert_eq!(from_raw(&Address([0; ADDRESS_LEN])), None);
+    }
+
+    #[test]
+    fn a_stage_never_goes_back() {
+        let fate = Fate::new();
+        fate.reach(Stage::Over);
+        fate.reach(Stage::Established);
+        assert!(fate.is_over());
+    }
+}

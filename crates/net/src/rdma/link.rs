@@ -1,0 +1,588 @@
+//! A queue pair with the memory that it uses.
+//!
+//! The device reads and writes memory beside the program. So a [`Link`] owns all memory that it has
+//! posted: a slot or a region is given out again only once the device has completed every request
+//! for it, or the queue pair is gone.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use super::cm::{Id, outcome};
+use super::ffi::{
+    CompletionChannel, Cq, DeviceAttr, Pd, QPT_RC, QpCap, QpInitAttr, ReceiveRequest,
+    SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_RDMA_READ, WR_RDMA_WRITE,
+    WR_SEND, WR_SEND_WITH_INV, WorkCompletion,
+};
+use super::region::{Access, Region};
+use crate::buffer::Buf;
+use crate::limits::{
+    RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFERS_MAX,
+};
+
+/// The place of one message in the memory of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    slab: u16,
+    index: u16,
+}
+
+impl Slot {
+    /// True for a slot of the negotiation, which came first.
+    pub(super) const fn is_early(self) -> bool {
+        self.slab == 0
+    }
+}
+
+/// Equal slots in one registered region.
+struct Slots {
+    region: Region,
+    bytes: usize,
+    /// True while the device may use the slot.
+    posted: Vec<bool>,
+}
+
+/// Data that moves by RDMA.
+struct Transfer {
+    region: Region,
+    direction: Direction,
+    /// Requests that the device has not completed.
+    outstanding: u32,
+    /// True until the last request was posted.
+    is_growing: bool,
+    /// Nobody wants the region back.
+    is_abandoned: bool,
+}
+
+/// The direction of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// RDMA write: to the peer's memory.
+    ToPeer,
+    /// RDMA read: from the peer's memory.
+    FromPeer,
+}
+
+/// The number of a transfer in its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TransferKey(usize);
+
+/// A completed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completion {
+    /// A message has come.
+    Received { slot: Slot, len: usize, invalidated: Option<u32> },
+    /// A message has left.
+    Sent(Slot),
+    /// A part of a transfer is done.
+    Moved,
+    /// The connection has failed, with `enum ibv_wc_status`.
+    Failed(i32),
+}
+
+/// Memory of a peer, as its descriptor names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteBuffer {
+    /// Address of the first byte.
+    pub address: u64,
+    /// The peer's key.
+    pub key: u32,
+    /// Length in bytes.
+    pub length: u32,
+}
+
+/// A queue pair, its completion queue, its protection domain and all memory of it. No other
+/// connection's keys count in the domain.
+pub(super) struct Link {
+    id: Id,
+    pd: NonNull<Pd>,
+    events: NonNull<CompletionChannel>,
+    cq: NonNull<Cq>,
+    has_qp: bool,
+    slots: Vec<Slots>,
+    transfers: Slab<Transfer>,
+    /// RDMA requests that the device has not completed.
+    moving: usize,
+    /// Sends that the device has not completed.
+    sending: usize,
+    failed: bool,
+    unacknowledged: u32,
+}
+
+// SAFETY: libibverbs' objects are bound to no thread, and only the owner of the link uses them.
+unsafe impl Send for Link {}
+
+const RECEIVE: u64 = 1 << 32;
+const SEND: u64 = 2 << 32;
+const MOVE: u64 = 3 << 32;
+
+impl Link {
+    /// Makes a queue pair for a connection that is not established yet.
+    ///
+    /// # Errors
+    /// The device has too little of something, or `ulimit -l` is too small.
+    pub(super) fn new(id: Id) -> io::Result<Self> {
+        let library = id.library();
+        // SAFETY: the identifier lives.
+        let context = unsafe { id.raw().as_ref() }.verbs;
+        let context = NonNull::new(context).ok_or(io::ErrorKind::NotConnected)?.as_ptr();
+        // SAFETY: a context lives as long as the library. Each object is made with one that was
+        // made before, and destroyed before it, below or in `drop`.
+        unsafe {
+            let pd = (library.ibv_alloc_pd)(context);
+            let pd = NonNull::new(pd).ok_or_else(io::Error::last_os_error)?;
+            let Some(events) = NonNull::new((library.ibv_create_comp_channel)(context)) else {
+                let error = io::Error::last_os_error();
+                (library.ibv_dealloc_pd)(pd.as_ptr());
+                return Err(error);
+            };
+            let depth = RDMA_RECEIVES_MAX + RDMA_SENDS_MAX + RDMA_TRANSFERS_MAX;
+            let depth = i32::try_from(depth).unwrap_or(i32::MAX);
+            let cq = (library.ibv_create_cq)(context, depth, null_mut(), events.as_ptr(), 0);
+            let Some(cq) = NonNull::new(cq) else {
+                let error = io::Error::last_os_error();
+                (library.ibv_destroy_comp_channel)(events.as_ptr());
+                (library.ibv_dealloc_pd)(pd.as_ptr());
+                return Err(error);
+            };
+            let mut link = Self {
+                id,
+                pd,
+                events,
+                cq,
+                has_qp: false,
+                slots: Vec::new(),
+                transfers: Slab::new(),
+                moving: 0,
+                sending: 0,
+                failed: false,
+                unacknowledged: 0,
+            };
+            link.make_queue_pair()?;
+            Ok(link)
+        }
+    }
+
+    fn make_queue_pair(&mut self) -> io::Result<()> {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let mut wanted = QpInitAttr {
+            qp_context: null_mut(),
+            send_cq: self.cq.as_ptr(),
+            recv_cq: self.cq.as_ptr(),
+            srq: null_mut(),
+            cap: QpCap {
+                max_send_wr: count(RDMA_SENDS_MAX + RDMA_TRANSFERS_MAX),
+                max_recv_wr: count(RDMA_RECEIVES_MAX),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            qp_type: QPT_RC,
+            sq_sig_all: 0,
+        };
+        let library = self.id.library();
+        // SAFETY: all objects live; the attributes live during the call.
+        outcome(unsafe {
+            (library.rdma_create_qp)(self.id.raw().as_ptr(), self.pd.as_ptr(), &mut wanted)
+        })?;
+        self.has_qp = true;
+        // rxe goes on with the queue in turn, others begin to tell of completions when asked.
+        self.arm()?;
+        let flags = rustix::fs::fcntl_getfl(self.fd())?;
+        Ok(rustix::fs::fcntl_setfl(self.fd(), flags | rustix::fs::OFlags::NONBLOCK)?)
+    }
+
+    pub(super) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel owns the descriptor, and is open while it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.events.as_ref().fd) }
+    }
+
+    /// A descriptor that is readable when there are completions, once [`Self::arm`] was called.
+    pub(super) fn watched(&self) -> io::Result<OwnedFd> {
+        self.fd().try_clone_to_owned()
+    }
+
+    /// The number of RDMA reads that the device can have under way for one queue pair.
+    pub(super) fn reads_max(&self) -> u8 {
+        let mut attributes = DeviceAttr::zeroed();
+        // SAFETY: the context lives, and the structure is at least as large as the library's.
+        let outcome = unsafe {
+            (self.id.library().ibv_query_device)(self.id.raw().as_ref().verbs, &mut attributes)
+        };
+        if outcome == 0 {
+            u8::try_from(attributes.max_qp_init_rd_atom).unwrap_or(u8::MAX)
+        } else {
+            1
+        }
+    }
+
+    /// Adds `count` slots of `bytes` each.
+    ///
+    /// # Errors
+    /// No more memory may be registered.
+    pub(super) fn add_slots(&mut self, count: u16, bytes: usize) -> io::Result<Vec<Slot>> {
+        let slab = u16::try_from(self.slots.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let bytes = bytes.next_multiple_of(64);
+        let buf = Buf::with_capacity(bytes * usize::from(count));
+        let region = self.register(buf, Access::Slots(bytes * usize::from(count)))?;
+        self.slots.push(Slots { region, bytes, posted: vec![false; count.into()] });
+        Ok((0..count).map(|index| Slot { slab, index }).collect())
+    }
+
+    fn register(&self, buf: Buf, access: Access) -> io::Result<Region> {
+        // SAFETY: the domain lives as long as the link, which owns the region.
+        unsafe { Region::new(self.id.library(), self.pd, buf, access) }
+    }
+
+    /// Bytes of memory that are registered for messages.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.slots.iter().map(|slots| slots.region.len()).sum()
+    }
+
+    /// The bytes of a slot. None while the device may use it.
+    pub(super) fn slot(&self, slot: Slot) -> Option<&[u8]> {
+        let slots = self.slots.get(usize::from(slot.slab))?;
+        let index = usize::from(slot.index);
+        if *slots.posted.get(index)? {
+            return None;
+        }
+        // SAFETY: the device does not use the slot, and the link is borrowed.
+        Some(unsafe { slots.region.part(index * slots.bytes, slots.bytes) })
+    }
+
+    /// The bytes of a slot, to be written. None while the device may use it.
+    pub(super) fn slot_mut(&mut self, slot: Slot) -> Option<&mut [u8]> {
+        let slots = self.slots.get_mut(usize::from(slot.slab))?;
+        let index = usize::from(slot.index);
+        if *slots.posted.get(index)? {
+            return None;
+        }
+        // SAFETY: the device does not use the slot, and the link is borrowed mutably.
+        Some(unsafe { slots.region.part_mut(index * slots.bytes, slots.bytes) })
+    }
+
+    /// Marks the slot as the device's, and returns its place and size.
+    fn take(&mut self, slot: Slot) -> io::Result<(u64, u32, u32)> {
+        let index = usize::from(slot.index);
+        let slots = self.slots.get_mut(usize::from(slot.slab)).ok_or(io::ErrorKind::NotFound)?;
+        let posted = slots.posted.get_mut(index).ok_or(io::ErrorKind::NotFound)?;
+        if std::mem::replace(posted, true) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let bytes = u32::try_from(slots.bytes).unwrap_or(0);
+        Ok((slots.region.address(index * slots.bytes), bytes, slots.region.key()))
+    }
+
+    /// Gives a slot to the device for the next message that comes.
+    pub(super) fn post_receive(&mut self, slot: Slot) -> io::Result<()> {
+        let (addr, length, lkey) = self.take(slot)?;
+        let mut place = Sge { addr, length, lkey };
+        let mut request = ReceiveRequest {
+            wr_id: RECEIVE | number_of(slot),
+            next: null_mut(),
+            sg_list: &mut place,
+            num_sge: 1,
+        };
+        let mut bad = null_mut();
+        // SAFETY: the queue pair lives; the request is copied during the call, and the slot stays
+        // registered and unused until its completion.
+        let errno = unsafe {
+            let qp = self.id.raw().as_ref().qp;
+            let context = self.id.raw().as_ref().verbs.as_ref();
+            context.map_or(libc::ENOTCONN, |c| (c.post_recv)(qp, &mut request, &mut bad))
+        };
+        result_of(errno)
+    }
+
+    /// Sends the first `len` bytes of a slot, and invalidates a key of the peer with it.
+    pub(super) fn post_send(
+        &mut self,
+        slot: Slot,
+        len: usize,
+        invalidate: Option<u32>,
+    ) -> io::Result<()> {
+        let (addr, room, lkey) = self.take(slot)?;
+        let length = u32::try_from(len).unwrap_or(u32::MAX).min(room);
+        let opcode = if invalidate.is_some() { WR_SEND_WITH_INV } else { WR_SEND };
+        let place = Sge { addr, length, lkey };
+        self.post(SEND | number_of(slot), place, opcode, invalidate.unwrap_or(0), (0, 0))?;
+        self.sending += 1;
+        Ok(())
+    }
+
+    /// Number of RDMA requests that may be posted now.
+    pub(super) fn room_for_transfers(&self) -> usize {
+        RDMA_TRANSFERS_MAX.saturating_sub(self.moving)
+    }
+
+    /// Begins to move all bytes of `buf` to the peer.
+    pub(super) fn begin_write(&mut self, buf: Buf) -> io::Result<TransferKey> {
+        let region = self.register(buf, Access::Source)?;
+        Ok(self.begin(region, Direction::ToPeer))
+    }
+
+    /// Begins to append `length` bytes of the peer to `buf`, which has room for them.
+    pub(super) fn begin_read(&mut self, buf: Buf, length: usize) -> io::Result<TransferKey> {
+        // An iWARP device writes what it reads as if the peer had.
+        let access =
+            if self.id.is_iwarp() { Access::SinkIwarp(length) } else { Access::Sink(length) };
+        let region = self.register(buf, access)?;
+        Ok(self.begin(region, Direction::FromPeer))
+    }
+
+    fn begin(&mut self, region: Region, direction: Direction) -> TransferKey {
+        TransferKey(self.transfers.insert(Transfer {
+            region,
+            direction,
+            outstanding: 0,
+            is_growing: true,
+            is_abandoned: false,
+        }))
+    }
+
+    /// Moves the bytes from `offset` on to or from `remote`.
+    pub(super) fn post_transfer(
+        &mut self,
+        key: TransferKey,
+        offset: usize,
+        remote: RemoteBuffer,
+    ) -> io::Result<()> {
+        let transfer = self.transfers.get(key.0).ok_or(io::ErrorKind::NotFound)?;
+        let end = offset.checked_add(remote.length as usize);
+        if end.is_none_or(|end| end > transfer.region.len()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let addr = transfer.region.address(offset);
+        let place = Sge { addr, length: remote.length, lkey: transfer.region.key() };
+        let opcode = match transfer.direction {
+            Direction::ToPeer => WR_RDMA_WRITE,
+            Direction::FromPeer => WR_RDMA_READ,
+        };
+        let number = MOVE | u64::try_from(key.0).unwrap_or(u64::MAX);
+        self.post(number, place, opcode, 0, (remote.address, remote.key))?;
+        self.moving += 1;
+        if let Some(transfer) = self.transfers.get_mut(key.0) {
+            transfer.outstanding += 1;
+        }
+        Ok(())
+    }
+
+    fn post(
+        &mut self,
+        wr_id: u64,
+        mut place: Sge,
+        opcode: i32,
+        invalidate_rkey: u32,
+        (remote_addr, rkey): (u64, u32),
+    ) -> io::Result<()> {
+        let mut request = SendRequest {
+            wr_id,
+            next: null_mut(),
+            sg_list: &mut place,
+            num_sge: 1,
+            opcode,
+            send_flags: SEND_SIGNALED,
+            invalidate_rkey,
+            remote_addr,
+            rkey,
+            rest: [0; 19],
+        };
+        let mut bad = null_mut();
+        // SAFETY: the queue pair lives; the request is copied during the call, and its memory stays
+        // registered and unused until its completion.
+        let errno = unsafe {
+            let qp = self.id.raw().as_ref().qp;
+            let context = self.id.raw().as_ref().verbs.as_ref();
+            context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, &mut request, &mut bad))
+        };
+        result_of(errno)
+    }
+
+    /// All requests of the transfer have been posted. With `is_abandoned` its memory is freed when
+    /// they are done; else [`Self::finish`] gives it back.
+    pub(super) fn end_posting(&mut self, key: TransferKey, is_abandoned: bool) {
+        if let Some(transfer) = self.transfers.get_mut(key.0) {
+            transfer.is_growing = false;
+            transfer.is_abandoned = is_abandoned;
+        }
+        self.free_if_done(key.0);
+    }
+
+    /// Ends a transfer whose requests are all done: its keys are gone, and its buffer is returned.
+    /// None while some are not done.
+    pub(super) fn finish(&mut self, key: TransferKey) -> Option<Buf> {
+        let transfer = self.transfers.get(key.0)?;
+        if transfer.outstanding > 0 || transfer.is_growing || self.failed {
+            return None;
+        }
+        self.transfers.try_remove(key.0).map(|transfer| transfer.region.into_buf())
+    }
+
+    fn free_if_done(&mut self, number: usize) {
+        let is_free = self.transfers.get(number).is_some_and(|transfer| {
+            transfer.is_abandoned && !transfer.is_growing && transfer.outstanding == 0
+        });
+        if is_free {
+            drop(self.transfers.try_remove(number));
+        }
+    }
+
+    /// Number of transfers that hold memory.
+    pub(super) fn transfers(&self) -> usize {
+        self.transfers.len()
+    }
+
+    /// Asks the device to make the descriptor readable at the next completion.
+    pub(super) fn arm(&self) -> io::Result<()> {
+        // SAFETY: the completion queue and its context live.
+        let errno = unsafe {
+            let context = self.id.raw().as_ref().verbs.as_ref();
+            context.map_or(libc::ENOTCONN, |c| (c.req_notify_cq)(self.cq.as_ptr(), 0))
+        };
+        result_of(errno)
+    }
+
+    /// Takes what made the descriptor readable.
+    pub(super) fn take_events(&mut self) {
+        let (mut cq, mut context) = (null_mut(), null_mut());
+        let library = self.id.library();
+        // SAFETY: the channel is open and non-blocking; both results are variables that live.
+        while unsafe { (library.ibv_get_cq_event)(self.events.as_ptr(), &mut cq, &mut context) }
+            == 0
+        {
+            self.unacknowledged += 1;
+        }
+    }
+
+    /// Takes completions, as many as there are up to a limit.
+    pub(super) fn poll(&mut self) -> Vec<Completion> {
+        let mut found = [WorkCompletion::default(); RDMA_COMPLETIONS_AT_ONCE];
+        let room = i32::try_from(found.len()).unwrap_or(0);
+        // SAFETY: the completion queue and its context live; at most `room` completions are written.
+        let count = unsafe {
+            let context = self.id.raw().as_ref().verbs.as_ref();
+            context.map_or(-1, |c| (c.poll_cq)(self.cq.as_ptr(), room, found.as_mut_ptr()))
+        };
+        let Ok(count) = usize::try_from(count) else {
+            self.failed = true;
+            return vec![Completion::Failed(-1)];
+        };
+        let found: Vec<_> = found.iter().take(count).map(|found| self.complete(found)).collect();
+        found
+    }
+
+    fn complete(&mut self, found: &WorkCompletion) -> Completion {
+        let number = usize::try_from(found.wr_id & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let kind = found.wr_id & !u64::from(u32::MAX);
+        let slot = slot_of(number);
+        match kind {
+            MOVE => {
+                self.moving = self.moving.saturating_sub(1);
+                if let Some(transfer) = self.transfers.get_mut(number) {
+                    transfer.outstanding = transfer.outstanding.saturating_sub(1);
+                }
+            }
+            _ => {
+                self.sending -= usize::from(kind == SEND && self.sending > 0);
+                let slots = self.slots.get_mut(usize::from(slot.slab));
+                let posted = slots.and_then(|s| s.posted.get_mut(usize::from(slot.index)));
+                if let Some(posted) = posted {
+                    *posted = false;
+                }
+            }
+        }
+        if found.status != 0 {
+            self.failed = true;
+            return Completion::Failed(found.status);
+        }
+        match kind {
+            MOVE => {
+                self.free_if_done(number);
+                Completion::Moved
+            }
+            SEND => Completion::Sent(slot),
+            _ => {
+                let with = found.wc_flags & (WC_WITH_INV | WC_WITH_INV_KERNEL) != 0;
+                let invalidated = with.then_some(found.invalidated_rkey);
+                Completion::Received { slot, len: found.byte_len as usize, invalidated }
+            }
+        }
+    }
+
+    /// Waits a little until all messages have left: the peer still wants them.
+    fn linger(&mut self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        while self.sending > 0 && !self.failed && !self.id.fate.is_over() {
+            if self.poll().is_empty() {
+                if Instant::now() >= until {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    /// Ends the connection after its last messages have left. It may wait, and does not belong on a
+    /// core.
+    pub(super) fn close(mut self, at_most: Duration) {
+        self.linger(at_most);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let library = self.id.library();
+        if self.has_qp {
+            self.id.disconnect();
+            // SAFETY: the queue pair is the identifier's, and is not used afterwards.
+            unsafe { (library.rdma_destroy_qp)(self.id.raw().as_ptr()) };
+        }
+        // Without a queue pair nothing is under way.
+        self.transfers.clear();
+        self.slots.clear();
+        self.take_events();
+        // SAFETY: no queue pair and no region is left that refers to them; each is destroyed once,
+        // before what it was made with.
+        unsafe {
+            if self.unacknowledged > 0 {
+                (library.ibv_ack_cq_events)(self.cq.as_ptr(), self.unacknowledged);
+            }
+            (library.ibv_destroy_cq)(self.cq.as_ptr());
+            (library.ibv_destroy_comp_channel)(self.events.as_ptr());
+            (library.ibv_dealloc_pd)(self.pd.as_ptr());
+        }
+    }
+}
+
+fn number_of(slot: Slot) -> u64 {
+    u64::from(slot.slab) << 16 | u64::from(slot.index)
+}
+
+fn slot_of(number: usize) -> Slot {
+    let part = |value: usize| u16::try_from(value & 0xffff).unwrap_or(0);
+    Slot { slab: part(number >> 16), index: part(number) }
+}
+
+/// The result of a call that returns an error number.
+fn result_of(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno.abs())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_survive_their_number() {
+        for slot in [Slot { slab: 0, index: 0 }, Slot { slab: 3, index: 65_535 }] {
+            assert_eq!(slot_of(usize::try_from(number_of(slot)).unwrap()), slot);
+        }
+    }
+}

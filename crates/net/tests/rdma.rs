@@ -1,0 +1,160 @@
+//! Two endpoints over a real RDMA device, soft RDMA in a guest. `FREVO_RDMA_ADDRESS` is the
+//! address of the device; without it nothing is tested, because most hosts have none.
+
+#![cfg(feature = "rdma")]
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use frevo_net::rdma::{self, Endpoint, Listener, RemoteBuffer};
+use frevo_net::{Buf, FrameReader, OutFrame, SendQueue, Stream};
+
+fn address() -> Option<IpAddr> {
+    std::env::var("FREVO_RDMA_ADDRESS").ok().map(|text| text.parse().unwrap())
+}
+
+fn here(test: impl AsyncFnOnce(IpAddr)) {
+    let Some(address) = address() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let test = tokio::time::timeout(Duration::from_secs(15), test(address));
+        test.await.expect("the test takes too long");
+    });
+    // Connections end on other threads.
+    drop(runtime);
+    assert_eq!(rdma::registered_bytes(), 0, "registered memory is left");
+}
+
+async fn pair(address: IpAddr) -> (Stream, Stream) {
+    pair_of(&listening(address)).await
+}
+
+fn listening(address: IpAddr) -> Listener {
+    Listener::bind(&[SocketAddr::new(address, 0)]).map_err(|(_, error)| error).unwrap()
+}
+
+async fn pair_of(listener: &Listener) -> (Stream, Stream) {
+    let server = listener.addresses()[0];
+    let accepting = async {
+        let (detached, _) = listener.accept().await.unwrap();
+        frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
+    };
+    let (accepted, connected) = tokio::join!(accepting, rdma::connect(server));
+    let connected = Stream::Rdma(std::rc::Rc::new(connected.unwrap()));
+    // Both sides negotiate while somebody waits for them.
+    tokio::select! {
+        ready = connected.writable() => ready.unwrap(),
+        _ = accepted.readable() => panic!("nothing was sent"),
+    }
+    (accepted, connected)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn frames_travel_both_ways() {
+    here(async |address| {
+        let (server, client) = pair(address).await;
+        for (from, to) in [(&client, &server), (&server, &client), (&client, &server)] {
+            let queue = SendQueue::default();
+            let lengths = [1, 100, 1340, 1341, 5000, 100_000, 1 << 20, 7];
+            for len in lengths {
+                queue.push(OutFrame::new(Buf::copy_of(&pattern(len))));
+            }
+            let reading = async {
+                let mut reader = FrameReader::new(2 << 20);
+                for len in lengths {
+                    let frame = reader.next(to).await.unwrap().unwrap();
+                    assert!(*frame == pattern(len), "{len}");
+                }
+            };
+            let (sent, ()) = tokio::join!(queue.flush(from), reading);
+            sent.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_leaves_ends_the_stream() {
+    here(async |address| {
+        let listener = listening(address);
+        let (server, client) = pair_of(&listener).await;
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(b"last words")));
+        queue.flush(&client).await.unwrap();
+        let mut reader = FrameReader::new(100);
+        assert_eq!(reader.next(&server).await.unwrap().as_deref(), Some(&b"last words"[..]));
+        drop(client);
+        // The listener is told of the end.
+        tokio::select! {
+            end = reader.next(&server) => assert!(matches!(end, Ok(None) | Err(_))),
+            _ = listener.accept() => panic!("nobody connects"),
+        }
+    });
+}
+
+#[test]
+fn a_connection_moves_to_another_core() {
+    here(async |address| {
+        let (server, client) = pair(address).await;
+        let detached = server.detach().unwrap();
+        let there = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let server = detached.attach().unwrap();
+                let mut reader = FrameReader::new(100_000);
+                reader.next(&server).await.unwrap().unwrap().to_vec()
+            })
+        });
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(&pattern(50_000))));
+        queue.flush(&client).await.unwrap();
+        let arrived = async {
+            while !there.is_finished() {
+                let _ = tokio::time::timeout(Duration::from_millis(10), client.readable()).await;
+            }
+        };
+        arrived.await;
+        assert!(there.join().unwrap() == pattern(50_000));
+    });
+}
+
+/// A key that was never given out ends the connection, and the transfer with it.
+#[test]
+fn an_unknown_key_ends_the_connection() {
+    here(async |address| {
+        let (server, client) = pair(address).await;
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(b"hello")));
+        queue.flush(&client).await.unwrap();
+        let mut reader = FrameReader::new(100);
+        reader.next(&server).await.unwrap();
+        let endpoint: &Endpoint = server.rdma().unwrap();
+        let nowhere = [RemoteBuffer { address: 4096, key: 0x1234, length: 4096 }];
+        let read = endpoint.read_from_peer(4096, &nowhere);
+        let (read, _) = tokio::join!(read, client.readable());
+        assert!(read.is_err());
+        let mut byte = [0];
+        assert!(server.try_read_vectored(&mut [IoSliceMut::new(&mut byte)]).is_err());
+        assert!(server.try_write_vectored(&[IoSlice::new(&[0, 0, 0, 1, 7])], false).is_err());
+        assert!(endpoint.read_from_peer(4097, &nowhere).await.is_err(), "longer than its buffer");
+    });
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing() {
+    here(async |address| {
+        for _ in 0..20 {
+            let (server, client) = pair(address).await;
+            let queue = SendQueue::default();
+            queue.push(OutFrame::new(Buf::copy_of(b"hello")));
+            queue.flush(&client).await.unwrap();
+            let mut reader = FrameReader::new(100);
+            reader.next(&server).await.unwrap();
+            client.abort();
+        }
+    });
+}
