@@ -74,6 +74,12 @@ pub const MAX_CCACHE_TICKETS: usize = 512;
 /// Most keys with which one ticket is tried: those of its encryption type, the named version first.
 pub const MAX_SERVICE_KEYS_TRIED: usize = 32;
 
+/// Longest answer of a KDC to a question about keys, in bytes.
+pub const MAX_KEY_ANSWER_LEN: usize = 65_535;
+
+/// Most items of each list in an answer of a KDC to a question about keys.
+pub const MAX_KEY_ANSWER_ITEMS: usize = 32;
+
 /// Most elements of a Kerberos AuthorizationData.
 pub const MAX_AUTHORIZATION_DATA: usize = 32;
 

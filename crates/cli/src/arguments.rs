@@ -41,6 +41,9 @@ pub(crate) enum Command {
     /// List and change the shares in a configuration file; comments are kept
     #[command(after_help = EXIT_CODES)]
     Share(crate::shares::Shares),
+    /// Join a domain, check the membership, leave it
+    #[command(after_help = EXIT_CODES)]
+    Domain(crate::domain::arguments::Domain),
     /// Convert Samba's smb.conf to a frevo.toml
     #[command(after_help = IMPORT_HELP)]
     Import(Import),

@@ -11,6 +11,7 @@ mod config_contradictions;
 mod config_names;
 mod config_sources;
 mod console;
+mod domain;
 mod exit;
 mod expect;
 mod import;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Announce(announce) => serve::discovery::run(announce),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
+        Command::Domain(domain) => domain::run(domain),
         Command::Import(import) => import::run(import),
         Command::Admin(command) => admin::run(command),
         Command::Remote(verb) => remote::run(verb),

@@ -75,6 +75,11 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
 /// Replaces the file at `path` by `text` in one step: a reader sees the old file or
 /// the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    replace_bytes(path, text.as_bytes())
+}
+
+/// Like [`replace`], for a file that is no text.
+pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let new = beside(path);
@@ -84,7 +89,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
             _ => {}
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
             // The first error is the one to tell.
             let _ = std::fs::remove_file(&new);

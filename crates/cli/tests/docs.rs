@@ -86,11 +86,12 @@ fn what_a_command_has_alone_is_not_below_the_heading_of_others() {
 
 #[test]
 fn every_flag_is_in_the_documents() {
-    let (frevo, user) = (help(&[]), help(&["user"]));
+    let (frevo, user, domain) = (help(&[]), help(&["user"]), help(&["domain"]));
     let mut all: Vec<Vec<&str>> = commands(&frevo).into_iter().map(|name| vec![name]).collect();
     all.extend(commands(&user).into_iter().map(|name| vec!["user", name]));
+    all.extend(commands(&domain).into_iter().map(|name| vec!["domain", name]));
     assert!(all.len() > 25, "{all:?}");
-    let documents = document("configuration.md") + &document("user-guide.md");
+    let documents = ["configuration.md", "user-guide.md", "domain.md"].map(document).concat();
     let documented: HashSet<&str> = words(&documents).collect();
     let mut known = HashSet::new();
     for command in &all {

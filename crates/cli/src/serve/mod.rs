@@ -3,6 +3,8 @@
 mod admin_interface;
 pub(crate) mod confine;
 pub(crate) mod discovery;
+mod hello;
+mod keytab_watch;
 pub(crate) mod listen;
 mod live_accounts;
 mod plan;

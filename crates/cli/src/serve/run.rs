@@ -1,6 +1,5 @@
 //! A run of the server: start, signals, reload, stop.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use sd_notify::NotifyState;
+use tokio::time::MissedTickBehavior;
 
 use crate::arguments::Serve;
 use crate::config_sources::Sources;
@@ -28,28 +28,29 @@ use crate::{accounts, config_checks, machine_sid, state};
 use super::admin_interface;
 use super::confine::Confined;
 use super::discovery::Discovery;
+use super::hello::Hello;
+use super::keytab_watch::{self, KeytabWatch};
 use super::listen::ListeningSockets;
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
-use super::run_accounts::{Logon, Password, given_names};
+use super::run_accounts::{Logon, given_names};
 use super::share_edits::{self, Asked, Asking, Edits};
 use super::signals::{Cause, Signals};
-use super::start_screen::{Screen, User};
 use super::take_over::Replaced;
 
 /// A share that is open, with what it was made of.
-struct OpenShare {
-    section: ShareSection,
+pub(super) struct OpenShare {
+    pub(super) section: ShareSection,
     vfs: Arc<dyn Vfs>,
     identities: Identities,
 }
 
 /// The state that a reload replaces.
-struct Loaded {
+pub(super) struct Loaded {
     plan: Plan,
-    logon: Logon,
-    shares: Vec<OpenShare>,
-    settings: Settings,
+    pub(super) logon: Logon,
+    pub(super) shares: Vec<OpenShare>,
+    pub(super) settings: Settings,
     kerberos: Option<Keys>,
 }
 
@@ -94,7 +95,7 @@ impl Loaded {
         Arc::new(Mapped::new(live, self.logon.user_map.clone()))
     }
 
-    fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {
+    pub(super) fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {
         let open = |share: &OpenShare| {
             let audit = audit.map(|audit| ShareAudit {
                 audit: audit.clone(),
@@ -138,9 +139,22 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let _admin_socket = admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
-    Running { arguments, logging, guid, server, loaded, signals, confined, discovery, edits }
-        .serve(doors)
-        .await
+    let mut keytab_watch = KeytabWatch::default();
+    keytab_watch.note(keytab::path(&loaded.plan.config));
+    Running {
+        arguments,
+        logging,
+        guid,
+        server,
+        loaded,
+        signals,
+        confined,
+        discovery,
+        edits,
+        keytab_watch,
+    }
+    .serve(doors)
+    .await
 }
 
 /// The server's identity. It and the SID of the machine are kept before the process is confined.
@@ -212,6 +226,7 @@ struct Running<'a> {
     confined: Confined,
     discovery: Discovery,
     edits: Edits,
+    keytab_watch: KeytabWatch,
 }
 
 impl Running<'_> {
@@ -224,6 +239,8 @@ impl Running<'_> {
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
+        let mut looks = tokio::time::interval(keytab_watch::EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 served = &mut serving => {
@@ -247,6 +264,12 @@ impl Running<'_> {
                     }
                     // Its connection may be gone.
                     let _ = answer.send(done);
+                }
+                _ = looks.tick() => {
+                    let config = &self.loaded.plan.config;
+                    if let Some(keys) = self.keytab_watch.look(config, &self.server) {
+                        self.loaded.kerberos = Some(keys);
+                    }
                 }
                 cause = self.signals.next() => match (cause, is_stopping) {
                     (Cause::Stop, false) => {
@@ -368,6 +391,7 @@ impl Running<'_> {
         }
         warn(&new);
         self.discovery.tell(&new.plan);
+        self.keytab_watch.note(keytab::path(&new.plan.config));
         self.loaded = new;
         Ok(())
     }
@@ -440,61 +464,6 @@ fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
 fn descriptors() -> Option<usize> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
-}
-
-/// The facts of a start that its screen or log tells.
-struct Hello<'a> {
-    arguments: &'a Serve,
-    doors: &'a ListeningSockets,
-    address: SocketAddr,
-    confined: &'a Confined,
-}
-
-impl Hello<'_> {
-    /// Shows the start screen. A service, whose output nobody looks at, has its log.
-    async fn say(self, loaded: &Loaded, server: &Server) -> Done {
-        let Self { arguments, doors, address, confined } = self;
-        let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));
-        let shares = loaded.shares(None);
-        let listed: Vec<(&Share, String)> = shares
-            .iter()
-            .zip(&loaded.shares)
-            .map(|(share, open)| (share, open.section.path.get_ref().display().to_string()))
-            .collect();
-        let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
-        if is_service {
-            for (share, folder) in &listed {
-                tracing::info!(target: "frevo::server", share = %share.name, folder, "sharing");
-            }
-            for address in &doors.addresses {
-                tracing::info!(target: "frevo::server", %address, road, "listening");
-            }
-            tracing::info!(target: "frevo::server", "{}", confined.line());
-            if doors.is_second_choice {
-                tracing::warn!(target: "frevo::server",
-                "this user is not permitted to use port 445; {}", super::listen::HOW_TO_GET_IT);
-            }
-            return Ok(());
-        }
-        let names = loaded.logon.names();
-        let user = match &loaded.logon.run_user {
-            Some(user) => match &user.password {
-                Password::Generated(password) => User::Generated { name: &user.name, password },
-                Password::Given => User::Known(&user.name),
-            },
-            None => names.first().map_or(User::Nobody, |name| User::Known(name)),
-        };
-        let screen = Screen {
-            settings: &loaded.settings,
-            shares: &listed,
-            address,
-            road,
-            confined: confined.line(),
-            user,
-            is_second_choice: doors.is_second_choice,
-        };
-        print(screen.render().as_bytes())
-    }
 }
 
 /// Tells the service manager, if there is one.

@@ -51,3 +51,27 @@ def domain(ctx):
     command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/domain-checks"]
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
     ctx.report(output, needed=["logs-on", "group", "nested-group"])
+
+
+MEMBERSHIP = [
+    "wrong-password",
+    "joins",
+    "status",
+    "logs-on",
+    "wrong-clock",
+    "renews",
+    "account-disabled",
+    "password-of-another",
+    "leaves",
+]
+
+
+@group("kerberos/membership")
+def membership(ctx):
+    """`frevo domain` joins Samba's domain by net and by adcli, checks and renews the membership, and leaves."""
+    if ctx.server.kind != "frevo":
+        return
+    for tool in ["net", "adcli"]:
+        command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/membership-checks"]
+        _, output = ctx.command(*command, ctx.server.program, ADDRESS, tool, timeout=150)
+        ctx.report(output, needed=[f"{tool}-{name}" for name in MEMBERSHIP])

@@ -1,0 +1,239 @@
+//! A membership on disk: `domain/REALM` in the state directory.
+
+use std::path::{Path, PathBuf};
+
+use frevo_auth::Zeroizing;
+use frevo_auth::kerberos::{Keytab, Principal};
+use frevo_server::config::Realm;
+use toml_edit::{DocumentMut, value};
+
+use super::arguments::Tool;
+use crate::exit::{Exit, Failure};
+use crate::{secret_file, state};
+
+/// The directory of all memberships in the state directory.
+const MEMBERSHIPS: &str = "domain";
+/// The keytab of all memberships, in that directory.
+const KEYTAB: &str = "keytab";
+/// The facts of one membership, in its directory.
+const FACTS: &str = "membership.toml";
+
+/// A machine account of this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) realm: String,
+    /// The short name of the domain.
+    pub(crate) domain: String,
+    /// The name of the machine account, without its `$`.
+    pub(crate) computer: String,
+    /// The name by which clients connect.
+    pub(crate) host: String,
+    /// The controller that the administrator named.
+    pub(crate) controller: Option<String>,
+    /// The program that joined.
+    pub(crate) tool: Tool,
+}
+
+/// Returns the keytab of all memberships. One file serves several realms: each of its keys is tried.
+pub(crate) fn keytab_in(state_dir: &Path) -> PathBuf {
+    state_dir.join(MEMBERSHIPS).join(KEYTAB)
+}
+
+impl Membership {
+    /// The principal of the machine account.
+    pub(crate) fn principal(&self) -> Principal {
+        Principal::user(&format!("{}$", self.computer.to_uppercase()), &self.realm)
+    }
+
+    /// The service that clients ask for.
+    pub(crate) fn service(&self) -> Principal {
+        Principal::service("cifs", &self.host, &self.realm)
+    }
+
+    /// The directory of a membership.
+    pub(crate) fn dir(state_dir: &Path, realm: &str) -> PathBuf {
+        state_dir.join(MEMBERSHIPS).join(realm)
+    }
+
+    /// Reads the memberships, of one realm or all, in the order of their names.
+    pub(crate) fn all(state_dir: &Path, only: Option<&Realm>) -> Result<Vec<Self>, Failure> {
+        let dir = state_dir.join(MEMBERSHIPS);
+        let failed = |error| Failure::failed(format!("cannot list {}", dir.display()))(error);
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(failed)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        let dirs = entries.iter().map(|entry| entry.path()).filter(|path| path.is_dir());
+        let mut files: Vec<PathBuf> = dirs.map(|dir| dir.join(FACTS)).collect();
+        files.sort();
+        let mut found = Vec::new();
+        for file in files {
+            found.extend(Self::read(&file)?);
+        }
+        found.retain(|one| only.is_none_or(|realm| realm.as_str() == one.realm));
+        if let Some(realm) = only.filter(|_| found.is_empty()) {
+            let text =
+                format!("this server is no member of {realm}; join: frevo domain join {realm}");
+            return Err(Failure::new(Exit::NotFound, text));
+        }
+        Ok(found)
+    }
+
+    fn read(file: &Path) -> Result<Option<Self>, Failure> {
+        let Some(text) = secret_file::read(file)? else { return Ok(None) };
+        let damaged = || {
+            let text = format!("{} is damaged; join the domain again", file.display());
+            Failure::new(Exit::Config, text)
+        };
+        let table: toml::Table = text.parse().map_err(|_| damaged())?;
+        let text = |key: &str| table.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+        let needed = |key| text(key).ok_or_else(damaged);
+        Ok(Some(Self {
+            realm: needed("realm")?,
+            domain: needed("domain")?,
+            computer: needed("computer")?,
+            host: needed("host")?,
+            controller: text("controller"),
+            tool: match &*needed("tool")? {
+                "net" => Tool::Net,
+                "adcli" => Tool::Adcli,
+                _ => return Err(damaged()),
+            },
+        }))
+    }
+
+    /// Keeps the facts.
+    pub(crate) fn write(&self, state_dir: &Path) -> Result<(), Failure> {
+        let dir = Self::dir(state_dir, &self.realm);
+        state::make_dir(&dir)?;
+        let mut document = DocumentMut::new();
+        for (key, text) in [
+            ("realm", &*self.realm),
+            ("domain", &*self.domain),
+            ("computer", &*self.computer),
+            ("host", &*self.host),
+            ("tool", self.tool.name()),
+        ] {
+            document[key] = value(text);
+        }
+        if let Some(controller) = &self.controller {
+            document["controller"] = value(&**controller);
+        }
+        secret_file::replace(&dir.join(FACTS), &document.to_string())
+    }
+
+    /// Forgets the membership: its directory and its keys.
+    pub(crate) fn forget(&self, state_dir: &Path) -> Result<(), Failure> {
+        let dir = Self::dir(state_dir, &self.realm);
+        std::fs::remove_dir_all(&dir)
+            .map_err(Failure::failed(format!("cannot remove {}", dir.display())))?;
+        let path = keytab_in(state_dir);
+        let failed = Failure::failed(format!("cannot change {}", path.display()));
+        let Some(bytes) = secret_file::read_bytes(&path)? else { return Ok(()) };
+        if !Self::all(state_dir, None)?.is_empty() {
+            return secret_file::replace_bytes(&path, &without_realm(&bytes, &self.realm));
+        }
+        std::fs::remove_file(&path).map_err(failed)
+    }
+}
+
+/// Returns a keytab without the keys of a realm. What cannot be read stays as it is.
+fn without_realm(keytab: &[u8], realm: &str) -> Zeroizing<Vec<u8>> {
+    let Some((version, mut rest)) = keytab.split_at_checked(2) else {
+        return Zeroizing::new(keytab.to_vec());
+    };
+    let mut kept = Zeroizing::new(version.to_vec());
+    while let Some((length, after)) = rest.split_first_chunk() {
+        // A negative length is that of a hole.
+        let size = usize::try_from(i32::from_be_bytes(*length).unsigned_abs()).unwrap_or(0);
+        let Some((record, after)) = after.split_at_checked(size) else { break };
+        rest = after;
+        let of_realm = || {
+            let (length, text) = record.get(2..)?.split_first_chunk()?;
+            text.get(..u16::from_be_bytes(*length).into())
+        };
+        if i32::from_be_bytes(*length) > 0 && of_realm() != Some(realm.as_bytes()) {
+            kept.extend(length);
+            kept.extend(record);
+        }
+    }
+    kept.extend(rest);
+    kept
+}
+
+/// Reads a keytab that only its owner can read. None where there is none.
+pub(crate) fn read_keytab(path: &Path) -> Result<Option<Keytab>, Failure> {
+    let Some(bytes) = secret_file::read_bytes(path)? else { return Ok(None) };
+    Keytab::parse(&bytes).map(Some).map_err(|malformed| {
+        let text = format!("the keytab {} is damaged: {malformed}", path.display());
+        Failure::new(Exit::Config, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(realm: &str) -> Membership {
+        Membership {
+            realm: realm.into(),
+            domain: "A".into(),
+            computer: "files".into(),
+            host: "files.a.test".into(),
+            controller: Some("dc \"1\"".into()),
+            tool: Tool::Adcli,
+        }
+    }
+
+    /// The beginning of a record, behind its length.
+    fn record(realm: &str) -> Vec<u8> {
+        let body = [&[0, 1, 0, realm.len() as u8], realm.as_bytes(), b"rest"].concat();
+        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+    }
+
+    #[test]
+    fn a_keytab_that_cannot_be_read_stays() {
+        for odd in [&[][..], &[5], &[5, 2, 0, 0, 0, 9, 1], &[5, 2, 0, 0]] {
+            assert_eq!(*without_realm(odd, "A"), odd);
+        }
+        let hole = [&[5, 2, 255, 255, 255, 254, 0, 0], &record("B")[..]].concat();
+        assert_eq!(*without_realm(&hole, "A"), [&[5, 2], &record("B")[..]].concat());
+    }
+
+    #[test]
+    fn memberships_are_kept_and_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        assert!(Membership::all(dir, None).unwrap().is_empty());
+        for realm in ["B.TEST", "A.TEST"] {
+            member(realm).write(dir).unwrap();
+        }
+        let all = Membership::all(dir, None).unwrap();
+        assert_eq!(all, [member("A.TEST"), member("B.TEST")]);
+        assert_eq!(all[0].principal().to_string(), "FILES$@A.TEST");
+        assert_eq!(all[0].service().to_string(), "cifs/files.a.test@A.TEST");
+        let only = |realm: &str| Membership::all(dir, Some(&realm.parse().unwrap()));
+        assert_eq!(only("B.TEST").unwrap(), [member("B.TEST")]);
+        assert_eq!(only("C.TEST").unwrap_err().exit, Exit::NotFound);
+        let keys = [&[5, 2], &record("A.TEST")[..], &record("B.TEST"), &record("A.TEST")].concat();
+        secret_file::replace_bytes(&keytab_in(dir), &keys).unwrap();
+        member("A.TEST").forget(dir).unwrap();
+        let left = std::fs::read(keytab_in(dir)).unwrap();
+        assert_eq!(left, [&[5, 2], &record("B.TEST")[..]].concat());
+        member("B.TEST").forget(dir).unwrap();
+        assert!(!keytab_in(dir).exists() && Membership::all(dir, None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_damaged_record_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        member("A.TEST").write(folder.path()).unwrap();
+        let file = Membership::dir(folder.path(), "A.TEST").join(FACTS);
+        for text in ["realm = \"A.TEST\"", "realm", "tool = \"other\""] {
+            secret_file::replace(&file, text).unwrap();
+            let failure = Membership::all(folder.path(), None).unwrap_err();
+            assert!(failure.message.contains("join the domain again"), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! `frevo domain`: the membership of this server in domains.
+
+pub(crate) mod arguments;
+mod dns;
+mod kdc;
+mod membership;
+mod status;
+mod tools;
+
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use frevo_auth::Zeroizing;
+use frevo_server::config::{Config, Realm, ServerName};
+use frevo_wire::dtyp::FileTime;
+
+use self::arguments::{Administrator, Domain, DomainCommand, Join};
+use self::membership::{Membership, keytab_in, read_keytab};
+use self::status::Subject;
+use self::tools::{Calls, Credentials};
+use crate::console::print;
+use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
+use crate::{accounts, config_checks, keytab, passwords, state};
+
+/// The keytab of the host, which other programs use.
+const HOST_KEYTAB: &str = "/etc/krb5.keytab";
+/// Longest name of a machine account: a NetBIOS name.
+const COMPUTER_NAME_LEN: usize = 15;
+
+pub(crate) fn run(domain: &Domain) -> Done {
+    let config = domain.place.config.as_deref().map(config_checks::read).transpose()?;
+    let state_dir = match (&domain.place.state_dir, &config) {
+        (Some(dir), _) => dir.clone(),
+        (None, Some(config)) => state::dir_of(config),
+        (None, None) => state::default_dir(),
+    };
+    let state_dir = std::path::absolute(&state_dir)
+        .map_err(Failure::failed(format!("cannot find {}", state_dir.display())))?;
+    let home = Home { state_dir, config };
+    match &domain.command {
+        DomainCommand::Join(join) => home.join(join),
+        DomainCommand::Leave { realm, administrator } => home.leave(realm.as_ref(), administrator),
+        DomainCommand::Status { realm, .. } => home.status(realm.as_ref()),
+        DomainCommand::Renew { realm, older_than } => home.renew(realm.as_ref(), *older_than),
+    }
+}
+
+/// The state directory and the configuration of the server whose membership it is.
+struct Home {
+    state_dir: PathBuf,
+    config: Option<Config>,
+}
+
+impl Home {
+    fn join(&self, join: &Join) -> Done {
+        let realm = join.realm.as_str();
+        let tool = tools::find(join.with)?;
+        let member = Membership {
+            realm: realm.to_uppercase(),
+            domain: join.short_name.clone().unwrap_or_else(|| short_name(realm)).to_uppercase(),
+            computer: self.computer_name(join.computer_name.as_deref())?,
+            host: self.host_name(join),
+            controller: join.controller.clone(),
+            tool,
+        };
+        refuse_double(&member)?;
+        let password = ask_password(&join.administrator, &member.realm)?;
+        self.make_private()?;
+        state::make_dir(&Membership::dir(&self.state_dir, &member.realm))?;
+        let by = Credentials { user: &join.administrator.user, password: &password };
+        let calls = Calls { member: &member, state_dir: &self.state_dir };
+        calls.join(&by, join.ou.as_deref())?;
+        member.write(&self.state_dir)?;
+        self.give_to_server()?;
+        print(self.joined(&member).as_bytes())
+    }
+
+    /// Tells an administrator the next steps after a join.
+    fn joined(&self, member: &Membership) -> String {
+        let keytab = keytab_in(&self.state_dir);
+        let Membership { realm, computer, host, .. } = member;
+        let mut text = format!("Joined {realm} as {computer}$.\n");
+        let named = self.config.as_ref().and_then(keytab::path);
+        if named != Some(&*keytab) {
+            text.push_str(&format!(
+                "Add to the configuration, then reload the server:\n\n[kerberos]\nkeytab = {:?}\n\n",
+                keytab.display().to_string()
+            ));
+        }
+        text.push_str(&format!(
+            "Clients connect by the name {host}.\nCheck the membership: frevo domain status\n"
+        ));
+        text
+    }
+
+    fn leave(&self, realm: Option<&Realm>, administrator: &Administrator) -> Done {
+        let all = Membership::all(&self.state_dir, realm)?;
+        let [member] = &*all else {
+            let text = match all.len() {
+                0 => String::from("this server is no member of a domain"),
+                _ => String::from("this server is a member of several domains; name the realm"),
+            };
+            return Err(Failure::new(Exit::Usage, text));
+        };
+        let password = ask_password(administrator, &member.realm)?;
+        let by = Credentials { user: &administrator.user, password: &password };
+        Calls { member, state_dir: &self.state_dir }.leave(&by)?;
+        member.forget(&self.state_dir)?;
+        let text = format!(
+            "Left {}. Remove the keytab from [kerberos] of the configuration, unless other realms use \
+             it.\n",
+            member.realm
+        );
+        print(text.as_bytes())
+    }
+
+    fn status(&self, realm: Option<&Realm>) -> Done {
+        let subjects = self.subjects(realm)?;
+        if subjects.is_empty() {
+            let text = "this server is no member of a domain, and [kerberos] names no keytab; join \
+                        one: frevo domain join REALM";
+            return Err(Failure::new(Exit::NotFound, text));
+        }
+        let mut faults = 0;
+        for subject in &subjects {
+            faults += status::report(&subject.realm, &subject.check(now))?;
+        }
+        status::done(faults)
+    }
+
+    /// The memberships, or else the realms of the keytab that the configuration names.
+    fn subjects(&self, realm: Option<&Realm>) -> Result<Vec<Subject>, Failure> {
+        let policy =
+            self.config.as_ref().map(|config| config.kerberos.policy()).unwrap_or_default();
+        let named = self.config.as_ref().and_then(keytab::path);
+        let own = keytab_in(&self.state_dir);
+        let path = named.unwrap_or(&own);
+        let missing = || {
+            let text = format!("there is no keytab {}; join the domain again", path.display());
+            Failure::new(Exit::NotFound, text)
+        };
+        let is_member = |member: &Membership| realm.is_none_or(|r| r.as_str() == member.realm);
+        let members: Vec<Membership> =
+            Membership::all(&self.state_dir, None)?.into_iter().filter(is_member).collect();
+        if members.is_empty() {
+            let Some(path) = named else { return Ok(Vec::new()) };
+            let keytab = read_keytab(path)?.ok_or_else(missing)?;
+            let mut subjects = Subject::of_keytab(path, &keytab, &policy);
+            subjects.retain(|subject| realm.is_none_or(|realm| realm.as_str() == subject.realm));
+            return Ok(subjects);
+        }
+        let keytab = read_keytab(path)?.ok_or_else(missing)?;
+        let subject = |member| {
+            Subject::of_membership(member, path.to_owned(), keytab.clone(), policy.clone())
+        };
+        Ok(members.iter().map(subject).collect())
+    }
+
+    fn renew(&self, realm: Option<&Realm>, older_than: u32) -> Done {
+        let path = keytab_in(&self.state_dir);
+        self.make_private()?;
+        for member in Membership::all(&self.state_dir, realm)? {
+            let age = read_keytab(&path)?.and_then(|keytab| {
+                let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
+                let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
+                u64::try_from(now().to_unix().0.saturating_sub(newest)).ok()
+            });
+            let days = age.map(|seconds| seconds / 86_400);
+            if let Some(days) = days.filter(|days| *days < u64::from(older_than)) {
+                let days = counted(days, "day");
+                let text =
+                    format!("{}: the password is {days} old; nothing to do.\n", member.realm);
+                print(text.as_bytes())?;
+                continue;
+            }
+            Calls { member: &member, state_dir: &self.state_dir }.renew()?;
+            self.give_to_server()?;
+            let text = format!(
+                "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
+                member.realm, member.computer
+            );
+            print(text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Has the programs make files that their owner alone can read.
+    fn make_private(&self) -> Done {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        state::make_dir(&self.state_dir)
+    }
+
+    /// Gives the keytab to the user of the server, to whom the state directory belongs.
+    fn give_to_server(&self) -> Done {
+        let keytab = keytab_in(&self.state_dir);
+        let given = || {
+            let owner = std::fs::metadata(&self.state_dir)?;
+            let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
+            if let Some(dir) = keytab.parent() {
+                chown(dir, uid, gid)?;
+            }
+            chown(&keytab, uid, gid)
+        };
+        given().map_err(Failure::failed(format!("cannot give {} to the server", keytab.display())))
+    }
+
+    fn computer_name(&self, asked: Option<&str>) -> Result<String, Failure> {
+        let name = asked.map(str::to_owned).unwrap_or_else(|| self.server_name());
+        let name = name.to_uppercase();
+        let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || name.len() > COMPUTER_NAME_LEN || !name.chars().all(is_good) {
+            let text = format!(
+                "{name:?} is not the name of a machine account: at most {COMPUTER_NAME_LEN} letters, \
+                 digits and hyphens; give one with --computer-name"
+            );
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        Ok(name)
+    }
+
+    fn server_name(&self) -> String {
+        let configured = self.config.as_ref().and_then(|config| config.server.name.as_ref());
+        configured.map_or_else(accounts::host_name, ServerName::clone).as_str().to_owned()
+    }
+
+    fn host_name(&self, join: &Join) -> String {
+        let domain = join.realm.as_str().to_lowercase();
+        let own = || format!("{}.{domain}", self.server_name().to_lowercase());
+        join.host_name.clone().unwrap_or_else(own).to_lowercase()
+    }
+}
+
+/// Refuses the name of a membership that other programs of this host use: a join sets a new
+/// password for the account.
+fn refuse_double(member: &Membership) -> Done {
+    // Without the right to read it nobody joins with effect on it.
+    let Ok(bytes) = std::fs::read(HOST_KEYTAB) else { return Ok(()) };
+    let Ok(keytab) = frevo_auth::kerberos::Keytab::parse(&bytes) else { return Ok(()) };
+    let account = member.principal();
+    let is_same = |name: &frevo_auth::kerberos::Principal| {
+        name.realm == account.realm && name.components == account.components
+    };
+    if !keytab.entries.iter().any(|entry| is_same(&entry.key.principal)) {
+        return Ok(());
+    }
+    let text = format!(
+        "this host is joined as {account} already ({HOST_KEYTAB}), and a second join would end that; use \
+         another --computer-name"
+    );
+    Err(Failure::new(Exit::Failed, text))
+}
+
+fn ask_password(administrator: &Administrator, realm: &str) -> Result<Zeroizing<String>, Failure> {
+    let user = &administrator.user;
+    if administrator.password.password_stdin {
+        return passwords::ask(true, user);
+    }
+    let password = passwords::prompt(&format!("Password of {user}@{realm}: "))?;
+    passwords::check_new(&password)
+        .map_err(|why| Failure::new(Exit::Auth, format!("the password cannot be used: {why}")))?;
+    Ok(password)
+}
+
+/// The first part of a realm, which is mostly the short name of the domain.
+fn short_name(realm: &str) -> String {
+    realm.split('.').next().unwrap_or(realm).chars().take(COMPUTER_NAME_LEN).collect()
+}
+
+fn now() -> FileTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    FileTime::from_unix(i64::try_from(since.as_secs()).unwrap_or(0), since.subsec_nanos())
+}

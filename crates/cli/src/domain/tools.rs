@@ -1,0 +1,264 @@
+//! The programs that manage memberships: Samba's `net ads`, and `adcli`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use frevo_auth::Zeroizing;
+
+use super::arguments::Tool;
+use super::membership::{Membership, keytab_in};
+use crate::exit::{Done, Exit, Failure};
+
+/// Directories of programs of administrators, which a user's PATH may lack.
+const MORE_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
+/// The configuration of `net` in the directory of a membership.
+const SMB_CONF: &str = "smb.conf";
+
+/// A user of the domain with the password.
+pub(super) struct Credentials<'a> {
+    pub(super) user: &'a str,
+    pub(super) password: &'a Zeroizing<String>,
+}
+
+/// Returns the program that is asked for, or else the one that is installed.
+pub(super) fn find(asked: Option<Tool>) -> Result<Tool, Failure> {
+    let missing = |text: String| Failure::new(Exit::NotFound, text);
+    match asked {
+        Some(tool) if installed(tool.name()).is_some() => Ok(tool),
+        Some(tool) => Err(missing(format!("{} is not installed", tool.name()))),
+        None => [Tool::Net, Tool::Adcli]
+            .into_iter()
+            .find(|tool| installed(tool.name()).is_some())
+            .ok_or_else(|| {
+                missing(String::from(
+                    "neither net (package samba-common-bin or samba-common-tools) nor adcli is \
+                     installed; install one of them to join a domain",
+                ))
+            }),
+    }
+}
+
+/// Returns the path of a program, if it is installed.
+pub(super) fn installed(name: &str) -> Option<PathBuf> {
+    let path = search_path();
+    path.split(':').map(|dir| Path::new(dir).join(name)).find(|file| file.is_file())
+}
+
+fn search_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_else(|_| String::from("/usr/bin:/bin"));
+    format!("{own}:{MORE_PATH}")
+}
+
+/// The calls of a membership's program.
+pub(super) struct Calls<'a> {
+    pub(super) member: &'a Membership,
+    pub(super) state_dir: &'a Path,
+}
+
+impl Calls<'_> {
+    /// Makes the machine account, and its keytab.
+    pub(super) fn join(&self, by: &Credentials<'_>, ou: Option<&str>) -> Done {
+        let member = self.member;
+        match member.tool {
+            Tool::Net => {
+                self.write_smb_conf()?;
+                let mut join = self.net(&["ads", "join", "--no-dns-updates"]);
+                join.arg(format!("dnshostname={}", member.host));
+                join.arg("osName=Frevo").arg(format!("osVer={}", env!("CARGO_PKG_VERSION")));
+                if let Some(ou) = ou {
+                    join.arg(format!("createcomputer={ou}"));
+                }
+                run_as(join, by, "join the domain")?;
+                self.net_keytab()
+            }
+            Tool::Adcli => {
+                let mut join = self.adcli("join");
+                join.arg(format!("--host-keytab={}", self.keytab().display()));
+                join.arg(format!("--host-fqdn={}", member.host));
+                join.arg(format!("--computer-name={}", member.computer));
+                join.args(["--service-name=cifs", "--service-name=host", "--os-name=Frevo"]);
+                if let Some(ou) = ou {
+                    join.arg(format!("--domain-ou={}", distinguished(ou, &member.realm)));
+                }
+                run_as(join, by, "join the domain")
+            }
+        }
+    }
+
+    /// Removes the machine account.
+    pub(super) fn leave(&self, by: &Credentials<'_>) -> Done {
+        let call = match self.member.tool {
+            Tool::Net => self.net(&["ads", "leave"]),
+            Tool::Adcli => {
+                let mut call = self.adcli("delete-computer");
+                call.arg(&self.member.computer);
+                call
+            }
+        };
+        run_as(call, by, "leave the domain")
+    }
+
+    /// Changes the password of the machine account, and adds its new keys to the keytab.
+    pub(super) fn renew(&self) -> Done {
+        let what = "change the password of the machine account";
+        match self.member.tool {
+            Tool::Net => {
+                run(self.net(&["ads", "changetrustpw"]), None, what)?;
+                self.net_keytab()
+            }
+            Tool::Adcli => {
+                let mut update = self.adcli("update");
+                update.arg(format!("--host-keytab={}", self.keytab().display()));
+                update.arg(format!("--host-fqdn={}", self.member.host));
+                update.arg(format!("--computer-name={}", self.member.computer));
+                update.arg("--computer-password-lifetime=0");
+                run(update, None, what)
+            }
+        }
+    }
+
+    fn keytab(&self) -> PathBuf {
+        keytab_in(self.state_dir)
+    }
+
+    fn dir(&self) -> PathBuf {
+        Membership::dir(self.state_dir, &self.member.realm)
+    }
+
+    /// Writes the keys of the account, beside older ones.
+    fn net_keytab(&self) -> Done {
+        for call in [&["ads", "keytab", "create"][..], &["ads", "keytab", "add", "cifs"]] {
+            let mut call = self.net(call);
+            call.arg("--machine-pass");
+            run(call, None, "write the keytab")?;
+        }
+        Ok(())
+    }
+
+    fn net(&self, words: &[&str]) -> Command {
+        let mut command = command(Tool::Net.name());
+        command.args(words).arg("--configfile").arg(self.dir().join(SMB_CONF));
+        if let Some(controller) = &self.member.controller {
+            command.args(["--server", controller]);
+        }
+        command
+    }
+
+    fn adcli(&self, word: &str) -> Command {
+        let mut command = command(Tool::Adcli.name());
+        command.arg(word).arg(format!("--domain={}", self.member.realm.to_lowercase()));
+        if let Some(controller) = &self.member.controller {
+            command.arg(format!("--domain-controller={controller}"));
+        }
+        command
+    }
+
+    fn write_smb_conf(&self) -> Done {
+        let (dir, member) = (self.dir(), self.member);
+        let private = dir.join("private");
+        crate::state::make_dir(&private)?;
+        let directories = ["private dir", "state directory", "cache directory", "lock directory"];
+        let directories = directories.map(|key| format!("    {key} = {}\n", private.display()));
+        let text = format!(
+            "# Made by frevo domain join.\n[global]\n    security = ads\n    realm = {}\n    workgroup \
+             = {}\n    netbios name = {}\n    kerberos method = dedicated keytab\n    dedicated \
+             keytab file = {}\n    log file = {}\n{}",
+            member.realm,
+            member.domain,
+            member.computer,
+            self.keytab().display(),
+            private.join("log").display(),
+            directories.concat(),
+        );
+        crate::secret_file::replace(&dir.join(SMB_CONF), &text)
+    }
+}
+
+/// The distinguished name of `Servers/Files` in a domain.
+fn distinguished(ou: &str, realm: &str) -> String {
+    let units = ou.rsplit('/').map(|unit| format!("OU={unit}"));
+    let domain = realm.split('.').map(|part| format!("DC={}", part.to_lowercase()));
+    units.chain(domain).collect::<Vec<_>>().join(",")
+}
+
+fn command(name: &str) -> Command {
+    let path = installed(name).unwrap_or_else(|| PathBuf::from(name));
+    let mut command = Command::new(path);
+    command.env("PATH", search_path()).env("LC_ALL", "C").env_remove("PASSWD");
+    command
+}
+
+/// Runs a call as a user of the domain. No other user of this host sees the password: it goes
+/// through standard input or the environment.
+fn run_as(mut command: Command, by: &Credentials<'_>, what: &str) -> Done {
+    command.args(["-U", by.user]);
+    if command.get_program().to_string_lossy().ends_with(Tool::Adcli.name()) {
+        command.arg("--stdin-password");
+        return run(command, Some(by.password), what);
+    }
+    command.env("PASSWD", &**by.password);
+    run(command, None, what)
+}
+
+/// Runs a call. Its own words are the reason when it fails.
+fn run(mut command: Command, input: Option<&str>, what: &str) -> Done {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |error| Failure::failed(format!("cannot run {program}"))(error);
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
+        // A program that does not read it says why.
+        let _ = pipe.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let text = format!("cannot {what}: {program} says: {}", reason(&said));
+    Err(Failure::new(Exit::Failed, text))
+}
+
+/// The last lines of what a program said, which have the reason.
+fn reason(said: &str) -> String {
+    const LINES: usize = 3;
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+    match last.join("; ") {
+        text if text.is_empty() => String::from("nothing"),
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_named_from_the_inside() {
+        assert_eq!(distinguished("Servers/Files", "A.Test"), "OU=Files,OU=Servers,DC=a,DC=test");
+    }
+
+    #[test]
+    fn the_reason_is_what_was_said_last() {
+        assert_eq!(reason("a\n\n b \nc\nd\n"), "b; c; d");
+        assert_eq!(reason("\n"), "nothing");
+    }
+
+    #[test]
+    fn a_program_that_fails_tells_why() {
+        let mut fails = command("sh");
+        fails.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let failure = run(fails, None, "do it").unwrap_err().to_string();
+        assert!(
+            failure.starts_with("cannot do it: ") && failure.ends_with("one; two"),
+            "{failure}"
+        );
+        let mut reads = command("sh");
+        reads.args(["-c", "read x && [ \"$x\" = word ] && [ \"$LC_ALL\" = C ]"]);
+        run(reads, Some("word\n"), "do it").unwrap();
+    }
+}

@@ -1,0 +1,107 @@
+//! Notices a keytab that another program has changed, so that a new password of the machine account
+//! needs no reload: clients get tickets for its new key at once.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use frevo_server::config::Config;
+use frevo_server::{Reload, Server};
+
+use crate::keytab::{self, Keys};
+
+/// Time between two looks at the keytab.
+pub(super) const EVERY: Duration = Duration::from_secs(3);
+
+/// The state of a file by which a change shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+/// The keytab as it was when it was last read.
+#[derive(Debug, Default)]
+pub(super) struct KeytabWatch {
+    read: Option<Stamp>,
+    seen: Option<Stamp>,
+}
+
+impl KeytabWatch {
+    /// Takes the file as read.
+    pub(super) fn note(&mut self, path: Option<&Path>) {
+        self.read = path.and_then(stamp);
+        self.seen = self.read;
+    }
+
+    /// Reads the keytab of a configuration again if it has changed, and gives the keys to the server.
+    /// On a fault the old keys stay in force.
+    pub(super) fn look(&mut self, config: &Config, server: &Server) -> Option<Keys> {
+        if !self.has_changed(keytab::path(config)) {
+            return None;
+        }
+        match keytab::read(config) {
+            Ok(kerberos) => {
+                let keys = kerberos?;
+                let Keys { keys: service, policy } = keys.clone();
+                server.reload(Reload::new().kerberos(Some((service, policy))));
+                tracing::info!(target: "frevo::server",
+                    "Kerberos: the keytab has changed; tickets for {keys} are accepted");
+                Some(keys)
+            }
+            Err(failure) => {
+                tracing::error!(target: "frevo::server",
+                    "the keytab has changed, but the old keys stay in force: {failure}");
+                None
+            }
+        }
+    }
+
+    /// Returns true once for each change, when the file has stayed as it is since the last look: its
+    /// writer may not be done before. A file that is not there has not changed.
+    fn has_changed(&mut self, path: Option<&Path>) -> bool {
+        let Some(now) = path.and_then(stamp) else { return false };
+        let is_still = self.seen.replace(now) == Some(now);
+        let is_new = is_still && self.read != Some(now);
+        if is_new {
+            self.read = Some(now);
+        }
+        is_new
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    // The time of the status: a change of the mode counts too.
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(Stamp { inode: metadata.ino(), length: metadata.len(), changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once_when_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keytab");
+        let mut watch = KeytabWatch::default();
+        let look = |watch: &mut KeytabWatch| watch.has_changed(Some(&path));
+        watch.note(Some(&path));
+        assert!(!look(&mut watch), "there is none yet");
+        fs::write(&path, "1").unwrap();
+        assert!(!look(&mut watch), "its writer may go on");
+        assert!(look(&mut watch));
+        assert!(!look(&mut watch));
+        fs::write(&path, "12").unwrap();
+        assert!(!look(&mut watch));
+        fs::write(&path, "123").unwrap();
+        assert!(!look(&mut watch) && look(&mut watch) && !look(&mut watch));
+        fs::write(&path, "1234").unwrap();
+        watch.note(Some(&path));
+        assert!(!look(&mut watch) && !look(&mut watch), "a reload has read it");
+        assert!(!watch.has_changed(None));
+    }
+}
