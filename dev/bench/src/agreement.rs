@@ -48,13 +48,26 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// The rows of this program, the tests of `frevo bench` that are the same, and their clients.
-const ROWS: [(Row, &str, &str); 4] = [
-    (Row::Read(Protection::Signed), "read", "1"),
-    (Row::Write(Protection::Signed), "write", "1"),
-    (Row::Stat, "stat", "1"),
-    (Row::OpenReadClose, "open-read", "8"),
+/// A row of this program, and the same test of `frevo bench`.
+#[derive(Clone, Copy)]
+struct Same {
+    row: Row,
+    test: &'static str,
+    clients: &'static str,
+    /// Size of the large file, as that of the row.
+    size: &'static str,
+}
+
+const ROWS: [Same; 4] = [
+    Same { row: Row::Read(Protection::Signed), test: "read", clients: "1", size: "256M" },
+    Same { row: Row::Write(Protection::Signed), test: "write", clients: "1", size: "64M" },
+    Same { row: Row::Stat, test: "stat", clients: "1", size: "64M" },
+    Same { row: Row::OpenReadClose, test: "open-read", clients: "8", size: "64M" },
 ];
+
+/// Files that are looked up. They are made before the test, by a server that may have little
+/// processor time.
+const FILES: &str = "200";
 
 /// The part by which figures may differ.
 const MOST: f64 = 0.10;
@@ -97,19 +110,19 @@ pub(crate) async fn run(args: &Arguments) -> Result<bool> {
 /// Measures all rows of one server, and adds them to the table; true if the figures agree.
 async fn measure(args: &Arguments, peer: &Peer, files: &Path, out: &mut String) -> Result<bool> {
     let mut agree = true;
-    for (row, test, clients) in ROWS {
-        if !args.only.is_empty() && !args.only.iter().any(|only| only == test) {
+    for same in ROWS {
+        if !args.only.is_empty() && !args.only.iter().any(|only| only == same.test) {
             continue;
         }
+        let row = same.row;
         let mut load = Load::open(row, peer, files).await?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // The first pair warms up.
         for pair in 0..=args.pairs {
             let round = load.round(peer, Duration::from_secs_f64(args.seconds)).await?;
-            let own = round.count as f64 / round.seconds;
-            let told = told(&peer.programs.frevo, &peer.target, (test, clients), args.seconds)?;
+            let told = told(peer, same, args.seconds)?;
             if pair > 0 {
-                ours.push(own);
+                ours.push(round.count as f64 / round.seconds);
                 theirs.push(told);
             }
         }
@@ -152,14 +165,14 @@ async fn running(args: &Arguments, address: &str) -> Result<Peer> {
     Ok(server::running(&label, target, args.common.programs()))
 }
 
-/// The rate that `frevo bench` tells of one test.
-fn told(frevo: &Path, target: &Target, (test, clients): (&str, &str), seconds: f64) -> Result<f64> {
+/// The rate that `frevo bench` tells of one test: bytes or operations a second.
+fn told(peer: &Peer, same: Same, seconds: f64) -> Result<f64> {
+    let target = &peer.target;
     let url = format!("smb://{}@{}/share", target.user, target.addr);
-    let done = Command::new(frevo)
-        .args(["bench", &url, "--json", "--only", test, "--clients", clients])
+    let done = Command::new(&peer.programs.frevo)
+        .args(["bench", &url, "--json", "--only", same.test, "--clients", same.clients])
         .args(["--connections", "1", "--time", &seconds.to_string()])
-        // What is made before a test, by a server that may have little processor time.
-        .args(["--size", "64M"])
+        .args(["--size", same.size, "--files", FILES])
         .env("FREVO_PASSWORD", &target.password)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -171,9 +184,9 @@ fn told(frevo: &Path, target: &Target, (test, clients): (&str, &str), seconds: f
         text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let rate = |object: serde_json::Value| {
         let rows = object["tests"].as_array().cloned().unwrap_or_else(|| vec![object]);
-        rows.into_iter().find(|row| row["test"] == test)?["per_second"].as_f64()
+        rows.into_iter().find(|row| row["test"] == same.test)?["per_second"].as_f64()
     };
-    rates.into_iter().find_map(rate).with_context(|| format!("no {test} in {text}"))
+    rates.into_iter().find_map(rate).with_context(|| format!("no {} in {text}", same.test))
 }
 
 /// The first quarter, the median and the third quarter.

@@ -40,7 +40,11 @@ impl Quota {
         // A process may start another while they are moved.
         for _ in 0..2 {
             for pid in proc::tree(root) {
-                set(&group.group, "cgroup.procs", &pid.to_string())?;
+                let moved = set(&group.group, "cgroup.procs", &pid.to_string());
+                // A process that has ended since need not be moved.
+                if Path::new("/proc").join(pid.to_string()).exists() {
+                    moved?;
+                }
             }
         }
         Ok(group)
