@@ -109,6 +109,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<Listen>,
 
+    /// Listen for SMB Direct (RDMA) too, on this address or interface; repeatable
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    pub(crate) rdma: Vec<Listen>,
+
     /// Name of the user who may log on [default: your name]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<AccountName>,

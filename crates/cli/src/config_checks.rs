@@ -18,6 +18,12 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
 
 /// A part of the configuration that this build of the program does not have.
 pub(crate) fn unsupported(config: &Config) -> Option<String> {
+    if config.server.rdma == Some(true) && !cfg!(feature = "rdma") {
+        return Some(String::from(
+            "rdma = true: this frevo was built without RDMA; build it with --features rdma, or \
+             remove the key",
+        ));
+    }
     let has_traces = cfg!(feature = "traces");
     (config.traces.endpoint.is_some() && !has_traces).then(|| {
         String::from(
@@ -25,6 +31,25 @@ pub(crate) fn unsupported(config: &Config) -> Option<String> {
              --features traces, or remove the section",
         )
     })
+}
+
+/// Reasons for which RDMA cannot be used, or brings nothing.
+#[cfg(feature = "rdma")]
+fn rdma_warnings(config: &Config) -> Vec<String> {
+    let server = &config.server;
+    if server.rdma != Some(true) {
+        return Vec::new();
+    }
+    let unavailable = frevo_net::rdma::is_here().err().map(|why| format!("rdma = true: {why}"));
+    let is_protected = server.encryption.is_none_or(|choice| choice == EncryptionChoice::Required)
+        || server.signing.is_none_or(|choice| choice == SigningChoice::Required);
+    let slow = is_protected.then(|| {
+        String::from(
+            "rdma = true: data that is signed or encrypted is copied into messages; RDMA moves it \
+             only with encryption = \"offered\" or \"off\" and signing = \"offered\"",
+        )
+    });
+    unavailable.into_iter().chain(slow).collect()
 }
 
 /// Names in `allow` of a share that no account has.
@@ -152,6 +177,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if server.signing == Some(SigningChoice::Offered) {
         warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
     }
+    #[cfg(feature = "rdma")]
+    warnings.extend(rdma_warnings(config));
     let types = config.kerberos.encryption_types.iter().flat_map(|types| types.get_ref());
     if types.into_iter().any(|name| *name == EncryptionTypeName::Rc4) {
         warnings.push(String::from(

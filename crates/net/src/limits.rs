@@ -143,6 +143,10 @@ pub const UNOPTIMISED_FACTOR: u32 = 10;
 #[cfg(feature = "rdma")]
 pub const RDMA_REGISTERED_BYTES_MAX: usize = 4 << 30;
 
+/// Bytes that a process must be permitted to pin (`ulimit -l`) before it listens for RDMA.
+#[cfg(feature = "rdma")]
+pub const RDMA_LOCKED_BYTES_MIN: u64 = 64 << 20;
+
 /// Receives of one RDMA connection: the credits of a peer, and some more for messages that were not
 /// read yet.
 #[cfg(feature = "rdma")]

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(feature = "rdma")]
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::net::SendFlags;
 use tokio::io::Interest;
@@ -25,7 +25,7 @@ pub enum Stream {
     Memory(MemoryStream),
     /// A connection of SMB Direct.
     #[cfg(feature = "rdma")]
-    Rdma(Rc<Endpoint>),
+    Rdma(Arc<Endpoint>),
 }
 
 /// A stream that no runtime watches, on its way to another core.
@@ -100,10 +100,20 @@ impl Stream {
         }
     }
 
+    /// True for a connection of SMB Direct.
+    #[must_use]
+    pub const fn is_rdma(&self) -> bool {
+        match self {
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => true,
+            Self::Tcp(_) | Self::Memory(_) => false,
+        }
+    }
+
     /// Returns the endpoint of an RDMA connection.
     #[cfg(feature = "rdma")]
     #[must_use]
-    pub const fn rdma(&self) -> Option<&Rc<Endpoint>> {
+    pub const fn rdma(&self) -> Option<&Arc<Endpoint>> {
         match self {
             Self::Rdma(endpoint) => Some(endpoint),
             _ => None,
@@ -118,8 +128,9 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
+            // Boxed: connections over TCP need not hold its state.
             #[cfg(feature = "rdma")]
-            Self::Rdma(endpoint) => endpoint.readable().await,
+            Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
         }
     }
 
@@ -132,7 +143,7 @@ impl Stream {
             Self::Tcp(stream) => stream.writable().await,
             Self::Memory(stream) => stream.writable().await,
             #[cfg(feature = "rdma")]
-            Self::Rdma(endpoint) => endpoint.writable().await,
+            Self::Rdma(endpoint) => Box::pin(endpoint.writable()).await,
         }
     }
 
@@ -228,7 +239,8 @@ impl Stream {
             Self::Memory(stream) => Ok(Detached::Memory(stream)),
             #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => {
-                let endpoint = Rc::try_unwrap(endpoint).map_err(|_| io::ErrorKind::ResourceBusy)?;
+                let endpoint =
+                    Arc::try_unwrap(endpoint).map_err(|_| io::ErrorKind::ResourceBusy)?;
                 Ok(Detached::Rdma(Box::new(endpoint.detach()?)))
             }
         }
@@ -266,7 +278,7 @@ impl Detached {
             Self::Tcp(stream) => Ok(Stream::Tcp(TcpStream::from_std(stream)?)),
             Self::Memory(stream) => Ok(Stream::Memory(stream)),
             #[cfg(feature = "rdma")]
-            Self::Rdma(detached) => Ok(Stream::Rdma(Rc::new(detached.attach()?))),
+            Self::Rdma(detached) => Ok(Stream::Rdma(Arc::new(detached.attach()?))),
         }
     }
 

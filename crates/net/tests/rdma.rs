@@ -41,7 +41,7 @@ async fn pair_of(listener: &Listener) -> (Stream, Stream) {
         frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
     };
     let (accepted, connected) = tokio::join!(accepting, rdma::connect(server));
-    let connected = Stream::Rdma(std::rc::Rc::new(connected.unwrap()));
+    let connected = Stream::Rdma(std::sync::Arc::new(connected.unwrap()));
     // Both sides negotiate while somebody waits for them.
     tokio::select! {
         ready = connected.writable() => ready.unwrap(),

@@ -11,6 +11,7 @@ use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
+use frevo_net::buffer::Buf;
 use frevo_net::file_io;
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
@@ -185,6 +186,7 @@ struct Moved {
     tree: Option<Arc<crate::tree_connect::TreeConnect>>,
     open: Option<Arc<Open>>,
     encrypted: bool,
+    fetched: Option<Buf>,
     room: usize,
 }
 
@@ -198,6 +200,7 @@ impl Moved {
             tree: rq.tree.clone(),
             open: rq.open.clone(),
             encrypted: rq.encrypted,
+            fetched: rq.fetched.take(),
             room: rq.room,
         }
     }
@@ -213,6 +216,7 @@ impl Moved {
             tree: self.tree,
             open: self.open,
             encrypted: self.encrypted,
+            fetched: std::cell::Cell::new(self.fetched),
             // Its payload is copied: the descriptor stays where it is.
             alone: false,
             room: self.room,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use frevo_net::buffer::Buf;
 use frevo_net::file_io::{self, run_blocking};
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
@@ -38,6 +39,8 @@ pub struct Request<'a> {
     pub open: Option<Arc<Open>>,
     /// Request.IsEncrypted
     pub encrypted: bool,
+    /// The data of a WRITE that came by RDMA, for its handler to take.
+    pub fetched: Cell<Option<Buf>>,
     /// Not part of a compound: its payload may travel without a copy.
     pub alone: bool,
     /// Bytes that the body of the response may take, so that the whole

@@ -8,6 +8,7 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::operation::OperationId;
 use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
+use frevo_wire::smbd::BufferDescriptor;
 
 use crate::session::Session;
 
@@ -46,6 +47,14 @@ impl Payload {
     }
 }
 
+/// Data that is put into the client's memory before the response is sent.
+pub struct RemoteData {
+    /// The data.
+    pub bytes: Buf,
+    /// The client's memory.
+    pub buffers: Vec<BufferDescriptor>,
+}
+
 /// A response: 64 bytes that are free for the header, then the body.
 #[derive(Default)]
 pub struct Response {
@@ -55,6 +64,8 @@ pub struct Response {
     binding: Option<Arc<Session>>,
     operation: Option<OperationId>,
     is_unsigned: bool,
+    remote_data: Option<RemoteData>,
+    invalidates: Option<u32>,
 }
 
 /// Ids that a handler has assigned. The header of the response and related requests use them.
@@ -82,6 +93,27 @@ impl Response {
     pub fn clear_body(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
+        self.remote_data = None;
+    }
+
+    /// Sets the data that goes into the client's memory.
+    pub fn set_remote_data(&mut self, data: RemoteData) {
+        self.remote_data = Some(data);
+    }
+
+    /// Takes the data that goes into the client's memory.
+    pub const fn take_remote_data(&mut self) -> Option<RemoteData> {
+        self.remote_data.take()
+    }
+
+    /// Sets the client's key that the response invalidates, also a response that refuses.
+    pub const fn set_invalidates(&mut self, key: Option<u32>) {
+        self.invalidates = key;
+    }
+
+    /// Returns the client's key that the response invalidates.
+    pub const fn invalidates(&self) -> Option<u32> {
+        self.invalidates
     }
 
     /// Returns the room for the header with the body behind it.

@@ -14,6 +14,8 @@ use std::time::Duration;
 use frevo_net::buffer::{self, Buf, budget};
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
+#[cfg(feature = "rdma")]
+use frevo_net::rdma;
 use frevo_net::socket::Listener;
 use frevo_net::transport::{Detached, Stream};
 use frevo_proto::frame::Stage;
@@ -36,13 +38,20 @@ use crate::panics;
 use crate::recycle;
 use crate::server::ServerState;
 
+/// The listeners of a server.
+pub(crate) struct Listeners {
+    pub(crate) tcp: Vec<Listener>,
+    #[cfg(feature = "rdma")]
+    pub(crate) rdma: Option<rdma::Listener>,
+}
+
 /// Serves until `stop` completes. Then nothing more is accepted, requests under
 /// way are carried out within the time that `stop` returned, every session ends, and with
 /// it every Open, so that what was to be deleted on close is. Runs on the caller's
 /// runtime, which must not be a core's.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    listeners: Vec<Listener>,
+    listeners: Listeners,
     cores: Cores,
     connections_max: usize,
     stop: impl Future<Output = Duration>,
@@ -56,15 +65,21 @@ pub(crate) async fn serve(
     });
     server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
     // A listener that cannot tell where it is leaves every address possible.
-    if let Ok(reach) = listeners.iter().map(Listener::reach).collect() {
+    if let Ok(reach) = listeners.tcp.iter().map(Listener::reach).collect() {
         let _ = server.listening.set(reach);
     }
     server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
     accepting.spawn(recycle::watch(Arc::clone(&server)));
-    for listener in listeners {
+    for listener in listeners.tcp {
         accepting.spawn(accept(Arc::clone(&door), listener));
+    }
+    #[cfg(feature = "rdma")]
+    if let Some(listener) = listeners.rdma {
+        let addresses = listener.addresses().iter().map(|address| address.ip()).collect();
+        let _ = server.rdma_addresses.set(addresses);
+        accepting.spawn(accept_rdma(Arc::clone(&door), listener));
     }
     accepting.spawn(give_back(Arc::clone(&server)));
     let drain = stop.await;
@@ -147,6 +162,24 @@ async fn accept(door: Arc<Door>, listener: Listener) {
     }
 }
 
+#[cfg(feature = "rdma")]
+async fn accept_rdma(door: Arc<Door>, listener: rdma::Listener) {
+    loop {
+        match listener.accept().await {
+            Ok((detached, peer)) => {
+                panics::contained(|| door.admit(Detached::Rdma(Box::new(detached)), peer));
+            }
+            Err(error) => {
+                door.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %error, count,
+                        "cannot accept RDMA connections");
+                });
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
 impl Door {
     /// Lets a connection in or closes it at once; nothing of it is kept then.
     fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
@@ -194,10 +227,18 @@ impl Door {
         ticket: Ticket,
         mut place: CoreSlot,
     ) {
+        let is_tcp = stream.socket().is_some();
         let stream = match stream.attach() {
             Ok(stream) => stream,
-            Err(error) => {
+            Err(error) if is_tcp => {
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                return;
+            }
+            Err(error) => {
+                self.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %peer, %error, count,
+                        "cannot accept an RDMA connection; perhaps `ulimit -l` is too small");
+                });
                 return;
             }
         };

@@ -85,6 +85,8 @@ pub struct ServerState {
     pub started: FileTime,
     /// Where it listens, once it does; nothing in a simulation.
     pub listening: OnceLock<Vec<Reach>>,
+    /// Addresses at which it listens for RDMA.
+    pub rdma_addresses: OnceLock<Vec<IpAddr>>,
 }
 
 impl ServerState {
@@ -121,6 +123,7 @@ impl ServerState {
             share_editor: OnceLock::new(),
             started,
             listening: OnceLock::new(),
+            rdma_addresses: OnceLock::new(),
         });
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();

@@ -8,6 +8,8 @@ mod keytab_watch;
 pub(crate) mod listen;
 mod live_accounts;
 mod plan;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod run;
 pub(crate) mod run_accounts;
 mod service_manager;

@@ -54,6 +54,7 @@ impl Plan {
         let (a, b) = (&self.config, &new.config);
         let keys = [
             ("listen", a.server.listen != b.server.listen),
+            ("rdma", a.server.rdma != b.server.rdma),
             ("confinement", a.server.confinement != b.server.confinement),
             ("confine_to", a.server.confine_to != b.server.confine_to),
             ("share_roots", a.server.share_roots != b.server.share_roots),
@@ -76,6 +77,9 @@ fn override_server(config: &mut Config, arguments: &Serve) {
     let server = &mut config.server;
     if !arguments.listen.is_empty() {
         server.listen.clone_from(&arguments.listen);
+    }
+    if !arguments.rdma.is_empty() {
+        server.rdma = Some(true);
     }
     if arguments.read_only {
         server.read_only = Some(true);

@@ -119,6 +119,8 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         Loaded::new(Plan::new(arguments)?, arguments, guid, None)?;
         replaced.end(plan.config.limits.limits().drain)?;
     }
+    #[cfg(feature = "rdma")]
+    super::rdma::prepare(&plan)?;
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
@@ -126,6 +128,8 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
+    #[cfg(feature = "rdma")]
+    let rdma = super::rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
     warn(&loaded);
     confined.warn();
@@ -135,6 +139,8 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
     let server = make_server(&loaded, asking)?;
+    #[cfg(feature = "rdma")]
+    rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     let _admin_socket = admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };

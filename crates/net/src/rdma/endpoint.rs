@@ -9,13 +9,13 @@
 //! A received message stays in its slot until its bytes are read, and only then a further receive
 //! is posted for the peer: who does not read gives no credits.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -33,7 +33,8 @@ pub struct Endpoint {
     /// Events of a connection that this side has begun; those of others are the listener's.
     own_events: Option<(AsyncFd<OwnedFd>, Arc<Channel>)>,
     fate: Arc<Fate>,
-    state: RefCell<Option<State>>,
+    /// Only one core uses it; a lock, because a client's connection is shared.
+    state: Mutex<Option<State>>,
     /// The state has changed, perhaps while another task looked.
     changed: Notify,
     peer: SocketAddr,
@@ -108,7 +109,7 @@ impl Endpoint {
             fate,
             peer: state.link.id().peer_addr()?,
             local: state.link.id().local_addr()?,
-            state: RefCell::new(Some(state)),
+            state: Mutex::new(Some(state)),
             changed: Notify::new(),
         })
     }
@@ -118,7 +119,7 @@ impl Endpoint {
     /// # Errors
     /// If the connection is used at this moment.
     pub fn detach(self) -> io::Result<Detached> {
-        let state = self.state.take().ok_or(io::ErrorKind::NotConnected)?;
+        let state = self.state.lock().take().ok_or(io::ErrorKind::NotConnected)?;
         let events = self.own_events.as_ref().map(|(_, channel)| Arc::clone(channel));
         Ok(Detached(Kind::Connected(state, events)))
     }
@@ -160,7 +161,7 @@ impl Endpoint {
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> Option<T> {
-        self.state.borrow_mut().as_mut().map(look)
+        self.state.lock().as_mut().map(look)
     }
 
     /// Takes what the device has done, and tells other waiting tasks of it.
@@ -255,7 +256,7 @@ impl Endpoint {
             return Ok(count);
         }
         match self.look(|state| state.end()).flatten() {
-            None if self.state.borrow().is_some() => Err(io::ErrorKind::WouldBlock.into()),
+            None if self.state.lock().is_some() => Err(io::ErrorKind::WouldBlock.into()),
             None | Some(End::Closed) => Ok(0),
             Some(end) => Err(end.into()),
         }
@@ -331,7 +332,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let Some(state) = self.state.take() else { return };
+        let Some(state) = self.state.lock().take() else { return };
         // Its end waits for the device, and for the last messages to leave.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {

@@ -312,7 +312,9 @@ impl Link {
         let length = u32::try_from(len).unwrap_or(u32::MAX).min(room);
         let opcode = if invalidate.is_some() { WR_SEND_WITH_INV } else { WR_SEND };
         let place = Sge { addr, length, lkey };
-        self.post(SEND | number_of(slot), place, opcode, invalidate.unwrap_or(0), (0, 0))?;
+        let key = invalidate.unwrap_or(0);
+        // siw's library takes the key from where RDMA requests have it.
+        self.post(SEND | number_of(slot), place, opcode, key, (0, key))?;
         self.sending += 1;
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Listening for RDMA connections.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
@@ -81,7 +81,7 @@ pub fn lockable_bytes() -> Option<u64> {
 pub struct Listener {
     channel: Arc<Channel>,
     watched: AsyncFd<OwnedFd>,
-    places: RefCell<Vec<ListenTarget>>,
+    places: Mutex<Vec<ListenTarget>>,
 }
 
 /// An address to listen on.
@@ -107,12 +107,12 @@ impl Listener {
             let id = listen(&channel, address).map_err(|error| (Some(address), error))?;
             places.push(ListenTarget { address: id.local_addr().unwrap_or(address), id: Some(id) });
         }
-        Ok(Self { channel, watched, places: RefCell::new(places) })
+        Ok(Self { channel, watched, places: Mutex::new(places) })
     }
 
     /// Returns the addresses that it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.places.borrow().iter().map(|place| place.address).collect()
+        self.places.lock().iter().map(|place| place.address).collect()
     }
 
     /// Accepts the next connection, for any core: [`Detached::attach`] allocates what it needs,
@@ -145,7 +145,7 @@ impl Listener {
     /// Listens again where a device was taken away and has come back. True if nothing is missing.
     fn listen_again(&self) -> bool {
         let mut is_whole = true;
-        for place in self.places.borrow_mut().iter_mut() {
+        for place in self.places.lock().iter_mut() {
             if place.id.as_ref().is_none_or(|id| id.fate.is_over()) {
                 place.id = None;
                 place.id = listen(&self.channel, place.address).ok();

@@ -2,6 +2,7 @@
 //! that chooses the handler, one file for each handler.
 
 pub mod change_notify;
+pub(crate) mod client_memory;
 pub mod close;
 pub mod create;
 pub mod echo;

@@ -351,6 +351,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         tree: None,
         open: None,
         encrypted: false,
+        fetched: std::cell::Cell::default(),
         alone: true,
         room: usize::MAX,
         cancellation: Cancellation::default(),

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use frevo_net::file_io::Medium;
 use frevo_store::byte_range::Range;
 use frevo_wire::Status;
-use frevo_wire::command::read::{self, Channel, ReadFlags, ReadResponseFlags};
+use frevo_wire::command::read::{self, ReadFlags, ReadResponseFlags};
 use frevo_wire::dtyp::AccessMask;
 
+use super::client_memory::{self, ClientMemory};
 use crate::data;
 use crate::host;
 use crate::ipc;
 use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
-use crate::response::{Payload, Response};
+use crate::response::{Payload, RemoteData, Response};
 use crate::share::MAX_OFFSET;
 
 /// From this many bytes on, data that needs neither signature nor seal goes
@@ -28,11 +29,12 @@ const FIXED: usize = 16;
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = read::Request::parse(rq.message)?;
     let negotiated = rq.connection.negotiated()?;
-    if request.length > negotiated.terms.max_read_size || request.channel != Channel::NONE {
-        // No RDMA here, so no channel but the connection itself.
+    if request.length > negotiated.terms.max_read_size {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    if request.length as usize > rq.room.saturating_sub(FIXED) {
+    let memory = client_memory::of_read(rq, &request)?;
+    out.set_invalidates(memory.as_ref().and_then(|memory| memory.invalidates));
+    if memory.is_none() && request.length as usize > rq.room.saturating_sub(FIXED) {
         // Together with what comes before it in its compound it is too much.
         return Err(Status::INVALID_PARAMETER.into());
     }
@@ -43,6 +45,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::Pipe(_) if request.flags.contains(ReadFlags::READ_UNBUFFERED) => {
             return Err(Status::INVALID_PARAMETER.into());
         }
+        // A pipe's data is small.
+        OpenTarget::Pipe(_) if memory.is_some() => return Err(Status::INVALID_PARAMETER.into()),
         OpenTarget::Pipe(_) => return ipc::read(rq, open, request.length, out).await,
     };
     if file.is_directory {
@@ -57,6 +61,16 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // MS-FSA 2.1.5.3: reading nothing meets no lock.
     if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
+    }
+    if let Some(ClientMemory { buffers, .. }) = memory {
+        let bytes = data::read(file, request.offset, request.length).await?;
+        let count = u32::try_from(bytes.len()).unwrap_or(request.length);
+        if count == 0 || count < request.minimum_count {
+            return Err(Status::END_OF_FILE.into());
+        }
+        out.bytes_mut().extend(read::response_head(0, count, ReadResponseFlags::EMPTY));
+        out.set_remote_data(RemoteData { bytes, buffers });
+        return Ok(Status::SUCCESS);
     }
     let payload = match direct(rq, file, &request)? {
         Some(payload) => payload,

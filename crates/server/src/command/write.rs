@@ -3,10 +3,11 @@
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::write::{self, Channel, WriteFlags};
+use frevo_wire::command::write::{self, WriteFlags};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
+use super::client_memory;
 use crate::data;
 use crate::ipc;
 use crate::lease;
@@ -21,16 +22,23 @@ const MAX_DATA_OFFSET: u16 = 0x100;
 
 /// Writes to a file or a pipe.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    let request = write::Request::parse(rq.message)?;
+    let mut request = write::Request::parse(rq.message)?;
     let negotiated = rq.connection.negotiated()?;
-    let length = u32::try_from(request.data.len()).unwrap_or(u32::MAX);
-    if request.data_offset > MAX_DATA_OFFSET
-        || length > negotiated.terms.max_write_size
-        || request.channel != Channel::NONE
-    {
+    let memory = client_memory::of_write(rq, &request)?;
+    out.set_invalidates(memory.as_ref().and_then(|memory| memory.invalidates));
+    let length = match &memory {
+        Some(_) => request.remaining_bytes,
+        None => u32::try_from(request.data.len()).unwrap_or(u32::MAX),
+    };
+    if request.data_offset > MAX_DATA_OFFSET || length > negotiated.terms.max_write_size {
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(length)?;
+    let fetched = rq.fetched.take();
+    if memory.is_some() {
+        // The connection has fetched it before.
+        request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
+    }
     let open = rq.open()?;
     let special =
         request.flags.intersects(WriteFlags::WRITE_THROUGH | WriteFlags::WRITE_UNBUFFERED);

@@ -65,6 +65,8 @@ pub struct ServerSection {
     pub model: Option<String>,
     /// Where to listen.
     pub listen: Vec<Listen>,
+    /// True to listen for SMB Direct too.
+    pub rdma: Option<bool>,
     /// Lowest dialect that is negotiated.
     pub min_dialect: Option<DialectName>,
     /// Highest dialect that is negotiated.

@@ -28,6 +28,7 @@ pub(super) const EVERY_KEY: &str = r#"
         listen = ["eth0", "[::1]:4450"]
         min_dialect = "2.1"
         max_dialect = "3.1.1"
+        rdma = false
         encryption = "offered"
         signing = "offered"
         ciphers = ["aes-256-gcm"]

@@ -178,11 +178,27 @@ impl Connection {
             tree: found.tree,
             open: found.open,
             encrypted: sealed,
+            fetched: Cell::default(),
             alone: place.alone,
             room: assembly.room(self),
             cancellation: Cancellation::default(),
             busy: Cell::default(),
         };
+        #[cfg(feature = "rdma")]
+        if rq.connection.is_rdma {
+            match Box::pin(self.fetch(&rq)).await {
+                Ok(fetched) => {
+                    let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
+                    frame_bytes.change(frame_bytes.held().saturating_add(bytes));
+                    rq.fetched.set(fetched);
+                }
+                Err(refusal) => {
+                    let channel = found.channel;
+                    let (outcome, spent) = (Err(refusal), Spent::default());
+                    return Answer { outcome, async_id: None, channel, spent, received: 0 };
+                }
+            }
+        }
         #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
             self.run(&rq, element.row, place.last, frame_bytes, out, assembly).await;
@@ -192,6 +208,13 @@ impl Connection {
             let running = self.run(&rq, element.row, place.last, frame_bytes, out, assembly);
             crate::traces::traced(span, &self.span, running).await
         };
+        #[cfg(feature = "rdma")]
+        let outcome = match out.take_remote_data() {
+            Some(data) => Box::pin(self.deliver(data, outcome)).await,
+            None => outcome,
+        };
+        #[cfg(feature = "rdma")]
+        assembly.note_key(out);
         if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
             open.channel_sequence.lock().finish(counted);
         }

@@ -67,6 +67,9 @@ pub(super) struct Assembly {
     bytes: Vec<u8>,
     parts: SmallVec<[Part; 4]>,
     payload: Option<Payload>,
+    /// The client's key that the first response invalidates.
+    #[cfg(feature = "rdma")]
+    invalidates: Option<u32>,
     /// The channel whose key sealed the request, and seals all replies to it.
     request_seal: Option<Rc<Channel>>,
     /// The channel whose key seals what is here.
@@ -82,6 +85,8 @@ impl Assembly {
             bytes: Vec::new(),
             parts: SmallVec::new(),
             payload: None,
+            #[cfg(feature = "rdma")]
+            invalidates: None,
             seal: sealed.clone(),
             request_seal: sealed,
             hashed: None,
@@ -93,10 +98,20 @@ impl Assembly {
         self.parts.is_empty()
     }
 
+    /// Has the message invalidate the client's key that its first response names, MS-SMBD 3.1.4.2.
+    #[cfg(feature = "rdma")]
+    pub(super) fn note_key(&mut self, response: &Response) {
+        if self.is_empty() {
+            self.invalidates = response.invalidates();
+        }
+    }
+
     /// Bytes that the next response's body may have: MS-SMB2 3.3.4.1.3 bounds
     /// the whole, here by the largest payload and what stands around it.
     pub(super) fn room(&self, connection: &Connection) -> usize {
         let max = connection.info.negotiated().map_or(65_536, |n| n.terms.max_payload() as usize);
+        #[cfg(feature = "rdma")]
+        let max = connection.payload_max(max);
         let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
         max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
     }
@@ -260,6 +275,8 @@ impl Assembly {
 
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
+        #[cfg(feature = "rdma")]
+        let invalidates = self.invalidates;
         let Self { bytes, parts, payload, seal, hashed, .. } = self;
         if parts.is_empty() {
             return;
@@ -296,12 +313,15 @@ impl Assembly {
         if let Some((command, session_id, status)) = hashed {
             hash_response(connection, command, session_id, status, &frame);
         }
-        connection.enqueue(match tail {
+        let frame = match tail {
             Some(Payload::File { file, offset, length }) => {
                 OutFrame::with_tail(frame, Segment::File { file, offset, len: length as usize })
             }
             _ => OutFrame::new(frame),
-        });
+        };
+        #[cfg(feature = "rdma")]
+        let frame = frame.invalidating(invalidates);
+        connection.enqueue(frame);
     }
 }
 

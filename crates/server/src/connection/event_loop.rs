@@ -85,7 +85,7 @@ fn run_to_end(
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
-        let ends = (stream.peer_addr()?, stream.local_addr()?);
+        let ends = (stream.peer_addr()?, stream.local_addr()?, stream.is_rdma());
         let network = server.ledger.network(ends.0.ip());
         let Ok(charge) = network.charge(Kind::Connection, 0) else {
             server.lines.tell(ends.0.ip(), |left_out| {
@@ -101,7 +101,10 @@ fn run_to_end(
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
         let info = ConnectionInfo::new((id, server, settings), ends, handle);
-        let connection = Rc::new(Connection::new(info, notices, ticket));
+        let connection = Connection::new(info, notices, ticket);
+        #[cfg(feature = "rdma")]
+        let connection = connection.over(stream.rdma());
+        let connection = Rc::new(connection);
         connection.charges.borrow_mut().push(charge);
         // However this ends: by itself, by a panic, or dropped with its core.
         let winds_up = panics::Always(|| connection.wind_up());
@@ -205,6 +208,8 @@ impl EventLoop<'_> {
         connection.settle();
         connection.queue.try_flush(self.stream).map_err(End::Send)?;
         connection.note_unsent();
+        #[cfg(feature = "rdma")]
+        connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
         let has_place =
@@ -325,6 +330,8 @@ impl Connection {
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.request_bytes.get());
         let frames = received.saturating_add(self.served_bytes.get());
+        #[cfg(feature = "rdma")]
+        let frames = frames.saturating_add(self.registered_bytes());
         self.tabs.set(frames.saturating_add(requests), self.queue.held_bytes());
     }
 

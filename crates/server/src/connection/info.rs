@@ -31,6 +31,8 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// Address and port of the server.
     pub local: SocketAddr,
+    /// True for a connection of SMB Direct.
+    pub is_rdma: bool,
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,
     /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
@@ -74,7 +76,7 @@ impl ConnectionInfo {
     /// Facts of a connection that has been accepted.
     pub fn new(
         (id, server, settings): (u64, Arc<ServerState>, Arc<Settings>),
-        (peer, local): (SocketAddr, SocketAddr),
+        (peer, local, is_rdma): (SocketAddr, SocketAddr, bool),
         handle: ConnectionHandle,
     ) -> Self {
         Self {
@@ -83,6 +85,7 @@ impl ConnectionInfo {
             settings,
             peer,
             local,
+            is_rdma,
             handle,
             #[cfg(feature = "test-hooks")]
             test_hooks: TestHooks::default(),

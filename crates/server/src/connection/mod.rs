@@ -14,6 +14,8 @@ mod event_loop;
 mod info;
 mod look_up;
 pub mod notice;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod receive;
 mod run;
 mod stalls;
@@ -90,6 +92,12 @@ pub struct Connection {
     unsent: Stalled,
     /// Notices from other cores.
     notices: RefCell<UnboundedReceiver<Notice>>,
+    /// The endpoint of a connection of SMB Direct.
+    #[cfg(feature = "rdma")]
+    rdma: Option<Arc<frevo_net::rdma::Endpoint>>,
+    /// True once the client may have as many credits of SMB Direct as it asks for.
+    #[cfg(feature = "rdma")]
+    is_trusted: Cell<bool>,
     /// Its span, which ends with it.
     #[cfg(feature = "traces")]
     span: tracing::Span,
@@ -127,6 +135,10 @@ impl Connection {
             without_credits: Stalled::default(),
             unsent: Stalled::default(),
             notices: RefCell::new(notices),
+            #[cfg(feature = "rdma")]
+            rdma: None,
+            #[cfg(feature = "rdma")]
+            is_trusted: Cell::new(false),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
 use crate::durable::{handover, record};
 use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
-use crate::serve::serve;
+use crate::serve::{Listeners, serve};
 use crate::server::ServerState;
 use crate::share::{Share, Shares, Target};
 
@@ -66,6 +66,9 @@ struct Inner {
     buffers: budget::Part,
     /// The time to drain, once the server is to stop.
     stop: watch::Sender<Option<Duration>>,
+    /// The listener for RDMA, until it is served.
+    #[cfg(feature = "rdma")]
+    rdma: Mutex<Option<frevo_net::rdma::Listener>>,
 }
 
 impl Server {
@@ -111,6 +114,8 @@ impl Server {
             cores_config: cores,
             cores: Mutex::new(None),
             stop: watch::Sender::new(None),
+            #[cfg(feature = "rdma")]
+            rdma: Mutex::default(),
         };
         let server = Self(Arc::new(inner));
         server.apply_limits();
@@ -164,8 +169,20 @@ impl Server {
             // The sender cannot be gone: this server holds it.
             drain.ok().flatten().unwrap_or_default()
         };
+        let listeners = Listeners {
+            tcp: listeners,
+            #[cfg(feature = "rdma")]
+            rdma: self.0.rdma.lock().take(),
+        };
         serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;
         Ok(())
+    }
+
+    /// Has [`Self::serve`] accept connections of SMB Direct too.
+    #[cfg(feature = "rdma")]
+    #[doc(hidden)]
+    pub fn listen_rdma(&self, listener: frevo_net::rdma::Listener) {
+        *self.0.rdma.lock() = Some(listener);
     }
 
     /// Starts the core threads, unless they run. [`Self::serve`] does so too; a program

@@ -83,7 +83,7 @@ fn p12_more_than_was_negotiated_is_invalid() {
     });
 }
 
-/// There is no RDMA here, so no other channel than the message itself.
+/// Without RDMA there is no other channel than the message itself.
 #[test]
 fn p12_channels_that_are_not_there_are_invalid() {
     in_world(async |world| {

@@ -25,6 +25,12 @@ const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 /// Rights to a file that is only read.
 const READ_FILE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile});
 
+/// Rights to the devices of RDMA.
+const DEVICES: BitFlags<AccessFs> =
+    make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | IoctlDev});
+/// Folder of the devices of RDMA, which may come and go.
+const RDMA_DEVICES: &str = "/dev/infiniband";
+
 /// The rights without which nothing is confined: before version 2 (Linux 5.19) no file
 /// could be moved from one folder to another.
 const LEAST: ABI = ABI::V2;
@@ -77,6 +83,10 @@ pub(super) fn confine(needs: &Needs) -> Result<(), String> {
     }
     for folder in &needs.written {
         rules = grant(rules, folder, WRITTEN)?;
+    }
+    if needs.uses_rdma {
+        rules = grant(rules, Path::new(RDMA_DEVICES), DEVICES)?;
+        rules = grant(rules, Path::new("/sys/class"), READ)?;
     }
     for folder in &needs.emptied {
         rules = grant(rules, folder, AccessFs::RemoveFile.into())?;

@@ -27,6 +27,8 @@ pub(super) struct Needs {
     pub(super) connects_to: Option<u16>,
     /// Files are used as other users.
     pub(super) acts_as_users: bool,
+    /// RDMA devices are used.
+    pub(super) uses_rdma: bool,
     /// Attributes are set that take CAP_SYS_ADMIN, and quotas.
     pub(super) sets_privileged_attributes: bool,
 }
@@ -35,6 +37,7 @@ impl Needs {
     pub(super) fn of(plan: &Plan, arguments: &Serve) -> Self {
         let config = &plan.config;
         let mut needs = Self {
+            uses_rdma: config.server.rdma == Some(true),
             connects_to: config.traces.endpoint.as_ref().map(|endpoint| endpoint.port),
             ..Self::default()
         };

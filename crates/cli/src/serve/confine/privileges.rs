@@ -50,6 +50,9 @@ pub(super) fn capabilities_for(needs: &Needs) -> CapabilitySet {
     if needs.acts_as_users {
         kept |= USERS;
     }
+    if needs.uses_rdma {
+        kept |= CapabilitySet::NET_BIND_SERVICE;
+    }
     if needs.sets_privileged_attributes {
         kept |= CapabilitySet::SYS_ADMIN;
     }

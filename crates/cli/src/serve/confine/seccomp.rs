@@ -131,7 +131,9 @@ fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
         rules.extend(syscalls::USERS.iter().map(|call| (*call, Vec::new())));
     }
     own_code_and_threads(&mut rules)?;
-    rules.insert(libc::SYS_ioctl, any(1, syscalls::IOCTLS.iter().copied())?);
+    let of_rdma = syscalls::RDMA_IOCTLS.iter().filter(|_| needs.uses_rdma);
+    let ioctls = syscalls::IOCTLS.iter().chain(of_rdma).copied();
+    rules.insert(libc::SYS_ioctl, any(1, ioctls)?);
     // The journal and the service manager; addresses of interfaces.
     let families = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| family.unsigned_abs().into());
     let mut sockets = any(0, families.into_iter())?;

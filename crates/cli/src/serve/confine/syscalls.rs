@@ -438,6 +438,9 @@ pub(super) const IOCTLS: &[u64] = &[
     0x5413,
 ];
 
+/// Requests of `ioctl(2)` to an RDMA device: RDMA_VERBS_IOCTL of rdma/rdma_user_ioctl_cmds.h.
+pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
+
 /// Options of `prctl(2)`: names of threads and of memory, and questions.
 pub(super) const PRCTLS: &[u64] = &[
     // PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA, PR_GET_AUXV

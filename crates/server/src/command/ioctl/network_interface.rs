@@ -31,6 +31,9 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     }
     believe(&mut found, connection.local.ip());
     let mut entries = entries(&found);
+    if let Some(addresses) = call.rq.server().rdma_addresses.get() {
+        tell_rdma(&mut entries, addresses);
+    }
     put_right(&mut entries, &connection.settings.interfaces);
     let fitting = call.max_output as usize / ENTRY_LEN;
     if fitting == 0 && !entries.is_empty() {
@@ -74,6 +77,13 @@ fn addresses(interface: &Interface) -> impl Iterator<Item = NetworkInterface> + 
     interface.addresses.iter().filter(|address| is_routable(address)).map(move |address| {
         NetworkInterface { if_index: interface.index, capability, link_speed, address: *address }
     })
+}
+
+/// Marks the addresses at which the server listens for RDMA.
+fn tell_rdma(entries: &mut [NetworkInterface], addresses: &[IpAddr]) {
+    for entry in entries.iter_mut().filter(|entry| addresses.contains(&entry.address)) {
+        entry.capability |= InterfaceCapabilities::RDMA_CAPABLE;
+    }
 }
 
 /// Replaces what the kernel says of an interface by what the configuration says of the address.

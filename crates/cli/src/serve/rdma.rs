@@ -1,0 +1,143 @@
+//! Listening for SMB Direct.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use frevo_net::limits::RDMA_LOCKED_BYTES_MIN;
+use frevo_net::rdma::{self, Listener, Provider};
+use frevo_net::socket;
+use frevo_server::config::{Listen, RunAsChoice, ShareSection};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::listen::{SMB_PORT, addresses_of};
+use super::plan::Plan;
+use crate::arguments::Serve;
+use crate::exit::{Done, Exit, Failure};
+
+/// The port of SMB Direct over iWARP, whose ports are those of TCP: MS-SMBD 2.1.
+const IWARP_PORT: u16 = 5445;
+
+/// Loads the code of RDMA, which a confined process cannot, if the configuration wants RDMA. The
+/// devices are opened later: the kernel refuses them to a process that has changed its rights since.
+pub(super) fn prepare(plan: &Plan) -> Done {
+    if plan.config.server.rdma != Some(true) {
+        return Ok(());
+    }
+    if plan.config.shares.iter().any(acts_as_users) {
+        return Err(Failure::new(
+            Exit::Config,
+            "rdma = true does not go together with run_as = \"user\" or force_user: the kernel \
+             refuses RDMA to threads that have acted as somebody else",
+        ));
+    }
+    rdma::is_here().map_err(|why| Failure::new(Exit::Failed, why.to_string()))?;
+    raise_lock_limit()
+}
+
+fn acts_as_users(share: &ShareSection) -> bool {
+    share.run_as == Some(RunAsChoice::User) || share.force_user.is_some()
+}
+
+/// Listens for SMB Direct where the configuration wants it: on the addresses that flags name, or on
+/// those of all RDMA devices at which the server listens on TCP, `tcp`.
+pub(super) fn listen(
+    plan: &Plan,
+    arguments: &Serve,
+    tcp: &[SocketAddr],
+) -> Result<Option<Listener>, Failure> {
+    if plan.config.server.rdma != Some(true) {
+        return Ok(None);
+    }
+    let addresses = wanted(&arguments.rdma, tcp)?;
+    let listener =
+        Listener::bind(&addresses).map_err(|(address, error)| failure(address, &error))?;
+    for address in listener.addresses() {
+        tracing::info!(target: "frevo::server", %address, "listening for RDMA");
+    }
+    Ok(Some(listener))
+}
+
+fn wanted(flags: &[Listen], tcp: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut found = Vec::new();
+    for Listen { on, port } in flags {
+        let addresses = match addresses_of(on)? {
+            Some(addresses) => addresses,
+            None => own_addresses()?,
+        };
+        found.extend(addresses.into_iter().filter_map(|address| with_port(address, *port)));
+    }
+    if flags.is_empty() {
+        let is_served = |address: &IpAddr| {
+            tcp.iter().any(|tcp| {
+                tcp.ip() == *address
+                    || (tcp.ip().is_unspecified() && tcp.is_ipv4() == address.is_ipv4())
+            })
+        };
+        let own = own_addresses()?.into_iter().filter(is_served);
+        found.extend(own.filter_map(|address| with_port(address, None)));
+    }
+    if found.is_empty() {
+        return Err(Failure::new(
+            Exit::Failed,
+            "RDMA is wanted, but no address to listen on has an RDMA device (see: rdma link)",
+        ));
+    }
+    Ok(found)
+}
+
+/// The address with its port; none if it has no RDMA device.
+fn with_port(address: IpAddr, port: Option<u16>) -> Option<SocketAddr> {
+    let usual = match rdma::provider_of(address)? {
+        Provider::Iwarp => IWARP_PORT,
+        Provider::InfiniBand => SMB_PORT,
+    };
+    Some(SocketAddr::new(address, port.unwrap_or(usual)))
+}
+
+/// The addresses of this machine that mean something without their link.
+fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
+    let all =
+        socket::interfaces().map_err(Failure::failed("cannot list the network interfaces"))?;
+    let all = all.into_iter().flat_map(|interface| interface.addresses);
+    let is_link_local =
+        |address: &IpAddr| matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+    Ok(all.filter(|address| !is_link_local(address)).collect())
+}
+
+/// Permits as much pinned memory as this process may, which for root is all.
+fn raise_lock_limit() -> Done {
+    let limit = getrlimit(Resource::Memlock);
+    if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, ..limit });
+    }
+    match rdma::lockable_bytes() {
+        Some(bytes) if bytes < RDMA_LOCKED_BYTES_MIN => Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "RDMA needs pinned memory, and this process may pin only {} KiB (ulimit -l); at \
+                 least {} MiB are needed: set LimitMEMLOCK=infinity in the unit",
+                bytes / 1024,
+                RDMA_LOCKED_BYTES_MIN >> 20
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn failure(address: Option<SocketAddr>, error: &io::Error) -> Failure {
+    let Some(address) = address else {
+        return Failure::new(Exit::Failed, format!("cannot use RDMA: {error}"));
+    };
+    let text = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "port {} of {} is in use for RDMA, perhaps by another SMB server (ksmbd)",
+            address.port(),
+            address.ip()
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} has no RDMA device (see: rdma link)", address.ip())
+        }
+        _ => format!("cannot listen for RDMA on {address}: {error}"),
+    };
+    Failure::new(Exit::Failed, text)
+}
