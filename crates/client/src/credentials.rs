@@ -8,14 +8,18 @@ use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
-/// A user name, a domain, and a password or its NT hash.
+use crate::kerberos::{Kerberos, KerberosError, Reason};
+
+/// A user name and a domain, with a password or its NT hash, with Kerberos tickets, or with both.
 ///
 /// The secret is wiped from memory when the last copy is dropped, and never printed.
 #[derive(Clone)]
 pub struct Credentials {
     user: String,
     domain: String,
-    secret: frevo_auth::Secret,
+    /// For a logon by NTLM.
+    secret: Option<frevo_auth::Secret>,
+    kerberos: Option<Kerberos>,
 }
 
 /// The NT hash of a password: MD4 over its UTF-16LE form (MS-NLMP 3.3.1).
@@ -64,6 +68,7 @@ impl fmt::Debug for Credentials {
         f.debug_struct("Credentials")
             .field("user", &self.user)
             .field("domain", &self.domain)
+            .field("kerberos", &self.kerberos.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -83,7 +88,21 @@ impl Credentials {
 
     fn with(user: &str, secret: frevo_auth::Secret) -> Self {
         let (domain, user) = split(user);
-        Self { user: user.into(), domain: domain.into(), secret }
+        Self { user: user.into(), domain: domain.into(), secret: Some(secret), kerberos: None }
+    }
+
+    /// Returns the credentials of a user who logs on by Kerberos and never by NTLM.
+    pub fn kerberos(kerberos: Kerberos) -> Self {
+        let (user, domain) = (kerberos.user().into(), kerberos.realm().into());
+        Self { user, domain, secret: None, kerberos: Some(kerberos) }
+    }
+
+    /// Returns the same credentials, with a logon by Kerberos where there is a ticket for the server
+    /// and the server accepts it. Else NTLM is used, and a warning is logged: whoever keeps KDCs from
+    /// answering can bring that about.
+    #[must_use]
+    pub fn prefer_kerberos(self, kerberos: Kerberos) -> Self {
+        Self { kerberos: Some(kerberos), ..self }
     }
 
     /// Returns the same credentials in `domain`.
@@ -102,13 +121,35 @@ impl Credentials {
         &self.domain
     }
 
-    /// The form that the logon takes.
-    pub(crate) fn to_auth(&self) -> frevo_auth::Credentials {
-        frevo_auth::Credentials {
+    /// Returns the user who gets Kerberos tickets with the password of these credentials. The domain
+    /// is the realm if it is the DNS name of one.
+    ///
+    /// # Errors
+    /// Fails if there is no password, or no realm is known.
+    pub fn to_kerberos(&self) -> Result<Kerberos, KerberosError> {
+        let Some(frevo_auth::Secret::Password(password)) = &self.secret else {
+            let text = "Kerberos needs the password itself, not its NT hash; or run kinit";
+            return Err(Reason::Setting(text.into()).into());
+        };
+        let user = match &*self.domain {
+            "" => self.user.clone(),
+            domain => format!("{domain}\\{}", self.user),
+        };
+        Kerberos::with_password(&user, password.as_str())
+    }
+
+    /// Returns the source of tickets.
+    pub(crate) const fn tickets(&self) -> Option<&Kerberos> {
+        self.kerberos.as_ref()
+    }
+
+    /// The form that a logon by NTLM takes; `None` if there is no secret for it.
+    pub(crate) fn to_auth(&self) -> Option<frevo_auth::Credentials> {
+        Some(frevo_auth::Credentials {
             user: self.user.clone(),
             domain: self.domain.clone(),
-            secret: self.secret.clone(),
-        }
+            secret: self.secret.clone()?,
+        })
     }
 
     /// Reads a credentials file of mount.cifs: lines `username=`, `password=` and
@@ -163,7 +204,9 @@ mod tests {
     fn files_of_mount_cifs_are_read() {
         let found = Credentials::parse("username=ann\r\npassword=a=b c\r\ndomain=CORP\n").unwrap();
         assert_eq!((&*found.user, &*found.domain), ("ann", "CORP"));
-        let frevo_auth::Secret::Password(password) = found.secret else { panic!("a password") };
+        let Some(frevo_auth::Secret::Password(password)) = found.secret else {
+            panic!("a password")
+        };
         assert_eq!(&**password, "a=b c");
         assert!(Credentials::parse("password=x").is_none());
         assert!(!format!("{:?}", Credentials::new("a", "geheim")).contains("geheim"));

@@ -8,6 +8,7 @@ use frevo_wire::Malformed;
 
 use crate::Status;
 use crate::account;
+use crate::kerberos::KerberosError;
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -45,6 +46,8 @@ pub enum Cause {
     /// The logon failed on this side: the server does not prove that it knows the
     /// password, or sends what is not a logon.
     Logon(LogonError),
+    /// There is no Kerberos ticket for the server, or the server does not accept it.
+    Kerberos(KerberosError),
     /// The server offers less protection than the options demand, or a message was not
     /// protected as it should be.
     Security(&'static str),
@@ -98,7 +101,7 @@ impl Error {
     /// account that may not log on.
     pub fn is_logon_refused(&self) -> bool {
         match self.cause {
-            Cause::Logon(_) => true,
+            Cause::Logon(_) | Cause::Kerberos(_) => true,
             Cause::Status(status) => account::sentence(status, None).is_some(),
             _ => false,
         }
@@ -135,7 +138,8 @@ impl Error {
             Cause::Transport(error) | Cause::Local(error) => error.kind(),
             Cause::Unknown => Kind::ConnectionAborted,
             Cause::HandleLost => Kind::StaleNetworkFileHandle,
-            Cause::Logon(_) | Cause::Security(_) => Kind::PermissionDenied,
+            Cause::Kerberos(error) if error.is_unreachable() => Kind::HostUnreachable,
+            Cause::Logon(_) | Cause::Kerberos(_) | Cause::Security(_) => Kind::PermissionDenied,
             Cause::Protocol(_) | Cause::NotSmb => Kind::InvalidData,
             Cause::Limit(_) => Kind::QuotaExceeded,
             Cause::Usage(_) => Kind::InvalidInput,
@@ -247,6 +251,7 @@ impl Cause {
                 "the connection was lost, and the server did not keep the file open; open it again",
             ),
             Self::Logon(refusal) => write!(f, "logon: {refusal}"),
+            Self::Kerberos(error) => write!(f, "{error}"),
             Self::NotSmb => f.write_str("the server does not speak SMB 2 or 3"),
             Self::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
             Self::Security(what) | Self::Limit(what) | Self::Usage(what) => f.write_str(what),
@@ -315,6 +320,12 @@ impl From<Malformed> for Cause {
 impl From<frevo_auth::Refusal> for Cause {
     fn from(refusal: frevo_auth::Refusal) -> Self {
         Self::Logon(LogonError(Arc::new(refusal)))
+    }
+}
+
+impl From<KerberosError> for Cause {
+    fn from(error: KerberosError) -> Self {
+        Self::Kerberos(error)
     }
 }
 

@@ -211,6 +211,7 @@ mod file;
 mod fsctl;
 mod identity;
 mod info;
+mod kerberos;
 #[doc(hidden)]
 pub mod limits;
 mod listings;
@@ -261,6 +262,7 @@ pub use dial::ServerName;
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Cause, Error, LogonError, Result};
 pub use file::File;
+pub use kerberos::{Kerberos, KerberosError};
 pub use locks::LockKind;
 pub use lookup::DiskSpace;
 pub use metadata::{FileType, Metadata};
@@ -290,6 +292,7 @@ pub mod internal {
     pub use crate::dial::{Dial, Dialing, Tcp};
     pub use crate::dir::KeptDir;
     pub use crate::identity::Identity;
+    pub use crate::kerberos::{Getting, Tickets};
     pub use crate::metadata::{file_time, system_time};
     pub use crate::posix_metadata::Special;
     pub use crate::session::breaks::{LeaseHolder, Yield};

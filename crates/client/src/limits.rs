@@ -145,3 +145,33 @@ pub const REPEAT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Longest time for which a CREATE waits for a number, while 128 operations have theirs; it is then
 /// sent without one.
 pub const NUMBER_WAIT: Duration = Duration::from_secs(5);
+/// Longest krb5.conf or resolv.conf in bytes, each of their files.
+pub const KRB5_CONF_BYTES: usize = 1 << 18;
+/// Most lines of a file of krb5.conf.
+pub const KRB5_CONF_LINES: usize = 1 << 13;
+/// Most files of krb5.conf with those that they include.
+pub const KRB5_CONF_FILES: usize = 64;
+/// Most KDCs of a realm that are tried.
+pub const KDCS_MAX: usize = 8;
+/// Time limit of the connection to one KDC.
+pub const KDC_CONNECT: Duration = Duration::from_secs(3);
+/// Time limit of a KDC's reply.
+pub const KDC_ANSWER: Duration = Duration::from_secs(5);
+/// Name servers that are asked for KDCs, one after the other.
+pub const DNS_SERVERS: usize = 3;
+/// Time limit of the answer of one name server.
+pub const DNS_ANSWER: Duration = Duration::from_secs(2);
+/// Longest answer of a name server in bytes.
+pub const DNS_BYTES: usize = 4096;
+/// Most tickets for servers that are kept in memory.
+pub const TICKETS_KEPT: usize = 64;
+/// Seconds for which a ticket must still be valid to be used.
+pub const TICKET_LEFT_SECONDS: u64 = 3;
+/// Time limit of getting a ticket for a server, with all KDCs that are asked.
+pub const TICKET_WITHIN: Duration = Duration::from_secs(30);
+/// Time before the end of a ticket at which a session gets another one; a quarter of the time that
+/// is left, if that is less.
+pub const RENEW_AHEAD: Duration = Duration::from_secs(300);
+/// Longest pause between two attempts to get another ticket, and interval at which a session compares
+/// the clock with the end of its ticket.
+pub const RENEW_PAUSE_MAX: Duration = Duration::from_secs(30);

@@ -209,10 +209,26 @@ impl Fault {
             Self::PacOfAnother => f.write_str("the PAC of the ticket is of another client"),
             Self::TooManyGroups => f.write_str("the user is in too many groups"),
             Self::Disabled => f.write_str("the account is disabled"),
-            Self::Peer(number) => match ErrorCode(*number).name() {
-                Some(name) => write!(f, "the server refused the ticket: {name}"),
-                None => write!(f, "the server refused the ticket: KRB-ERROR {number}"),
-            },
+            Self::Peer(number) => {
+                match ErrorCode(*number).name() {
+                    Some(name) => write!(f, "the server refused the ticket: {name}")?,
+                    None => write!(f, "the server refused the ticket: KRB-ERROR {number}")?,
+                }
+                f.write_str(match ErrorCode(*number) {
+                    ErrorCode::MODIFIED
+                    | ErrorCode::NOT_US
+                    | ErrorCode::NO_KEY
+                    | ErrorCode::BAD_KEY_VERSION => {
+                        "; another account has this name, or the server's keytab is old (its log \
+                         says which)"
+                    }
+                    ErrorCode::SKEW | ErrorCode::TICKET_NOT_YET_VALID => {
+                        "; set the clocks of both by NTP"
+                    }
+                    ErrorCode::TICKET_EXPIRED => "; run kinit",
+                    _ => "",
+                })
+            }
             Self::WrongProof => {
                 f.write_str("the server's proof that it can read the ticket is wrong")
             }

@@ -32,6 +32,15 @@ pub(crate) struct Connection {
     #[arg(long)]
     pub(crate) nt_hash: bool,
 
+    /// Log on by Kerberos [default: preferred if there is a ticket and neither a
+    /// user nor a password is given, else off]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) kerberos: Option<KerberosUse>,
+
+    /// Log on by Kerberos with the user's key in this keytab
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) keytab: Option<PathBuf>,
+
     /// Encrypt all messages, even if the server does not require it
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,
@@ -103,6 +112,17 @@ pub(crate) struct Copying {
     /// Limit the bandwidth (bytes/s; k, M, G)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) bwlimit: Option<u64>,
+}
+
+/// The use of Kerberos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KerberosUse {
+    /// Never use NTLM
+    Required,
+    /// Use NTLM where Kerberos does not work, and say so
+    Preferred,
+    /// Never use Kerberos
+    Off,
 }
 
 /// Where links of DFS namespaces may lead.

@@ -132,6 +132,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     let error = innermost(&error);
     let exit = match error.cause() {
         Cause::Security(_) => Exit::Auth,
+        Cause::Kerberos(why) if why.is_unreachable() => Exit::Connect,
         _ if error.is_logon_refused() => Exit::Auth,
         Cause::Transport(_) | Cause::NotSmb => Exit::Connect,
         Cause::Usage(_) => Exit::Usage,
@@ -165,7 +166,7 @@ fn advice(error: &frevo_client::Error) -> &'static str {
 impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
-        let credentials = self.credentials(url)?;
+        let credentials = self.credentials(url).await?;
         let session =
             self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
@@ -211,7 +212,7 @@ impl Connection {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
         let client = Client::new(self.options(false).durable(false));
-        self.resolved(&client, &self.credentials(url)?, &url.at_name()).await
+        self.resolved(&client, &self.credentials(url).await?, &url.at_name()).await
     }
 
     /// The share behind `url` and the URL in it.
@@ -254,7 +255,7 @@ impl Connection {
         if let Some(share) = reached(url, posix) {
             return Ok((share, url.clone()));
         }
-        let credentials = self.credentials(url)?;
+        let credentials = self.credentials(url).await?;
         let (share, found) = self.resolved(&self.client(posix), &credentials, url).await?;
         if !share.is_dfs() && found.path == url.path {
             let one = (url.clone(), posix, share.clone());
@@ -283,7 +284,16 @@ impl Connection {
         Ok(((source, from), self.reach(to).await?))
     }
 
-    fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
+    /// The credentials of a logon by Kerberos, or else by NTLM.
+    async fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
+        match self.tickets(url).await? {
+            Some(credentials) => Ok(credentials),
+            None => self.ntlm(url),
+        }
+    }
+
+    /// The credentials of a logon by NTLM. May ask for the password.
+    pub(super) fn ntlm(&self, url: &Url) -> Result<Credentials, Failure> {
         if let Some(path) = &self.credentials {
             return Credentials::from_file(path).map_err(|error| {
                 // The system does not name it.
@@ -340,7 +350,11 @@ impl Connection {
         if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
     }
 
-    fn kept_password(&self, user: &str, url: &Url) -> Option<frevo_auth::Zeroizing<String>> {
+    pub(super) fn kept_password(
+        &self,
+        user: &str,
+        url: &Url,
+    ) -> Option<frevo_auth::Zeroizing<String>> {
         let place = self.place(user, url);
         KEPT.with_borrow(|kept| {
             let mut all = kept.passwords.iter();
@@ -400,8 +414,8 @@ impl Connection {
             return Ok(password);
         }
         if !std::io::stdin().is_terminal() {
-            let text = "no password; set FREVO_PASSWORD, save it with frevo login, or use --credentials or \
-                        --password-stdin";
+            let text = "no password; set FREVO_PASSWORD, save it with frevo login, use --credentials or \
+                        --password-stdin, or get a Kerberos ticket with kinit";
             return Err(Failure::new(Exit::Auth, text));
         }
         crate::passwords::prompt(&format!("Password of {user} on {}: ", url.server))

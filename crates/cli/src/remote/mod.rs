@@ -44,6 +44,7 @@ mod sparse;
 mod spelling;
 mod sync;
 mod target;
+mod tickets;
 mod transfer;
 mod waiting;
 mod walk;

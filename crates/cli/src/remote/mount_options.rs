@@ -70,6 +70,12 @@ fn option(option: &str) -> Vec<OsString> {
         "credentials" | "cred" => with("--credentials"),
         "user" | "username" if value.is_some() => with("--user"),
         "seal" => vec!["--encrypt".into()],
+        "sec" if value.is_some_and(|kind| kind.starts_with("krb5")) => {
+            vec!["--kerberos".into(), "required".into()]
+        }
+        "sec" if value.is_some_and(|kind| kind.starts_with("ntlm")) => {
+            vec!["--kerberos".into(), "off".into()]
+        }
         "cache" if value == Some("none") => vec!["--no-cache".into()],
         "actimeo" => with("--attr-timeout"),
         // For mount(8) and systemd, or what a FUSE mount is anyway.
@@ -115,6 +121,11 @@ mod tests {
             of(&["-o", "user,username=ann,cache=none"]),
             ["mount", "--user", "ann", "--no-cache"]
         );
+        assert_eq!(
+            of(&["-o", "sec=krb5,keytab=/k"]),
+            ["mount", "--kerberos", "required", "--keytab", "/k"]
+        );
+        assert_eq!(of(&["-o", "sec=ntlmsspi"]), ["mount", "--kerberos", "off"]);
         assert_eq!(of(&["-o", "noexec,nosuid,nodev,user"]), ["mount", "--noexec"]);
         for fake in [&["-f"][..], &["-n", "-f", "-v"], &["-sfnv"]] {
             assert_eq!(of(&[&["//box/photos", "/mnt"], fake].concat())[3..], ["--fake"]);

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::activity::Activity;
 use super::operations::Operations;
+use super::renewal::Renewal;
 use crate::Status;
 use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
 use crate::error::Cause;
@@ -68,6 +69,8 @@ pub(crate) struct Live {
     pub(crate) is_wide: bool,
     /// Numbers of operations on names.
     pub(crate) operations: Operations,
+    /// The end of the user's ticket; `None` after a logon by NTLM.
+    pub(super) renewal: Option<Renewal>,
     /// The tasks that look after the channels; they end with the session.
     pub(super) keepers: Mutex<Vec<AbortHandle>>,
     /// Activity that these tasks wait for.
@@ -171,7 +174,7 @@ impl Live {
         channels.iter().map(|c| c.connection.affordable()).min().unwrap_or(65_536)
     }
 
-    fn guard<'a>(
+    pub(super) fn guard<'a>(
         &'a self,
         channel: &'a Channel,
         seal: bool,
@@ -203,6 +206,10 @@ impl Live {
         mut call: Call<'_>,
         seal: bool,
     ) -> Result<Sent, Failure> {
+        // MS-SMB2 3.3.5.2.9: these two need no valid ticket.
+        if !matches!(call.command, Command::LOGOFF | Command::CLOSE) {
+            self.fresh().await?;
+        }
         let guard = self.guard(channel, seal, call.sign)?;
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
         // Not before the wait for credits: a channel may be lost meanwhile, and the server would
@@ -223,6 +230,7 @@ impl Live {
         mut calls: Vec<Call<'_>>,
         seal: bool,
     ) -> Result<Vec<Message>, Failure> {
+        self.fresh().await?;
         let guard = self.guard(channel, seal, false)?;
         let tree_id = calls.first().map_or(0, |first| first.tree_id);
         for (at, call) in calls.iter_mut().enumerate() {
@@ -238,7 +246,11 @@ impl Live {
         channel.connection.put(frame)?;
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
-            answers.push(self.checked(channel, sent.await?, seal, false)?);
+            match self.checked(channel, sent.await?, seal, false) {
+                // The ticket ended between two requests, and the first ones were carried out.
+                Err(Failure::Unsent) if !answers.is_empty() => return Err(Failure::Gone),
+                answer => answers.push(answer?),
+            }
         }
         Ok(answers)
     }
@@ -351,6 +363,11 @@ impl Live {
             }
             _ => true,
         };
+        if status == Status::NETWORK_SESSION_EXPIRED && self.note_expiry() {
+            // The next request authenticates the user again. Forging this does no more harm than
+            // cutting the connection, either.
+            return Err(Failure::Unsent);
+        }
         if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
             // The server has no key left to sign this answer. Forging it does no more harm than
             // cutting the connection.
@@ -371,6 +388,20 @@ impl Live {
             return Err(why.into());
         }
         Ok(message)
+    }
+
+    /// Checks the protection of an answer to a SESSION_SETUP of this session: success must be proved.
+    pub(super) fn proved(&self, channel: &Channel, mut message: Message) -> Result<Message, Cause> {
+        let is_proved = match &channel.signing {
+            _ if message.status() != Status::SUCCESS => true,
+            _ if message.sealed == Some(self.session_id) => true,
+            Some(key) if !self.security.seal => message.is_signed_with(key),
+            _ => false,
+        };
+        if is_proved {
+            return Ok(message);
+        }
+        Err(Cause::Security("the server's new logon of the user has no valid signature"))
     }
 
     /// Returns true if a repeated request may have the REPLAY flag.

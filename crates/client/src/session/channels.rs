@@ -281,13 +281,14 @@ impl Connector {
         let Some(signing) = &live.signing else {
             return Err(Cause::Usage("the session of a guest has one connection"));
         };
+        let logon = self.logon().await?;
         let connection = self.connect(server).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // Checked before the logon: no other server learns anything of the user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {
             return Err(Cause::Protocol("another server, or other terms, on a further connection"));
         }
-        self.logon().bind(connection, live.session_id, signing, &live.security).await
+        logon.bind(connection, live.session_id, signing, &live.security).await
     }
 
     /// Asks for the server's interfaces, through a tree connect of its own.

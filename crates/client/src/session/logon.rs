@@ -3,28 +3,34 @@
 use std::sync::Arc;
 
 use frevo_auth::initiator::Step;
-use frevo_auth::{Entropy, Initiator, Target};
+use frevo_auth::kerberos::{InitiatorEntropy, ServiceTicket};
+use frevo_auth::{Entropy, Initiator, Mechanism, Target};
 use frevo_crypto::{Sender, SessionKeys, SigningKey};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
+use frevo_wire::dtyp::FileTime;
 use frevo_wire::{Command, HeaderFlags};
 use zeroize::Zeroizing;
 
-use super::channel::{Channel, Security};
+use super::channel::{Channel, Live, Security};
 use crate::Status;
+use crate::account;
 use crate::ambient::random;
 use crate::connection::{Call, Claim, Connection, Guard, Message};
-use crate::credentials::Credentials;
 use crate::error::Cause;
+use crate::kerberos::{KerberosError, Reason};
 use crate::limits::LOGON_ROUNDS;
 use crate::options::{Encryption, Options, Signing};
 
 /// The parameters of a logon.
 pub(super) struct Logon<'a> {
     pub(super) options: &'a Options,
-    pub(super) credentials: &'a Credentials,
     /// The server's name, as the user wrote it.
     pub(super) host: &'a str,
+    /// The ticket for a logon by Kerberos.
+    pub(super) ticket: Option<Arc<ServiceTicket>>,
+    /// The user of a logon by NTLM; `None` if it is not allowed.
+    pub(super) ntlm: Option<frevo_auth::Credentials>,
 }
 
 /// A logon that has succeeded.
@@ -32,6 +38,19 @@ pub(super) struct LoggedOn {
     pub(super) session_id: u64,
     pub(super) security: Security,
     pub(super) channel: Channel,
+    /// The end of the ticket; `None` after a logon by NTLM.
+    pub(super) ticket_end: Option<FileTime>,
+}
+
+/// The session that a logon is for.
+#[derive(Clone, Copy)]
+enum Purpose<'a> {
+    /// A new session in place of this one.
+    New(u64),
+    /// This session on a further connection; its signing key signs the request.
+    Bind(u64, &'a SigningKey),
+    /// This session, on a channel of it.
+    Renew(&'a Live, &'a Channel),
 }
 
 /// The result of the last round.
@@ -40,12 +59,13 @@ struct Final {
     flags: SessionFlags,
     keys: Option<SessionKeys>,
     reply: Message,
+    mechanism: Option<Mechanism>,
 }
 
 impl Logon<'_> {
     /// Makes a new session on `connection` in place of `previous`, which the server then ends.
     pub(super) async fn begin(&self, connection: Claim, previous: u64) -> Result<LoggedOn, Cause> {
-        let mut end = self.rounds(&connection, 0, previous, None).await?;
+        let mut end = self.rounds(&connection, Purpose::New(previous)).await?;
         let terms = connection.agreed().terms;
         let is_guest = end.flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL);
         if is_guest && !self.options.allow_guest {
@@ -94,7 +114,14 @@ impl Logon<'_> {
             connection.open_with(end.session_id, Arc::clone(opening));
         }
         let channel = Channel { connection: connection.keep(), signing: signing.map(Arc::new) };
-        Ok(LoggedOn { session_id: end.session_id, security, channel })
+        let is_by_ticket = end.mechanism == Some(Mechanism::Kerberos);
+        if self.ticket.is_some() && !is_by_ticket {
+            let host = self.host;
+            tracing::warn!(%host, "the server does not accept Kerberos; NTLM was used instead");
+        }
+        let ticket_end = self.ticket.as_ref().map(|ticket| ticket.end_time);
+        let ticket_end = ticket_end.filter(|_| is_by_ticket);
+        Ok(LoggedOn { session_id: end.session_id, security, channel, ticket_end })
     }
 
     /// Binds the session to a further connection, MS-SMB2 3.2.4.2.3
@@ -106,7 +133,7 @@ impl Logon<'_> {
         main: &SigningKey,
         security: &Security,
     ) -> Result<Channel, Cause> {
-        let mut end = self.rounds(&connection, session_id, 0, Some(main)).await?;
+        let mut end = self.rounds(&connection, Purpose::Bind(session_id, main)).await?;
         let keys =
             end.keys.as_ref().ok_or(Cause::Protocol("it bound a connection without keys"))?;
         let signing = connection.agreed().terms.signing_key(keys);
@@ -117,27 +144,38 @@ impl Logon<'_> {
         Ok(Channel { connection: connection.keep(), signing: Some(Arc::new(signing)) })
     }
 
-    async fn rounds(
-        &self,
-        connection: &Connection,
-        session_id: u64,
-        previous: u64,
-        binding: Option<&SigningKey>,
-    ) -> Result<Final, Cause> {
+    /// Authenticates the user of a session again, MS-SMB2 3.2.4.2.3.1. The session keeps its keys and
+    /// its handles. Returns the end of the new ticket.
+    pub(super) async fn renew(&self, live: &Live, channel: &Channel) -> Result<FileTime, Cause> {
+        let Some(ticket) = &self.ticket else {
+            return Err(Cause::Usage("a session by NTLM has no ticket to renew"));
+        };
+        let end = self.rounds(&channel.connection, Purpose::Renew(live, channel)).await?;
+        if end.mechanism != Some(Mechanism::Kerberos) {
+            return Err(Cause::Protocol("it wants another mechanism for a session of Kerberos"));
+        }
+        Ok(end.keys.map_or(FileTime::ZERO, |_| ticket.end_time))
+    }
+
+    async fn rounds(&self, connection: &Connection, purpose: Purpose<'_>) -> Result<Final, Cause> {
         let mut initiator = self.initiator()?;
-        let mut token =
-            initiator.initial_token(&connection.agreed().hint, self.options.ambient.now().0)?;
+        let hint = &connection.agreed().hint;
+        let token = initiator.initial_token(hint, self.options.ambient.now().0);
+        let mut token = token.map_err(|refusal| self.not_offered(refusal))?;
         let mut preauth = connection.preauth().session_setup();
-        let mut session_id = session_id;
+        let mut session_id = match purpose {
+            Purpose::New(_) => 0,
+            Purpose::Bind(session_id, _) => session_id,
+            Purpose::Renew(live, _) => live.session_id,
+        };
         let mut key = None;
         for _ in 0..LOGON_ROUNDS {
-            let (request, reply) =
-                self.round(connection, &token, session_id, previous, binding).await?;
+            let (request, reply) = self.round(connection, &token, session_id, purpose).await?;
             preauth.on_request(&[&request]);
             let status = reply.status();
             preauth.on_response(reply.header.status, &[reply.bytes()]);
             if !matches!(status, Status::SUCCESS | Status::MORE_PROCESSING_REQUIRED) {
-                return Err(status.into());
+                return Err(self.refused(status));
             }
             session_id = reply.header.session_id;
             let response = session_setup::Response::parse(reply.bytes())?;
@@ -158,7 +196,8 @@ impl Logon<'_> {
                     ),
                     None => None,
                 };
-                return Ok(Final { session_id, flags, keys, reply });
+                let mechanism = initiator.mechanism();
+                return Ok(Final { session_id, flags, keys, reply, mechanism });
             }
         }
         Err(Cause::Protocol("its logon takes too many rounds"))
@@ -169,13 +208,13 @@ impl Logon<'_> {
         connection: &Connection,
         token: &[u8],
         session_id: u64,
-        previous: u64,
-        binding: Option<&SigningKey>,
+        purpose: Purpose<'_>,
     ) -> Result<(Vec<u8>, Message), Cause> {
-        let mut flags = SessionSetupFlags::EMPTY;
-        if binding.is_some() {
-            flags |= SessionSetupFlags::BINDING;
-        }
+        let (flags, previous) = match purpose {
+            Purpose::New(previous) => (SessionSetupFlags::EMPTY, previous),
+            Purpose::Bind(..) => (SessionSetupFlags::BINDING, 0),
+            Purpose::Renew(..) => (SessionSetupFlags::EMPTY, 0),
+        };
         let request = session_setup::Request {
             flags,
             security_mode: crate::connection::security_mode(self.options),
@@ -186,22 +225,74 @@ impl Logon<'_> {
         let mut call = Call::new(Command::SESSION_SETUP, |w| request.encode(w));
         call.session_id = session_id;
         call.flags = HeaderFlags::EMPTY;
-        let guard = binding.map_or(Guard::None, Guard::Signed);
+        let guard = match purpose {
+            Purpose::New(_) => Guard::None,
+            Purpose::Bind(_, key) => Guard::Signed(key),
+            Purpose::Renew(live, channel) => live.guard(channel, false, true)?,
+        };
         let lost = |_| connection.reason();
         let (sent, request) = connection.send(call, guard).await.map_err(lost)?;
-        Ok((request, sent.await.map_err(lost)?))
+        let reply = sent.await.map_err(lost)?;
+        match purpose {
+            Purpose::Renew(live, channel) => Ok((request, live.proved(channel, reply)?)),
+            _ => Ok((request, reply)),
+        }
+    }
+
+    /// Returns the cause of a status with which the server refused the logon.
+    fn refused(&self, status: Status) -> Cause {
+        let is_of_account = account::is_of_logon(status) || status == Status::INVALID_PARAMETER;
+        match &self.ticket {
+            Some(ticket) if is_of_account => KerberosError::new(Reason::Server(format!(
+                "the server does not accept the Kerberos ticket of {} for {} ({status}); its log says \
+                 why. Perhaps its keytab is old, or it has no user of this name",
+                ticket.client, ticket.server
+            )))
+            .into(),
+            _ => status.into(),
+        }
+    }
+
+    /// Returns the cause of a refusal before the first message.
+    fn not_offered(&self, refusal: frevo_auth::Refusal) -> Cause {
+        if self.ticket.is_some() && refusal.reason == frevo_auth::Reason::NoCommonMechanism {
+            let text =
+                "the server does not accept Kerberos; log on with a user name and a password";
+            return KerberosError::new(Reason::Server(text.into())).into();
+        }
+        refusal.into()
     }
 
     fn initiator(&self) -> Result<Initiator, Cause> {
-        let client_challenge = random(&*self.options.ambient)?;
-        let session_key = Zeroizing::new(random(&*self.options.ambient)?);
-        let credentials = self.credentials.to_auth();
+        let ambient = &*self.options.ambient;
         let target = Target {
             spn: format!("cifs/{}", self.host),
             channel_bindings: None,
             workstation: self.options.workstation.clone(),
         };
-        Ok(Initiator::new(credentials, target, Entropy { client_challenge, session_key }))
+        let ntlm = match &self.ntlm {
+            Some(credentials) => {
+                let session_key = Zeroizing::new(random(ambient)?);
+                let entropy = Entropy { client_challenge: random(ambient)?, session_key };
+                Some((credentials.clone(), entropy))
+            }
+            None => None,
+        };
+        let Some(ticket) = &self.ticket else {
+            let (credentials, entropy) =
+                ntlm.ok_or(Cause::Usage("there are neither a password nor a Kerberos ticket"))?;
+            return Ok(Initiator::new(credentials, target, entropy));
+        };
+        let entropy = InitiatorEntropy {
+            subkey: random(ambient)?,
+            confounders: [random(ambient)?, random(ambient)?],
+            sequence: random(ambient)?,
+        };
+        let initiator = Initiator::with_ticket(Arc::clone(ticket), target, entropy);
+        Ok(match ntlm {
+            Some((credentials, entropy)) => initiator.or_ntlm(credentials, entropy),
+            None => initiator,
+        })
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod lease;
 mod logon;
 mod operations;
 mod paths;
+mod renewal;
 
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
@@ -37,7 +38,9 @@ use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
 use channels::Ways;
 use connector::{Connector, is_final};
+use logon::Logon;
 use operations::Operations;
+use renewal::{Anew, Renewal};
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
 ///
@@ -167,6 +170,8 @@ pub struct SessionInfo {
     pub encrypted: bool,
     /// True if every message that is not encrypted is signed.
     pub signed: bool,
+    /// True after a logon by Kerberos, false after one by NTLM.
+    pub kerberos: bool,
     /// Count of connections in use, at least 1.
     pub channels: usize,
     /// Largest READ that the server accepts, bytes.
@@ -233,6 +238,7 @@ impl Session {
             signing: SigningAlgorithm::of_wire(live.terms.signing_algorithm),
             encrypted: live.security.seal,
             signed: live.security.sign,
+            kerberos: live.renewal.is_some(),
             channels,
             max_read: live.terms.max_read_size,
             max_write: live.terms.max_write_size,
@@ -401,7 +407,9 @@ impl Inner {
     /// Makes one attempt, with a time limit.
     async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let limit = self.client.options.connect_timeout;
-        let live = match timeout(limit, self.establish_once(previous)).await {
+        // KDCs have time limits of their own.
+        let logon = self.connector.logon().await?;
+        let live = match timeout(limit, self.establish_once(logon, previous)).await {
             Ok(outcome) => outcome?,
             Err(_elapsed) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         };
@@ -417,15 +425,21 @@ impl Inner {
         Ok(live)
     }
 
-    async fn establish_once(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
+    async fn establish_once(
+        &self,
+        logon: Logon<'_>,
+        previous: u64,
+    ) -> std::result::Result<Arc<Live>, Cause> {
         let connection = self.connector.connect(&self.connector.server).await?;
         let agreed = connection.agreed().clone();
-        let logged_on = self.connector.logon().begin(connection, previous).await?;
+        let logged_on = logon.begin(connection, previous).await?;
         let is_wide = self.client.options.channels != 1
             && agreed.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL)
             && logged_on.channel.signing.is_some()
             && agreed.terms.is_smb3();
-        Ok(Arc::new(Live {
+        let anew = Arc::clone(&self.connector) as Arc<dyn Anew>;
+        let renewal = logged_on.ticket_end.map(|end| Renewal::new(anew, end));
+        let live = Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,
             security: logged_on.security,
@@ -440,7 +454,10 @@ impl Inner {
             activity: Arc::default(),
             is_wide,
             operations: Operations::default(),
-        }))
+            renewal,
+        });
+        live.keep_fresh();
+        Ok(live)
     }
 
     /// Returns the ClientGuid.

@@ -18,7 +18,7 @@ use frevo_proto::Dialect;
 use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share as ServerShare, Target};
-use frevo_server::{Server, Settings, UserList};
+use frevo_server::{Server, ServerBuilder, Settings, UserList};
 use frevo_store::Vfs;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -64,7 +64,10 @@ pub fn settings() -> Settings {
 }
 
 impl World {
-    fn new(settings: Settings) -> (Self, mpsc::UnboundedReceiver<MemoryStream>) {
+    fn new(
+        settings: Settings,
+        change: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> (Self, mpsc::UnboundedReceiver<MemoryStream>) {
         let dir = tempfile::tempdir().unwrap();
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
         let vfs: Arc<dyn Vfs> = Arc::new(vfs);
@@ -74,12 +77,11 @@ impl World {
         };
         // Each request to it runs on a thread, so that others overtake it.
         let away = share("away", false).off_core();
-        let embedded = Server::builder()
+        let builder = Server::builder()
             .settings(settings)
             .shares([share("data", false), share("sealed", true), away])
-            .accounts(Arc::new(UserList::new().user("ann", "secret")))
-            .build()
-            .unwrap();
+            .accounts(Arc::new(UserList::new().user("ann", "secret")));
+        let embedded = change(builder).build().unwrap();
         let server = Arc::clone(embedded.state());
         let (ends, heard) = mpsc::unbounded_channel();
         let wire = Wire { ends, down: AtomicBool::new(false), dialed: AtomicUsize::new(0) };
@@ -110,9 +112,18 @@ pub fn in_world(test: impl AsyncFnOnce(&World)) {
 }
 
 pub fn in_world_with(settings: Settings, test: impl AsyncFnOnce(&World)) {
+    in_changed_world(settings, |builder| builder, test);
+}
+
+/// Runs a test with a server whose parts `change` changes.
+pub fn in_changed_world(
+    settings: Settings,
+    change: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    test: impl AsyncFnOnce(&World),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let (world, mut ends) = World::new(settings);
+        let (world, mut ends) = World::new(settings, change);
         let server = world.embedded.clone();
         tokio::task::spawn_local(async move {
             while let Some(stream) = ends.recv().await {
