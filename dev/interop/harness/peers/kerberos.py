@@ -1,5 +1,7 @@
 """Logons by Kerberos, in a realm of MIT's KDC."""
 
+import os
+
 from ..model import HERE, Failure, group
 from ..prepare import VENV
 from ..realm import ADDRESS, with_realm
@@ -19,6 +21,24 @@ CHECKS = [
     "keytab-of-all",
 ]
 
+CLIENT_CHECKS = [
+    "from-cache",
+    "from-directory",
+    "from-password",
+    "from-keytab",
+    "no-ticket",
+    "expired",
+    "other-user",
+    "wrong-password",
+    "wrong-service",
+    "wrong-clock",
+    "address",
+    "no-kdc",
+    "falls-back",
+    "mount-renewed",
+    "mount-keytab",
+]
+
 
 @group("kerberos/realm")
 def realm(ctx):
@@ -32,6 +52,15 @@ def realm(ctx):
     ctx.report(output, needed=CHECKS)
     if status:
         raise Failure(f"status {status}")
+
+
+@group("kerberos/client", seconds=45)
+def client(ctx):
+    """Frevo's client with tickets of MIT's KDC: copies, mounts past their end, and tells what is wrong."""
+    command = with_realm(ctx.server, directory=ctx.work / "realm")
+    checks = HERE / "peers/kerberos-client"
+    _, output = ctx.command(*command, checks, os.environ["FREVO_CLIENT"], timeout=150)
+    ctx.report(output, needed=CLIENT_CHECKS)
 
 
 @group("kerberos/cifs", beside=30)
@@ -49,8 +78,8 @@ def domain(ctx):
     if ctx.server.kind != "frevo":
         return
     command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/domain-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
-    ctx.report(output, needed=["logs-on", "group", "nested-group"])
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, os.environ["FREVO_CLIENT"], timeout=150)
+    ctx.report(output, needed=["logs-on", "group", "nested-group", "client", "client-at-controller"])
 
 
 MEMBERSHIP = [
