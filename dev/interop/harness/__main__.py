@@ -31,6 +31,7 @@ from .peers import (  # noqa: F401
     pair,
     pike,
     programs,
+    rdma,
     recycle,
     rough,
     security,

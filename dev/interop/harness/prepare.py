@@ -136,9 +136,9 @@ def everything(args, groups):
     packages = []
     # What others have made comes from the network, so all of it is fetched at once.
     fetches = []
-    if "cifs" in names or any(g.name == "client/mount" for g in groups):
+    if names & {"cifs", "rdma"} or any(g.name == "client/mount" for g in groups):
         fetches.append(fsx)
-    if "cifs" in names:
+    if names & {"cifs", "rdma"}:
         packages.append("frevo-guest-checks")
     if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos"}:
         fetches.append(python_clients)
@@ -162,7 +162,7 @@ def everything(args, groups):
     for package, programs in examples.items():
         for name in programs:
             copy_program(built / "examples" / name if built else cargo_example(package, name))
-    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks", "programs"}:
+    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks", "programs", "rdma"}:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())
@@ -171,6 +171,7 @@ def everything(args, groups):
     else:
         # smbtorture's control codes are in no other build.
         features = ["test-hooks"] if any(g.profile == "torture" for g in groups) else []
+        features += ["rdma"] if "rdma" in names else []
         program = str(copy_program(cargo_build(args.profile, "frevo", features=features) / "frevo"))
     # The client's groups run it too, with any server.
     os.environ["FREVO_CLIENT"] = program
