@@ -1,12 +1,13 @@
 //! The server's end of a logon.
 
 mod ntlm;
+mod passed_on;
 
 use crate::account::Accounts;
 use crate::hash::same;
 use crate::kerberos::accept::{Accepted, Refused, accept};
 use crate::kerberos::gss::{self, End};
-use crate::kerberos::{AcceptorEntropy, DomainUser, Service};
+use crate::kerberos::{AcceptorEntropy, DomainUser, LogonInfo, Service};
 use crate::limits::MAX_TOKEN_LEN;
 use crate::ntlm::crypt::{Key, Mode};
 use crate::ntlm::{Flags, Sealing, is_ntlm};
@@ -14,11 +15,13 @@ use crate::spnego::{
     self, KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp, Oid,
 };
 use crate::{Mechanism, Reason, Refusal, SessionKey};
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
 use frevo_wire::dtyp::FileTime;
-use ntlm::{Challenged, Judge};
+use ntlm::{Challenged, Judge, Proven};
+use passed_on::Passed;
+pub use passed_on::{DomainLogon, DomainQuestion};
 
 /// The server's names and requirements, shared by all its logons.
 #[derive(Debug, Clone)]
@@ -46,6 +49,9 @@ pub struct AcceptorConfig {
     pub require_target_name: bool,
     /// False to accept Kerberos only.
     pub ntlm: bool,
+    /// Names of the domains whose users are not judged here: [`Step::Ask`] passes their proofs on.
+    /// The account store is not asked about them.
+    pub passed_on: Vec<String>,
     /// True to accept anonymous clients (MS-NLMP 3.2.5.1.2). They prove nothing, and everybody
     /// knows their session key.
     pub anonymous: bool,
@@ -63,6 +69,7 @@ impl AcceptorConfig {
             allowed_targets: None,
             require_target_name: false,
             ntlm: true,
+            passed_on: Vec::new(),
             anonymous: false,
         }
     }
@@ -80,6 +87,9 @@ pub struct Identity {
     pub workstation: String,
     /// The facts that a KDC tells about the user. None with NTLM.
     pub kerberos: Option<Arc<DomainUser>>,
+    /// The facts that a domain controller tells about a user of NTLM. None with Kerberos, and for
+    /// accounts of this server.
+    pub by_domain: Option<Arc<LogonInfo>>,
 }
 
 impl Identity {
@@ -97,6 +107,8 @@ pub enum Step {
     /// The logon is refused. The token tells the client the reason, and the client may try once
     /// more.
     Retry(Vec<u8>, Refusal),
+    /// A domain controller has to judge the proof; [`Acceptor::answer`] goes on with its answer.
+    Ask(Box<DomainQuestion>),
     /// The client has proved its identity.
     Done(Done),
 }
@@ -162,6 +174,8 @@ enum State {
     AwaitsToken(Envelope),
     /// A challenge of NTLM is sent.
     AwaitsAuthenticate(Option<Envelope>, Challenged),
+    /// A domain controller is being asked.
+    AwaitsAnswer(Passed),
     /// Kerberos has authenticated the client, whose mechListMIC has not come yet.
     AwaitsMic(Envelope, Accepted),
     Ended,
@@ -251,17 +265,34 @@ impl Acceptor {
             State::AwaitsAuthenticate(Some(envelope), challenged) => {
                 let message = NegTokenResp::parse(token)?;
                 let last = message.token.ok_or(Malformed::new("responseToken: missing"))?;
-                self.on_authenticate(last, message.mic, Some(envelope), &challenged, accounts)
+                self.on_authenticate(last, message.mic, Some(envelope), challenged, accounts)
             }
             State::AwaitsAuthenticate(None, challenged) => {
-                self.on_authenticate(token, None, None, &challenged, accounts)
+                self.on_authenticate(token, None, None, challenged, accounts)
             }
             State::AwaitsMic(envelope, accepted) => {
                 let mic = NegTokenResp::parse(token)?.mic;
                 Ok(Step::Done(proven_list(&envelope, accepted, mic)?))
             }
-            State::Ended => Err(Reason::OutOfTurn.into()),
+            State::AwaitsAnswer(_) | State::Ended => Err(Reason::OutOfTurn.into()),
         }
+    }
+
+    /// Goes on with the answer to the question of [`Step::Ask`].
+    ///
+    /// # Errors
+    /// A [`Refusal`] ends the exchange.
+    pub fn answer(&mut self, answer: Result<DomainLogon, Reason>) -> Result<Step, Refusal> {
+        let State::AwaitsAnswer(passed) = mem::replace(&mut self.state, State::Ended) else {
+            return Err(Reason::OutOfTurn.into());
+        };
+        let Passed { envelope, mech_list_mic, token, challenged, account } = passed;
+        let finish = |proven| by_ntlm(proven, envelope, mech_list_mic.as_deref());
+        self.judge().judge_answer(&token, &challenged, answer, account, finish).map(Step::Done)
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge { config: &self.config, channel_bindings: self.channel_bindings }
     }
 
     fn on_init(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
@@ -331,29 +362,22 @@ impl Acceptor {
     }
 
     fn on_authenticate(
-        &self,
+        &mut self,
         token: &[u8],
         mech_list_mic: Option<&[u8]>,
         envelope: Option<Envelope>,
-        challenged: &Challenged,
+        challenged: Challenged,
         accounts: &dyn Accounts,
     ) -> Result<Step, Refusal> {
-        let judge = Judge { config: &self.config, channel_bindings: self.channel_bindings };
-        let done = judge.judge(token, challenged, accounts, |proven| {
-            let sign = |mode, list: &[u8]| proven.mic(mode, list).map(Vec::from);
-            let token = closing(envelope, None, mech_list_mic, |end, list| match end {
-                End::Initiator => sign(Mode::Client, list),
-                End::Acceptor => sign(Mode::Server, list),
-            })?;
-            Ok(Done {
-                token,
-                identity: proven.identity,
-                session_key: SessionKey::new(proven.exported.to_vec()),
-                has_mic: proven.has_mic,
-                ntlm: Some((proven.flags, proven.exported)),
-            })
-        });
-        done.map(Step::Done)
+        let passed = passed_on::question(token, &challenged, &self.config.passed_on);
+        if let Some((question, account)) = passed {
+            let (token, mech_list_mic) = (token.to_vec(), mech_list_mic.map(Vec::from));
+            let passed = Passed { envelope, mech_list_mic, token, challenged, account };
+            self.state = State::AwaitsAnswer(passed);
+            return Ok(Step::Ask(Box::new(question)));
+        }
+        let finish = |proven| by_ntlm(proven, envelope, mech_list_mic);
+        self.judge().judge(token, &challenged, accounts, finish).map(Step::Done)
     }
 
     fn on_ap_req(
@@ -428,14 +452,38 @@ fn proven_list(
     Ok(by_kerberos(accepted, token, true))
 }
 
+fn by_ntlm(
+    proven: Proven,
+    envelope: Option<Envelope>,
+    mech_list_mic: Option<&[u8]>,
+) -> Result<Done, Reason> {
+    let sign = |mode, list: &[u8]| proven.mic(mode, list).map(Vec::from);
+    let token = closing(envelope, None, mech_list_mic, |end, list| match end {
+        End::Initiator => sign(Mode::Client, list),
+        End::Acceptor => sign(Mode::Server, list),
+    })?;
+    Ok(Done {
+        token,
+        identity: proven.identity,
+        session_key: SessionKey::new(proven.exported.to_vec()),
+        has_mic: proven.has_mic,
+        ntlm: Some((proven.flags, proven.exported)),
+    })
+}
+
 fn by_kerberos(accepted: Accepted, token: Vec<u8>, has_mic: bool) -> Done {
     let Accepted { user, context, .. } = accepted;
     let (name, domain) = match &user.pac {
         Some(pac) => (pac.user_name.clone(), pac.domain.clone()),
         None => (user.principal.components.join("/"), user.principal.realm.clone()),
     };
-    let identity =
-        Identity { user: name, domain, workstation: String::new(), kerberos: Some(Arc::new(user)) };
+    let identity = Identity {
+        user: name,
+        domain,
+        workstation: String::new(),
+        kerberos: Some(Arc::new(user)),
+        by_domain: None,
+    };
     let session_key = SessionKey::new(context.key.expose().to_vec());
     Done { token, identity, session_key, has_mic, ntlm: None }
 }

@@ -94,6 +94,10 @@ pub enum Reason {
     WrongChannelBindings,
     /// A KDC has authenticated the user, but the server has no account for it. The text says why.
     NoAccount(String),
+    /// A domain controller has refused a user of NTLM. The text has its words.
+    DomainRefused(String),
+    /// No domain controller has judged a user of NTLM. The text says why.
+    DomainSilent(String),
     /// A reason of Kerberos.
     Kerberos(Fault),
 }
@@ -130,6 +134,8 @@ impl fmt::Display for Reason {
                 f.write_str("the channel bindings are not those of this connection")
             }
             Self::NoAccount(why) => f.write_str(why),
+            Self::DomainRefused(why) => write!(f, "the domain refuses the user: {why}"),
+            Self::DomainSilent(why) => write!(f, "the domain was not asked: {why}"),
             Self::Kerberos(fault) => fault.fmt(f),
         }
     }

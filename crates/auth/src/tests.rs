@@ -1,6 +1,7 @@
 //! Tests of both roles with each other, and of everything that must be refused.
 
 mod kerberos;
+mod passed_on;
 mod real_clients;
 
 use crate::acceptor::Step as AcceptorStep;
@@ -83,6 +84,7 @@ fn run(
                 InitiatorStep::Continue(_) => panic!("the client wants more"),
             },
             AcceptorStep::Retry(..) => panic!("no Kerberos here"),
+            AcceptorStep::Ask(_) => panic!("no domain here"),
         }
     }
     panic!("no end");
@@ -211,6 +213,7 @@ fn finish(client: &mut Initiator, server: &mut Acceptor) -> Done {
                 InitiatorStep::Done(_) => panic!("done early"),
             },
             AcceptorStep::Retry(..) => panic!("no Kerberos here"),
+            AcceptorStep::Ask(_) => panic!("no domain here"),
         }
     }
 }

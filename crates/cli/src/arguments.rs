@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// Announce a server on the local network (started by serve)
     #[command(hide = true)]
     Announce(Announce),
+    /// Ask winbind about users of domains (started by serve)
+    #[command(hide = true)]
+    AskWinbind,
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),

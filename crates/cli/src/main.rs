@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Command::ConfinementTrial(trial) => serve::confine::trial::run(trial),
         Command::Check(check) => check::run(check),
         Command::Announce(announce) => serve::discovery::run(announce),
+        Command::AskWinbind => serve::ask_winbind::run(),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Domain(domain) => domain::run(domain),

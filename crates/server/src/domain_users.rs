@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use frevo_auth::kerberos::{DomainUser, LogonInfo};
+use frevo_auth::{Identity, Reason, Refusal};
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{FileTime, Sid};
 
@@ -28,7 +29,7 @@ pub(crate) fn known(
         let pac = user.pac.as_ref().ok_or_else(|| {
             format!("the ticket of {principal} has no PAC; name the realm in realms of [kerberos]")
         })?;
-        return Ok((format!("{}\\{}", pac.domain, pac.user_name), Arc::clone(user)));
+        return Ok((name(pac), Arc::clone(user)));
     }
     if !realms.contains(&principal.realm) {
         return Err(format!(
@@ -48,6 +49,28 @@ pub(crate) fn known(
     }
     // The account has SIDs of its own.
     Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
+}
+
+/// Returns the name of a user of a domain.
+pub(crate) fn name(user: &LogonInfo) -> String {
+    format!("{}\\{}", user.domain, user.user_name)
+}
+
+/// Returns the facts that a domain controller has told about a user, by Kerberos or NTLM.
+pub(crate) fn facts(identity: &Identity) -> Option<&LogonInfo> {
+    let by_ticket = identity.kerberos.as_ref().and_then(|user| user.pac.as_ref());
+    by_ticket.or(identity.by_domain.as_deref())
+}
+
+/// Returns the advice about a user of a domain who came with a password that nobody here can judge.
+pub(crate) fn hint(server: &ServerState, refusal: &Refusal) -> Option<&'static str> {
+    let is_stranger = refusal.reason == Reason::UnknownUser && !refusal.domain.is_empty();
+    let takes_tickets = server.kerberos.service().is_some() && server.settings().realms.is_empty();
+    let is_own = refusal.domain.eq_ignore_ascii_case(&server.settings().server_name);
+    (is_stranger && takes_tickets && !is_own).then_some(
+        "users of a domain log on by Kerberos: connect by the server's name, with a ticket; for NTLM \
+         name the domain in winbind_domains of [server]",
+    )
 }
 
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the

@@ -104,6 +104,7 @@ pub mod config;
 mod connection;
 mod data;
 mod descriptors;
+pub mod domain_logons;
 mod domain_users;
 mod durable;
 mod embed;

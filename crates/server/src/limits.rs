@@ -482,6 +482,15 @@ pub const HOST_LOOKUPS: usize = 4;
 /// Lookups of names that one user may have under way. Each may be of many names.
 pub const HOST_LOOKUPS_PER_USER: usize = 2;
 
+/// Longest name of a domain in the configuration, bytes.
+pub const DOMAIN_NAME_BYTES: usize = 255;
+
+/// Questions about NTLM to domain controllers at one time; each takes a thread.
+pub const DOMAIN_LOGONS: usize = 8;
+
+/// How long the answer to such a question is waited for, its place included.
+pub const DOMAIN_LOGON_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// How long it is waited for.
 pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 

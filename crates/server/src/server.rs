@@ -24,6 +24,7 @@ use crate::audit::{self, Event, Kind};
 use crate::blocking_pool::{self, BlockingPool};
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
+use crate::domain_logons::DomainLogonSlot;
 use crate::durable::{Durables, Survival};
 use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
@@ -48,6 +49,8 @@ pub struct ServerState {
     accounts: ArcSwap<SharedAccounts>,
     /// The keys and rules for Kerberos tickets.
     pub(crate) kerberos: KerberosSlot,
+    /// NTLM for users of a domain.
+    pub(crate) domain_logons: DomainLogonSlot,
     /// Time, random bytes and facts of the host.
     pub ambient: Arc<dyn Ambient>,
     /// Table of the files that are open.
@@ -103,6 +106,7 @@ impl ServerState {
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
             kerberos: KerberosSlot::default(),
+            domain_logons: DomainLogonSlot::default(),
             ambient,
             files: FileTable::default(),
             durables: Arc::default(),

@@ -87,6 +87,10 @@ pub struct Settings {
     pub max_transact: u32,
     /// False refuses NTLM: clients log on by Kerberos only.
     pub ntlm: bool,
+    /// Short and DNS names of the domains whose users log on by NTLM too, which a domain controller
+    /// judges; the first is the short name of the server's own domain. No account of the server is
+    /// meant by a name of such a domain.
+    pub passed_on: Vec<String>,
     /// Realms whose users are the accounts of the same names. Empty: a ticket needs a PAC, and its
     /// user is one of a domain.
     pub realms: Vec<String>,
@@ -147,6 +151,7 @@ impl Default for Settings {
             max_io: MAX_IO,
             max_transact: MAX_TRANSACT,
             ntlm: true,
+            passed_on: Vec::new(),
             realms: Vec::new(),
             require_mic: false,
             model: String::from("RackMac"),

@@ -1,13 +1,15 @@
 //! The server's end of NTLM: MS-NLMP 3.2.5.1.2.
 
+use super::passed_on::DomainLogon;
 use super::{AcceptorConfig, Identity};
 use crate::account::{Account, Accounts};
 use crate::hash::same;
+use crate::kerberos::LogonInfo;
 use crate::ntlm::crypt::{self, Key, Mode};
 use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
 use crate::ntlm::{AvFlags, AvId, Flags, av_pair};
 use crate::{NtHash, Reason, Refusal, target};
-use alloc::{string::String, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use frevo_wire::codec::Malformed;
 
 impl AcceptorConfig {
@@ -79,6 +81,11 @@ impl Challenged {
         Ok(Self { server_challenge, negotiate: negotiate.to_vec(), message, flags })
     }
 
+    /// Returns ServerChallenge.
+    pub(super) const fn server_challenge(&self) -> [u8; 8] {
+        self.server_challenge
+    }
+
     /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
     /// that does not exist.
     fn prove(
@@ -122,7 +129,32 @@ impl Judge<'_> {
         let (user, domain) = Authenticate::claim(token);
         let found = accounts.account(&user, &domain);
         let account = String::from(found.as_ref().map_or(&*user, |account| &*account.name));
-        self.check(token, challenged, found, finish).map_err(|reason| Refusal {
+        let prove = |message: &Authenticate<'_>, response: &NtlmV2<'_>| {
+            Proof::of_account(challenged, message, response, found)
+        };
+        self.check(token, challenged, prove, finish).map_err(|reason| Refusal {
+            reason,
+            user,
+            domain,
+            account,
+        })
+    }
+
+    /// Like [`Self::judge`], with the answer of a domain controller in place of the account.
+    pub(super) fn judge_answer<T>(
+        self,
+        token: &[u8],
+        challenged: &Challenged,
+        answer: Result<DomainLogon, Reason>,
+        account: String,
+        finish: impl FnOnce(Proven) -> Result<T, Reason>,
+    ) -> Result<T, Refusal> {
+        let (user, domain) = Authenticate::claim(token);
+        // A controller that was not reached says nothing of the password.
+        let is_guess = !matches!(answer, Err(Reason::DomainSilent(_)));
+        let account = if is_guess { account } else { String::new() };
+        let prove = |_: &Authenticate<'_>, _: &NtlmV2<'_>| Proof::of_domain(answer);
+        self.check(token, challenged, prove, finish).map_err(|reason| Refusal {
             reason,
             user,
             domain,
@@ -136,7 +168,7 @@ impl Judge<'_> {
         &self,
         token: &[u8],
         challenged: &Challenged,
-        found: Option<Account>,
+        prove: impl FnOnce(&Authenticate<'_>, &NtlmV2<'_>) -> Proof,
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Reason> {
         let malformed = |fault: Malformed| Reason::Malformed(fault.what);
@@ -147,7 +179,8 @@ impl Judge<'_> {
         }
         let sent_key = sent_key(flags, message.session_key)?;
         let form = Form::of(&message).map_err(malformed)??;
-        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, found);
+        let proof = prove(&message, form.response);
+        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, proof);
         let done = finish(proven);
         verdict.and(done)
     }
@@ -161,16 +194,10 @@ impl Judge<'_> {
         form: Form<'_>,
         (flags, sent_key): (Flags, Option<[u8; 16]>),
         challenged: &Challenged,
-        found: Option<Account>,
+        proof: Proof,
     ) -> (Proven, Result<(), Reason>) {
-        let (base, is_right) = challenged.prove(message, form.response, found.as_ref());
+        let Proof { base, password, name, by_domain } = proof;
         let exported = exported_key(&base, sent_key);
-        let password = match &found {
-            None => Err(Reason::UnknownUser),
-            Some(_) if !is_right => Err(Reason::WrongPassword),
-            Some(account) if !account.is_enabled => Err(Reason::Disabled),
-            Some(_) => Ok(()),
-        };
         let has_mic = form.mic.is_some();
         let mic = match &form.mic {
             Some((sent, cleared)) => {
@@ -189,10 +216,11 @@ impl Judge<'_> {
             Ok(())
         };
         let identity = Identity {
-            user: found.map_or_else(String::new, |account| account.name),
+            user: name,
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
             kerberos: None,
+            by_domain,
         };
         let proven = Proven { identity, exported, flags, has_mic };
         (proven, password.and(mic).and(target).and(bindings))
@@ -208,6 +236,7 @@ impl Judge<'_> {
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
             kerberos: None,
+            by_domain: None,
         };
         let exported = exported_key(&Key::default(), sent_key(flags, message.session_key)?);
         Ok(Proven { identity, exported, flags, has_mic: false })
@@ -220,6 +249,58 @@ impl Judge<'_> {
             Some(spn) => Err(Reason::WrongTarget(spn)),
             None if self.config.require_target_name => Err(Reason::MissingTarget),
             None => Ok(()),
+        }
+    }
+}
+
+/// The judgement of a response.
+struct Proof {
+    /// SessionBaseKey
+    base: Key,
+    password: Result<(), Reason>,
+    /// The name as it is stored; empty for an unknown user.
+    name: String,
+    /// The facts of a domain controller.
+    by_domain: Option<Arc<LogonInfo>>,
+}
+
+impl Proof {
+    fn of_account(
+        challenged: &Challenged,
+        message: &Authenticate<'_>,
+        response: &NtlmV2<'_>,
+        found: Option<Account>,
+    ) -> Self {
+        let (base, is_right) = challenged.prove(message, response, found.as_ref());
+        let password = match &found {
+            None => Err(Reason::UnknownUser),
+            Some(_) if !is_right => Err(Reason::WrongPassword),
+            Some(account) if !account.is_enabled => Err(Reason::Disabled),
+            Some(_) => Ok(()),
+        };
+        let name = found.map_or_else(String::new, |account| account.name);
+        Self { base, password, name, by_domain: None }
+    }
+
+    fn of_domain(answer: Result<DomainLogon, Reason>) -> Self {
+        let none = |reason| Self {
+            base: Key::default(),
+            password: Err(reason),
+            name: String::new(),
+            by_domain: None,
+        };
+        let logon = match answer {
+            Ok(logon) => logon,
+            Err(reason) => return none(reason),
+        };
+        let Ok(base) = <[u8; 16]>::try_from(logon.session_key.as_slice()) else {
+            return none(Reason::DomainSilent(String::from("the session key has another length")));
+        };
+        Self {
+            base: Key::new(base),
+            password: Ok(()),
+            name: logon.user.user_name.clone(),
+            by_domain: Some(logon.user),
         }
     }
 }

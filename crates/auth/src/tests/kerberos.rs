@@ -92,6 +92,7 @@ fn run_at(
                 retried.push(refusal.reason);
                 answer
             }
+            AcceptorStep::Ask(_) => panic!("no domain here"),
             AcceptorStep::Done(done) => match client.step(&done.token, client_now)? {
                 InitiatorStep::Done(key) => return Ok((done, key, retried)),
                 InitiatorStep::Continue(_) => panic!("the client wants more"),

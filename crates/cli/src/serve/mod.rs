@@ -1,6 +1,7 @@
 //! `frevo serve`.
 
 mod admin_interface;
+pub(crate) mod ask_winbind;
 pub(crate) mod confine;
 pub(crate) mod discovery;
 mod hello;
@@ -19,6 +20,7 @@ mod start_screen;
 mod take_over;
 #[cfg(feature = "traces")]
 mod traces;
+mod winbind;
 
 use crate::arguments;
 use crate::exit::{Done, Failure};

@@ -37,6 +37,7 @@ use super::run_accounts::{Logon, given_names};
 use super::share_edits::{self, Asked, Asking, Edits};
 use super::signals::{Cause, Signals};
 use super::take_over::Replaced;
+use super::winbind::Winbind;
 
 /// A share that is open, with what it was made of.
 pub(super) struct OpenShare {
@@ -124,6 +125,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
+    let winbind = Winbind::start(&plan)?;
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     // No other thread runs yet: what starts from here on is confined too.
@@ -138,7 +140,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
-    let server = make_server(&loaded, asking)?;
+    let server = make_server(&loaded, asking, winbind)?;
     #[cfg(feature = "rdma")]
     rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
@@ -179,7 +181,11 @@ fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
 }
 
 /// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
-fn make_server(loaded: &Loaded, asking: Asking) -> Result<Server, Failure> {
+fn make_server(
+    loaded: &Loaded,
+    asking: Asking,
+    winbind: Option<Arc<Winbind>>,
+) -> Result<Server, Failure> {
     let plan = &loaded.plan;
     let audit = start_audit(plan)?;
     let mut parts = Server::builder()
@@ -190,6 +196,9 @@ fn make_server(loaded: &Loaded, asking: Asking) -> Result<Server, Failure> {
         .limits(Limits { descriptors: descriptors(), ..plan.config.limits.limits() })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
+    if let Some(winbind) = winbind {
+        parts = parts.domain_logons(winbind);
+    }
     if let Some(audit) = audit {
         parts = parts.audit(audit);
     }

@@ -463,7 +463,7 @@ impl Peer {
                 let flags = if seal { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
                 (Status::SUCCESS, done.token, flags | self.evil.manners.flags)
             }
-            Err(_) => (Status::LOGON_FAILURE, Vec::new(), SessionFlags::EMPTY),
+            Ok(Step::Ask(_)) | Err(_) => (Status::LOGON_FAILURE, Vec::new(), SessionFlags::EMPTY),
         };
         encode(body, |w| {
             session_setup::Response { session_flags: flags, security_buffer: &token }.encode(w);

@@ -6,7 +6,7 @@ mod binding;
 use std::sync::Arc;
 
 use frevo_auth::kerberos::AcceptorEntropy;
-use frevo_auth::{Acceptor, AcceptorConfig, Done, Step};
+use frevo_auth::{Acceptor, AcceptorConfig, Done, Reason, Step};
 use frevo_crypto::Sender;
 use frevo_proto::Dialect;
 use frevo_store::security::Token;
@@ -43,10 +43,11 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     if authentication.purpose != Purpose::Renew && rq.dialect() == Dialect::SMB_3_1_1 {
         authentication.preauth.on_request(&[rq.message]);
     }
-    let accounts = rq.server().accounts();
-    let now = rq.server().ambient.now().0;
-    let step = authentication.acceptor.step(request.security_buffer, now, &*accounts);
+    let acceptor = &mut authentication.acceptor;
+    let step = judged(rq, connection, acceptor, request.security_buffer).await;
     match step {
+        // A question is asked once.
+        Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
             connection.authentications.borrow_mut().insert(session.id, authentication);
@@ -95,11 +96,32 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     }
 }
 
+/// Judges a token. A domain controller is asked about a proof that it has to judge.
+async fn judged(
+    rq: &Request<'_>,
+    connection: &Connection,
+    acceptor: &mut Acceptor,
+    token: &[u8],
+) -> Result<Step, frevo_auth::Refusal> {
+    let now = rq.server().ambient.now().0;
+    let step = acceptor.step(token, now, &*rq.server().accounts())?;
+    let Step::Ask(question) = step else { return Ok(step) };
+    let answer = tokio::select! {
+        biased;
+        () = connection.ended() => {
+            Err(Reason::DomainSilent(String::from("the client has gone")))
+        }
+        answer = rq.server().domain_logons.ask(*question) => answer,
+    };
+    acceptor.answer(answer)
+}
+
 /// Reports a refused logon.
 fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
+    let hint = domain_users::hint(rq.server(), refusal);
     rq.tell(|left_out| {
         tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-            user = %shortened(&refusal.user), reason = %refusal.reason, left_out,
+            user = %shortened(&refusal.user), reason = %refusal.reason, hint, left_out,
             "logon refused");
     });
     told::logon_refused(rq, refusal);
@@ -121,12 +143,15 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
                 let refusal = frevo_auth::Refusal {
                     user: identity.user.clone(),
                     domain: identity.domain.clone(),
-                    ..frevo_auth::Refusal::new(frevo_auth::Reason::NoAccount(why))
+                    ..frevo_auth::Refusal::new(Reason::NoAccount(why))
                 };
                 refused(rq, &refusal);
                 return None;
             }
         }
+    }
+    if let Some(user) = &done.identity.by_domain {
+        done.identity.user = domain_users::name(user);
     }
     let user = &*done.identity.user;
     // Nobody's logon is no guess, and must not be remembered as a good one. A ticket is none either:
@@ -294,6 +319,11 @@ fn begin(
     let mut config = AcceptorConfig::standalone(&settings.server_name);
     config.require_mic = settings.require_mic;
     config.ntlm = settings.ntlm;
+    config.passed_on.clone_from(&settings.passed_on);
+    if let Some(domain) = settings.passed_on.first() {
+        // A controller compares MsvAvNbDomainName and MsvAvNbComputerName with its member.
+        config.domain = domain.to_uppercase();
+    }
     // Nobody shares a secret with the server: there is nothing to seal or to bind with.
     config.anonymous = settings.anonymous
         && match purpose {
@@ -346,7 +376,7 @@ fn finish(
         user: done.identity.user.clone(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
-        token: match (is_nobody, done.identity.kerberos.as_ref().and_then(|by| by.pac.as_ref())) {
+        token: match (is_nobody, domain_users::facts(&done.identity)) {
             (true, _) => Arc::new(Token::nobody()),
             (false, Some(pac)) => domain_users::token(pac, host.user()),
             (false, None) => rq.server().token(&done.identity.user, host.user()),

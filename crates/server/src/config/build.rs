@@ -96,6 +96,8 @@ impl Config {
         }
         settings.posix = self.shares.is_empty() || self.shares.iter().any(|share| share.posix);
         settings.ntlm = section.ntlm.as_ref().is_none_or(|ntlm| *ntlm.get_ref());
+        let passed_on = section.winbind_domains.as_ref();
+        settings.passed_on = passed_on.map_or_else(Vec::new, |names| names.get_ref().clone());
         settings.realms = self.kerberos.account_realms();
         settings.require_mic = section.require_mic.unwrap_or(settings.require_mic);
         let minutes = self.limits.idle_session_minutes;

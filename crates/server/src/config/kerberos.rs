@@ -216,6 +216,32 @@ mod tests {
     }
 
     #[test]
+    fn domains_of_winbind_are_names() {
+        let of = |value: &str, more: &str| format!("[server]\nwinbind_domains = {value}\n{more}");
+        let longest = "x".repeat(limits::DOMAIN_NAME_BYTES);
+        let config = Config::parse(&of(&format!("[\"A\", \"a.test\", {longest:?}]"), "")).unwrap();
+        let settings = config.settings("box", frevo_wire::dtyp::Guid::default());
+        assert_eq!(settings.passed_on[..2], ["A", "a.test"]);
+        let keytab = "[kerberos]\nkeytab = \"/k\"\n";
+        for (text, start) in [
+            (of("[\"\"]", ""), "line 2: \"\" is not the name of a domain"),
+            (of("[\"A b\"]", ""), "line 2: \"A b\" is not"),
+            (of(&format!("[\"{longest}x\"]"), ""), "line 2: \"x"),
+            (
+                of("[\"A\"]", &format!("ntlm = false\n{keytab}")),
+                "line 2: winbind_domains is for NTLM",
+            ),
+            (
+                of("[\"A\"]", &format!("{keytab}realms = [\"A\"]\n")),
+                "line 2: winbind_domains makes",
+            ),
+        ] {
+            let found = faults(&text);
+            assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
+        }
+    }
+
+    #[test]
     fn the_rules_of_tickets() {
         let section = |keys: &str| {
             Config::parse(&format!("[kerberos]\nkeytab = \"/k\"\n{keys}")).unwrap().kerberos

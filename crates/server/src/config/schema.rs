@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
+use crate::limits::DOMAIN_NAME_BYTES;
+
 use super::audit::AuditSection;
 use super::fault::Fault;
 use super::interface::InterfaceSection;
@@ -99,6 +101,8 @@ pub struct ServerSection {
     pub pin_cores: Option<bool>,
     /// False refuses NTLM: clients log on by Kerberos only.
     pub ntlm: Option<Spanned<bool>>,
+    /// Domains whose users log on by NTLM through winbind.
+    pub winbind_domains: Option<Spanned<Vec<String>>>,
     /// Every client must prove that nobody changed its logon.
     pub require_mic: Option<bool>,
     /// A session may authenticate anew without an account.
@@ -203,11 +207,37 @@ impl Config {
         }
         faults.extend(self.audit.faults(text));
         faults.extend(self.kerberos.faults(self.server.ntlm.as_ref(), text));
+        faults.extend(self.fault_of_winbind(text));
         let interfaces = InterfaceSection::faults(&self.interfaces);
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
         faults
+    }
+
+    /// Domains of winbind that cannot be used.
+    fn fault_of_winbind(&self, text: &str) -> Option<Fault> {
+        let domains = self.server.winbind_domains.as_ref()?;
+        let is_wrong = |name: &&String| {
+            name.is_empty()
+                || name.len() > DOMAIN_NAME_BYTES
+                || !name.bytes().all(|c| c.is_ascii_alphanumeric() || b".-_".contains(&c))
+        };
+        let at = |what: String, hint| Fault::at(text, &domains.span(), what).hint(hint);
+        if let Some(name) = domains.get_ref().iter().find(is_wrong) {
+            let what = format!("{name:?} is not the name of a domain, such as EXAMPLE");
+            return Some(at(what, "list the short name and the DNS name"));
+        }
+        let is_off = self.server.ntlm.as_ref().is_some_and(|ntlm| !ntlm.get_ref());
+        if is_off && !domains.get_ref().is_empty() {
+            let what = String::from("winbind_domains is for NTLM, which ntlm = false turns off");
+            return Some(at(what, "remove one of the two keys"));
+        }
+        let has_realms = self.kerberos.realms.is_some() && !domains.get_ref().is_empty();
+        has_realms.then(|| {
+            let what = "winbind_domains makes users of a domain, and realms of [kerberos] accounts";
+            at(what.to_owned(), "remove one of the two keys")
+        })
     }
 
     /// Settings of `[server]` that contradict each other.

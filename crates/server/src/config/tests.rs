@@ -43,6 +43,7 @@ pub(super) const EVERY_KEY: &str = r#"
         cores = 2
         pin_cores = true
         ntlm = false
+        winbind_domains = []
         require_mic = true
         anonymous = true
         account_listing = "users"

@@ -12,6 +12,7 @@ use frevo_store::state::StateStore;
 use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
 use crate::ambient::{Ambient, Host};
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
+use crate::domain_logons::DomainLogons;
 use crate::impersonation;
 use crate::server::SharedAccounts;
 use crate::settings::Settings;
@@ -34,6 +35,7 @@ pub struct ServerBuilder {
     pub(super) state_store: Option<Arc<dyn StateStore>>,
     pub(super) handover_store: Option<Arc<dyn StateStore>>,
     pub(super) share_editor: Option<Arc<dyn ShareEditor>>,
+    pub(super) domain_logons: Option<Arc<dyn DomainLogons>>,
     pub(super) cores: CoresConfig,
 }
 
@@ -54,6 +56,7 @@ impl Default for ServerBuilder {
             state_store: None,
             handover_store: None,
             share_editor: None,
+            domain_logons: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
         }
     }
@@ -140,6 +143,11 @@ impl ServerBuilder {
     #[doc(hidden)]
     pub fn share_editor(self, editor: Arc<dyn ShareEditor>) -> Self {
         Self { share_editor: Some(editor), ..self }
+    }
+
+    /// Asks domain controllers about NTLM by `way`, for the users of [`Settings::passed_on`].
+    pub fn domain_logons(self, way: Arc<dyn DomainLogons>) -> Self {
+        Self { domain_logons: Some(way), ..self }
     }
 
     /// Sets the clock and the source of randomness: those of the host if this is not

@@ -92,6 +92,7 @@ impl Server {
             state_store,
             handover_store,
             share_editor,
+            domain_logons,
             cores,
             ..
         } = builder;
@@ -99,6 +100,9 @@ impl Server {
         state.kerberos.set(kerberos);
         if let Some(audit) = audit {
             state.audit.set(audit);
+        }
+        if let Some(way) = domain_logons {
+            state.domain_logons.set(way);
         }
         if let Some(editor) = share_editor {
             let _ = state.share_editor.set(editor);

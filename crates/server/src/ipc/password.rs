@@ -67,7 +67,7 @@ impl PipeSecurity for Ends {
                 let is_right = account.eq_ignore_ascii_case(&self.user) && self.sealing.is_some();
                 PipeLogon { account, is_right }
             }
-            Ok(Step::Continue(_) | Step::Retry(..)) => {
+            Ok(Step::Continue(_) | Step::Retry(..) | Step::Ask(_)) => {
                 PipeLogon { account: self.user.clone(), is_right: false }
             }
             Err(refusal) => PipeLogon { account: refusal.account, is_right: false },

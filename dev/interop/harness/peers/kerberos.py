@@ -104,3 +104,26 @@ def membership(ctx):
         command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/membership-checks"]
         _, output = ctx.command(*command, ctx.server.program, ADDRESS, tool, timeout=150)
         ctx.report(output, needed=[f"{tool}-{name}" for name in MEMBERSHIP])
+
+
+WINBIND = [
+    "logs-on",
+    "principal-name",
+    "group",
+    "account",
+    "wrong-password",
+    "throttled",
+    "disabled",
+    "no-winbind",
+    "winbind-again",
+]
+
+
+@group("kerberos/winbind")
+def winbind(ctx):
+    """Users of Samba's domain log on by NTLM, which winbind judges; it goes away and comes back."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/winbind-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
+    ctx.report(output, needed=WINBIND)

@@ -107,6 +107,21 @@ pub(super) fn confine_to_reading(places: &[&str]) -> Result<(), String> {
     restrict(rules)
 }
 
+/// Confines this process to reading and running what is below `places`.
+pub(super) fn confine_to_running(places: &[&str]) -> Result<(), String> {
+    let mut rules = ruleset().and_then(Ruleset::create).map_err(lacking)?;
+    for place in places {
+        rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
+    }
+    // For the errors of the programs.
+    if let Ok(null) = PathFd::new("/dev/null") {
+        let rule = PathBeneath::new(null, AccessFs::WriteFile);
+        let rule = rule.set_compatibility(CompatLevel::BestEffort);
+        rules = rules.add_rule(rule).map_err(lacking)?;
+    }
+    restrict(rules)
+}
+
 /// Confines this process to no file at all. Over TCP it connects to nobody, and listens at `port`;
 /// it signals no other process.
 pub(super) fn confine_to_announcing(port: u16) -> Result<(), String> {

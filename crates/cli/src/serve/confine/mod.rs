@@ -69,6 +69,14 @@ fn confine_name_service() {
     let _ = privileges::drop_all_capabilities();
 }
 
+/// Takes from a process that asks winbind what asking does not need: it runs programs of the system,
+/// which read files of the system. The socket of winbind is open to root and its group only.
+pub(super) fn confine_winbind() {
+    let _ = privileges::close_memory();
+    let _ = landlock::confine_to_running(landlock::NAME_SERVICE);
+    let _ = privileges::drop_all_capabilities();
+}
+
 /// Takes from the process that announces the server all that announcing does not need: it reads
 /// messages of strangers. What does not hold is returned.
 pub(super) fn confine_discovery() -> Vec<String> {
