@@ -55,7 +55,8 @@ def main():
         # The end of the connection closes the handles that a scene left.
         pair.connect()
     with open(out, "w") as f:
-        json.dump({"requests": report.requests, "scenes": number, "differences": report.differences}, f, indent=1)
+        told = {"requests": report.requests, "scenes": number, "lost_by_smbd": report.lost_by_smbd}
+        json.dump(told | {"differences": report.differences}, f, indent=1)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,11 @@ from raw import Client
 from .values import said
 
 
+# Seconds to wait for an answer, and for smbd to tell of a change.
+TIMEOUT = 15
+SMBD_TELLS = 3
+
+
 class Pair:
     """Two clients that send equal requests; a file is a pair of FileIds."""
 
@@ -21,7 +26,7 @@ class Pair:
         for client in self.clients:
             client.close()
         self.clients = [
-            Client(a, self.port, os.environ["SMB_USER"], os.environ["SMB_PASS"], timeout=15) for a in self.where
+            Client(a, self.port, os.environ["SMB_USER"], os.environ["SMB_PASS"], timeout=TIMEOUT) for a in self.where
         ]
         for client, address in zip(self.clients, self.where, strict=True):
             client.tree_connect(address, self.share)
@@ -32,6 +37,26 @@ class Pair:
         ids = [c.send(command, b, **more) for c, b in zip(self.clients, bodies, strict=True)]
         self.report.requests += 1
         return [c.await_answer(i) for c, i in zip(self.clients, ids, strict=True)]
+
+    def notified(self, ids):
+        """Returns both answers to CHANGE_NOTIFY, or None if smbd has lost the change.
+
+        smbd answers "pending" before the daemon that watches knows of the watch, so a change that
+        comes at once may be lost: 29 of 1,000 on a busy machine, where Frevo lost none of 8,000.
+        """
+        (ours, theirs), (first, second) = self.clients, ids
+        answer = ours.await_answer(first)
+        theirs.socket.settimeout(SMBD_TELLS)
+        try:
+            return [answer, theirs.await_answer(second)]
+        except TimeoutError:
+            theirs.cancel(second)
+            theirs.socket.settimeout(TIMEOUT)
+            theirs.await_answer(second)
+            self.report.lost_by_smbd += 1
+            return None
+        finally:
+            theirs.socket.settimeout(TIMEOUT)
 
     def on(self, file, make, *args, **more):
         """Returns the pair of bodies of a request that names a file."""
@@ -48,6 +73,8 @@ class Pair:
 class Report:
     def __init__(self):
         self.requests, self.differences = 0, collections.OrderedDict()
+        # Changes that smbd did not tell a watch of.
+        self.lost_by_smbd = 0
 
     def differ(self, name, example):
         entry = self.differences.setdefault(name, [0, example])

@@ -130,7 +130,9 @@ def notify(scene):
             scene.pair.close(scene.pair.open(scene.path("d\\told"), disposition=2, options=0x40))
         else:
             scene.pair.close(file)
-        last = [c.await_answer(i) for c, i in zip(scene.pair.clients, ids, strict=True)]
+        last = scene.pair.notified(ids)
+        if last is None:
+            raise Differs
         if not same_status(scene.report, "notify answered", last, example):
             raise Differs
         told = [a.buffer()[4:] if a.status == 0 else b"" for a in last]
