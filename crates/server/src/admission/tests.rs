@@ -1,7 +1,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::advance;
 
 use super::*;
@@ -225,16 +224,16 @@ async fn one_customer_of_ipv6_cannot_take_all_places() {
 async fn an_eviction_is_told_before_and_after_there_is_a_handle() {
     let admission = Admission::default();
     let tickets = entered(&admission, (0..UNAUTHENTICATED_PER_ADDRESS).map(|_| v4(1, 1)));
-    let (handle, mut notices) = unbounded_channel();
+    let (handle, notices) = crate::connection::notices();
     tickets[1].reach_by(handle.clone());
     advance(UNAUTHENTICATED_SPARED).await;
     let _newer = entered(&admission, (0..3).map(|_| v4(1, 1)));
     tickets[0].evicted().await;
-    assert!(matches!(notices.try_recv(), Ok(Notice::Evicted)));
-    assert!(notices.try_recv().is_err());
+    assert!(matches!(notices.try_next(), Some(Notice::Evicted)));
+    assert!(notices.try_next().is_none());
     // Evicted while it had no handle, and asked for only then.
     tickets[2].reach_by(handle);
-    assert!(matches!(notices.try_recv(), Ok(Notice::Evicted)));
+    assert!(matches!(notices.try_next(), Some(Notice::Evicted)));
     // Its place was given back once, not again at its end.
     drop(tickets);
     assert_eq!(count(&admission), 3);

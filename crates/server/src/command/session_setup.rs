@@ -195,7 +195,7 @@ async fn heed(rq: &Request<'_>, connection: &Connection, account: &str, success:
 /// A failed exchange takes its session with it, but a failed binding leaves the
 /// session that others use untouched.
 fn abandon(rq: &Request<'_>, connection: &Connection, session: &Session, purpose: Purpose) {
-    connection.authentications.borrow_mut().remove(&session.id);
+    connection.authentications.borrow_mut().remove(session.id);
     if purpose != Purpose::Bind {
         connection.remove_channel(session.id);
         rq.server().close_session(session);
@@ -275,7 +275,7 @@ fn begin_charged(
 }
 
 fn take_under_way(rq: &Request<'_>, connection: &Connection) -> Option<Authentication> {
-    connection.authentications.borrow_mut().remove(&rq.header.session_id)
+    connection.authentications.borrow_mut().remove(rq.header.session_id)
 }
 
 /// Sessions that the connection may have, and exchanges that may be under way on it.
@@ -402,7 +402,7 @@ fn finish(
         }
         Purpose::Bind => {
             if let Err(status) = binding::bind(rq, connection, authentication, done, &identity) {
-                connection.authentications.borrow_mut().remove(&session.id);
+                connection.authentications.borrow_mut().remove(session.id);
                 return Ok(binding::refuse(out, status));
             }
         }

@@ -357,8 +357,7 @@ fn hash_response(
     }
     if command == Command::NEGOTIATE {
         connection.preauth.borrow_mut().on_negotiate(&[frame]);
-    } else if let Some(authentication) =
-        connection.authentications.borrow_mut().get_mut(&session_id)
+    } else if let Some(authentication) = connection.authentications.borrow_mut().get_mut(session_id)
     {
         authentication.on_response(status, frame);
     }

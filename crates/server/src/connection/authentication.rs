@@ -1,5 +1,6 @@
 //! Exchanges of authentication tokens: MS-SMB2 3.3.1.15 (PreauthSession).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use frevo_auth::Acceptor;
@@ -42,5 +43,41 @@ impl Authentication {
         if self.purpose != Purpose::Renew {
             self.preauth.on_response(status, &[message]);
         }
+    }
+}
+
+/// The exchanges under way on one connection, by session. An idle connection has none and keeps no
+/// memory for them.
+#[derive(Debug, Default)]
+pub struct Authentications(HashMap<u64, Box<Authentication>>);
+
+impl Authentications {
+    /// Keeps an exchange until its next token.
+    pub fn insert(&mut self, session: u64, authentication: Authentication) {
+        self.0.insert(session, Box::new(authentication));
+    }
+
+    /// Takes the exchange of a session out.
+    pub fn remove(&mut self, session: u64) -> Option<Authentication> {
+        let removed = self.0.remove(&session);
+        if self.0.is_empty() {
+            self.0.shrink_to_fit();
+        }
+        removed.map(|authentication| *authentication)
+    }
+
+    /// The exchange of a session.
+    pub fn get_mut(&mut self, session: u64) -> Option<&mut Authentication> {
+        self.0.get_mut(&session).map(AsMut::as_mut)
+    }
+
+    /// The number of exchanges.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The sessions of the exchanges.
+    pub fn sessions(&self) -> Vec<u64> {
+        self.0.keys().copied().collect()
     }
 }

@@ -15,10 +15,9 @@ use frevo_net::transport::Stream;
 use frevo_net::watchdog::{has_turn, is_due, yield_if_due};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Connection, ConnectionInfo, Notice};
+use super::{Connection, ConnectionInfo, Notice, notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
 use crate::impersonation;
@@ -97,7 +96,7 @@ fn run_to_end(
         };
         drop(network);
         let ticket = accepted.ticket;
-        let (handle, notices) = mpsc::unbounded_channel();
+        let (handle, notices) = notice::notices();
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
         let info = ConnectionInfo::new((id, server, settings), ends, handle);
@@ -377,22 +376,18 @@ impl Connection {
 
     /// The next notice. Pending for ever once the connection takes no more.
     async fn next_notice(&self) -> Notice {
-        poll_fn(|cx| match self.notices.borrow_mut().poll_recv(cx) {
-            Poll::Ready(Some(notice)) => Poll::Ready(notice),
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        })
-        .await
+        poll_fn(|cx| self.notices.poll_next(cx)).await
     }
 
     /// The next notice that has come already.
     fn try_next_notice(&self) -> Option<Notice> {
-        self.notices.borrow_mut().try_recv().ok()
+        self.notices.try_next()
     }
 
     /// The break notifications that this connection has not delivered. It takes no further
     /// notices from here on.
     fn take_undelivered(&self) -> Vec<Parcel> {
-        self.notices.borrow_mut().close();
+        self.notices.close();
         let queued = self.breaks.take().into_iter().filter_map(|sent| sent.parcel);
         let notified =
             std::iter::from_fn(|| self.try_next_notice()).filter_map(|notice| match notice {
@@ -407,8 +402,7 @@ impl Connection {
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
-        let under_way: Vec<u64> =
-            self.authentications.borrow_mut().drain().map(|(id, _)| id).collect();
+        let under_way = self.authentications.take().sessions();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         let others =
             |id| self.info.server.session(id).is_some_and(|s| s.has_channel_besides(self.info.id));

@@ -22,16 +22,17 @@ mod stalls;
 mod verify;
 mod waiting;
 
-pub use authentication::{Authentication, Purpose};
+pub use authentication::{Authentication, Authentications, Purpose};
 pub use channel::Channel;
 pub use event_loop::{Accepted, run};
 #[cfg(feature = "test-hooks")]
 pub use info::TestHooks;
 pub use info::{ConnectionInfo, Negotiated};
+#[cfg(test)]
+pub use notice::notices;
 pub use notice::{ConnectionHandle, Notice};
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -39,13 +40,13 @@ use frevo_net::send_queue::{SendLimits, SendQueue};
 use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::activity::Stall;
 use crate::admission::Ticket;
 use crate::ledger::{Charge, Tabs};
 use crate::refusal::Doom;
 use crate::session::State;
+use notice::Notices;
 use stalls::Stalled;
 
 /// The part of a connection that its core owns.
@@ -59,7 +60,7 @@ pub struct Connection {
     /// Connection.PreauthIntegrityHashValue
     pub preauth: RefCell<ConnectionPreauth>,
     /// Authentications under way, by session.
-    pub authentications: RefCell<HashMap<u64, Authentication>>,
+    pub authentications: RefCell<Authentications>,
     /// Counted as unauthenticated until this is taken.
     pub ticket: RefCell<Option<Ticket>>,
     window: RefCell<CommandSequenceWindow>,
@@ -91,7 +92,7 @@ pub struct Connection {
     /// Replies wait for the client or the network.
     unsent: Stalled,
     /// Notices from other cores.
-    notices: RefCell<UnboundedReceiver<Notice>>,
+    notices: Notices,
     /// The endpoint of a connection of SMB Direct.
     #[cfg(feature = "rdma")]
     rdma: Option<Arc<frevo_net::rdma::Endpoint>>,
@@ -105,7 +106,7 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that has received nothing yet.
-    fn new(info: ConnectionInfo, notices: UnboundedReceiver<Notice>, ticket: Ticket) -> Self {
+    fn new(info: ConnectionInfo, notices: Notices, ticket: Ticket) -> Self {
         let network = info.server.ledger.network(info.peer.ip());
         let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
         Self {
@@ -134,7 +135,7 @@ impl Connection {
             attention: tokio::sync::Notify::new(),
             without_credits: Stalled::default(),
             unsent: Stalled::default(),
-            notices: RefCell::new(notices),
+            notices,
             #[cfg(feature = "rdma")]
             rdma: None,
             #[cfg(feature = "rdma")]
@@ -187,7 +188,7 @@ impl Connection {
     /// Takes a session out of Connection.SessionTable.
     pub fn remove_channel(&self, id: u64) {
         self.channels.borrow_mut().retain(|c| c.session.id != id);
-        self.authentications.borrow_mut().remove(&id);
+        self.authentications.borrow_mut().remove(id);
     }
 
     /// Sessions on this connection.

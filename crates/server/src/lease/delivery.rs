@@ -31,10 +31,8 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
         parcel.via = Some(via);
         match handle.send(Notice::Break(Box::new(parcel))) {
             Ok(()) => return,
-            Err(refused) => match refused.0 {
-                Notice::Break(back) => parcel = *back,
-                _ => return,
-            },
+            Err(Notice::Break(back)) => parcel = *back,
+            Err(_) => return,
         }
     }
     end(server, &parcel);
