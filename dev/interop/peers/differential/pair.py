@@ -8,7 +8,6 @@ from raw import Client
 
 from .values import said
 
-
 # Seconds to wait for an answer, and for smbd to tell of a change.
 TIMEOUT = 15
 SMBD_TELLS = 3
