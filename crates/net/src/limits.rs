@@ -176,6 +176,10 @@ pub const RDMA_FIRST_RECEIVE_BYTES: usize = 512;
 #[cfg(feature = "rdma")]
 pub const RDMA_COMPLETIONS_AT_ONCE: usize = 32;
 
+/// Such calls before other tasks of the core have their turn.
+#[cfg(feature = "rdma")]
+pub const RDMA_POLLS_AT_ONCE: usize = 16;
+
 /// RDMA reads of a server that a client serves at a time.
 #[cfg(feature = "rdma")]
 pub const RDMA_READS_SERVED: u8 = 16;

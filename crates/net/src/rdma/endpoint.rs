@@ -182,8 +182,8 @@ impl Endpoint {
             let mut fate = std::pin::pin!(self.fate.changed.notified());
             fate.as_mut().enable();
             self.pump();
-            let Some((found, end, until)) =
-                self.look(|state| (ready(state), state.end(), state.deadline()))
+            let Some((found, end, until, has_more)) =
+                self.look(|state| (ready(state), state.end(), state.deadline(), state.has_more()))
             else {
                 return Err(io::ErrorKind::NotConnected.into());
             };
@@ -192,6 +192,10 @@ impl Endpoint {
             }
             if let Some(end) = end {
                 return Err(end.into());
+            }
+            if has_more {
+                tokio::task::yield_now().await;
+                continue;
             }
             tokio::select! {
                 biased;

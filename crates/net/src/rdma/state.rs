@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::link::{Completion, Link, Slot};
 use crate::limits::{
-    FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX,
-    RDMA_SLOTS_AT_ONCE,
+    FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_POLLS_AT_ONCE,
+    RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_SLOTS_AT_ONCE,
 };
 
 /// Bytes before a frame: the frame's length, 24 bits.
@@ -163,9 +163,16 @@ impl State {
         self.is_armed = false;
     }
 
-    /// Takes all that the device has done. True if it has done anything.
+    /// True if the device may have done more than [`Self::pump`] has taken.
+    pub(super) const fn has_more(&self) -> bool {
+        !self.is_armed
+    }
+
+    /// Takes what the device has done, up to a limit: a peer that sends without end must not keep
+    /// the core. True if it has done anything.
     pub(super) fn pump(&mut self) -> bool {
         let mut has_changed = false;
+        let mut polls_left = RDMA_POLLS_AT_ONCE;
         loop {
             let completions = self.link.poll();
             if completions.is_empty() {
@@ -184,6 +191,11 @@ impl State {
                 self.take(completion);
             }
             self.go_on();
+            polls_left = polls_left.saturating_sub(1);
+            if polls_left == 0 {
+                self.is_armed = false;
+                break;
+            }
         }
         let was_over = self.end.is_some();
         if self.link.id().fate.is_over() {

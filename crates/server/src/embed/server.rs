@@ -147,6 +147,8 @@ impl Server {
         let limits = limits.lock();
         limits.apply(&state.ledger);
         buffers.set(limits.memory);
+        #[cfg(feature = "rdma")]
+        frevo_net::rdma::set_registered_max(limits.memory);
         state.files.watches.set_limit(limits.memory / CHANGES_SHARE);
     }
 
