@@ -2,6 +2,7 @@
 
 use frevo_auth::AccountFile;
 use frevo_server::config::{Config, RunAsChoice, ShareSection, Who, nearest};
+use frevo_wire::dtyp::Sid;
 
 use crate::check::{Finding, known_users};
 use crate::config_sources::Sources;
@@ -67,7 +68,8 @@ fn unknown_user(user: &str, known: &[String]) -> Option<String> {
 }
 
 fn unknown_group(group: &str, known: &[String]) -> Option<String> {
-    if known.contains(&group.to_lowercase()) || group.eq_ignore_ascii_case("Administrators") {
+    let is_known = known.contains(&group.to_lowercase());
+    if is_known || group.eq_ignore_ascii_case("Administrators") || group.parse::<Sid>().is_ok() {
         return None;
     }
     match frevo_posix::group_id(group) {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use frevo_store::security::Token;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, Sid};
 
 use crate::share_access::AccessList;
 
@@ -18,6 +18,8 @@ use crate::share_access::AccessList;
 pub struct Names {
     users: BTreeSet<String>,
     groups: BTreeSet<String>,
+    /// Groups by SID, as those of a domain.
+    sids: BTreeSet<Sid>,
 }
 
 impl Names {
@@ -26,12 +28,16 @@ impl Names {
         Self::of(names.iter().copied())
     }
 
-    /// The names that a configuration lists: `ann`, and `@staff` for all members of a group.
+    /// The names that a configuration lists: `ann`, `@staff` for all members of a group, and
+    /// `@S-1-5-21-...` for all users whose token has a SID.
     pub fn of<'a>(listed: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names = Self::default();
         for name in listed {
             match name.strip_prefix('@') {
-                Some(group) => names.groups.insert(group.to_lowercase()),
+                Some(group) => match group.parse() {
+                    Ok(sid) => names.sids.insert(sid),
+                    Err(_) => names.groups.insert(group.to_lowercase()),
+                },
                 None => names.users.insert(name.to_lowercase()),
             };
         }
@@ -40,10 +46,10 @@ impl Names {
 
     /// True when no name is listed.
     pub fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.groups.is_empty()
+        self.users.is_empty() && self.groups.is_empty() && self.sids.is_empty()
     }
 
-    /// True when a user's groups are needed to tell whether the list has the user.
+    /// True when the groups of a user's account and of the host are needed to tell whether the list has the user.
     pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
@@ -54,7 +60,8 @@ impl Names {
         }
         let user = caller.user.to_lowercase();
         let is_member = caller.groups.iter().any(|group| self.groups.contains(group));
-        self.users.contains(&user) || is_member
+        let has_sid = || self.sids.iter().any(|sid| caller.token.contains(sid));
+        self.users.contains(&user) || is_member || has_sid()
     }
 
     /// True when a list that takes rights away must be assumed to have the caller, whose
@@ -250,6 +257,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
+    use frevo_store::security::Privileges;
+
     use super::*;
 
     fn names(listed: &[&str]) -> Names {
@@ -311,6 +320,31 @@ mod tests {
         assert_eq!(judge(&everybody, "ann", &[], "::1"), Verdict::Writes);
         assert!(matches!(judge(&everybody, "Bob", &[], "::1"), Verdict::Refused(_)));
         assert!(rules.need_groups() && !everybody.need_groups());
+    }
+
+    /// Groups of a domain are in the token, whatever the host knows of the user.
+    #[test]
+    fn groups_by_sid() {
+        let domain: Sid = "S-1-5-21-1-2-3".parse().unwrap();
+        let sid = |rid| domain.with_rid(rid).unwrap();
+        let rules = Rules {
+            allow: names(&["@S-1-5-21-1-2-3-1108"]),
+            deny: names(&["@s-1-5-21-1-2-3-1109"]),
+            ..Rules::default()
+        };
+        assert!(!rules.need_groups() && !rules.allow.is_empty());
+        let judged = |groups: &[u32]| {
+            let groups = groups.iter().map(|rid| sid(*rid));
+            let token = &Token::new(sid(1_105), sid(513), groups, Privileges::EMPTY);
+            let address = "::1".parse().unwrap();
+            let user = "A\\ann";
+            let caller = Caller { user, groups: &[], groups_are_known: false, token, address };
+            rules.judge(&caller, false)
+        };
+        assert_eq!(judged(&[1_108]), Verdict::Writes);
+        for groups in [&[][..], &[1_110], &[1_108, 1_109]] {
+            assert!(matches!(judged(groups), Verdict::Refused(_)), "{groups:?}");
+        }
     }
 
     #[test]

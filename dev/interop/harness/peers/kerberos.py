@@ -79,7 +79,8 @@ def domain(ctx):
         return
     command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/domain-checks"]
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, os.environ["FREVO_CLIENT"], timeout=150)
-    ctx.report(output, needed=["logs-on", "group", "nested-group", "client", "client-at-controller"])
+    needed = ["logs-on", "group", "nested-group", "client", "client-at-controller"]
+    ctx.report(output, needed=[*needed, "listed-by-sid", "controller-away", "password-changed"])
 
 
 MEMBERSHIP = [
