@@ -12,7 +12,10 @@ use super::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
     ShareType,
 };
-use super::{Account, Client, Domain, Endpoint, Pipe, Services, SidNameUse, SyntaxId, WinError};
+use super::{
+    Account, Client, Domain, Endpoint, Pipe, Question, Services, SidNameUse, SyntaxId, WinError,
+};
+use crate::Status;
 use crate::dtyp::{FileTime, Sid};
 use alloc::string::ToString;
 use alloc::vec;
@@ -252,6 +255,9 @@ fn call(
 ) -> Result<Vec<u8>, super::client::RpcError> {
     for fragment in client.call(opnum, stub) {
         endpoint.write(&fragment, services).unwrap();
+    }
+    if let Some(Question::Change(_)) = endpoint.question() {
+        endpoint.answer_change(Status::ACCESS_DENIED);
     }
     loop {
         let read = endpoint.read(piece).expect("an answer that is whole");

@@ -603,6 +603,21 @@ fn nothing_can_be_changed() {
     }
 }
 
+/// Random stubs seldom are well-formed changes; this one is.
+#[test]
+fn a_change_of_a_password_is_answered_by_the_server() {
+    let mut ends = bound(Pipe::Samr, &fixture());
+    let stub = ChangePasswordAes {
+        user: "ann".into(),
+        auth_data: [1; 64],
+        salt: [2; 16],
+        cipher: vec![3; 528],
+        iterations: 10_000,
+    };
+    let answer = asked(&mut ends, CHANGE_PASSWORD4, &stub.encode(r"\\frevo")).unwrap();
+    assert_eq!(answer, Status::ACCESS_DENIED.0.to_le_bytes());
+}
+
 proptest! {
     #[test]
     fn any_stub_is_answered_or_faulted(
