@@ -86,6 +86,13 @@ impl Challenged {
         self.server_challenge
     }
 
+    /// True if each field of a message has a form that is not refused: only then may a secret be
+    /// used, and a domain controller be asked.
+    pub(super) fn takes_form_of(&self, message: &Authenticate<'_>) -> bool {
+        sent_key(self.flags & message.flags, message.session_key).is_ok()
+            && matches!(Form::of(message), Ok(Ok(_)))
+    }
+
     /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
     /// that does not exist.
     fn prove(

@@ -74,6 +74,9 @@ pub(super) fn question(
     if user.is_empty() || !domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
         return None;
     }
+    if !challenged.takes_form_of(&message) {
+        return None;
+    }
     let NtResponse::V2(response) = &message.nt_response else { return None };
     let question = DomainQuestion {
         user: message.user.clone(),

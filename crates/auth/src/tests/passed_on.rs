@@ -121,3 +121,34 @@ fn an_account_of_the_same_name_is_another_user() {
     let late = server.answer(Err(Reason::WrongPassword));
     assert_eq!(late.unwrap_err().reason, Reason::OutOfTurn);
 }
+
+/// A controller is asked about well-formed messages only: how long it takes, and what it counts, would
+/// tell a right password from a wrong one in a message that is refused in any case.
+#[test]
+fn a_controller_is_not_asked_about_a_malformed_message() {
+    let asked = |change: fn(&mut Vec<u8>)| {
+        let mut server = server();
+        let mut client = client("ann", "frevo");
+        let first = client.initial_token(&Acceptor::initial_token(false, true), NOW).unwrap();
+        let AcceptorStep::Continue(challenge) = server.step(&first, NOW, &accounts()).unwrap()
+        else {
+            panic!()
+        };
+        let InitiatorStep::Continue(last) = client.step(&challenge, NOW).unwrap() else { panic!() };
+        let resp = NegTokenResp::parse(&last).unwrap();
+        let mut message = resp.token.unwrap().to_vec();
+        change(&mut message);
+        let last = NegTokenResp { token: Some(&message), ..resp }.encode();
+        server.step(&last, NOW, &accounts())
+    };
+    assert!(matches!(asked(|_| ()), Ok(AcceptorStep::Ask(_))));
+    // EncryptedRandomSessionKeyFields: Len and MaxLen of 5.
+    let refusal = asked(|message| message[52..56].copy_from_slice(&[5, 0, 5, 0])).unwrap_err();
+    assert_eq!(refusal.reason, Reason::Malformed("EncryptedRandomSessionKey"));
+    // An NtChallengeResponse whose AV pairs end early.
+    let refusal = asked(|message| {
+        let len = u16::from_le_bytes([message[20], message[21]]) - 6;
+        message[20..22].copy_from_slice(&len.to_le_bytes());
+    });
+    assert!(refusal.unwrap_err().is_malformed());
+}
