@@ -266,7 +266,7 @@ fn begin_charged(
     purpose: Purpose,
     session: Arc<Session>,
 ) -> Result<Authentication, Refusal> {
-    let begun = connection.authentications.borrow().len();
+    let begun = connection.authentications.borrow().count();
     if begun >= sessions_max(connection) {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }

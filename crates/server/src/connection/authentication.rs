@@ -72,7 +72,7 @@ impl Authentications {
     }
 
     /// The number of exchanges.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
