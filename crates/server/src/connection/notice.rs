@@ -125,7 +125,7 @@ mod tests {
     fn notices_come_in_order_and_none_after_the_end() {
         let (handle, notices) = notices();
         handle.send(Notice::SessionClosed(1)).unwrap();
-        handle.clone().send(Notice::Evicted).unwrap();
+        handle.send(Notice::Evicted).unwrap();
         notices.close();
         assert!(matches!(handle.send(Notice::GiveUpWaiting), Err(Notice::GiveUpWaiting)));
         assert!(matches!(notices.try_next(), Some(Notice::SessionClosed(1))));

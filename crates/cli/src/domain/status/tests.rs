@@ -13,7 +13,7 @@ fn subject() -> Subject {
     let entries = vec![
         entry(account.clone(), 2, aes, 2),
         entry(account.clone(), 3, aes, 3),
-        entry(account.clone(), 3, EncryptionType::Rc4Hmac, 4),
+        entry(account, 3, EncryptionType::Rc4Hmac, 4),
         entry(Principal::service("cifs", "files", "B.TEST"), 9, aes, 5),
     ];
     let keytab = Keytab { entries, ..Keytab::default() };
