@@ -96,7 +96,7 @@ MEMBERSHIP = [
 ]
 
 
-@group("kerberos/membership")
+@group("kerberos/membership", full_only=True)
 def membership(ctx):
     """`frevo domain` joins Samba's domain by net and by adcli, checks and renews the membership, and leaves."""
     if ctx.server.kind != "frevo":
@@ -120,7 +120,7 @@ WINBIND = [
 ]
 
 
-@group("kerberos/winbind")
+@group("kerberos/winbind", full_only=True)
 def winbind(ctx):
     """Users of Samba's domain log on by NTLM, which winbind judges; it goes away and comes back."""
     if ctx.server.kind != "frevo":
