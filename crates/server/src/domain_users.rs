@@ -73,19 +73,80 @@ pub(crate) fn hint(server: &ServerState, refusal: &Refusal) -> Option<&'static s
     )
 }
 
+/// True for a SID that a controller may give its users. It may not make them members of groups of
+/// this machine: built-in ones, users of the host, the server's own accounts.
+fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
+    // S-1-5-21 are domains, S-1-18 the ways of authentication (MS-DTYP 2.4.2.4).
+    let is_of_domain = sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
+    let is_of_machine = sid.split_rid().is_some_and(|(domain, _)| domain == *machine);
+    (is_of_domain && !is_of_machine) || sid.authority() == 18
+}
+
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the
-/// host's user that operations run as.
-pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>) -> Arc<Token> {
+/// host's user that operations run as. `machine` is the SID of this server.
+pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Arc<Token> {
     let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
         let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
         [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
     });
     let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]);
-    let all = all.chain(pac.groups.iter().copied()).chain(unix);
+    let given = pac.groups.iter().filter(|sid| is_of_controller(sid, machine));
+    let all = all.chain(given.copied()).chain(unix);
     Arc::new(Token::new(pac.user, pac.primary_group, all, Privileges::EMPTY))
 }
 
 /// Returns the time at which a session ends. None for one that does not end by itself.
 pub(crate) fn end(user: Option<&DomainUser>) -> Option<FileTime> {
     user.map(|user| user.expires)
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_auth::kerberos::UserAccountControl;
+
+    use super::*;
+
+    #[test]
+    fn a_controller_gives_no_groups_of_this_machine() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let machine = sid("S-1-5-21-7-8-9");
+        for given in ["S-1-5-21-1-2-3-513", "S-1-5-21-0-0-0-497", "S-1-18-1"] {
+            assert!(is_of_controller(&sid(given), &machine), "{given}");
+        }
+        for not_given in [
+            "S-1-5-32-544",
+            "S-1-5-18",
+            "S-1-22-1-0",
+            "S-1-22-2-0",
+            "S-1-5-21-7-8-9-1000",
+            "S-1-3-0",
+        ] {
+            assert!(!is_of_controller(&sid(not_given), &machine), "{not_given}");
+        }
+    }
+
+    #[test]
+    fn the_token_has_no_others() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let domain_sid = sid("S-1-5-21-1-2-3");
+        let (own, builtin) = (sid("S-1-5-21-7-8-9-1000"), sid("S-1-5-32-544"));
+        let group = sid("S-1-5-21-1-2-3-1200");
+        let pac = LogonInfo {
+            user_name: "ann".into(),
+            full_name: String::new(),
+            logon_server: String::new(),
+            domain: "A".into(),
+            domain_sid,
+            user: domain_sid.with_rid(1_105).unwrap(),
+            primary_group: domain_sid.with_rid(513).unwrap(),
+            groups: vec![own, builtin, group],
+            upn: None,
+            dns_domain: None,
+            user_account_control: UserAccountControl::NORMAL,
+            kick_off: None,
+        };
+        let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
+        let has = |sid: &Sid| token.groups().iter().any(|group| *group == *sid);
+        assert!(has(&group) && !has(&own) && !has(&builtin));
+    }
 }

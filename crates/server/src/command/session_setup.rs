@@ -378,7 +378,7 @@ fn finish(
         workstation: done.identity.workstation.clone(),
         token: match (is_nobody, domain_users::facts(&done.identity)) {
             (true, _) => Arc::new(Token::nobody()),
-            (false, Some(pac)) => domain_users::token(pac, host.user()),
+            (false, Some(pac)) => domain_users::token(pac, host.user(), &rq.server().machine_sid()),
             (false, None) => rq.server().token(&done.identity.user, host.user()),
         },
         groups: match is_nobody {
