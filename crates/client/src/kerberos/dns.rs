@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use frevo_wire::codec::{Malformed, Parsed};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::files;
@@ -16,6 +17,11 @@ use crate::limits::{DNS_ANSWER, DNS_BYTES, DNS_SERVERS, KDCS_MAX, KRB5_CONF_BYTE
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const SRV: u16 = 33;
 const INTERNET: u16 = 1;
+/// QR and RCODE of the flags (RFC 1035 section 4.1.1), and TC of their first byte.
+const RESPONSE: u16 = 0x8000;
+const RCODE: u16 = 0xf;
+const NAME_ERROR: u16 = 3;
+const TRUNCATED: u8 = 2;
 /// Most labels and pointers of a name.
 const NAME_STEPS: usize = 128;
 
@@ -28,7 +34,11 @@ pub(super) async fn services(ambient: &dyn Ambient, name: &str) -> Option<Vec<(S
     let question = question(id, name)?;
     for server in servers() {
         match timeout(DNS_ANSWER, exchange(server, &question)).await {
-            Ok(Ok(answer)) => return parse(&answer).ok(),
+            // A server that fails is no reason not to ask the next one.
+            Ok(Ok(answer)) => match parse(&answer) {
+                Ok(found) => return Some(found),
+                Err(error) => tracing::debug!(%server, %error, "no answer of DNS"),
+            },
             Ok(Err(error)) => tracing::debug!(%server, %error, "no answer of DNS"),
             Err(_elapsed) => tracing::debug!(%server, "DNS is silent"),
         }
@@ -63,9 +73,28 @@ async fn exchange(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
         // An answer to another question may come late.
         if answer.get(..2) == question.get(..2) {
             answer.truncate(length);
-            return Ok(answer);
+            break;
         }
     }
+    if answer.get(2).is_some_and(|flags| flags & TRUNCATED != 0) {
+        return over_tcp(server, question).await;
+    }
+    Ok(answer)
+}
+
+/// Asks again for an answer that is too long for UDP, as that of a domain with many controllers is
+/// (RFC 1035 section 4.2.2).
+async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = u16::try_from(question.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    stream.write_all(&[&length.to_be_bytes()[..], question].concat()).await?;
+    // At most 64 KiB, by its form.
+    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut answer).await?;
+    if answer.get(..2) != question.get(..2) {
+        return Err(io::Error::other("an answer to another question"));
+    }
+    Ok(answer)
 }
 
 /// Makes the question for SRV records.
@@ -83,10 +112,16 @@ fn question(id: [u8; 2], name: &str) -> Option<Vec<u8>> {
     (bytes.len() <= 271).then_some(bytes)
 }
 
-/// Reads an answer.
+/// Reads an answer. A name that does not exist has no hosts.
 fn parse(bytes: &[u8]) -> Parsed<Vec<(String, u16)>> {
-    let mut reader = Reader { bytes, at: 0 };
-    reader.at = 4;
+    let mut reader = Reader { bytes, at: 2 };
+    let flags = reader.u16()?;
+    match flags & RCODE {
+        _ if flags & RESPONSE == 0 => return Err(Reader::FAULT),
+        0 => {}
+        NAME_ERROR => return Ok(Vec::new()),
+        _ => return Err(Reader::FAULT),
+    }
     let (questions, answers) = (reader.u16()?, reader.u16()?);
     reader.at = 12;
     for _ in 0..questions {
@@ -96,11 +131,11 @@ fn parse(bytes: &[u8]) -> Parsed<Vec<(String, u16)>> {
     let mut found: Vec<(u16, u16, String, u16)> = Vec::new();
     for _ in 0..answers {
         reader.name()?;
-        let kind = reader.u16()?;
-        reader.skip(6)?;
+        let (kind, class) = (reader.u16()?, reader.u16()?);
+        reader.skip(4)?;
         let length = usize::from(reader.u16()?);
         let next = reader.at.saturating_add(length);
-        if kind == SRV && found.len() < KDCS_MAX {
+        if (kind, class) == (SRV, INTERNET) && found.len() < KDCS_MAX {
             let (priority, weight, port) = (reader.u16()?, reader.u16()?, reader.u16()?);
             let host = reader.name()?;
             // RFC 2782: "." means that there is no such service.
@@ -213,6 +248,31 @@ mod tests {
         assert_eq!(parse(&answer(&many)).unwrap().len(), KDCS_MAX);
     }
 
+    /// A server whose answer over UDP is truncated is asked over TCP, on the same port.
+    #[tokio::test]
+    async fn a_long_answer_comes_over_tcp() {
+        let asked = question([7, 8], NAME).unwrap();
+        let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = tcp.local_addr().unwrap();
+        let udp = UdpSocket::bind(server).await.unwrap();
+        let whole = answer(&[(0, 0, 88, "a"); 20]);
+        let sent = whole.clone();
+        let serving = tokio::spawn(async move {
+            let mut room = [0; 512];
+            let (length, client) = udp.recv_from(&mut room).await.unwrap();
+            room[2] |= 0x80 | TRUNCATED;
+            udp.send_to(&room[..length], client).await.unwrap();
+            let (mut stream, _) = tcp.accept().await.unwrap();
+            let length = usize::from(stream.read_u16().await.unwrap());
+            stream.read_exact(&mut room[..length]).await.unwrap();
+            stream.write_u16(u16::try_from(sent.len()).unwrap()).await.unwrap();
+            stream.write_all(&sent).await.unwrap();
+            room[..length].to_vec()
+        });
+        assert_eq!(exchange(server, &asked).await.unwrap(), whole);
+        assert_eq!(serving.await.unwrap(), asked);
+    }
+
     #[test]
     fn odd_answers_are_refused() {
         let good = answer(&[(10, 5, 88, "c"), (0, 1, 89, "b")]);
@@ -225,6 +285,14 @@ mod tests {
                 let _ = parse(&odd);
             }
         }
+        // Failures: a name that does not exist has no hosts, and a question is no answer.
+        let with = |at: usize, byte: u8| {
+            let mut changed = good.clone();
+            changed[at] = byte;
+            parse(&changed)
+        };
+        assert_eq!(with(3, 3).unwrap(), []);
+        assert!(with(3, 2).is_err() && with(3, 5).is_err() && with(2, 1).is_err());
         // A name that points at itself.
         let mut circle = good;
         let at = circle.len() - 2;
