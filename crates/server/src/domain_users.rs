@@ -146,7 +146,7 @@ mod tests {
             kick_off: None,
         };
         let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
-        let has = |sid: &Sid| token.groups().iter().any(|group| *group == *sid);
+        let has = |sid: &Sid| token.groups().contains(sid);
         assert!(has(&group) && !has(&own) && !has(&builtin));
     }
 }
