@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use frevo_auth::initiator::{self, Initiator};
 use frevo_auth::{
-    Acceptor, AcceptorConfig, Account, AccountFile, Accounts, Credentials, Entropy, NtHash, Secret,
-    Step, Target, Zeroizing,
+    Acceptor, AcceptorConfig, Account, AccountFile, Accounts, Credentials, Entropy, NtHash, Reason,
+    Secret, Step, Target, Zeroizing,
 };
 
 use crate::chunk;
@@ -44,11 +44,20 @@ pub fn acceptor(data: &[u8]) {
     config.require_mic = kind & 1 != 0;
     config.allowed_targets = (kind & 2 != 0).then(|| vec!["files".into()]);
     config.require_target_name = kind & 4 != 0;
+    if kind & 16 != 0 {
+        config.passed_on = vec!["DOMAIN".into()];
+    }
     let mut acceptor = Acceptor::new(Arc::new(config), [9; 8]);
     if kind & 8 == 0 {
         while let Some(token) = chunk(&mut data) {
             match acceptor.step(token, 1 << 56, &Ann) {
                 Ok(Step::Continue(_) | Step::Retry(..)) => {}
+                Ok(Step::Ask(question)) => {
+                    assert!(kind & 16 != 0, "no domain is asked");
+                    assert!(question.nt_response.len() <= token.len());
+                    assert!(acceptor.answer(Err(Reason::WrongPassword)).is_err());
+                    return;
+                }
                 Ok(Step::Done(_)) => panic!("nobody knows the password"),
                 Err(_) => return,
             }
@@ -76,6 +85,10 @@ pub fn acceptor(data: &[u8]) {
                 _ => return,
             },
             Ok(Step::Retry(..)) => return,
+            Ok(Step::Ask(_)) => {
+                assert!(changed && kind & 16 != 0, "ann has no domain");
+                return;
+            }
             Ok(Step::Done(done)) => {
                 assert_eq!(done.identity.user, "ann");
                 return;
