@@ -414,8 +414,8 @@ CUT_SIZE = 256 << 20
 CUT_SECONDS, ECHO_SECONDS = 20, 4
 
 
-def cut_link(ctx, link, path):
-    """Drops all packets of a link for a while, once a part of the file is there."""
+def cut_link(ctx, link, path, instead="drop"):
+    """Drops or resets all packets of a link for a while, once a part of the file is there."""
     end = time.monotonic() + 60
     while not (path.exists() and path.stat().st_size >= CUT_SIZE // 4):
         if time.monotonic() > end:
@@ -426,7 +426,7 @@ def cut_link(ctx, link, path):
         raise Failure("dd was too fast")
     rules = "".join(
         f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}\n"
-        f'add rule inet cut {hook} {field} "{link}" drop\n'
+        f'add rule inet cut {hook} {field} "{link}" {instead}\n'
         for hook, field in (("input", "iifname"), ("output", "oifname"))
     )
     ctx.command("sh", "-c", f"printf '%s' '{'add table inet cut' + chr(10) + rules}' | nft -f -")
@@ -436,13 +436,18 @@ def cut_link(ctx, link, path):
 
 @group("cifs/link-cut", profile="multichannel", full_only=True)
 def link_cut(ctx):
-    """dd with fsync over two links, one of which is cut for 20 s: the file is whole."""
-    for name, seal, link in (
-        ("plain", "", "tap1"),
-        ("sealed", "seal,", "tap1"),
+    """dd with fsync over two links, one of which is cut for 20 s or answers with resets: the file is whole."""
+    reset = "meta l4proto tcp reject with tcp reset"
+    for name, options, link, instead in (
+        ("plain", "", "tap1", "drop"),
+        ("sealed", "seal,", "tap1", "drop"),
         # The client's first channel, over which it asks whether the server lives.
-        ("plain-first", "", "tap0"),
-        ("sealed-first", "seal,", "tap0"),
+        ("plain-first", "", "tap0", "drop"),
+        ("sealed-first", "seal,", "tap0", "drop"),
+        # Without `hard`, cifs.ko tells the application of an error of a socket.
+        ("reset", "hard,", "tap1", reset),
+        ("sealed-reset", "seal,hard,", "tap1", reset),
+        ("reset-first", "hard,", "tap0", reset),
     ):
         with ctx.check(name):
             path = ctx.server.path / name
@@ -455,8 +460,8 @@ def link_cut(ctx):
                 f"grep -A40 'Extra Channels' /proc/fs/cifs/DebugData || true\n"
                 f"touch $WORK/ready\ndd if={source} of={name} bs=1M conv=fsync 2>&1\n"
                 "until [ -e $WORK/go ]; do sleep 0.1; done\n",
-                lambda link=link, path=path: cut_link(ctx, link, path),
-                options=f"{seal}multichannel,max_channels=4,echo_interval={ECHO_SECONDS}",
+                lambda link=link, path=path, instead=instead: cut_link(ctx, link, path, instead),
+                options=f"{options}multichannel,max_channels=4,echo_interval={ECHO_SECONDS}",
                 limit=240,
             )
             if not re.search(PROOFS["multichannel"], output):
