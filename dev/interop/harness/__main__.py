@@ -70,7 +70,7 @@ def arguments():
     )
     ap.add_argument("--compare", metavar="TSV", help="an earlier TSV: print what changed, fail if a pass was lost")
     ap.add_argument(
-        "--workers", type=int, default=4, help=f"groups at one time, of which {workers.COMPUTING} may compute (4)"
+        "--workers", type=int, default=5, help=f"groups at one time, of which {workers.COMPUTING} may compute (5)"
     )
     ap.add_argument(
         "--samba",

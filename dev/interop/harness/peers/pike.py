@@ -3,19 +3,19 @@
 from ..model import HERE, group, selects
 from ..prepare import PIKE
 
-# Modules, and the seconds that smbd takes.
+# Modules, and the seconds that Frevo takes, or smbd if it takes longer.
 MODULES = {
     "acl": 1,
     "appinstanceid": 1,
     "changenotify": 1,
     "compound": 1,
     "copychunk": 20,
-    "credit": 20,
-    "durable": 5,
+    "credit": 70,
+    "durable": 95,
     "echo": 1,
     "encryption": 5,
     "invalid_session": 1,
-    "invalid_tree": 1,
+    "invalid_tree": 60,
     "ioctl": 1,
     "lease": 3,
     "lock": 1,
