@@ -70,7 +70,8 @@ def cargo_example(package, name):
 def copy_program(source):
     """Copies a program to the tools if it changed: a build during the run must not pull it away."""
     TOOLS.mkdir(parents=True, exist_ok=True)
-    fresh = TOOLS / (source.name + ".new")
+    # A second run at the same time copies, too.
+    fresh = TOOLS / f"{source.name}.new{os.getpid()}"
     shutil.copy2(source, fresh)
     os.replace(fresh, TOOLS / source.name)
     return TOOLS / source.name
