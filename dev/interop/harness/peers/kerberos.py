@@ -78,9 +78,11 @@ def domain(ctx):
     if ctx.server.kind != "frevo":
         return
     command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/domain-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, os.environ["FREVO_CLIENT"], timeout=150)
+    programs = [os.environ["FREVO_CLIENT"], VENV / "bin/python"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, *programs, timeout=150)
     needed = ["logs-on", "group", "nested-group", "client", "client-at-controller"]
-    ctx.report(output, needed=[*needed, "listed-by-sid", "controller-away", "password-changed"])
+    tickets = ["own-request", "replayed", "altered-pac"]
+    ctx.report(output, needed=[*needed, *tickets, "listed-by-sid", "controller-away", "password-changed"])
 
 
 MEMBERSHIP = [
@@ -128,3 +130,13 @@ def winbind(ctx):
     command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/winbind-checks"]
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
     ctx.report(output, needed=WINBIND)
+
+
+@group("kerberos/rights", full_only=True)
+def rights(ctx):
+    """200 random triples of access list, user of a domain and desired access, judged by Frevo and by smbd alike."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/rights-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, VENV / "bin/python", timeout=200)
+    ctx.report(output, needed=["same-rights"])
