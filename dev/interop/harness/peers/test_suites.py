@@ -127,5 +127,6 @@ def smb_rs(ctx):
             said = re.search(rf"^---- {re.escape(test)} stdout ----\n(.*?)\n\n", output, re.M | re.S)
             detail = " ".join(said[1].split())[-280:] if said and result == "FAILED" else ""
             ctx.add(word(f"{name}/{test}"), RESULTS[result], 0.0, detail)
-        if not found:
+        # Features that are off leave some programs without tests.
+        if not found and (status or "running 0 tests" not in output):
             ctx.add(name, "fail", 0.0, f"status {status}: {output.strip()[-250:]}")
