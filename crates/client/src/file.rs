@@ -56,7 +56,8 @@ impl File {
     pub(crate) async fn sizes(&self) -> Result<(u32, u32)> {
         let session = &self.open.share.inner.session;
         let live = session.inner.live().await.during("open", &self.open.url)?;
-        let most = session.options().transfer.min(live.affordable()).clamp(4096, PAYLOAD_MAX);
+        let seal = self.open.share.is_sealed();
+        let most = session.options().transfer.min(live.affordable(seal)).clamp(4096, PAYLOAD_MAX);
         Ok((live.terms.max_read_size.min(most), live.terms.max_write_size.min(most)))
     }
 

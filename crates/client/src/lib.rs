@@ -205,6 +205,7 @@ mod credentials;
 mod cursor;
 mod dfs;
 mod dial;
+mod dial_rdma;
 mod dir;
 mod error;
 mod file;
@@ -269,7 +270,7 @@ pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
 pub use open_options::OpenOptions;
-pub use options::{Encryption, Options, Referrals, Signing};
+pub use options::{Encryption, Options, Rdma, Referrals, Signing};
 pub use posix_metadata::{PosixFileType, PosixMetadata};
 pub use rpc::ShareInfo;
 pub use session::{ChannelInfo, Client, Session, SessionInfo};

@@ -46,6 +46,19 @@ pub enum Referrals {
     Never,
 }
 
+/// The use of SMB Direct: SMB over RDMA. Only a build with the feature `rdma` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Rdma {
+    /// TCP only.
+    #[default]
+    Off,
+    /// SMB Direct where it reaches the server, else TCP. That is logged as a warning.
+    Auto,
+    /// SMB Direct only.
+    Required,
+}
+
 /// Settings of a [`Client`](crate::Client). The defaults suit a current server.
 ///
 /// ```
@@ -89,6 +102,9 @@ pub struct Options {
     pub recover_for: Duration,
     /// Time limit of one attempt to connect and log on. Default: 10 s.
     pub connect_timeout: Duration,
+    /// The use of SMB Direct. Data of large reads and writes moves by RDMA only if it is neither
+    /// signed nor encrypted: see [`Signing::WhenAsked`]. Default: TCP only.
+    pub rdma: Rdma,
     /// True asks the server to keep open files when the connection is lost. Default: true.
     pub durable: bool,
     /// True offers the POSIX extensions of SMB 3.1.1. Default: false.
@@ -132,6 +148,7 @@ impl Default for Options {
             channels: 0,
             recover_for: limits::RECOVER_FOR,
             connect_timeout: limits::CONNECT_TIMEOUT,
+            rdma: Rdma::Off,
             durable: true,
             posix: false,
             transfer: limits::TRANSFER_MAX,
@@ -175,6 +192,7 @@ impl Options {
         channels: usize,
         recover_for: Duration,
         connect_timeout: Duration,
+        rdma: Rdma,
         durable: bool,
         posix: bool,
         transfer: u32,

@@ -10,7 +10,7 @@ use frevo_wire::file_id::FileId;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::Status;
-use crate::connection::{Call, PAYLOAD_HEADROOM, Payload};
+use crate::connection::{Call, Movable, PAYLOAD_HEADROOM, Payload};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::limits::{PAYLOAD_MAX, SHORT_WRITES};
@@ -78,20 +78,30 @@ impl File {
     /// Sends one READ and returns its data, empty at the end of the file.
     pub(crate) async fn read_chunk(&self, offset: u64, len: u32) -> Result<Buf> {
         let also = [Status::END_OF_FILE, Status::BUFFER_OVERFLOW];
-        let message = self
+        let mut message = self
             .open
             .ask(Replay::Idempotent, "read", &also, |id| {
                 let request = read::Request::new(id, offset, len);
-                Ok(Call::new(Command::READ, |w| request.encode(w)).cost(len))
+                let call = Call::new(Command::READ, |w| request.encode(w)).cost(len);
+                Ok(call.movable(Movable::Read(request)))
             })
             .await?;
         if message.status() == Status::END_OF_FILE {
             return Ok(Buf::new());
         }
+        let loan = message.take_loan();
         let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
-        if parsed.data.len() > len as usize {
+        if parsed.data.len() > len as usize || parsed.data_remaining > len {
             let cause = Cause::Protocol("it sent more data than was asked for");
             return Err(Error::new(cause, "read", &*self.open.url));
+        }
+        if let Some(loan) = loan
+            && parsed.data.is_empty()
+        {
+            // MS-SMB2 3.2.5.11: RDMA has moved the data.
+            let mut data = loan.take_back().during("read", &self.open.url)?;
+            data.truncate(parsed.data_remaining as usize);
+            return Ok(data);
         }
         let range = parsed.data_range;
         Ok(message.into_range(range))
@@ -209,7 +219,8 @@ impl File {
             let request = write::Request::new(id, offset + u64::from(done), &[]);
             Ok(Call::new(Command::WRITE, |w| request.encode_fixed(rest, w))
                 .cost(rest)
-                .payload(Payload::Placed(payload)))
+                .payload(Payload::Placed(payload))
+                .movable(Movable::Write(request)))
         };
         let message = self.open.ask(Replay::Idempotent, "write", &[], call).await?;
         let response = write::Response::parse(message.bytes()).during("write", &self.open.url)?;

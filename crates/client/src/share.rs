@@ -163,6 +163,11 @@ impl Share {
         self.inner.bound.lock().is_some_and(|bound| bound.kind == ShareType::DISK)
     }
 
+    /// Returns true if all requests for the share are encrypted.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.inner.bound.lock().is_some_and(|bound| bound.seal)
+    }
+
     /// Ends the session, and the sessions with servers behind DFS links. Open files are closed;
     /// no server keeps them as durable handles.
     pub async fn log_off(self) {

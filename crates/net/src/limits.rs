@@ -143,6 +143,14 @@ pub const UNOPTIMISED_FACTOR: u32 = 10;
 #[cfg(feature = "rdma")]
 pub const RDMA_REGISTERED_BYTES_MAX: usize = 4 << 30;
 
+/// Bytes that the RDMA transfers of one connection may have registered at a time. Further ones wait.
+#[cfg(feature = "rdma")]
+pub const RDMA_TRANSFER_BYTES_MAX: usize = 64 << 20;
+
+/// Time for which an RDMA transfer waits for memory that may be registered.
+#[cfg(feature = "rdma")]
+pub const RDMA_ROOM_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Bytes that a process must be permitted to pin (`ulimit -l`) before it listens for RDMA.
 #[cfg(feature = "rdma")]
 pub const RDMA_LOCKED_BYTES_MIN: u64 = 64 << 20;

@@ -6,13 +6,18 @@
 //! memory of another's, and no memory is ever open to a peer's requests, but for the length of one
 //! RDMA read on an iWARP device.
 
+#[cfg(test)]
+mod attacks;
 mod cm;
 mod connect;
+mod device;
 mod endpoint;
 mod ffi;
 mod library;
 mod link;
 mod listener;
+mod loan;
+mod quota;
 mod region;
 mod state;
 
@@ -22,13 +27,14 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use connect::connect;
+pub use connect::{connect, provider_towards};
 pub use endpoint::{Detached, Endpoint};
 pub use library::Missing;
 pub use link::RemoteBuffer;
 pub use listener::Provider;
-pub use listener::{Listener, Unavailable, is_here, lockable_bytes, provider_of};
-pub use region::{registered_bytes, set_registered_max};
+pub use listener::{Listener, Unavailable, is_here, provider_of};
+pub use loan::{Lending, Loan};
+pub use quota::{Holder, lockable_bytes, registered_bytes, set_registered_max};
 pub(crate) use state::PREFIX_INVALIDATES;
 
 /// Has this runtime watch a descriptor for events to take.

@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use frevo_net::rdma::{self, Endpoint, Listener, RemoteBuffer};
+use frevo_net::rdma::{self, Endpoint, Lending, Listener, RemoteBuffer};
 use frevo_net::{Buf, FrameReader, OutFrame, SendQueue, Stream};
 
 fn address() -> Option<IpAddr> {
@@ -142,6 +142,55 @@ fn an_unknown_key_ends_the_connection() {
         assert!(server.try_write_vectored(&[IoSlice::new(&[0, 0, 0, 1, 7])], false).is_err());
         assert!(endpoint.read_from_peer(4097, &nowhere).await.is_err(), "longer than its buffer");
     });
+}
+
+/// A client's memory, which the server uses by its key until it is taken back.
+#[test]
+fn a_peer_uses_what_is_lent_to_it_and_no_more() {
+    here(async |address| {
+        let (server, client) = pair(address).await;
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(b"hello")));
+        queue.flush(&client).await.unwrap();
+        let mut reader = FrameReader::new(100);
+        reader.next(&server).await.unwrap();
+        let (server, client) = (server.rdma().unwrap(), client.rdma().unwrap());
+        let len = 300_000;
+        let data = Buf::copy_of(&pattern(len));
+        let loan = client.lend(data, Lending::PeerReads).await.unwrap();
+        let remote = [loan.remote()];
+        let (read, _) = both(server.read_from_peer(len, &remote), client).await;
+        assert!(*read.unwrap() == pattern(len));
+        assert!(client.held_bytes() > len);
+        drop(loan);
+        let room = Buf::with_capacity(len);
+        let loan = client.lend(room, Lending::PeerWrites(len)).await.unwrap();
+        let remote_room = [loan.remote()];
+        let written = server.write_to_peer(Buf::copy_of(&pattern(len - 1)), &remote_room);
+        both(written, client).await.0.unwrap();
+        while server.transfers() > 0 {
+            let _ = tokio::time::timeout(Duration::from_millis(10), server.readable()).await;
+        }
+        let back = loan.take_back().unwrap();
+        assert!(back[..len - 1] == pattern(len - 1));
+        assert_eq!(client.transfers(), 0);
+        // The key of the first loan counts no more.
+        let (read, _) = both(server.read_from_peer(len, &remote), client).await;
+        assert!(read.is_err());
+    });
+}
+
+/// Waits for `done` while the other side looks after its device.
+async fn both<T>(done: impl Future<Output = T>, other: &Endpoint) -> (T, ()) {
+    tokio::select! {
+        done = done => (done, ()),
+        () = async {
+            loop {
+                let _ = other.readable().await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        } => unreachable!("it waits for ever"),
+    }
 }
 
 #[test]

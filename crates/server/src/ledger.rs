@@ -156,7 +156,14 @@ impl Ledger {
         }
         let books = Arc::clone(&self.0);
         let (sums, members) = (Sums::default(), Mutex::default());
-        let holder = Arc::new(Holder { name: name.clone(), sums, books, members });
+        let holder = Arc::new(Holder {
+            name: name.clone(),
+            sums,
+            books,
+            members,
+            #[cfg(feature = "rdma")]
+            registered: Arc::default(),
+        });
         holders.insert(name, Arc::downgrade(&holder));
         holder
     }
@@ -297,6 +304,9 @@ pub struct Holder {
     sums: Sums,
     books: Arc<Books>,
     members: Mutex<Vec<Member>>,
+    /// Its memory that is registered for RDMA, which has a bound of its own.
+    #[cfg(feature = "rdma")]
+    pub registered: Arc<frevo_net::rdma::Holder>,
 }
 
 impl Holder {

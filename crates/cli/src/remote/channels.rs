@@ -69,8 +69,9 @@ impl Sum {
 
 fn name(channel: &ChannelInfo) -> String {
     let number = channel.number;
+    let by = if channel.rdma { " by SMB Direct" } else { "" };
     match channel.server {
-        Some(server) => format!("channel {number} to {server}"),
+        Some(server) => format!("channel {number} to {server}{by}"),
         None => format!("channel {number}"),
     }
 }

@@ -73,6 +73,11 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_channels)]
     pub(crate) channels: usize,
 
+    /// Connect by SMB Direct (RDMA): auto uses TCP where it does not work, and says
+    /// so; data moves by RDMA only with --sign-when-asked and without encryption
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    pub(crate) rdma: RdmaUse,
+
     /// Copy many small files over up to N sessions, each with its own
     /// connection, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
@@ -122,6 +127,17 @@ pub(crate) enum KerberosUse {
     /// Use NTLM where Kerberos does not work, and say so
     Preferred,
     /// Never use Kerberos
+    Off,
+}
+
+/// The use of SMB Direct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RdmaUse {
+    /// Use TCP where SMB Direct does not work, and say so
+    Auto,
+    /// Never use TCP
+    Required,
+    /// Use TCP
     Off,
 }
 

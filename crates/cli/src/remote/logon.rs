@@ -5,16 +5,17 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options,
+    Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options, Rdma,
     Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_server::config::DialectName;
 
 use futures_util::future::join_all;
 
-use super::connection_options::{CipherName, Connection, DfsLinks, SigningName};
+use super::connection_options::{CipherName, Connection, DfsLinks, RdmaUse, SigningName};
 use super::location::Url;
 use super::{saved, spelling};
+use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
 
 const fn cipher(name: CipherName) -> Cipher {
@@ -53,6 +54,8 @@ struct Kept {
     patience: Duration,
     /// True if changes of the channels are reported.
     is_verbose: bool,
+    /// True once the user knows that SMB Direct is not used.
+    knows_of_tcp: bool,
 }
 
 thread_local! {
@@ -169,8 +172,21 @@ impl Connection {
         let credentials = self.credentials(url).await?;
         let session =
             self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
+        self.tell_way(&session);
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         Ok(session)
+    }
+
+    /// Says it once if `--rdma auto` has led to TCP.
+    fn tell_way(&self, session: &Session) {
+        let is_direct = session.channels().iter().any(|channel| channel.rdma);
+        if self.rdma != RdmaUse::Auto || is_direct {
+            return;
+        }
+        if !KEPT.with_borrow_mut(|kept| std::mem::replace(&mut kept.knows_of_tcp, true)) {
+            let server = session.server();
+            tell(format_args!("SMB Direct does not reach {server}; TCP is used instead"));
+        }
     }
 
     /// The client that the options describe, which offers the POSIX extensions or not.
@@ -195,6 +211,11 @@ impl Connection {
             .require_signing(!self.sign_when_asked)
             .sign(if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always })
             .channels(self.channels)
+            .rdma(match self.rdma {
+                RdmaUse::Auto => Rdma::Auto,
+                RdmaUse::Required => Rdma::Required,
+                RdmaUse::Off => Rdma::Off,
+            })
             .posix(posix)
             .recover_for(Duration::from_secs(self.patience))
             .referrals(match self.dfs {
@@ -225,6 +246,7 @@ impl Connection {
         let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
         let (share, path) = client.resolve(&place, credentials).await.map_err(failed)?;
         keep(&share);
+        self.tell_way(share.session());
         let url = url.led_to(&share, path);
         Ok((share, url))
     }

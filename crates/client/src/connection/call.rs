@@ -7,9 +7,12 @@ use frevo_net::buffer::Buf;
 use frevo_proto::frame::FrameLength;
 use frevo_proto::transform::HEADROOM;
 use frevo_wire::codec::Writer;
+use frevo_wire::command::{read, write};
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags};
 use tokio::sync::watch;
+
+use super::loan::Loan;
 
 /// The connection has ended: no answer comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,19 @@ pub(crate) enum Payload<'a> {
     Placed(Buf),
 }
 
+/// Data that may move by RDMA in place of the message.
+#[derive(Default)]
+#[cfg_attr(not(feature = "rdma"), expect(dead_code, reason = "all data is in messages"))]
+pub(crate) enum Movable {
+    /// None.
+    #[default]
+    No,
+    /// The answer's data.
+    Read(read::Request<'static>),
+    /// The payload.
+    Write(write::Request<'static>),
+}
+
 /// A request before it has a number.
 pub(crate) struct Call<'a> {
     pub(crate) command: Command,
@@ -50,6 +66,9 @@ pub(crate) struct Call<'a> {
     /// Space for the header, and the body.
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
+    pub(crate) movable: Movable,
+    /// The memory that is lent to the server until the answer.
+    pub(crate) loan: Option<Loan>,
 }
 
 /// The patience of a caller: it ends when the caller gives up.
@@ -90,7 +109,14 @@ impl<'a> Call<'a> {
             patience: None,
             message,
             payload: Payload::None,
+            movable: Movable::No,
+            loan: None,
         }
+    }
+
+    /// Lets the data move by RDMA where the connection has it.
+    pub(crate) fn movable(self, movable: Movable) -> Self {
+        Self { movable, ..self }
     }
 
     /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that

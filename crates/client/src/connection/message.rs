@@ -5,15 +5,24 @@ use frevo_net::buffer::Buf;
 use frevo_wire::Header;
 use frevo_wire::command::oplock_break::Notification;
 
+use super::loan::Loan;
+
 /// A received message.
 pub(crate) struct Message {
     pub(super) buf: Buf,
     pub(crate) header: Header,
     /// The session whose key has decrypted it; `None` for a message in the clear.
     pub(crate) sealed: Option<u64>,
+    /// The memory that was lent to the server for the request. Its use ends with the message.
+    pub(super) loan: Option<Loan>,
 }
 
 impl Message {
+    /// Returns the memory that was lent to the server for the request.
+    pub(crate) fn take_loan(&mut self) -> Option<Loan> {
+        self.loan.take()
+    }
+
     /// Returns the message from its header to its end.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buf

@@ -9,17 +9,19 @@ mod claim;
 mod credits;
 mod crypto_offload;
 mod liveness;
+mod loan;
 mod message;
 mod negotiate;
 mod outbox;
 mod path;
+mod rdma;
 mod reader;
 #[cfg(test)]
 mod receiving;
 mod waiters;
 
 use call::protect;
-pub(crate) use call::{Call, Gone, Guard, PAYLOAD_HEADROOM, Patience, Payload};
+pub(crate) use call::{Call, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload};
 pub(crate) use claim::Claim;
 use liveness::keep_watch;
 pub(crate) use message::{Message, Unasked};
@@ -400,7 +402,7 @@ impl Connection {
                 buf
             }
         };
-        let reply = self.waiters.enter(taken, call.waits).ok_or(Gone)?;
+        let reply = self.waiters.enter(taken, call.waits, call.loan).ok_or(Gone)?;
         Ok((message, reply))
     }
 

@@ -141,7 +141,8 @@ impl Connection {
         };
         self.credits.answered(&mut waiter.taken, header.credits, true);
         // The caller may have given up.
-        let _ = waiter.reply.send(Message { buf, header, sealed });
+        let loan = waiter.loan;
+        let _ = waiter.reply.send(Message { buf, header, sealed, loan });
         Ok(())
     }
 

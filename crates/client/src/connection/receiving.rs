@@ -58,7 +58,7 @@ async fn take_in(connection: Arc<Connection>, answers: Vec<Buf>) -> Duration {
     let asked: Vec<oneshot::Receiver<Message>> = (0..answers.len() as u64)
         .map(|message_id| {
             let taken = Taken { message_id, charge: 1, credit_request: 1 };
-            connection.waiters.enter(taken, false).unwrap()
+            connection.waiters.enter(taken, false, None).unwrap()
         })
         .collect();
     let start = Instant::now();

@@ -9,12 +9,15 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Message;
+use super::loan::Loan;
 use crate::limits::PUT_OFF_FOR;
 
 /// One request under way.
 pub(super) struct Waiter {
     pub(super) taken: Taken,
     pub(super) reply: oneshot::Sender<Message>,
+    /// The memory that is lent to the server until the answer, also when the caller gives up.
+    pub(super) loan: Option<Loan>,
     /// AsyncId of its interim response; 0 before that came.
     pub(super) async_id: u64,
     /// Count of interim responses.
@@ -47,12 +50,17 @@ fn credits(taken: &Taken) -> usize {
 impl Waiters {
     /// Registers a request, without a deadline if it `waits`. `None` after the connection has
     /// ended.
-    pub(super) fn enter(&self, taken: Taken, waits: bool) -> Option<oneshot::Receiver<Message>> {
+    pub(super) fn enter(
+        &self,
+        taken: Taken,
+        waits: bool,
+        loan: Option<Loan>,
+    ) -> Option<oneshot::Receiver<Message>> {
         let (reply, receiver) = oneshot::channel();
         let id = taken.message_id;
         let until = (!waits).then(|| Instant::now() + PUT_OFF_FOR);
         let cost = credits(&taken);
-        let waiter = Waiter { taken, reply, async_id: 0, interims: 0, put_off: None, until };
+        let waiter = Waiter { taken, reply, loan, async_id: 0, interims: 0, put_off: None, until };
         let mut all = self.all.lock();
         all.as_mut()?.insert(id, waiter);
         self.credits.fetch_add(cost, Ordering::Relaxed);

@@ -168,10 +168,15 @@ impl Live {
         self.channels.write().clear();
     }
 
-    /// Returns the largest payload of one request that the credits allow, bytes.
-    pub(crate) fn affordable(&self) -> u32 {
-        let channels = self.channels.read();
-        channels.iter().map(|c| c.connection.affordable()).min().unwrap_or(65_536)
+    /// Returns the largest payload of one request that the credits and the transports of all
+    /// channels allow, bytes. Requests are encrypted in any case if `seal`.
+    pub(crate) fn affordable(&self, seal: bool) -> u32 {
+        let is_protected = seal || self.security.seal || self.security.sign;
+        let most = |channel: &Arc<Channel>| {
+            let connection = &channel.connection;
+            connection.most_moved(connection.affordable(), is_protected)
+        };
+        self.channels.read().iter().map(most).min().unwrap_or(65_536)
     }
 
     pub(super) fn guard<'a>(
@@ -211,6 +216,11 @@ impl Live {
             self.fresh().await?;
         }
         let guard = self.guard(channel, seal, call.sign)?;
+        let lent = channel.connection.lend(&mut call, !matches!(guard, Guard::None)).await;
+        lent.map_err(|why| match why {
+            Cause::Transport(_) => Failure::Unsent,
+            why => Failure::Final(why),
+        })?;
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
         // Not before the wait for credits: a channel may be lost meanwhile, and the server would
         // take the request for one of that channel.

@@ -14,6 +14,8 @@ pub struct ChannelInfo {
     pub number: u64,
     /// Address of the server; `None` if the connection does not know it.
     pub server: Option<IpAddr>,
+    /// True for a connection of SMB Direct.
+    pub rdma: bool,
     /// Requests.
     pub requests: u64,
     /// Bytes sent in requests.
@@ -29,6 +31,7 @@ impl ChannelInfo {
         Self {
             number: connection.number,
             server: connection.peer(),
+            rdma: connection.is_rdma(),
             requests: count(&carried.requests),
             sent: count(&carried.sent),
             received: count(&carried.received),

@@ -283,6 +283,10 @@ impl Connector {
         };
         let logon = self.logon().await?;
         let connection = self.connect(server).await?;
+        if connection.is_rdma() != main.connection.is_rdma() {
+            // Requests go to the channel with the least to do, whatever its speed.
+            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into());
+        }
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // Checked before the logon: no other server learns anything of the user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {

@@ -30,7 +30,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::account;
 use crate::ambient::random;
 use crate::credentials::Credentials;
-use crate::dial::{Dial, ServerName, Tcp};
+use crate::dial::{Dial, ServerName};
+use crate::dial_rdma::dialer;
 use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, LOG_OFF_FOR, LOGON_AGAIN_AFTER};
 use crate::options::Options;
@@ -66,7 +67,8 @@ impl Client {
     /// # Panics
     /// Panics if the system has no random numbers.
     pub fn new(options: Options) -> Self {
-        Self::with_dialer(options, Arc::new(Tcp))
+        let dial = dialer(options.rdma);
+        Self::with_dialer(options, dial)
     }
 
     /// Returns a client that makes its connections with `dial`.

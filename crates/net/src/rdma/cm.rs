@@ -6,16 +6,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::device::{self, Device};
 use super::ffi::{
     ADDRESS_LEN, Address, CmEvent, CmId, ConnParam, EVENT_ADDR_CHANGE, EVENT_ADDR_RESOLVED,
-    EVENT_CONNECT_REQUEST, EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED, EVENT_TIMEWAIT_EXIT,
-    EventChannel, PS_TCP, TRANSPORT_IWARP,
+    EVENT_CONNECT_REQUEST, EVENT_DEVICE_REMOVAL, EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED,
+    EVENT_TIMEWAIT_EXIT, EventChannel, PS_TCP, TRANSPORT_IWARP,
 };
 use super::library::{Library, library};
 use crate::limits::{RDMA_BACKLOG, RDMA_RESOLVE_TIMEOUT, RDMA_RETRIES, RDMA_RNR_RETRIES};
@@ -138,11 +139,19 @@ impl Channel {
                     first_words(event.param.private_data.cast(), &event.param),
                 )
             };
+            id.note_device();
             return Event::Request(Request {
                 id,
                 reads_there: event.param.initiator_depth,
                 private,
             });
+        }
+        if event.event == EVENT_DEVICE_REMOVAL
+            && let Some(id) = NonNull::new(event.id)
+        {
+            // SAFETY: the library keeps an identifier until its events are acknowledged.
+            let context = NonNull::new(unsafe { id.as_ref() }.verbs);
+            context.into_iter().for_each(device::note_removal);
         }
         let stage = match event.event {
             EVENT_ADDR_RESOLVED => Stage::AddressResolved,
@@ -199,6 +208,8 @@ pub(super) struct Id {
     raw: NonNull<CmId>,
     channel: Arc<Channel>,
     pub(super) fate: Arc<Fate>,
+    /// Its device, once it has one; dropped when the identifier has been destroyed.
+    device: OnceLock<Device>,
 }
 
 // SAFETY: librdmacm locks its own structures; the identifier is bound to no thread.
@@ -223,7 +234,7 @@ impl Id {
     unsafe fn from_raw(channel: &Arc<Channel>, raw: NonNull<CmId>) -> Self {
         let fate = Fate::new();
         channel.fates.lock().insert(raw.as_ptr().addr(), Arc::clone(&fate));
-        Self { raw, channel: Arc::clone(channel), fate }
+        Self { raw, channel: Arc::clone(channel), fate, device: OnceLock::new() }
     }
 
     pub(super) fn library(&self) -> &'static Library {
@@ -238,7 +249,17 @@ impl Id {
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = to_raw(address);
         // SAFETY: the identifier lives, and the library reads the address during the call.
-        outcome(unsafe { (self.library().rdma_bind_addr)(self.raw.as_ptr(), &mut address) })
+        outcome(unsafe { (self.library().rdma_bind_addr)(self.raw.as_ptr(), &mut address) })?;
+        self.note_device();
+        Ok(())
+    }
+
+    /// Counts the use of the device that the identifier has by now.
+    pub(super) fn note_device(&self) {
+        // SAFETY: the identifier lives, and the library writes the field only while it is bound.
+        if let Some(context) = NonNull::new(unsafe { self.raw.as_ref() }.verbs) {
+            self.device.get_or_init(|| Device::new(context));
+        }
     }
 
     /// Listens at the bound address.

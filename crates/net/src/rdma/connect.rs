@@ -2,11 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::cm::{Channel, Id, Stage};
+use tokio::io::unix::AsyncFd;
+
+use super::cm::{Channel, Fate, Id, Stage};
 use super::endpoint::Endpoint;
 use super::link::Link;
+use super::listener::Provider;
 use super::state::State;
 use super::watch;
 use crate::limits::RDMA_READS_SERVED;
@@ -16,24 +20,85 @@ use crate::limits::RDMA_READS_SERVED;
 /// # Errors
 /// There is no RDMA here, no device reaches the peer, or the peer refuses.
 pub async fn connect(peer: SocketAddr) -> io::Result<Endpoint> {
-    let channel = Channel::open()?;
-    let watched = watch(channel.watched()?)?;
-    let id = Id::new(&channel)?;
-    let reach = async |id: &Id, stage: Stage| loop {
+    let (link, begun) = link_towards(peer).await?;
+    let mut state = State::active(link)?;
+    state.link.id().connect(RDMA_READS_SERVED)?;
+    let fate = Arc::clone(&state.link.id().fate);
+    begun.established(&fate).await?;
+    state.go_on();
+    Endpoint::new(state, Some(begun.channel))
+}
+
+/// Makes a queue pair for a connection to `peer`, which is begun once receives are posted.
+pub(super) async fn link_towards(peer: SocketAddr) -> io::Result<(Link, Begun)> {
+    let Way { channel, watched, id } = Way::towards(peer).await?;
+    id.resolve_route()?;
+    let fate = Arc::clone(&id.fate);
+    reach(&channel, &watched, &fate, Stage::RouteResolved).await?;
+    Ok((Link::new(id)?, Begun { channel, watched }))
+}
+
+/// A connection that has found its way.
+pub(super) struct Begun {
+    channel: Arc<Channel>,
+    watched: AsyncFd<OwnedFd>,
+}
+
+impl Begun {
+    /// Waits until the connection is established.
+    pub(super) async fn established(&self, fate: &Fate) -> io::Result<()> {
+        reach(&self.channel, &self.watched, fate, Stage::Established).await
+    }
+
+    /// Takes the events that have come.
+    #[cfg(test)]
+    pub(super) fn take_events(&self) {
+        while matches!(self.channel.next(), Ok(Some(_))) {}
+    }
+}
+
+/// Returns the kind of the device that leads to `peer`: it decides on the port.
+///
+/// # Errors
+/// There is no RDMA here, or no device leads there.
+pub async fn provider_towards(peer: SocketAddr) -> io::Result<Provider> {
+    let way = Way::towards(peer).await?;
+    Ok(if way.id.is_iwarp() { Provider::Iwarp } else { Provider::InfiniBand })
+}
+
+/// An identifier that has found the device towards a peer.
+struct Way {
+    channel: Arc<Channel>,
+    watched: AsyncFd<OwnedFd>,
+    id: Id,
+}
+
+impl Way {
+    async fn towards(peer: SocketAddr) -> io::Result<Self> {
+        let channel = Channel::open()?;
+        let watched = watch(channel.watched()?)?;
+        let id = Id::new(&channel)?;
+        id.resolve_address(peer)?;
+        let fate = Arc::clone(&id.fate);
+        reach(&channel, &watched, &fate, Stage::AddressResolved).await?;
+        id.note_device();
+        Ok(Self { channel, watched, id })
+    }
+}
+
+/// Takes events until the identifier has reached a stage.
+async fn reach(
+    channel: &Arc<Channel>,
+    watched: &AsyncFd<OwnedFd>,
+    fate: &Fate,
+    stage: Stage,
+) -> io::Result<()> {
+    loop {
         while channel.next()?.is_some() {}
-        match id.fate.stage() {
-            Stage::Over => return Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+        match fate.stage() {
+            Stage::Over => return Err(io::ErrorKind::ConnectionRefused.into()),
             now if now >= stage => return Ok(()),
             _ => watched.readable().await?.clear_ready(),
         }
-    };
-    id.resolve_address(peer)?;
-    reach(&id, Stage::AddressResolved).await?;
-    id.resolve_route()?;
-    reach(&id, Stage::RouteResolved).await?;
-    let mut state = State::active(Link::new(id)?)?;
-    state.link.id().connect(RDMA_READS_SERVED)?;
-    reach(state.link.id(), Stage::Established).await?;
-    state.go_on();
-    Endpoint::new(state, Some(Arc::clone(&channel)))
+    }
 }

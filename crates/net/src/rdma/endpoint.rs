@@ -22,6 +22,7 @@ use tokio::time::sleep_until;
 
 use super::cm::{Channel, Event, Fate, Request};
 use super::link::{Link, RemoteBuffer, TransferKey};
+use super::quota::{self, Counted, Holder};
 use super::state::{End, State};
 use super::watch;
 use crate::buffer::{Buf, HEADROOM};
@@ -134,12 +135,18 @@ impl Endpoint {
         self.local
     }
 
-    /// Bytes of registered memory for messages.
+    /// Bytes of registered memory, for messages and transfers.
     pub fn held_bytes(&self) -> usize {
-        self.look(|state| state.link.slot_bytes()).unwrap_or(0)
+        self.look(|state| state.link.registered_bytes()).unwrap_or(0)
     }
 
-    /// Number of transfers that hold memory.
+    /// Counts all registered memory for `holder` from now on. A new connection has a holder of its
+    /// own.
+    pub fn belong_to(&self, holder: &Arc<Holder>) {
+        self.look(|state| state.link.belong_to(holder));
+    }
+
+    /// Number of transfers, and of lent buffers, that hold memory.
     pub fn transfers(&self) -> usize {
         self.look(|state| state.link.transfers()).unwrap_or(0)
     }
@@ -154,13 +161,21 @@ impl Endpoint {
         self.look(|state| state.machine.parameters().max_read_write_size).unwrap_or(0)
     }
 
+    /// Waits until both sides have negotiated SMB Direct.
+    ///
+    /// # Errors
+    /// The connection has ended before.
+    pub async fn established(&self) -> io::Result<()> {
+        self.wait(|state| state.machine.is_established().then_some(())).await
+    }
+
     /// Lets the peer have as many credits as it asks for. Until then it has few, because their
     /// memory is pinned.
     pub fn trust(&self) {
         self.look(State::trust);
     }
 
-    fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.state.lock().as_mut().map(look)
     }
 
@@ -291,11 +306,13 @@ impl Endpoint {
     /// that is begun: whatever is sent afterwards arrives behind the data.
     ///
     /// # Errors
-    /// The connection has ended, too much memory is registered, or the buffers are too short.
+    /// The connection has ended, there was no room in the memory that may be registered, or the
+    /// buffers are too short.
     pub async fn write_to_peer(&self, buf: Buf, remote: &[RemoteBuffer]) -> io::Result<()> {
         let len = buf.len();
         let parts = parts(len, remote)?;
-        let key = self.look(|state| state.link.begin_write(buf));
+        let counted = self.reserve(len).await?;
+        let key = self.look(|state| state.link.begin_write(buf, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
         // It ends here, also when this future is dropped.
         let _posting = Posting { endpoint: self, key };
@@ -306,16 +323,31 @@ impl Endpoint {
     /// [`HEADROOM`] bytes of headroom.
     ///
     /// # Errors
-    /// The connection has ended, too much memory is registered, or the buffers are too short.
+    /// The connection has ended, there was no room in the memory that may be registered, or the
+    /// buffers are too short.
     pub async fn read_from_peer(&self, len: usize, remote: &[RemoteBuffer]) -> io::Result<Buf> {
         let parts = parts(len, remote)?;
+        let counted = self.reserve(len).await?;
         let buf = Buf::with_headroom(HEADROOM, len);
-        let key = self.look(|state| state.link.begin_read(buf, len));
+        let key = self.look(|state| state.link.begin_read(buf, len, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await?;
         self.look(|state| state.link.end_posting(key, false));
         self.wait(|state| state.link.finish(key)).await
+    }
+
+    /// Takes room for a transfer of `bytes`, and waits for it while there is none.
+    ///
+    /// # Errors
+    /// The connection has ended, or there was no room for a long time.
+    pub(super) async fn reserve(&self, bytes: usize) -> io::Result<Counted> {
+        let room = quota::wait(bytes, || self.look(|state| state.link.reserve(bytes)).flatten());
+        tokio::select! {
+            biased;
+            counted = room => counted,
+            end = self.wait(|_| None::<Counted>) => end,
+        }
     }
 
     async fn post_all(&self, key: TransferKey, parts: &[(usize, RemoteBuffer)]) -> io::Result<()> {

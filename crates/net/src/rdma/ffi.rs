@@ -33,6 +33,9 @@ pub(super) struct Context {
         unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int,
     pub(super) post_recv:
         unsafe extern "C" fn(*mut Qp, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int,
+    unused_behind: [*mut c_void; 5],
+    pub(super) cmd_fd: c_int,
+    pub(super) async_fd: c_int,
 }
 
 /// `struct ibv_pd`, opaque.
@@ -62,7 +65,7 @@ pub(super) struct Mr {
     length: usize,
     handle: u32,
     pub(super) lkey: u32,
-    rkey: u32,
+    pub(super) rkey: u32,
 }
 
 /// `struct ibv_comp_channel`
@@ -134,6 +137,7 @@ pub(super) const SEND_SIGNALED: c_uint = 2;
 /// `enum ibv_access_flags`
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
+pub(super) const ACCESS_REMOTE_READ: c_int = 4;
 
 /// `struct ibv_recv_wr`
 #[repr(C)]
@@ -264,6 +268,7 @@ pub(super) const EVENT_ADDR_RESOLVED: c_int = 0;
 pub(super) const EVENT_ROUTE_RESOLVED: c_int = 2;
 pub(super) const EVENT_CONNECT_REQUEST: c_int = 4;
 pub(super) const EVENT_ESTABLISHED: c_int = 9;
+pub(super) const EVENT_DEVICE_REMOVAL: c_int = 11;
 pub(super) const EVENT_ADDR_CHANGE: c_int = 14;
 pub(super) const EVENT_TIMEWAIT_EXIT: c_int = 15;
 
@@ -271,6 +276,7 @@ const _: () = {
     assert!(offset_of!(Device, transport_type) == 20);
     assert!(offset_of!(Context, poll_cq) == 96 && offset_of!(Context, req_notify_cq) == 104);
     assert!(offset_of!(Context, post_send) == 208 && offset_of!(Context, post_recv) == 216);
+    assert!(offset_of!(Context, cmd_fd) == 264 && offset_of!(Context, async_fd) == 268);
     assert!(offset_of!(Mr, lkey) == 36);
     assert!(offset_of!(CompletionChannel, fd) == 8);
     assert!(size_of::<QpInitAttr>() == 64 && offset_of!(QpInitAttr, cap) == 32);

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
@@ -17,10 +18,12 @@ use super::ffi::{
     SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_RDMA_READ, WR_RDMA_WRITE,
     WR_SEND, WR_SEND_WITH_INV, WorkCompletion,
 };
+use super::quota::{self, Counted, Holder};
 use super::region::{Access, Region};
 use crate::buffer::Buf;
 use crate::limits::{
-    RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFERS_MAX,
+    RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFER_BYTES_MAX,
+    RDMA_TRANSFERS_MAX,
 };
 
 /// The place of one message in the memory of a link.
@@ -70,6 +73,10 @@ pub(super) enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransferKey(usize);
 
+/// The number of a lent buffer in its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LentKey(usize);
+
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
@@ -104,6 +111,10 @@ pub(super) struct Link {
     has_qp: bool,
     slots: Vec<Slots>,
     transfers: Slab<Transfer>,
+    /// Memory that the peer may use at present.
+    lent: Slab<Region>,
+    /// Its registered memory counts there.
+    holder: Arc<Holder>,
     /// RDMA requests that the device has not completed.
     moving: usize,
     /// Sends that the device has not completed.
@@ -156,6 +167,8 @@ impl Link {
                 has_qp: false,
                 slots: Vec::new(),
                 transfers: Slab::new(),
+                lent: Slab::new(),
+                holder: Arc::default(),
                 moving: 0,
                 sending: 0,
                 failed: false,
@@ -230,20 +243,44 @@ impl Link {
     pub(super) fn add_slots(&mut self, count: u16, bytes: usize) -> io::Result<Vec<Slot>> {
         let slab = u16::try_from(self.slots.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let bytes = bytes.next_multiple_of(64);
-        let buf = Buf::with_capacity(bytes * usize::from(count));
-        let region = self.register(buf, Access::Slots(bytes * usize::from(count)))?;
+        let all = bytes * usize::from(count);
+        let counted = quota::take(&self.holder, all)?;
+        let region = self.register(Buf::with_capacity(all), Access::Slots(all), counted)?;
         self.slots.push(Slots { region, bytes, posted: vec![false; count.into()] });
         Ok((0..count).map(|index| Slot { slab, index }).collect())
     }
 
-    fn register(&self, buf: Buf, access: Access) -> io::Result<Region> {
+    fn register(&self, buf: Buf, access: Access, counted: Counted) -> io::Result<Region> {
         // SAFETY: the domain lives as long as the link, which owns the region.
-        unsafe { Region::new(self.id.library(), self.pd, buf, access) }
+        unsafe { Region::new(self.id.library(), self.pd, buf, access, counted) }
     }
 
-    /// Bytes of memory that are registered for messages.
-    pub(super) fn slot_bytes(&self) -> usize {
-        self.slots.iter().map(|slots| slots.region.len()).sum()
+    /// Bytes of memory that are registered, for messages and transfers.
+    pub(super) fn registered_bytes(&self) -> usize {
+        let slots: usize = self.slots.iter().map(|slots| slots.region.len()).sum();
+        slots.saturating_add(self.transfer_bytes())
+    }
+
+    fn transfer_bytes(&self) -> usize {
+        let moving: usize = self.transfers.iter().map(|(_, one)| one.region.len()).sum();
+        let lent: usize = self.lent.iter().map(|(_, region)| region.len()).sum();
+        moving.saturating_add(lent)
+    }
+
+    /// Counts all registered memory for another holder from now on.
+    pub(super) fn belong_to(&mut self, holder: &Arc<Holder>) {
+        self.holder = Arc::clone(holder);
+        let transfers = self.transfers.iter_mut().map(|(_, transfer)| &mut transfer.region);
+        let slots = self.slots.iter_mut().map(|slots| &mut slots.region);
+        let lent = self.lent.iter_mut().map(|(_, region)| region);
+        slots.chain(transfers).chain(lent).for_each(|region| region.move_to(holder));
+    }
+
+    /// Takes room for a transfer of `bytes`; None while there is none.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<Counted> {
+        let own = self.transfer_bytes();
+        let is_within = own == 0 || own.saturating_add(bytes) <= RDMA_TRANSFER_BYTES_MAX;
+        if is_within { quota::take(&self.holder, bytes).ok() } else { None }
     }
 
     /// The bytes of a slot. None while the device may use it.
@@ -325,18 +362,44 @@ impl Link {
     }
 
     /// Begins to move all bytes of `buf` to the peer.
-    pub(super) fn begin_write(&mut self, buf: Buf) -> io::Result<TransferKey> {
-        let region = self.register(buf, Access::Source)?;
+    pub(super) fn begin_write(&mut self, buf: Buf, counted: Counted) -> io::Result<TransferKey> {
+        let region = self.register(buf, Access::Source, counted)?;
         Ok(self.begin(region, Direction::ToPeer))
     }
 
     /// Begins to append `length` bytes of the peer to `buf`, which has room for them.
-    pub(super) fn begin_read(&mut self, buf: Buf, length: usize) -> io::Result<TransferKey> {
+    pub(super) fn begin_read(
+        &mut self,
+        buf: Buf,
+        length: usize,
+        counted: Counted,
+    ) -> io::Result<TransferKey> {
         // An iWARP device writes what it reads as if the peer had.
         let access =
             if self.id.is_iwarp() { Access::SinkIwarp(length) } else { Access::Sink(length) };
-        let region = self.register(buf, access)?;
+        let region = self.register(buf, access, counted)?;
         Ok(self.begin(region, Direction::FromPeer))
+    }
+
+    /// Lets the peer use a buffer until [`Self::take_back`].
+    pub(super) fn lend(
+        &mut self,
+        buf: Buf,
+        access: Access,
+        counted: Counted,
+    ) -> io::Result<(LentKey, RemoteBuffer)> {
+        let region = self.register(buf, access, counted)?;
+        let remote = RemoteBuffer {
+            address: region.address(0),
+            key: region.remote_key(),
+            length: u32::try_from(region.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        };
+        Ok((LentKey(self.lent.insert(region)), remote))
+    }
+
+    /// Ends the peer's use of a buffer, and returns it: afterwards the peer's key counts no more.
+    pub(super) fn take_back(&mut self, key: LentKey) -> Option<Buf> {
+        self.lent.try_remove(key.0).map(Region::into_buf)
     }
 
     fn begin(&mut self, region: Region, direction: Direction) -> TransferKey {
@@ -436,9 +499,9 @@ impl Link {
         }
     }
 
-    /// Number of transfers that hold memory.
+    /// Number of transfers, and of lent buffers, that hold memory.
     pub(super) fn transfers(&self) -> usize {
-        self.transfers.len()
+        self.transfers.len() + self.lent.len()
     }
 
     /// Asks the device to make the descriptor readable at the next completion.
@@ -548,6 +611,7 @@ impl Drop for Link {
         }
         // Without a queue pair nothing is under way.
         self.transfers.clear();
+        self.lent.clear();
         self.slots.clear();
         self.take_events();
         // SAFETY: no queue pair and no region is left that refers to them; each is destroyed once,

@@ -71,12 +71,6 @@ pub fn provider_of(address: IpAddr) -> Option<Provider> {
     id.has_device().then_some(provider)
 }
 
-/// Returns the bytes that this process may pin in memory (`ulimit -l`); None for no limit.
-#[must_use]
-pub fn lockable_bytes() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
-}
-
 /// A listener on some addresses, watched by the runtime in which it was made.
 pub struct Listener {
     channel: Arc<Channel>,

@@ -1,50 +1,15 @@
-//! Registered memory, of which the whole process has a bounded amount.
+//! Registered memory.
 
 use std::ffi::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
-use super::ffi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, Mr, Pd};
+use super::ffi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd};
 use super::library::Library;
+use super::quota::{Counted, Holder};
 use crate::buffer::Buf;
-use crate::limits::RDMA_REGISTERED_BYTES_MAX;
-
-static REGISTERED: AtomicUsize = AtomicUsize::new(0);
-static REGISTERED_MAX: AtomicUsize = AtomicUsize::new(RDMA_REGISTERED_BYTES_MAX);
-
-/// Returns the bytes that are registered now.
-#[must_use]
-pub fn registered_bytes() -> usize {
-    REGISTERED.load(Ordering::Relaxed)
-}
-
-/// Sets the bytes that may be registered at a time.
-pub fn set_registered_max(bytes: usize) {
-    REGISTERED_MAX.store(bytes.min(RDMA_REGISTERED_BYTES_MAX), Ordering::Relaxed);
-}
-
-/// Bytes counted as registered until it is dropped.
-struct Counted(usize);
-
-impl Counted {
-    fn new(bytes: usize) -> io::Result<Self> {
-        let max = REGISTERED_MAX.load(Ordering::Relaxed);
-        let add = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= max);
-        let added = REGISTERED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        match added {
-            Ok(_) => Ok(Self(bytes)),
-            Err(_) => Err(io::ErrorKind::OutOfMemory.into()),
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        REGISTERED.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
 
 /// The use of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +22,21 @@ pub(super) enum Access {
     Sink(usize),
     /// As `Sink`, through an iWARP device: its peer writes the bytes.
     SinkIwarp(usize),
+    /// The peer reads the bytes of the buffer.
+    PeerReads,
+    /// The peer writes into the spare room of the buffer, so many bytes.
+    PeerWrites(usize),
 }
 
 impl Access {
-    /// `enum ibv_access_flags`. No peer can ever read, and only an iWARP peer can write, for as
-    /// long as the transfer takes.
+    /// `enum ibv_access_flags`. A server's memory no peer can ever read, and only an iWARP peer can
+    /// write it, for as long as the transfer takes.
     const fn flags(self) -> c_int {
         match self {
             Self::Source => 0,
             Self::Slots(_) | Self::Sink(_) => ACCESS_LOCAL_WRITE,
-            Self::SinkIwarp(_) => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+            Self::SinkIwarp(_) | Self::PeerWrites(_) => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+            Self::PeerReads => ACCESS_REMOTE_READ,
         }
     }
 }
@@ -80,34 +50,38 @@ pub(super) struct Region {
     /// Bytes that the device has put behind the buffer's own.
     appended: usize,
     buf: ManuallyDrop<Buf>,
-    _counted: Counted,
+    counted: ManuallyDrop<Counted>,
 }
 
 impl Region {
-    /// Registers the bytes of `buf`, or its spare room.
+    /// Registers the bytes of `buf`, or its spare room, which are counted.
     ///
     /// # Safety
     /// The domain lives longer than the region. While the device may use a part of the region,
     /// the owner neither drops it nor asks for that part.
     ///
     /// # Errors
-    /// Too much is registered already, or `ulimit -l` is too small.
+    /// `ulimit -l` is too small.
     pub(super) unsafe fn new(
         library: &'static Library,
         pd: NonNull<Pd>,
         mut buf: Buf,
         access: Access,
+        counted: Counted,
     ) -> io::Result<Self> {
         let room = match access {
-            Access::Source => &mut *buf,
-            Access::Slots(len) | Access::Sink(len) | Access::SinkIwarp(len) => {
+            Access::Source | Access::PeerReads => &mut *buf,
+            Access::Slots(len)
+            | Access::Sink(len)
+            | Access::SinkIwarp(len)
+            | Access::PeerWrites(len) => {
                 buf.memory_mut().get_mut(..len).ok_or(io::ErrorKind::InvalidInput)?
             }
         };
         let len = room.len();
         let base = NonNull::from(room).cast::<u8>();
-        let appended = if access == Access::Source { 0 } else { len };
-        let counted = Counted::new(len)?;
+        let is_full = matches!(access, Access::Source | Access::PeerReads);
+        let appended = if is_full { 0 } else { len };
         // SAFETY: the domain lives, and the memory is owned by the buffer.
         let mr =
             unsafe { (library.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, access.flags()) };
@@ -119,7 +93,7 @@ impl Region {
             len,
             appended,
             buf: ManuallyDrop::new(buf),
-            _counted: counted,
+            counted: ManuallyDrop::new(counted),
         })
     }
 
@@ -127,10 +101,21 @@ impl Region {
         self.len
     }
 
+    /// Counts the bytes for another holder from now on.
+    pub(super) fn move_to(&mut self, holder: &Arc<Holder>) {
+        self.counted.move_to(holder);
+    }
+
     /// The key that requests of this side name.
     pub(super) fn key(&self) -> u32 {
         // SAFETY: the library's structure lives until the region is deregistered.
         unsafe { self.mr.as_ref() }.lkey
+    }
+
+    /// The key that the peer's requests name.
+    pub(super) fn remote_key(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.mr.as_ref() }.rkey
     }
 
     /// The address of a byte, for requests.
@@ -172,10 +157,11 @@ impl Region {
             std::mem::forget(self);
             return Buf::new();
         }
-        // SAFETY: the buffer is taken once: `drop` is not run.
-        let mut buf = unsafe { ManuallyDrop::take(&mut self.buf) };
+        // SAFETY: each is taken once: `drop` is not run.
+        let (mut buf, counted) =
+            unsafe { (ManuallyDrop::take(&mut self.buf), ManuallyDrop::take(&mut self.counted)) };
+        drop(counted);
         buf.set_filled(self.appended);
-        drop(std::mem::replace(&mut self._counted, Counted(0)));
         std::mem::forget(self);
         buf
     }
@@ -189,24 +175,12 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.deregister() {
-            // SAFETY: the buffer is taken once, and the device has no key to it any more.
-            drop(unsafe { ManuallyDrop::take(&mut self.buf) });
+            // SAFETY: each is taken once, and the device has no key to the buffer any more.
+            unsafe {
+                drop(ManuallyDrop::take(&mut self.buf));
+                drop(ManuallyDrop::take(&mut self.counted));
+            }
         }
-        // A buffer that the device may still use is leaked.
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn registered_memory_is_bounded() {
-        let before = registered_bytes();
-        let all = Counted::new(RDMA_REGISTERED_BYTES_MAX - before).unwrap();
-        assert!(Counted::new(1).is_err());
-        drop(all);
-        assert_eq!(registered_bytes(), before);
-        drop(Counted::new(1).unwrap());
+        // A buffer that the device may still use is leaked, and stays counted.
     }
 }

@@ -99,6 +99,9 @@ pub struct Connection {
     /// True once the client may have as many credits of SMB Direct as it asks for.
     #[cfg(feature = "rdma")]
     is_trusted: Cell<bool>,
+    /// The holder of its registered memory.
+    #[cfg(feature = "rdma")]
+    registers_for: RefCell<Arc<frevo_net::rdma::Holder>>,
     /// Its span, which ends with it.
     #[cfg(feature = "traces")]
     span: tracing::Span,
@@ -140,6 +143,8 @@ impl Connection {
             rdma: None,
             #[cfg(feature = "rdma")]
             is_trusted: Cell::new(false),
+            #[cfg(feature = "rdma")]
+            registers_for: RefCell::default(),
         }
     }
 

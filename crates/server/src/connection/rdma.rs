@@ -24,20 +24,34 @@ impl Connection {
     /// Sets the endpoint of a connection of SMB Direct.
     pub(super) fn over(mut self, endpoint: Option<&Arc<Endpoint>>) -> Self {
         self.rdma = endpoint.map(Arc::clone);
+        self.charge_memory();
         self
     }
 
-    /// Gives a client that has logged on more credits of SMB Direct.
+    /// Gives a client that has logged on more credits of SMB Direct, and charges its account with
+    /// the registered memory.
     pub(super) fn trust(&self) {
-        if let Some(endpoint) = &self.rdma
-            && self.is_authenticated()
-            && !self.is_trusted.replace(true)
-        {
-            endpoint.trust();
+        if self.rdma.is_some() && self.is_authenticated() {
+            let is_first = !self.is_trusted.replace(true);
+            self.charge_memory();
+            if let Some(endpoint) = self.rdma.as_ref().filter(|_| is_first) {
+                endpoint.trust();
+            }
         }
     }
 
-    /// Bytes of messages that are registered for RDMA.
+    /// Has registered memory count for the holder of the connection's buffers.
+    fn charge_memory(&self) {
+        let holder = self.tabs.holder();
+        if let Some(endpoint) = &self.rdma
+            && !Arc::ptr_eq(&*self.registers_for.borrow(), &holder.registered)
+        {
+            endpoint.belong_to(&holder.registered);
+            *self.registers_for.borrow_mut() = Arc::clone(&holder.registered);
+        }
+    }
+
+    /// Bytes that are registered for RDMA.
     pub(super) fn registered_bytes(&self) -> usize {
         self.rdma.as_ref().map_or(0, |endpoint| endpoint.held_bytes())
     }

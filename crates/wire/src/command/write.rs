@@ -103,7 +103,10 @@ impl<'a> Request<'a> {
     /// Appends only the 48 bytes between the header and the data, for a client that sends
     /// `data_len` bytes from a buffer of its own behind them (and then the channel information).
     pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
-        w.u16(49).u16(REQUEST_DATA_OFFSET).u32(data_len).u64(self.offset);
+        // MS-SMB2 3.2.4.7: zero if RDMA moves the data.
+        let is_moved = self.channel != Channel::NONE && data_len == 0;
+        let data_offset = if is_moved { 0 } else { REQUEST_DATA_OFFSET };
+        w.u16(49).u16(data_offset).u32(data_len).u64(self.offset);
         self.file_id.encode(w);
         w.u32(self.channel.0).u32(self.remaining_bytes);
         if self.channel_info.is_empty() {

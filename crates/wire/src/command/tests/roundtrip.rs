@@ -255,6 +255,10 @@ proptest! {
         if (1..=3).contains(&channel) {
             request.channel_info = &info;
         }
+        if channel > 0 && data.is_empty() {
+            // MS-SMB2 3.2.4.7.
+            request.data_offset = 0;
+        }
         let bytes = message(|w| request.encode(w));
         let parsed = write::Request::parse(&bytes).unwrap();
         prop_assert_eq!(&bytes[parsed.data_range.clone()], parsed.data);

@@ -1,0 +1,150 @@
+//! Connections of SMB Direct, and TCP where that is allowed.
+
+use std::io;
+use std::sync::Arc;
+
+use frevo_net::transport::Stream;
+#[cfg(feature = "rdma")]
+use {
+    crate::limits::{RDMA_AGAIN_AFTER, RDMA_DIAL},
+    frevo_net::limits::RDMA_LOCKED_BYTES_MIN,
+    frevo_net::rdma::{self, Endpoint, Provider},
+    parking_lot::Mutex,
+    std::net::SocketAddr,
+    tokio::time::{Instant, timeout},
+};
+
+use crate::dial::{Dial, Dialing, ServerName, Tcp};
+use crate::options::Rdma;
+
+/// The port of SMB Direct over iWARP, whose ports are those of TCP: MS-SMBD 2.1.
+#[cfg(feature = "rdma")]
+const IWARP_PORT: u16 = 5445;
+
+/// SMB Direct, with TCP as a second choice unless it is required.
+#[derive(Debug)]
+pub(crate) struct SmbDirect {
+    is_required: bool,
+    /// Servers that only TCP reached, and when that was.
+    #[cfg(feature = "rdma")]
+    vain: Mutex<Vec<(ServerName, Instant)>>,
+}
+
+/// Returns what makes the connections of a client with this choice.
+pub(crate) fn dialer(rdma: Rdma) -> Arc<dyn Dial> {
+    match rdma {
+        Rdma::Off => Arc::new(Tcp),
+        Rdma::Auto | Rdma::Required => Arc::new(SmbDirect {
+            is_required: rdma == Rdma::Required,
+            #[cfg(feature = "rdma")]
+            vain: Mutex::default(),
+        }),
+    }
+}
+
+impl Dial for SmbDirect {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async move {
+            match self.directly(server).await {
+                Ok(stream) => Ok(stream),
+                Err(error) if self.is_required => Err(io::Error::new(
+                    error.kind(),
+                    format!("SMB Direct does not reach it: {error}"),
+                )),
+                Err(_) => Tcp.dial(server).await,
+            }
+        })
+    }
+
+    fn knows_addresses(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(not(feature = "rdma"))]
+impl SmbDirect {
+    async fn directly(&self, server: &ServerName) -> io::Result<Stream> {
+        if !self.is_required {
+            tracing::warn!(%server, "this program was built without SMB Direct; TCP is used");
+        }
+        let text = "this program was built without it (feature rdma)";
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+}
+
+#[cfg(feature = "rdma")]
+impl SmbDirect {
+    /// Connects by SMB Direct, and notes a server that cannot be reached so.
+    async fn directly(&self, server: &ServerName) -> io::Result<Stream> {
+        if !self.is_required && self.is_vain(server) {
+            return Err(io::ErrorKind::NetworkUnreachable.into());
+        }
+        let dialed = match timeout(RDMA_DIAL, dial(server)).await {
+            Ok(dialed) => dialed,
+            Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        if let Err(error) = &dialed
+            && !self.is_required
+        {
+            tracing::warn!(%server, %error, "SMB Direct does not reach the server; TCP is used");
+            let mut vain = self.vain.lock();
+            vain.retain(|(other, at)| other != server && at.elapsed() < RDMA_AGAIN_AFTER);
+            vain.push((server.clone(), Instant::now()));
+        }
+        dialed
+    }
+
+    fn is_vain(&self, server: &ServerName) -> bool {
+        let vain = self.vain.lock();
+        vain.iter().any(|(other, at)| other == server && at.elapsed() < RDMA_AGAIN_AFTER)
+    }
+}
+
+#[cfg(feature = "rdma")]
+async fn dial(server: &ServerName) -> io::Result<Stream> {
+    rdma::is_here().map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why.to_string()))?;
+    if rdma::lockable_bytes().is_some_and(|bytes| bytes < RDMA_LOCKED_BYTES_MIN) {
+        let least = RDMA_LOCKED_BYTES_MIN >> 20;
+        let text = format!("`ulimit -l` must allow at least {least} MiB of pinned memory");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+    }
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in tokio::net::lookup_host((&*server.host, server.port)).await? {
+        match connect(address).await {
+            Ok(endpoint) => return Ok(Stream::Rdma(Arc::new(endpoint))),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Connects to an address, and waits until both sides have negotiated SMB Direct.
+#[cfg(feature = "rdma")]
+async fn connect(mut address: SocketAddr) -> io::Result<Endpoint> {
+    if address.port() == ServerName::PORT
+        && rdma::provider_towards(address).await? == Provider::Iwarp
+    {
+        address.set_port(IWARP_PORT);
+    }
+    let endpoint = rdma::connect(address).await?;
+    endpoint.established().await?;
+    Ok(endpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The loopback device has no RDMA.
+    #[tokio::test]
+    async fn tcp_takes_over_where_that_is_allowed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
+        for rdma in [Rdma::Off, Rdma::Auto] {
+            let stream = dialer(rdma).dial(&server).await.unwrap();
+            assert!(!stream.is_rdma());
+        }
+        let error = dialer(Rdma::Required).dial(&server).await.err().unwrap();
+        assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+    }
+}

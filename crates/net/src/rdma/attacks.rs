@@ -1,0 +1,459 @@
+//! Hostile peers with queue pairs of their own: each ends its own connection, and nothing else.
+//!
+//! They need an RDMA device, soft RDMA in a guest. `FREVO_RDMA_ADDRESS` is its address; without it
+//! nothing is tested.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_proto::limits::SMBD_FRAGMENTED_SIZE;
+use frevo_wire::smbd::{
+    DATA_OFFSET, DATA_TRANSFER_LEN, DataTransfer, DataTransferFlags, NegotiateRequest, SmbdVersion,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connect::{Begun, link_towards};
+use super::link::{Completion, Link, RemoteBuffer, Slot};
+use super::quota;
+use super::{Endpoint, Lending, Listener, connect, registered_bytes};
+use crate::buffer::Buf;
+use crate::frame_reader::FrameReader;
+use crate::send_queue::{OutFrame, SendQueue};
+use crate::transport::{Detached, Stream};
+
+/// Bytes of a slot of the attacker.
+const SLOT: usize = 8192;
+
+/// A peer that sends what it likes.
+struct Attacker {
+    link: Link,
+    begun: Begun,
+    slots: Vec<Slot>,
+    received: usize,
+    has_failed: bool,
+}
+
+impl Attacker {
+    /// Connects, with receives posted.
+    async fn connect(server: SocketAddr) -> Self {
+        let (mut link, begun) = link_towards(server).await.unwrap();
+        for slot in link.add_slots(32, SLOT).unwrap() {
+            link.post_receive(slot).unwrap();
+        }
+        let slots = link.add_slots(64, SLOT).unwrap();
+        link.id().connect(16).unwrap();
+        let fate = Arc::clone(&link.id().fate);
+        begun.established(&fate).await.unwrap();
+        Self { link, begun, slots, received: 0, has_failed: false }
+    }
+
+    /// Connects and negotiates in order.
+    async fn negotiated(server: SocketAddr) -> Self {
+        let mut attacker = Self::connect(server).await;
+        attacker.send(&request().to_bytes());
+        assert!(attacker.until(|attacker| attacker.received == 1).await, "it is answered");
+        attacker
+    }
+
+    fn send(&mut self, message: &[u8]) {
+        self.send_and_invalidate(message, None);
+    }
+
+    fn send_and_invalidate(&mut self, message: &[u8], key: Option<u32>) {
+        let Some(slot) = self.slots.pop() else { return };
+        self.link.slot_mut(slot).unwrap()[..message.len()].copy_from_slice(message);
+        // A queue pair that has failed takes none.
+        let _ = self.link.post_send(slot, message.len(), key);
+    }
+
+    /// Writes to memory of the server, by any key. It cannot read: the server's queue pair serves no
+    /// reads, so that the device sends none.
+    fn touch(&mut self, remote: RemoteBuffer) {
+        let len = remote.length as usize;
+        let counted = quota::take(&Arc::default(), len).unwrap();
+        let key = self.link.begin_write(Buf::copy_of(&vec![7; len]), counted).unwrap();
+        let _ = self.link.post_transfer(key, 0, remote);
+        self.link.end_posting(key, true);
+    }
+
+    fn look(&mut self) {
+        self.begun.take_events();
+        for completion in self.link.poll() {
+            match completion {
+                Completion::Received { .. } => self.received += 1,
+                Completion::Failed(_) => self.has_failed = true,
+                Completion::Sent(_) | Completion::Moved => {}
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_failed || self.link.id().fate.is_over()
+    }
+
+    async fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(8);
+        while Instant::now() < end {
+            self.look();
+            if is_so(self) {
+                return true;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        false
+    }
+}
+
+fn request() -> NegotiateRequest {
+    NegotiateRequest {
+        min_version: SmbdVersion::V1,
+        max_version: SmbdVersion::V1,
+        credits_requested: 255,
+        preferred_send_size: 1364,
+        max_receive_size: 8192,
+        max_fragmented_size: 1 << 20,
+    }
+}
+
+/// A data transfer message with `len` bytes, whose header says what it likes.
+fn data(data_offset: u32, data_length: u32, remaining: u32, len: usize) -> Vec<u8> {
+    let header = DataTransfer {
+        credits_requested: 255,
+        credits_granted: 10,
+        flags: DataTransferFlags::EMPTY,
+        remaining_data_length: remaining,
+        data_offset,
+        data_length,
+    };
+    let mut message = header.to_bytes().to_vec();
+    message.resize(DATA_OFFSET + len, 7);
+    message
+}
+
+/// A message without data that grants nothing.
+fn control(credits_requested: u16) -> Vec<u8> {
+    let header = DataTransfer {
+        credits_requested,
+        credits_granted: 0,
+        flags: DataTransferFlags::EMPTY,
+        remaining_data_length: 0,
+        data_offset: 0,
+        data_length: 0,
+    };
+    header.to_bytes()[..DATA_TRANSFER_LEN].to_vec()
+}
+
+fn here(test: impl AsyncFnOnce(AttackedServer)) {
+    let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
+    let address: IpAddr = text.parse().unwrap();
+    // The tests of a process share its counters.
+    static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    let _one = ONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = Listener::bind(&[SocketAddr::new(address, 0)]).map_err(|(_, e)| e).unwrap();
+        let target = AttackedServer { server: listener.addresses()[0], listener };
+        timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
+    });
+    // Connections end on other threads.
+    drop(runtime);
+    assert_eq!(registered_bytes(), 0, "registered memory is left");
+}
+
+struct AttackedServer {
+    listener: Listener,
+    server: SocketAddr,
+}
+
+impl AttackedServer {
+    /// Accepts a connection as a server does, and the peer that `connecting` makes.
+    async fn meet<T>(&self, connecting: impl Future<Output = T>) -> (Stream, T) {
+        let accepting = async {
+            let (detached, _) = self.listener.accept().await.unwrap();
+            Detached::Rdma(Box::new(detached)).attach().unwrap()
+        };
+        tokio::join!(accepting, connecting)
+    }
+
+    /// Waits for `done` while the listener takes the events of its connections.
+    async fn hear<T>(&self, done: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            done = done => done,
+            _ = self.listener.accept() => panic!("nobody connects"),
+        }
+    }
+
+    /// Reads as the server does, until the connection has ended.
+    async fn serve(&self, stream: Stream) {
+        self.hear(async {
+            let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
+            while let Ok(Some(_)) = reader.next(&stream).await {}
+        })
+        .await;
+    }
+
+    /// Sees that the attacker is disconnected, and that the server's end follows. A device does not
+    /// tell the side whose memory was asked for that it has refused: that one hears of it when the
+    /// attacker leaves.
+    async fn survive(&self, name: &str, stream: Stream, mut attacker: Attacker) {
+        let told = async {
+            let is_told = attacker.until(Attacker::is_over).await;
+            assert!(is_told, "{name}: the attacker is not disconnected");
+            drop(attacker);
+        };
+        let served = timeout(Duration::from_secs(16), self.serve(stream));
+        let (ended, ()) = tokio::join!(served, told);
+        assert!(ended.is_ok(), "{name}: the server goes on");
+    }
+
+    /// Accepts a peer that negotiates in order.
+    async fn negotiated(&self) -> (Arc<Endpoint>, Attacker) {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let accepting = async {
+            let (detached, _) = self.listener.accept().await.unwrap();
+            let stream = Detached::Rdma(Box::new(detached)).attach().unwrap();
+            let endpoint = Arc::clone(stream.rdma().unwrap());
+            endpoint.established().await.unwrap();
+            let _ = sender.send(endpoint);
+        };
+        let ((), attacker) = tokio::join!(accepting, Attacker::negotiated(self.server));
+        (receiver.await.unwrap(), attacker)
+    }
+}
+
+/// A connection that has nothing to do with the attacks.
+struct Bystander {
+    server: Stream,
+    client: Stream,
+    reader: FrameReader,
+}
+
+impl Bystander {
+    async fn new(target: &AttackedServer) -> Self {
+        let (server, client) = target.meet(connect(target.server)).await;
+        let client = Stream::Rdma(Arc::new(client.unwrap()));
+        tokio::select! {
+            ready = client.writable() => ready.unwrap(),
+            _ = server.readable() => panic!("nothing was sent"),
+        }
+        let mut bystander = Self { server, client, reader: FrameReader::new(100_000) };
+        // It has all of its memory afterwards.
+        bystander.still_works().await;
+        bystander
+    }
+
+    async fn still_works(&mut self) {
+        let queue = SendQueue::default();
+        queue.push(OutFrame::new(Buf::copy_of(&[9; 20_000])));
+        let (sent, frame) = tokio::join!(queue.flush(&self.client), self.reader.next(&self.server));
+        sent.unwrap();
+        assert!(*frame.unwrap().unwrap() == [9; 20_000]);
+    }
+}
+
+type Attack = fn(&mut Attacker);
+
+/// Attacks before the negotiation.
+const FIRST: &[(&str, Attack)] = &[
+    ("a message without bytes", |a| a.send(&[])),
+    ("one byte", |a| a.send(&[1])),
+    ("a cut request", |a| a.send(&request().to_bytes()[..19])),
+    ("garbage", |a| a.send(&[0xEE; 512])),
+    ("more than the receive holds", |a| a.send(&[1; 4000])),
+    ("data", |a| a.send(&data(24, 8, 0, 8))),
+    ("no credits", |a| a.send(&NegotiateRequest { credits_requested: 0, ..request() }.to_bytes())),
+    ("no room", |a| a.send(&NegotiateRequest { max_receive_size: 0, ..request() }.to_bytes())),
+    ("short fragments", |a| {
+        a.send(&NegotiateRequest { max_fragmented_size: 131_071, ..request() }.to_bytes());
+    }),
+    ("another version", |a| {
+        let other = SmbdVersion(0x0200);
+        let request = NegotiateRequest { min_version: other, max_version: other, ..request() };
+        a.send(&request.to_bytes());
+    }),
+    ("two messages, and credit for one", |a| {
+        a.send(&request().to_bytes());
+        (0..40).for_each(|_| a.send(&request().to_bytes()));
+    }),
+    ("a write to no memory", |a| {
+        a.touch(RemoteBuffer { address: 4096, key: 1, length: 4096 });
+    }),
+];
+
+/// Attacks after the negotiation.
+const LATER: &[(&str, Attack)] = &[
+    ("a cut header", |a| a.send(&data(24, 8, 0, 8)[..19])),
+    ("data beyond the message", |a| a.send(&data(24, 9, 0, 8))),
+    ("data that wraps around", |a| a.send(&data(u32::MAX - 7, 16, 0, 16))),
+    ("data in the header", |a| a.send(&data(16, 8, 0, 8))),
+    ("data between two words", |a| a.send(&data(28, 4, 0, 8))),
+    ("a message that is too long", |a| a.send(&data(24, 8, SMBD_FRAGMENTED_SIZE - 7, 8))),
+    ("a message of 4 GiB", |a| a.send(&data(24, 8, u32::MAX, 8))),
+    ("fragments that do not fit together", |a| {
+        a.send(&data(24, 8, 100, 8));
+        a.send(&data(24, 8, 100, 8));
+    }),
+    ("a last fragment that is too short", |a| {
+        a.send(&data(24, 8, 100, 8));
+        a.send(&data(24, 8, 0, 8));
+    }),
+    ("no credits", |a| a.send(&control(0))),
+    ("more than the receive holds", |a| a.send(&data(24, 8000, 0, 8000))),
+    // It grants the server nothing, so that the server cannot grant it more.
+    ("more messages than credits", |a| {
+        (0..60).for_each(|_| a.send(&control(255)));
+    }),
+    ("a key that is not the server's, to invalidate", |a| {
+        a.send_and_invalidate(&data(24, 8, 0, 8), Some(0x1234));
+    }),
+    ("a write to no memory", |a| {
+        a.touch(RemoteBuffer { address: 4096, key: 1, length: 4096 });
+    }),
+];
+
+#[test]
+fn attacks_before_the_negotiation_end_their_connection() {
+    here(async |target| {
+        let mut bystander = Bystander::new(&target).await;
+        for (name, attack) in FIRST {
+            let (stream, mut attacker) = target.meet(Attacker::connect(target.server)).await;
+            attack(&mut attacker);
+            target.survive(name, stream, attacker).await;
+            bystander.still_works().await;
+        }
+        drop(bystander);
+        assert_eq!(settled(0).await, 0);
+    });
+}
+
+#[test]
+fn attacks_after_the_negotiation_end_their_connection() {
+    here(async |target| {
+        let mut bystander = Bystander::new(&target).await;
+        for (name, attack) in LATER {
+            let (endpoint, mut attacker) = target.negotiated().await;
+            attack(&mut attacker);
+            target.survive(name, Stream::Rdma(endpoint), attacker).await;
+            bystander.still_works().await;
+        }
+        drop(bystander);
+        assert_eq!(settled(0).await, 0);
+    });
+}
+
+/// A key counts in its own connection only, whoever knows it.
+#[test]
+fn the_key_of_another_connection_is_of_no_use() {
+    here(async |target| {
+        let mut bystander = Bystander::new(&target).await;
+        let client = Arc::clone(bystander.client.rdma().unwrap());
+        let room = Buf::with_capacity(4096);
+        let loan = client.lend(room, Lending::PeerWrites(4096)).await.unwrap();
+        let (endpoint, mut attacker) = target.negotiated().await;
+        attacker.touch(loan.remote());
+        target.survive("a foreign key", Stream::Rdma(endpoint), attacker).await;
+        let back = loan.take_back().unwrap();
+        assert!(back.iter().all(|byte| *byte != 7), "the memory was changed");
+        bystander.still_works().await;
+        drop(client);
+    });
+}
+
+/// Descriptors that name too much, or memory that was taken back.
+#[test]
+fn descriptors_that_lie_end_their_connection() {
+    here(async |target| {
+        let mut bystander = Bystander::new(&target).await;
+        for (name, is_stale, length) in
+            [("beyond its length", false, 8192), ("taken back", true, 4096)]
+        {
+            let mut lying = Bystander::new(&target).await;
+            let client = Arc::clone(lying.client.rdma().unwrap());
+            lying.still_works().await;
+            let room = Buf::with_capacity(4096);
+            let loan = client.lend(room, Lending::PeerWrites(4096)).await.unwrap();
+            let remote = [RemoteBuffer { length, ..loan.remote() }];
+            let loan = (!is_stale).then_some(loan);
+            let server = Arc::clone(lying.server.rdma().unwrap());
+            let bytes = Buf::copy_of(&vec![7; length as usize]);
+            let Bystander { server: stream, client: other, .. } = lying;
+            let ended = async {
+                let _ = target.hear(server.write_to_peer(bytes, &remote)).await;
+                target.serve(stream).await;
+            };
+            assert!(timeout(Duration::from_secs(8), ended).await.is_ok(), "{name}: it goes on");
+            drop((loan, client, server, other));
+            bystander.still_works().await;
+        }
+    });
+}
+
+/// Waits until connections that have ended have let go of their memory.
+async fn settled(expected: usize) -> usize {
+    let end = Instant::now() + Duration::from_secs(10);
+    while registered_bytes() != expected && Instant::now() < end {
+        sleep(Duration::from_millis(10)).await;
+    }
+    registered_bytes()
+}
+
+#[test]
+fn peers_that_die_at_any_step_leave_nothing() {
+    here(async |target| {
+        let mut bystander = Bystander::new(&target).await;
+        for round in 0..100 {
+            match round % 6 {
+                0 => drop(link_towards(target.server).await.unwrap()),
+                1 => {
+                    let (stream, attacker) = target.meet(Attacker::connect(target.server)).await;
+                    drop(attacker);
+                    target.serve(stream).await;
+                }
+                2 => {
+                    let (endpoint, attacker) = target.negotiated().await;
+                    drop(attacker);
+                    target.serve(Stream::Rdma(endpoint)).await;
+                }
+                3 => {
+                    let (endpoint, mut attacker) = target.negotiated().await;
+                    attacker.send(&data(24, 8, 100_000, 8));
+                    attacker.until(|attacker| attacker.link.transfers() == 0).await;
+                    drop(attacker);
+                    target.serve(Stream::Rdma(endpoint)).await;
+                }
+                step => {
+                    let (endpoint, mut attacker) = target.negotiated().await;
+                    let counted = quota::take(&Arc::default(), 1 << 20).unwrap();
+                    let (buf, access) = if step == 4 {
+                        (Buf::copy_of(&vec![1; 1 << 20]), super::region::Access::PeerReads)
+                    } else {
+                        (Buf::with_capacity(1 << 20), super::region::Access::PeerWrites(1 << 20))
+                    };
+                    let (_, remote) = attacker.link.lend(buf, access, counted).unwrap();
+                    let moving = async {
+                        if step == 4 {
+                            let _ = endpoint.read_from_peer(1 << 20, &[remote]).await;
+                        } else {
+                            let bytes = Buf::copy_of(&vec![1; 1 << 20]);
+                            let _ = endpoint.write_to_peer(bytes, &[remote]).await;
+                        }
+                    };
+                    let dying = async {
+                        sleep(Duration::from_millis(round % 7)).await;
+                        drop(attacker);
+                    };
+                    target.hear(async { tokio::join!(moving, dying) }).await;
+                    target.serve(Stream::Rdma(endpoint)).await;
+                }
+            }
+            if round % 10 == 0 {
+                bystander.still_works().await;
+            }
+        }
+        bystander.still_works().await;
+        drop(bystander);
+        assert_eq!(settled(0).await, 0);
+    });
+}
