@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use smb2::client::{Connection, Session, Tree};
 use smb2::crypto::kdf::PreauthHasher;
+use smb2::crypto::signing::SigningAlgorithm;
 use smb2::msg::close::CloseRequest;
 use smb2::msg::create::{
     CreateDisposition, CreateRequest, CreateResponse, ImpersonationLevel, ShareAccess,
@@ -15,7 +16,7 @@ use smb2::msg::logoff::LogoffRequest;
 use smb2::msg::read::ReadRequest;
 use smb2::msg::write::WriteRequest;
 use smb2::pack::{Pack, ReadCursor, Unpack};
-use smb2::transport::TcpTransport;
+use smb2::transport::{TcpTransport, Transport};
 use smb2::types::flags::FileAccessMask;
 use smb2::types::status::NtStatus;
 use smb2::types::{Command, CreditCharge, FileId, OplockLevel, TreeId};
@@ -52,11 +53,21 @@ pub(crate) struct Client {
     pub(crate) tree_id: TreeId,
     tally: Arc<Tally>,
     description: String,
+    signing: (Vec<u8>, SigningAlgorithm),
 }
 
 impl Client {
     pub(crate) async fn connect(target: &Target, protection: Protection) -> Result<Self> {
         let socket = TcpTransport::connect(&target.addr, Duration::from_secs(10)).await?;
+        Self::connect_over(Arc::new(socket), target, protection).await
+    }
+
+    /// Logs on over a transport that is connected.
+    pub(crate) async fn connect_over(
+        socket: Arc<dyn Transport>,
+        target: &Target,
+        protection: Protection,
+    ) -> Result<Self> {
         let first = First::new(socket);
         let tally = first.tally();
         let mut conn = wire::connection(first.clone(), "127.0.0.1");
@@ -100,12 +111,21 @@ impl Client {
             }
         }
         let tree_id = tree.tree_id;
-        Ok(Self { conn, tree, tree_id, tally, description })
+        let signing = (session.signing_key.clone(), session.signing_algorithm);
+        Ok(Self { conn, tree, tree_id, tally, description, signing })
     }
 
     /// Returns the dialect, the protection with its algorithm, and the server's sizes.
     pub(crate) fn description(&self) -> &str {
         &self.description
+    }
+
+    pub(crate) fn signing_key(&self) -> &[u8] {
+        &self.signing.0
+    }
+
+    pub(crate) const fn signing_algorithm(&self) -> SigningAlgorithm {
+        self.signing.1
     }
 
     pub(crate) fn tally(&self) -> &Tally {

@@ -2,10 +2,11 @@
 //! next to the machine's bare data path.
 //!
 //! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
-//! counts the server's system calls for an operation. `client` compares Frevo's client with
-//! smbclient and with a bare TCP stream, `mount` compares a mounted folder with other mounts,
-//! `crypto` measures sealing and signing alone, `admin` the admin interface, `channels` a session
-//! over several links; `agreement` compares the figures of `frevo bench` with those here.
+//! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
+//! the server the bottleneck. `client` compares Frevo's client with smbclient and with a bare TCP
+//! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
+//! alone, `admin` the admin interface, `channels` a session over several links; `agreement` compares
+//! the figures of `frevo bench` with those here.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -16,7 +17,9 @@ mod channels;
 mod client;
 mod clients;
 mod common;
+mod instructions;
 mod links;
+mod load;
 mod memory;
 mod mounts;
 mod proc;
@@ -68,6 +71,10 @@ enum Cmd {
     Profile(RowArgs),
     /// Count the server's system calls for an operation of a row (needs strace).
     Syscalls(RowArgs),
+    /// Measure servers with a load that costs next to nothing (needs root for smbd).
+    Load(load::Arguments),
+    /// Count the instructions of the server for an operation (needs valgrind 3.24).
+    Instructions(instructions::Arguments),
     /// Compare Frevo's client with smbclient and with a bare TCP stream.
     Client(clients::Arguments),
     /// Measure the answers of the admin interface and what they cost the clients.
@@ -215,6 +222,17 @@ fn run(cli: Cli) -> Result<ExitCode> {
             raise_open_files();
             let _priority = Priority::raise(args.common.nice);
             Ok(ExitCode::from(u8::from(!agreement::run(&args).await?)))
+        }),
+        Cmd::Load(args) => block_on(1, async {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            println!("{}", load::run(&args).await?);
+            Ok(ExitCode::SUCCESS)
+        }),
+        Cmd::Instructions(args) => block_on(args.common.client_threads, async {
+            raise_open_files();
+            println!("{}", instructions::run(&args).await?);
+            Ok(ExitCode::SUCCESS)
         }),
         Cmd::Table(args) => block_on(args.common.client_threads, table(&args)),
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),

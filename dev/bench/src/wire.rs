@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use smb2::transport::{ReceiveProgress, TcpTransport, Transport, TransportReceive, TransportSend};
+use smb2::transport::{ReceiveProgress, Transport, TransportReceive, TransportSend};
 use tokio::sync::mpsc;
 
 /// `Flags` bit of the SMB2 header (MS-SMB2 2.2.1.2).
@@ -92,7 +92,7 @@ impl Frames {
 /// The socket's frames as the library's own connection sees them.
 #[derive(Clone)]
 pub(crate) struct First {
-    socket: Arc<TcpTransport>,
+    socket: Arc<dyn Transport>,
     tally: Arc<Tally>,
     /// The first frame of each direction: NEGOTIATE and its response.
     asked: Arc<OnceLock<Vec<u8>>>,
@@ -100,13 +100,8 @@ pub(crate) struct First {
 }
 
 impl First {
-    pub(crate) fn new(socket: TcpTransport) -> Self {
-        Self {
-            socket: Arc::new(socket),
-            tally: Arc::default(),
-            asked: Arc::default(),
-            answered: Arc::default(),
-        }
+    pub(crate) fn new(socket: Arc<dyn Transport>) -> Self {
+        Self { socket, tally: Arc::default(), asked: Arc::default(), answered: Arc::default() }
     }
 
     pub(crate) fn tally(&self) -> Arc<Tally> {

@@ -1,0 +1,163 @@
+//! All connections of a row on one thread.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use tokio::task::JoinSet;
+
+use super::connection::{Connection, Turn};
+use super::logon::log_on;
+use super::requests::Payload;
+use super::shape::{Shape, Verb};
+use crate::proc;
+use crate::server::Peer;
+use crate::share::{self, BLOCK_LEN, READ_BLOCKS, WRITE_BLOCKS};
+
+/// Digits of a latency that are kept.
+const DIGITS: u8 = 2;
+/// Logons at once.
+const CONNECTING: usize = 16;
+/// Most time for the replies to requests that are in flight at the end of a round.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Longest wait for an event.
+const WAIT: Duration = Duration::from_millis(20);
+const EVENTS: usize = 256;
+
+/// The measurement of one round.
+pub(super) struct Measured {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) server_cpu_seconds: f64,
+    pub(super) client_cpu_seconds: f64,
+    pub(super) latency: Histogram<u64>,
+    /// Requests of the connection with the fewest, as a part of the median.
+    pub(super) worst_of_median: f64,
+}
+
+pub(super) struct Engine {
+    row: Shape,
+    connections: Vec<Connection>,
+    poll: std::os::fd::OwnedFd,
+    payload: Payload,
+    void: Vec<u8>,
+}
+
+impl Engine {
+    pub(super) async fn open(row: &Shape, peer: &Peer) -> Result<Self> {
+        let payload = Payload::new(row.bytes, &peer.label)?;
+        let blocks = if row.verb == Verb::Read { READ_BLOCKS } else { WRITE_BLOCKS };
+        let file_bytes = blocks * BLOCK_LEN as u64;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut connections = Vec::with_capacity(row.connections);
+        while connections.len() < row.connections {
+            let mut batch = JoinSet::new();
+            for _ in 0..CONNECTING.min(row.connections - connections.len()) {
+                let (row, target) = (*row, peer.target.clone());
+                batch.spawn(async move { log_on(&row, &target).await });
+            }
+            while let Some(on) = batch.join_next().await {
+                let on = on?.with_context(|| format!("connection {}", connections.len()))?;
+                let data = epoll::EventData::new_u64(connections.len() as u64);
+                // Edge-triggered: a turn goes on until the socket has nothing more.
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+                epoll::add(&poll, &on.socket, data, flags)?;
+                connections.push(Connection::new(on, row, file_bytes, &payload)?);
+            }
+        }
+        let void = vec![0; 2 * BLOCK_LEN];
+        Ok(Self { row: *row, connections, poll, payload, void })
+    }
+
+    /// Runs one round, and waits for the replies to what is in flight then.
+    pub(super) fn run(&mut self, server: u32, time: Duration) -> Result<Measured> {
+        for connection in &mut self.connections {
+            connection.reset(&self.payload)?;
+        }
+        let mut latency = Histogram::new(DIGITS).context("a histogram")?;
+        let cpu = (proc::cpu_seconds(server), proc::own_cpu_seconds());
+        let start = Instant::now();
+        let mut waited = Duration::ZERO;
+        let mut ready: Vec<usize> = (0..self.connections.len()).collect();
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            let now = start.elapsed();
+            ensure!(now < time + DRAIN, "requests in flight were not answered");
+            let is_over = now >= time;
+            let mut turn = Turn {
+                payload: &self.payload,
+                void: &mut self.void,
+                latency: &mut latency,
+                is_over,
+            };
+            for at in ready.drain(..) {
+                let connection = self.connections.get_mut(at).context("a connection")?;
+                connection.turn(&mut turn)?;
+            }
+            if is_over && self.connections.iter().all(Connection::is_idle) {
+                break;
+            }
+            events.clear();
+            let timeout = Timespec { tv_sec: 0, tv_nsec: WAIT.as_nanos().try_into()? };
+            match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e).context("waiting for events"),
+            }
+            for event in &events {
+                ready.push(usize::try_from(event.data.u64())?);
+            }
+            // A signed WRITE waits for no event once its signatures are used up.
+            if events.is_empty() {
+                waited += WAIT;
+                ensure!(waited < DRAIN, "the server answers nothing");
+                if self.connections.iter().all(Connection::is_idle) {
+                    break;
+                }
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let now = (proc::cpu_seconds(server), proc::own_cpu_seconds());
+        let mut done: Vec<u64> = self.connections.iter().map(|c| c.done).collect();
+        done.sort_unstable();
+        let requests: u64 = done.iter().sum();
+        let median = done.get(done.len() / 2).copied().unwrap_or(0).max(1);
+        ensure!(requests > 0, "no request was answered");
+        Ok(Measured {
+            requests,
+            bytes: requests * self.row.bytes as u64,
+            seconds,
+            server_cpu_seconds: now.0 - cpu.0,
+            client_cpu_seconds: now.1 - cpu.1,
+            latency,
+            worst_of_median: done.first().copied().unwrap_or(0) as f64 / median as f64,
+        })
+    }
+
+    /// Verifies the replies that were kept, and what the last WRITE left in the file.
+    pub(super) fn verify(&mut self, dir: &Path) -> Result<()> {
+        let name = if self.row.verb == Verb::Read { share::READ_NAME } else { share::WRITE_NAME };
+        let file = File::open(dir.join(name))?;
+        let content = |offset: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, offset)?;
+            Ok(bytes)
+        };
+        for connection in &mut self.connections {
+            connection.verify(content)?;
+            if self.row.verb == Verb::Write
+                && let Some(offset) = connection.last_offset()
+            {
+                let found = content(offset, self.row.bytes)?;
+                ensure!(found == self.payload.bytes, "wrong bytes were written at {offset}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! The table of the load as Markdown.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+
+use super::engine::Measured;
+use super::shape::Shape;
+use crate::report::spread;
+
+/// Requests below this size are counted, larger ones measured in bytes.
+const COUNTED_BELOW: usize = 65_536;
+const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
+
+/// The rounds of one server in one row.
+#[derive(Default)]
+pub(super) struct Outcome {
+    rates: Vec<f64>,
+    units: f64,
+    server_cpu_seconds: f64,
+    client_cpu_seconds: f64,
+    seconds: f64,
+    latency: Option<Histogram<u64>>,
+    worst: Vec<f64>,
+    is_counted: bool,
+}
+
+impl Outcome {
+    pub(super) fn add(&mut self, measured: &Measured) -> Result<()> {
+        let Measured { requests, bytes, seconds, .. } = *measured;
+        self.is_counted = bytes / requests < COUNTED_BELOW as u64;
+        // Thousands of requests, or GB.
+        let units = if self.is_counted { requests as f64 / 1e3 } else { bytes as f64 / 1e9 };
+        self.rates.push(units / seconds);
+        self.units += units;
+        self.server_cpu_seconds += measured.server_cpu_seconds;
+        self.client_cpu_seconds += measured.client_cpu_seconds;
+        self.seconds += seconds;
+        self.worst.push(measured.worst_of_median);
+        match &mut self.latency {
+            Some(all) => all.add(&measured.latency)?,
+            None => self.latency = Some(measured.latency.clone()),
+        }
+        Ok(())
+    }
+
+    /// CPU seconds of the server for a GB or for 1000 requests.
+    fn cpu(&self) -> f64 {
+        self.server_cpu_seconds / self.units
+    }
+
+    fn percentiles(&self) -> String {
+        let micros =
+            |p| self.latency.as_ref().map_or(0.0, |l| l.value_at_percentile(p) as f64 / 1e3);
+        PERCENTILES.map(|p| format!("{:.0}", micros(p))).join(" / ")
+    }
+}
+
+pub(super) struct Page {
+    labels: Vec<String>,
+    setting: Vec<String>,
+    rates: String,
+    details: String,
+}
+
+impl Page {
+    pub(super) fn new(labels: Vec<String>, setting: Vec<String>) -> Self {
+        Self { labels, setting, rates: String::new(), details: String::new() }
+    }
+
+    pub(super) fn row(&mut self, row: &Shape, outcomes: &[Outcome]) {
+        let name = row.name();
+        let median = |values: &[f64]| spread(values.to_vec()).map_or(0.0, |s| s.median);
+        let _ = write!(self.rates, "| {name} |");
+        for outcome in outcomes {
+            let rate = median(&outcome.rates);
+            let unit = if outcome.is_counted { "k/s" } else { "GB/s" };
+            let _ = write!(self.rates, " {rate:.2} {unit} |");
+        }
+        for outcome in outcomes {
+            let _ = write!(self.rates, " {:.4} |", outcome.cpu());
+        }
+        if let Some(last) = outcomes.last().filter(|_| outcomes.len() > 1) {
+            for other in &outcomes[..outcomes.len() - 1] {
+                let _ = write!(self.rates, " **{:.2}** |", last.cpu() / other.cpu());
+            }
+        }
+        self.rates.push('\n');
+        for (label, outcome) in self.labels.iter().zip(outcomes) {
+            let _ = writeln!(
+                self.details,
+                "| {name} | {label} | {} | {:.0} % | {:.0} % | {:.2} | {:.2} |",
+                outcome.percentiles(),
+                outcome.server_cpu_seconds / outcome.seconds * 100.0,
+                outcome.client_cpu_seconds / outcome.seconds * 100.0,
+                outcome.client_cpu_seconds / outcome.server_cpu_seconds,
+                median(&outcome.worst),
+            );
+        }
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let mut page = String::from("# The server as the bottleneck\n\n");
+        for line in &self.setting {
+            let _ = writeln!(page, "- {line}");
+        }
+        let cpu = self.labels.iter().map(|label| format!("{label} CPU s"));
+        let mut heads: Vec<String> = self.labels.iter().cloned().chain(cpu).collect();
+        if let Some((last, others)) = self.labels.split_last() {
+            heads.extend(others.iter().map(|other| format!("CPU {last}/{other}")));
+        }
+        let _ = writeln!(page, "\n| row | {} |", heads.join(" | "));
+        let _ = writeln!(page, "|---|{}", "---|".repeat(heads.len()));
+        page.push_str(&self.rates);
+        page.push_str(
+            "\n*CPU s* is the server's, of its whole process tree, for a GB or for 1000 requests. \
+             Rates are medians.\n\n\
+             | row | server | latency 50 / 99 / 99.9 %, µs | server's core | client's core | \
+             client's CPU of server's | worst connection of the median |\n\
+             |---|---|---|---|---|---|---|\n",
+        );
+        page.push_str(&self.details);
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(micros: u64) -> Measured {
+        let mut latency = Histogram::new(2).unwrap();
+        latency.record(micros * 1000).unwrap();
+        Measured {
+            requests: 1000,
+            bytes: 1000 * 4096,
+            seconds: 0.5,
+            server_cpu_seconds: 0.25,
+            client_cpu_seconds: 0.125,
+            latency,
+            worst_of_median: 0.9,
+        }
+    }
+
+    #[test]
+    fn rounds_are_added_up_with_their_latencies() {
+        let mut outcome = Outcome::default();
+        outcome.add(&measured(100)).unwrap();
+        outcome.add(&measured(50_000)).unwrap();
+        assert!((outcome.cpu() - 0.25).abs() < 1e-9, "{}", outcome.cpu());
+        let text = outcome.percentiles();
+        let parts: Vec<f64> = text.split(" / ").map(|p| p.parse().unwrap()).collect();
+        assert!((99.0..=102.0).contains(&parts[0]), "{text}");
+        assert!((49_000.0..=51_000.0).contains(&parts[2]), "{text}");
+    }
+}
