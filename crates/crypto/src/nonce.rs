@@ -64,8 +64,8 @@ impl NonceSequence {
             })
             .map_err(|_| KeyExhausted)?;
         let mut field = [0; 16];
-        for (to, from) in field.iter_mut().zip(counter.to_le_bytes()) {
-            *to = from;
+        if let Some(first) = field.first_chunk_mut() {
+            *first = counter.to_le_bytes();
         }
         Ok(Nonce(field))
     }

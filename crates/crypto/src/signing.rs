@@ -74,9 +74,11 @@ impl SignatureNonce {
         };
         let flags: u32 = sender | if self.is_cancel { 2 } else { 0 };
         let mut nonce = [0; 12];
-        let bytes = self.message_id.to_le_bytes().into_iter().chain(flags.to_le_bytes());
-        for (to, from) in nonce.iter_mut().zip(bytes) {
-            *to = from;
+        if let Some(first) = nonce.first_chunk_mut() {
+            *first = self.message_id.to_le_bytes();
+        }
+        if let Some(last) = nonce.last_chunk_mut() {
+            *last = flags.to_le_bytes();
         }
         nonce
     }

@@ -103,8 +103,11 @@ pub struct FrameReader {
     limit: u32,
     progress_timeout: Duration,
     partial: Partial,
+    /// The next complete frame. Most come alone, and need no queue.
+    next: Option<Buf>,
+    /// Complete frames behind `next`.
     ready: VecDeque<Buf>,
-    /// Capacity of the buffers in `ready`.
+    /// Capacity of the buffers in `next` and `ready`.
     ready_bytes: usize,
     fault: Option<Fault>,
     ended: bool,
@@ -121,6 +124,7 @@ impl FrameReader {
             limit: limit.min(FRAME_BYTES_MAX),
             progress_timeout: FRAME_PROGRESS_TIMEOUT,
             partial: Partial::Nothing,
+            next: None,
             ready: VecDeque::new(),
             ready_bytes: 0,
             fault: None,
@@ -161,14 +165,15 @@ impl FrameReader {
     /// True if [`Self::try_next`] has a frame.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        !self.ready.is_empty()
+        self.next.is_some()
     }
 
     /// Returns a frame that has arrived already, without a system call.
     pub fn try_next(&mut self) -> Option<Buf> {
-        let frame = self.ready.pop_front()?;
+        let frame = self.next.take()?;
         self.ready_bytes -= frame.capacity();
-        if self.ready.is_empty() {
+        self.next = self.ready.pop_front();
+        if self.next.is_none() && self.ready.capacity() > 0 {
             // An idle connection holds no memory.
             self.ready = VecDeque::new();
         }
@@ -279,7 +284,10 @@ impl FrameReader {
             Partial::Body { buf, len } if buf.len() == len => {
                 self.waited = Duration::ZERO;
                 self.ready_bytes += buf.capacity();
-                self.ready.push_back(buf);
+                match self.next {
+                    None => self.next = Some(buf),
+                    Some(_) => self.ready.push_back(buf),
+                }
             }
             unfinished => self.partial = unfinished,
         }

@@ -85,7 +85,7 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
 /// Runs the handler of a request, on the core or on a thread of a blocking pool.
 pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
     if row.off_core == OffCore::Never {
-        return command::dispatch(rq, out).await;
+        return pin!(command::dispatch(rq, out)).await;
     }
     if row.off_core == OffCore::Connects {
         return match command::tree_connect::pool(rq).filter(|_| !file_io::stays()) {
@@ -95,7 +95,7 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
     }
     let pool = match pool_of(rq, row) {
         Some(pool) => pool,
-        None => match on_core(rq, row, out).await {
+        None => match pin!(on_core(rq, row, out)).await {
             Some(outcome) => return outcome,
             // It would have taken long, and has done nothing.
             None => &rq.server().blocking_pool,
@@ -109,7 +109,7 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
 /// takes long, a search through a directory of a million names for instance.
 async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outcome> {
     if !row.restarts || file_io::stays() {
-        return Some(command::dispatch(rq, out).await);
+        return Some(pin!(command::dispatch(rq, out)).await);
     }
     let mut gave_up = false;
     let outcome = {

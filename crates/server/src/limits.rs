@@ -208,6 +208,10 @@ pub const OPENS_PER_SESSION: usize = 65_536;
 /// 5 ms. More are closed beside it.
 pub const CLOSED_ON_CORE: usize = 256;
 
+/// State machines of a core that answer frames and are idle, kept for the next frames. Requests
+/// that wait have theirs, and are charged for them.
+pub const SPARE_ANSWERERS: usize = 4;
+
 /// Pipes that one session may have open. Each may hold a whole answer.
 pub const PIPES_PER_SESSION: usize = 1_040;
 

@@ -143,6 +143,25 @@ pub fn pointed<'a>(
     message.get(start..end).ok_or(Malformed::new(what))
 }
 
+/// Fills an array of fixed length field by field, without an allocation.
+pub(crate) struct Fields<'a>(&'a mut [u8]);
+
+impl<'a> Fields<'a> {
+    pub(crate) const fn new(bytes: &'a mut [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Puts the next field. The lengths of all fields are those of the array.
+    #[inline(always)]
+    pub(crate) fn put<const N: usize>(&mut self, field: [u8; N]) -> &mut Self {
+        if let Some((place, rest)) = core::mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = field;
+            self.0 = rest;
+        }
+        self
+    }
+}
+
 /// Appends little-endian fields to a buffer, and knows where the structure begins from which
 /// offsets count.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The 64-byte header of every SMB2 message, MS-SMB2 2.2.1.
 
-use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::codec::{Fields, Malformed, Parsed, Reader, Writer};
 use crate::status::Status;
 use crate::{bit_set, open_enum};
 
@@ -160,25 +160,25 @@ impl Header {
         })
     }
 
-    /// Encodes the header.
+    /// Encodes the header; no allocation.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
-        let mut out = alloc::vec::Vec::with_capacity(HEADER_LEN);
-        self.encode(&mut Writer::new(&mut out));
         let mut bytes = [0; HEADER_LEN];
-        bytes.copy_from_slice(&out);
+        let route = match self.route {
+            Route::Sync { process_id, tree_id } => u64::from(tree_id) << 32 | u64::from(process_id),
+            Route::Async { async_id } => async_id,
+        };
+        let mut w = Fields::new(&mut bytes);
+        w.put(PROTOCOL_ID).put(64_u16.to_le_bytes()).put(self.credit_charge.to_le_bytes());
+        w.put(self.status.0.to_le_bytes()).put(self.command.0.to_le_bytes());
+        w.put(self.credits.to_le_bytes()).put(self.flags.0.to_le_bytes());
+        w.put(self.next_command.to_le_bytes()).put(self.message_id.to_le_bytes());
+        w.put(route.to_le_bytes()).put(self.session_id.to_le_bytes()).put(self.signature);
         bytes
     }
 
     /// Appends the 64 bytes.
     pub fn encode(&self, w: &mut Writer<'_>) {
-        w.bytes(&PROTOCOL_ID).u16(64).u16(self.credit_charge).u32(self.status.0);
-        w.u16(self.command.0).u16(self.credits).u32(self.flags.0).u32(self.next_command);
-        w.u64(self.message_id);
-        match self.route {
-            Route::Sync { process_id, tree_id } => w.u32(process_id).u32(tree_id),
-            Route::Async { async_id } => w.u64(async_id),
-        };
-        w.u64(self.session_id).bytes(&self.signature);
+        w.bytes(&self.to_bytes());
     }
 
     /// The tree of a synchronous message.

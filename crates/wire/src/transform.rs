@@ -1,6 +1,6 @@
 //! SMB2 TRANSFORM_HEADER, MS-SMB2 2.2.41, which precedes a sealed message.
 
-use crate::codec::{Malformed, Parsed, Reader, Writer};
+use crate::codec::{Fields, Malformed, Parsed, Reader, Writer};
 use core::ops::Range;
 
 /// Bytes of the header.
@@ -61,18 +61,10 @@ impl TransformHeader {
     /// The 52 bytes, for the headroom before a message; no allocation.
     pub fn to_bytes(&self) -> [u8; TRANSFORM_HEADER_LEN] {
         let mut bytes = [0; TRANSFORM_HEADER_LEN];
-        let [a, b, c, d] = TRANSFORM_PROTOCOL_ID;
-        let parts = [a, b, c, d]
-            .into_iter()
-            .chain(self.signature)
-            .chain(self.nonce)
-            .chain(self.original_message_size.to_le_bytes())
-            .chain([0, 0])
-            .chain(self.flags.to_le_bytes())
-            .chain(self.session_id.to_le_bytes());
-        for (to, from) in bytes.iter_mut().zip(parts) {
-            *to = from;
-        }
+        let mut w = Fields::new(&mut bytes);
+        w.put(TRANSFORM_PROTOCOL_ID).put(self.signature).put(self.nonce);
+        w.put(self.original_message_size.to_le_bytes()).put([0, 0]);
+        w.put(self.flags.to_le_bytes()).put(self.session_id.to_le_bytes());
         bytes
     }
 }

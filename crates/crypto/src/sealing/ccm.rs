@@ -91,10 +91,9 @@ impl Pass<'_> {
     /// Returns a block of flags, nonce and a number: B_0 and the A_i of RFC 3610 2.2 and 2.3.
     #[inline(always)]
     fn block(&self, flags: u8, number: u32) -> [u8; BLOCK_LEN] {
-        let mut block = [0; BLOCK_LEN];
-        let bytes = [flags].into_iter().chain(*self.nonce).chain(number.to_be_bytes());
-        block.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        block
+        let [a, b, c, d, e, f, g, h, i, j, k] = *self.nonce;
+        let [w, x, y, z] = number.to_be_bytes();
+        [flags, a, b, c, d, e, f, g, h, i, j, k, w, x, y, z]
     }
 
     /// Adds the additional data with its length prefix, RFC 3610 2.2.

@@ -17,6 +17,7 @@ mod timewarp;
 mod validate;
 mod wanted;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use frevo_store::lease::Granted;
@@ -90,8 +91,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // an Open that waits for its client (MS-SMB2 3.3.5.9.13).
     create.take_over()?;
     create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
-    let made = create.open().await.map_err(|refusal| create.discreet(refusal))?;
-    complete(&create, made, out).await
+    let made = pin!(create.open()).await.map_err(|refusal| create.discreet(refusal))?;
+    pin!(complete(&create, made, out)).await
 }
 
 /// The name of a CREATE, with the file system that it is looked up in.

@@ -25,6 +25,8 @@ mod table;
 
 pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Signing, Waits, row};
 
+use std::pin::pin;
+
 use frevo_wire::Command;
 
 use crate::audit::told;
@@ -34,7 +36,8 @@ use crate::response::Response;
 
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    told::outcome(rq, handle(rq, out).await)
+    // Pinned before it is awaited, as in `blocking_requests`: that saves a copy of its state.
+    told::outcome(rq, pin!(handle(rq, out)).await)
 }
 
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -44,7 +47,7 @@ async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Command::LOGOFF => logoff::handle(rq, out).await,
         Command::TREE_CONNECT => tree_connect::handle(rq, out),
         Command::TREE_DISCONNECT => tree_disconnect::handle(rq, out).await,
-        Command::CREATE => create::handle(rq, out).await,
+        Command::CREATE => pin!(create::handle(rq, out)).await,
         Command::CLOSE => close::handle(rq, out).await,
         Command::FLUSH => flush::handle(rq, out).await,
         Command::READ => read::handle(rq, out).await,

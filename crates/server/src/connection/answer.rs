@@ -29,8 +29,8 @@ impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
     pub(super) async fn answer_frame(self: Rc<Self>, frame: Buf) {
         // Pinned before it is awaited, as below: that saves a copy of its state.
-        let answered = pin!(panics::outlived(self.answer_messages(frame)));
-        match answered.await {
+        let answering = pin!(self.answer_messages(frame));
+        match panics::outlived(answering).await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
             // The connection's other requests are carried out: see `event_loop`.
@@ -127,7 +127,7 @@ impl Connection {
             }
             Ok(found) => {
                 let parts = (element, header, message, place, sealed);
-                self.answer_found(parts, found, frame_bytes, &mut out, assembly).await
+                pin!(self.answer_found(parts, found, frame_bytes, &mut out, assembly)).await
             }
         };
         answer.received = element.range.len();
@@ -201,7 +201,7 @@ impl Connection {
         }
         #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
-            self.run(&rq, element.row, place.last, frame_bytes, out, assembly).await;
+            pin!(self.run(&rq, element.row, place.last, frame_bytes, out, assembly)).await;
         #[cfg(feature = "traces")]
         let (outcome, async_id, spent) = {
             let span = span_of(&rq);

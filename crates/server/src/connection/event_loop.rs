@@ -17,6 +17,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::answering::Answering;
 use super::{Connection, ConnectionInfo, Notice, notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
@@ -50,8 +51,7 @@ type InFlight = FuturesUnordered<InTurn>;
 /// Bytes of the state machine that serves a connection: most of what an idle one costs.
 const CONNECTION_LOOP_BYTES: usize = 2300;
 
-/// Bytes of the state machine that answers a frame: copied once for each frame, and kept by each
-/// request that waits.
+/// Bytes of the state machine that answers a frame: kept by each request that waits.
 const REQUEST_BYTES: usize = if cfg!(feature = "traces") { 9500 } else { 5500 };
 
 /// Runs the event loop of one connection until it ends. Requests under way then are carried
@@ -173,8 +173,10 @@ impl EventLoop<'_> {
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
                 // Other connections give memory back without a notice.
-                () = sleep(MEMORY_LOOK), if is_short => {}
-                () = sleep_until(look.unwrap_or(logon.deadline)), if look.is_some() => {
+                // `select!` evaluates each expression, also of a branch that is off; a timer that is
+                // not waited for would read the clock.
+                () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
+                () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
                 }
                 sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
@@ -182,7 +184,9 @@ impl EventLoop<'_> {
                 }
                 frame = async {
                     // Requests under way that had no turn in this poll go on before new ones.
-                    yield_if_due().await;
+                    if under_way > 0 {
+                        yield_if_due().await;
+                    }
                     let may_begin = |held, is_inside| {
                         connection.tally(held, under_way);
                         is_inside || connection.may_begin_frame()
@@ -237,7 +241,7 @@ impl EventLoop<'_> {
             }
             // Other clients have their turn, then the requests that came before. A cancelled one is
             // answered before what its client sent after CANCEL, as Windows and smbd do.
-            if is_due() || connection.has_cancelled.take() {
+            if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
             let Some(frame) = self.reader.try_next() else { break };
@@ -248,11 +252,11 @@ impl EventLoop<'_> {
     /// Begins the requests of one frame: the first poll answers most, and they need no place
     /// among the futures in flight.
     async fn begin(&mut self, frame: Buf) {
-        let mut answering = Box::pin(Rc::clone(self.connection).answer_frame(frame));
-        let bytes = size_of_val(&*answering);
+        let mut answering = Answering::of(Rc::clone(self.connection), frame);
+        let bytes = answering.state_bytes();
         debug_assert!(bytes <= REQUEST_BYTES, "each request keeps {bytes} bytes of state");
         self.connection.request_bytes.set(bytes);
-        let first = poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await;
+        let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut answering).poll(cx))).await;
         if first.is_pending() {
             self.in_flight.push(InTurn(answering));
         }
@@ -308,14 +312,14 @@ impl LogonTimer {
 
 /// A request under way. When many are woken together, those whose turn does not
 /// come within the slice of a poll go on in the next one.
-struct InTurn(Pin<Box<dyn Future<Output = ()>>>);
+struct InTurn(Answering);
 
 impl Future for InTurn {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if has_turn() {
-            return self.0.as_mut().poll(cx);
+            return Pin::new(&mut self.0).poll(cx);
         }
         cx.waker().wake_by_ref();
         Poll::Pending

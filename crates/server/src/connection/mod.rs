@@ -5,6 +5,7 @@
 //! read on any thread.
 
 mod answer;
+mod answering;
 mod assemble;
 mod authentication;
 mod batch_signing;
