@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Ask winbind about users of domains (started by serve)
     #[command(hide = true)]
     AskWinbind,
+    /// Resolve names of domains (started by serve)
+    #[command(hide = true)]
+    AskDirectory,
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),

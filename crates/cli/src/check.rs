@@ -9,9 +9,9 @@ use crate::config_sources::{Sources, text_of};
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
-use crate::serve::confine;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
+use crate::serve::{confine, directory};
 use crate::{accounts, keytab, passwords, resolved, state};
 use crate::{config_contradictions, config_names};
 
@@ -60,6 +60,8 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(config_contradictions::find(config, &sources));
         findings.extend(of_server(config, &whole));
         findings.extend(of_keytab(config, &sources));
+        findings.extend(of_name(config, &sources));
+        findings.extend(of_domain_names(config, &sources));
         match accounts::read(&state::users_file_of(config)) {
             Ok(file) => {
                 findings.extend(config_names::find(config, &file, &sources));
@@ -127,6 +129,36 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Names of domains in rules of shares that are not resolved now.
+fn of_domain_names(config: &Config, sources: &Sources) -> Vec<Finding> {
+    let unresolved = directory::unresolved(config);
+    let mut findings = Vec::new();
+    for share in &config.shares {
+        for who in share.names_of_domains() {
+            let name = directory::name_of(who);
+            let Some((_, why)) = unresolved.iter().find(|(of, _)| *of == name) else { continue };
+            let text = format!(
+                "share {}: {who} is not resolved: {why}; meanwhile a list that denies it refuses all \
+                 users of domains, and one that allows it lets nobody in by it",
+                share.name.get_ref()
+            );
+            let place = sources.place(&share.name.span());
+            findings.push(Finding { place, is_fault: false, text });
+        }
+    }
+    findings
+}
+
+/// A server that is not called like its machine account.
+fn of_name(config: &Config, sources: &Sources) -> Option<Finding> {
+    let keys = keytab::read(config).ok()??;
+    let host = accounts::host_name();
+    let name = config.server.name.as_ref().unwrap_or(&host);
+    let text = keys.other_name(name.as_str())?;
+    let span = config.kerberos.keytab.as_ref()?.span();
+    Some(Finding { place: sources.place(&span), is_fault: false, text })
 }
 
 /// The fault of the keytab, at the key that names it.

@@ -27,10 +27,36 @@ fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
     a.iter().find(is_in_b).map(|who| who.as_str().to_owned())
 }
 
+/// Names of domains whose users cannot log on.
+fn of_domain_names(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
+    let winbind = config.server.winbind_domains.as_ref();
+    let passes_on = winbind.is_some_and(|domains| !domains.get_ref().is_empty());
+    let why = match &config.kerberos {
+        kerberos if kerberos.realms.is_some() => {
+            "realms of [kerberos] makes users of domains accounts; write the name of the account"
+        }
+        kerberos if kerberos.keytab.is_none() && !passes_on => {
+            "no user of a domain can log on; set keytab of [kerberos], or winbind_domains of [server]"
+        }
+        _ => return Vec::new(),
+    };
+    let lists = [
+        ("allow", &share.allow),
+        ("deny", &share.deny),
+        ("read_list", &share.read_list),
+        ("write_list", &share.write_list),
+    ];
+    let named = lists.into_iter().filter_map(|(key, list)| {
+        let who = list.iter().find(|who| who.domain().is_some())?;
+        Some((key, format!("{key} has {who}, but {why}")))
+    });
+    named.collect()
+}
+
 /// The contradictions of one share: the key to change, and the reason.
 pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
     let server = &config.server;
-    let mut found: Vec<(&'static str, String)> = Vec::new();
+    let mut found = of_domain_names(share, config);
     let mut when = |holds: bool, key: &'static str, why: &str| {
         if holds {
             found.push((key, why.to_owned()));

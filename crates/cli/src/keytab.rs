@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use frevo_auth::kerberos::{Keytab, Policy, ServiceKey, ServiceKeys};
+use frevo_auth::kerberos::{Keytab, Policy, Principal, ServiceKey, ServiceKeys};
 use frevo_server::config::Config;
 
 use crate::exit::{Exit, Failure};
@@ -17,6 +17,8 @@ const NAMES_SHOWN: usize = 4;
 pub(crate) struct Keys {
     pub(crate) keys: ServiceKeys,
     pub(crate) policy: Policy,
+    /// The machine accounts, one for each realm.
+    pub(crate) machines: Vec<Principal>,
 }
 
 /// Returns the path of the keytab that a configuration names.
@@ -39,11 +41,13 @@ pub(crate) fn read(config: &Config) -> Result<Option<Keys>, Failure> {
     let keytab = Keytab::parse(&bytes)
         .map_err(|malformed| fault(format!("is damaged: {malformed}; export it again")))?;
     let unusable = what_it_has(&keytab, &policy);
+    // The keys know one name for each key, and services have the key of the account.
+    let machines = machine_accounts(keytab.entries.iter().map(|entry| &entry.key.principal));
     let keys = ServiceKeys::new(keytab.into_keys());
     let keys = keys.ok_or_else(|| fault(String::from("has too many keys")))?;
     match unusable {
         Some(has) => Err(fault(has)),
-        None => Ok(Some(Keys { keys, policy })),
+        None => Ok(Some(Keys { keys, policy, machines })),
     }
 }
 
@@ -67,6 +71,36 @@ fn what_it_has(keytab: &Keytab, policy: &Policy) -> Option<String> {
     })
 }
 
+/// Returns the first machine account of each realm.
+fn machine_accounts<'a>(principals: impl Iterator<Item = &'a Principal>) -> Vec<Principal> {
+    let mut found: Vec<Principal> = Vec::new();
+    for principal in principals {
+        let is_machine = matches!(&*principal.components, [name] if name.ends_with('$'));
+        if is_machine && !found.iter().any(|known| known.realm == principal.realm) {
+            found.push(principal.clone());
+        }
+    }
+    found
+}
+
+impl Keys {
+    /// Returns a sentence about a server that is not called like its machine account. Clients that
+    /// use NTLM, and accounts written `NAME\user`, need that name.
+    pub(crate) fn other_name(&self, server: &str) -> Option<String> {
+        let name =
+            |account: &Principal| account.components.concat().trim_end_matches('$').to_owned();
+        let names: Vec<String> = self.machines.iter().map(name).collect();
+        if names.is_empty() || names.iter().any(|name| name.eq_ignore_ascii_case(server)) {
+            return None;
+        }
+        Some(format!(
+            "the server is called {server}, and its machine account in the keytab {name}; write name = \
+             {name:?} in [server]",
+            name = names[0],
+        ))
+    }
+}
+
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names: Vec<String> = Vec::new();
@@ -87,6 +121,8 @@ impl fmt::Display for Keys {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use frevo_auth::kerberos::{EncryptionType, Key};
 
     use super::*;
 
@@ -131,6 +167,31 @@ mod tests {
         let many = of(&path, "").unwrap().unwrap().to_string();
         assert!(many.ends_with("cifs/d@A.TEST and 2 more"), "{many}");
         assert!(super::read(&Config::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_server_is_called_like_its_machine_account() {
+        let key = |principal: Principal| {
+            let key = Key::new(EncryptionType::Aes256Sha1, &[1; 32]).unwrap();
+            ServiceKey { principal, kvno: 1, key }
+        };
+        let of = |principals: Vec<Principal>| Keys {
+            machines: machine_accounts(principals.iter()),
+            keys: ServiceKeys::new(principals.into_iter().map(key).collect()).unwrap(),
+            policy: Policy::default(),
+        };
+        let keys = of(vec![
+            Principal::service("cifs", "nas.a.test", "A.TEST"),
+            Principal::user("NAS$", "A.TEST"),
+            Principal::user("NAS2$", "A.TEST"),
+            Principal::user("STORE$", "B.TEST"),
+        ]);
+        let accounts: Vec<String> = keys.machines.iter().map(ToString::to_string).collect();
+        assert_eq!(accounts, ["NAS$@A.TEST", "STORE$@B.TEST"]);
+        assert_eq!((keys.other_name("nas"), keys.other_name("STORE")), (None, None));
+        let warning = keys.other_name("BOX").unwrap();
+        assert!(warning.contains("name = \"NAS\" in [server]"), "{warning}");
+        assert_eq!(of(vec![Principal::service("cifs", "nas", "A.TEST")]).other_name("BOX"), None);
     }
 
     #[test]

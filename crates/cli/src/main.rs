@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::Announce(announce) => serve::discovery::run(announce),
         Command::AskWinbind => serve::ask_winbind::run(),
+        Command::AskDirectory => serve::ask_directory::run(),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Domain(domain) => domain::run(domain),

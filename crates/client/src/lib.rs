@@ -293,7 +293,7 @@ pub mod internal {
     pub use crate::dial::{Dial, Dialing, Tcp};
     pub use crate::dir::KeptDir;
     pub use crate::identity::Identity;
-    pub use crate::kerberos::{Getting, Tickets};
+    pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
     pub use crate::metadata::{file_time, system_time};
     pub use crate::posix_metadata::Special;
     pub use crate::session::breaks::{LeaseHolder, Yield};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{AccessMask, Sid};
 
+use crate::domain_names::DomainSids;
 use crate::share_access::AccessList;
 
 /// Users and groups as a list has them, in lower case. Its length hardly shows in the time
@@ -20,6 +21,9 @@ pub struct Names {
     groups: BTreeSet<String>,
     /// Groups by SID, as those of a domain.
     sids: BTreeSet<Sid>,
+    /// Users and groups of domains by name, as `domain\name`.
+    domain_users: BTreeSet<String>,
+    domain_groups: BTreeSet<String>,
 }
 
 impl Names {
@@ -28,16 +32,21 @@ impl Names {
         Self::of(names.iter().copied())
     }
 
-    /// The names that a configuration lists: `ann`, `@staff` for all members of a group, and
-    /// `@S-1-5-21-...` for all users whose token has a SID.
+    /// The names that a configuration lists: `ann`, `@staff` for all members of a group,
+    /// `EXAMPLE\ann` and `@EXAMPLE\staff` for those of a domain, and `@S-1-5-21-...` for all
+    /// users whose token has a SID.
     pub fn of<'a>(listed: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names = Self::default();
         for name in listed {
             match name.strip_prefix('@') {
                 Some(group) => match group.parse() {
                     Ok(sid) => names.sids.insert(sid),
+                    Err(_) if is_of_domain(group) => {
+                        names.domain_groups.insert(group.to_lowercase())
+                    }
                     Err(_) => names.groups.insert(group.to_lowercase()),
                 },
+                None if is_of_domain(name) => names.domain_users.insert(name.to_lowercase()),
                 None => names.users.insert(name.to_lowercase()),
             };
         }
@@ -46,7 +55,13 @@ impl Names {
 
     /// True when no name is listed.
     pub fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.groups.is_empty() && self.sids.is_empty()
+        let accounts_are = self.users.is_empty() && self.groups.is_empty() && self.sids.is_empty();
+        accounts_are && self.domain_users.is_empty() && self.domain_groups.is_empty()
+    }
+
+    /// Returns the names of domains, in lower case.
+    pub fn of_domains(&self) -> impl Iterator<Item = &str> {
+        self.domain_users.iter().chain(&self.domain_groups).map(String::as_str)
     }
 
     /// True when the groups of a user's account and of the host are needed to tell whether the list has the user.
@@ -61,14 +76,54 @@ impl Names {
         let user = caller.user.to_lowercase();
         let is_member = caller.groups.iter().any(|group| self.groups.contains(group));
         let has_sid = || self.sids.iter().any(|sid| caller.token.contains(sid));
-        self.users.contains(&user) || is_member || has_sid()
+        self.users.contains(&user) || is_member || has_sid() || self.has_of_domain(caller, &user)
+    }
+
+    /// True for a user of a domain that is listed by name or by a group. Only the tokens of such
+    /// users have SIDs of domains.
+    fn has_of_domain(&self, caller: &Caller<'_>, user: &str) -> bool {
+        let is_user = |name: &String| {
+            caller.domain_sids.find(name).is_some_and(|sid| caller.token.user() == sid)
+        };
+        let is_member = |name: &String| {
+            caller.domain_sids.find(name).is_some_and(|sid| caller.token.contains(sid))
+        };
+        // The controller has told the name of the user, so this needs no look-up.
+        self.domain_users.contains(user)
+            || self.domain_users.iter().any(is_user)
+            || self.domain_groups.iter().any(is_member)
     }
 
     /// True when a list that takes rights away must be assumed to have the caller, whose
     /// groups may not be known.
     fn may_contain(&self, caller: &Caller<'_>) -> bool {
-        self.contains(caller) || self.has_groups() && !caller.groups_are_known
+        self.contains(caller)
+            || self.has_groups() && !caller.groups_are_known
+            || self.may_name(caller)
     }
+
+    /// True when a name of a domain that is not resolved may be that of the caller or of a group of
+    /// the caller. Another name in the caller's own domain is not. The domain may be this server by
+    /// another name.
+    fn may_name(&self, caller: &Caller<'_>) -> bool {
+        let user = caller.user.to_lowercase();
+        let is_open = |name: &&String| caller.domain_sids.find(name).is_none();
+        let mut users = self.domain_users.iter().filter(is_open).filter_map(|n| n.split_once('\\'));
+        let mut groups =
+            self.domain_groups.iter().filter(is_open).filter_map(|name| name.split_once('\\'));
+        match user.split_once('\\') {
+            Some((domain, _)) => users.any(|(of, _)| of != domain) || groups.next().is_some(),
+            None => {
+                users.any(|(_, name)| name == user)
+                    || groups.any(|(_, name)| caller.groups.iter().any(|group| group == name))
+            }
+        }
+    }
+}
+
+/// True for a name that has its domain before it.
+fn is_of_domain(name: &str) -> bool {
+    name.contains('\\')
 }
 
 /// An address, or all that begin alike: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
@@ -152,6 +207,8 @@ pub struct Caller<'a> {
     pub groups_are_known: bool,
     /// The token of access checks.
     pub token: &'a Token,
+    /// The SIDs of names of domains, as far as they are known.
+    pub domain_sids: &'a DomainSids,
     /// Where the client is.
     pub address: IpAddr,
 }
@@ -190,6 +247,12 @@ impl Rules {
     /// Rules that let in these users alone.
     pub fn for_users(names: &[&str]) -> Self {
         Self { allow: Names::users(names), ..Self::default() }
+    }
+
+    /// Returns the names of domains in the lists, in lower case.
+    pub fn of_domains(&self) -> impl Iterator<Item = &str> {
+        let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
+        lists.into_iter().flat_map(Names::of_domains)
     }
 
     /// True when a user's groups are needed for the verdict.
@@ -234,9 +297,14 @@ impl Rules {
         if self.deny.contains(caller) {
             return Verdict::Refused("the user is in `deny` of the share");
         }
-        if self.deny.may_contain(caller) {
+        if self.deny.has_groups() && !caller.groups_are_known {
             return Verdict::Refused(
                 "`deny` of the share has groups, and the host cannot look up the groups of the user",
+            );
+        }
+        if self.deny.may_contain(caller) {
+            return Verdict::Refused(
+                "`deny` of the share has names of a domain that are not resolved",
             );
         }
         if !self.allow.is_empty() && !self.allow.contains(caller) {
@@ -273,7 +341,9 @@ mod tests {
         let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
         let address = address.parse().unwrap();
         let token = &Token::nobody();
-        let caller = Caller { user, groups: &groups, groups_are_known: true, token, address };
+        let domain_sids = &DomainSids::default();
+        let caller =
+            Caller { user, groups: &groups, groups_are_known: true, token, domain_sids, address };
         rules.judge(&caller, false)
     }
 
@@ -337,14 +407,76 @@ mod tests {
             let groups = groups.iter().map(|rid| sid(*rid));
             let token = &Token::new(sid(1_105), sid(513), groups, Privileges::EMPTY);
             let address = "::1".parse().unwrap();
-            let user = "A\\ann";
-            let caller = Caller { user, groups: &[], groups_are_known: false, token, address };
+            let (user, domain_sids) = ("A\\ann", &DomainSids::default());
+            let groups_are_known = false;
+            let caller =
+                Caller { user, groups: &[], groups_are_known, token, domain_sids, address };
             rules.judge(&caller, false)
         };
         assert_eq!(judged(&[1_108]), Verdict::Writes);
         for groups in [&[][..], &[1_110], &[1_108, 1_109]] {
             assert!(matches!(judged(groups), Verdict::Refused(_)), "{groups:?}");
         }
+    }
+
+    /// While the SID of a name is not known, a list that takes rights away has all users of
+    /// domains, and a list that gives rights nobody.
+    #[test]
+    fn names_of_a_domain() {
+        let domain: Sid = "S-1-5-21-1-2-3".parse().unwrap();
+        let sid = |rid| domain.with_rid(rid).unwrap();
+        let judged = |rules: &Rules, user: &str, groups: &[u32], known: &[(&str, u32)]| {
+            let token = &Token::new(
+                sid(1_105),
+                sid(513),
+                groups.iter().map(|rid| sid(*rid)),
+                Privileges::EMPTY,
+            );
+            let domain_sids =
+                &known.iter().map(|(name, rid)| ((*name).into(), sid(*rid))).collect();
+            let (groups, address) = (&[String::from("staff")], "::1".parse().unwrap());
+            let groups_are_known = true;
+            let caller = Caller { user, groups, groups_are_known, token, domain_sids, address };
+            rules.judge(&caller, false)
+        };
+        let is_refused = |verdict| matches!(verdict, Verdict::Refused(_));
+        let known = &[("corp\\staff", 1_108), ("corp.test\\ann", 1_105)][..];
+        let allow = |listed| Rules { allow: names(listed), ..Rules::default() };
+        let group = allow(&["@CORP\\Staff"]);
+        assert!(!group.allow.is_empty() && group.steps() == 1 && !group.need_groups());
+        assert_eq!(group.of_domains().collect::<Vec<_>>(), ["corp\\staff"]);
+        assert_eq!(judged(&group, "CORP\\ann", &[1_108], known), Verdict::Writes);
+        assert!(is_refused(judged(&group, "CORP\\ann", &[1_109], known)));
+        assert!(is_refused(judged(&group, "CORP\\ann", &[1_108], &[])));
+        assert!(is_refused(judged(&group, "ann", &[], known)), "a group of the same name");
+        assert_eq!(judged(&allow(&["Corp\\Ann"]), "CORP\\ann", &[], &[]), Verdict::Writes);
+        let by_dns = allow(&["corp.test\\ann"]);
+        assert_eq!(judged(&by_dns, "CORP\\ann", &[], known), Verdict::Writes);
+        assert!(is_refused(judged(&by_dns, "CORP\\ann", &[], &[])));
+        // A user is not listed by a group of that name.
+        let user = allow(&["CORP\\staff"]);
+        assert!(is_refused(judged(&user, "CORP\\ann", &[1_108], known)));
+
+        let deny = |listed| Rules { deny: names(listed), ..Rules::default() };
+        let group = deny(&["@CORP\\staff"]);
+        assert!(is_refused(judged(&group, "CORP\\ann", &[1_108], known)));
+        assert_eq!(judged(&group, "CORP\\ann", &[1_109], known), Verdict::Writes);
+        let open = judged(&group, "CORP\\ann", &[1_109], &[]);
+        assert!(matches!(open, Verdict::Refused(why) if why.contains("not resolved")));
+        assert_eq!(judged(&deny(&["@X\\temps"]), "ann", &[], &[]), Verdict::Writes);
+        let this_server = judged(&deny(&["@X\\staff"]), "ann", &[], &[]);
+        assert!(is_refused(this_server), "the domain may be this server");
+        assert!(is_refused(judged(&deny(&["X\\ann"]), "ann", &[], &[])));
+        let user = deny(&["CORP\\bob"]);
+        assert_eq!(judged(&user, "CORP\\ann", &[], &[]), Verdict::Writes, "another of the domain");
+        assert!(is_refused(judged(&user, "CORP\\BOB", &[], &[])));
+        assert!(is_refused(judged(&deny(&["corp.test\\bob"]), "CORP\\bob", &[], &[])));
+        let read = Rules { read_list: names(&["@CORP\\staff"]), ..Rules::default() };
+        assert_eq!(judged(&read, "CORP\\ann", &[1_109], &[]), Verdict::Reads);
+        assert_eq!(judged(&read, "CORP\\ann", &[1_109], known), Verdict::Writes);
+        let write = Rules { write_list: names(&["@CORP\\staff"]), ..read };
+        assert_eq!(judged(&write, "CORP\\ann", &[1_108], known), Verdict::Writes);
+        assert_eq!(judged(&write, "CORP\\ann", &[1_108], &[]), Verdict::Reads);
     }
 
     #[test]
@@ -376,8 +508,10 @@ mod tests {
         let judged = |user, groups: &[&str], read_only| {
             let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
             let address = "::1".parse().unwrap();
-            let token = &Token::nobody();
-            let caller = Caller { user, groups: &groups, groups_are_known: true, token, address };
+            let (token, domain_sids) = (&Token::nobody(), &DomainSids::default());
+            let groups_are_known = true;
+            let caller =
+                Caller { user, groups: &groups, groups_are_known, token, domain_sids, address };
             rules.judge(&caller, read_only)
         };
         assert_eq!(judged("bob", &[], false), Verdict::Reads);
@@ -414,8 +548,9 @@ mod tests {
         let judged = |rules: &Rules| {
             let address = "::1".parse().unwrap();
             let groups = &[String::from("known")];
-            let token = &Token::nobody();
-            let caller = Caller { user: "ann", groups, groups_are_known: false, token, address };
+            let (token, domain_sids) = (&Token::nobody(), &DomainSids::default());
+            let (user, groups_are_known) = ("ann", false);
+            let caller = Caller { user, groups, groups_are_known, token, domain_sids, address };
             rules.judge(&caller, false)
         };
         let is_refused = |verdict| matches!(verdict, Verdict::Refused(_));

@@ -495,6 +495,30 @@ pub const DOMAIN_LOGONS: usize = 8;
 /// How long the answer to such a question is waited for, its place included.
 pub const DOMAIN_LOGON_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Questions of clients about names of domains that wait for the thread that asks.
+pub const DOMAIN_NAMES_QUESTIONS: usize = 64;
+
+/// Names in one question to a domain controller.
+pub const DOMAIN_NAMES_PER_QUESTION: usize = 256;
+
+/// Names of domains remembered, and as many SIDs; the oldest is forgotten first.
+pub const DOMAIN_NAMES_REMEMBERED: usize = 4_096;
+
+/// Lifetime of an answer about names of domains.
+pub const DOMAIN_NAMES_FRESH: Duration = Duration::from_secs(600);
+
+/// Time after which names in rules that are not resolved are asked for again.
+pub const DOMAIN_NAMES_AGAIN: Duration = Duration::from_secs(10);
+
+/// Time in which no client's question is passed on after one that nobody answered.
+pub const DOMAIN_NAMES_DOWN: Duration = Duration::from_secs(8);
+
+/// How long the answer to a client's question about a name is waited for.
+pub const DOMAIN_NAMES_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a start waits until names in rules are resolved.
+pub const DOMAIN_NAMES_AT_START: Duration = Duration::from_secs(5);
+
 /// How long it is waited for.
 pub const HOST_LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -25,6 +25,7 @@ use crate::blocking_pool::{self, BlockingPool};
 use crate::client::ClientTable;
 use crate::descriptors::Descriptors;
 use crate::domain_logons::DomainLogonSlot;
+use crate::domain_names::DomainNames;
 use crate::durable::{Durables, Survival};
 use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
@@ -51,6 +52,8 @@ pub struct ServerState {
     pub(crate) kerberos: KerberosSlot,
     /// NTLM for users of a domain.
     pub(crate) domain_logons: DomainLogonSlot,
+    /// Users and groups of domains by name and by SID.
+    pub(crate) domain_names: DomainNames,
     /// Time, random bytes and facts of the host.
     pub ambient: Arc<dyn Ambient>,
     /// Table of the files that are open.
@@ -107,6 +110,7 @@ impl ServerState {
             accounts: ArcSwap::from_pointee(accounts),
             kerberos: KerberosSlot::default(),
             domain_logons: DomainLogonSlot::default(),
+            domain_names: DomainNames::default(),
             ambient,
             files: FileTable::default(),
             durables: Arc::default(),
@@ -129,6 +133,7 @@ impl ServerState {
             listening: OnceLock::new(),
             rdma_addresses: OnceLock::new(),
         });
+        server.domain_names.want(server.shares().names_of_domains());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();
         }
@@ -160,6 +165,7 @@ impl ServerState {
     /// it, what is open goes on as it is.
     pub fn reload(self: &Arc<Self>, settings: Settings, shares: Shares, accounts: SharedAccounts) {
         self.settings.store(Arc::new(settings));
+        self.domain_names.want(shares.names_of_domains());
         self.shares.store(Arc::new(shares));
         self.accounts.store(Arc::new(accounts));
         self.review_sessions();

@@ -2,11 +2,13 @@
 //! which new connections see.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_wire::dtyp::{Guid, Sid};
 
+use crate::id_map::IdMap;
 use crate::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
 use crate::principals;
 
@@ -69,6 +71,9 @@ pub struct Settings {
     /// An account also has the SIDs of the host's user of its name and of that user's groups, as
     /// under Samba, on every share.
     pub has_host_sids: bool,
+    /// Numbers of the host for users and groups of domains.
+    #[doc(hidden)]
+    pub id_map: Arc<IdMap>,
     /// Lowest dialect that is negotiated.
     pub min_dialect: Dialect,
     /// Highest dialect that is negotiated.
@@ -133,6 +138,7 @@ impl Default for Settings {
             server_guid: Guid::default(),
             machine_sid: None,
             has_host_sids: false,
+            id_map: Arc::default(),
             min_dialect: Dialect::SMB_3_0,
             max_dialect: Dialect::SMB_3_1_1,
             encryption: Encryption::Required,

@@ -1,6 +1,6 @@
 //! Shares: MS-SMB2 3.3.1.6.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +12,7 @@ use crate::audit::ShareAudit;
 use crate::blocking_pool::BlockingPool;
 use crate::host::Credentials;
 use crate::host_users::{HostUser, HostUsers};
+use crate::id_map::IdMap;
 use crate::impersonation;
 use crate::recycle::{RecycleBin, RecyclingVfs};
 use crate::time_machine::Limit;
@@ -125,6 +126,9 @@ pub struct Share {
     /// Deleted files go there; none: they are gone.
     #[doc(hidden)]
     pub recycle: Option<Arc<RecycleBin>>,
+    /// Numbers of the host for users and groups of domains.
+    #[doc(hidden)]
+    pub id_map: Arc<IdMap>,
 }
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
@@ -195,6 +199,7 @@ impl Share {
             uses: Arc::default(),
             user_folders: None,
             recycle: None,
+            id_map: Arc::default(),
         }
     }
 
@@ -318,6 +323,12 @@ impl Shares {
         let longest = by_name.values().max_by_key(|share| share.rules.steps());
         let rules_of_none = longest.map_or_else(Rules::default, |share| share.rules.clone());
         Self { by_name, rules_of_none, needs_host_users }
+    }
+
+    /// Returns the names of domains in the rules of all shares, in lower case.
+    pub(crate) fn names_of_domains(&self) -> BTreeSet<String> {
+        let all = self.by_name.values().flat_map(|share| share.rules.of_domains());
+        all.map(String::from).collect()
     }
 
     /// The rules by which a name is judged that no share has: those of the share that

@@ -1,9 +1,8 @@
 //! `frevo domain`: the membership of this server in domains.
 
 pub(crate) mod arguments;
-mod dns;
 mod kdc;
-mod membership;
+pub(crate) mod membership;
 mod status;
 mod tools;
 
@@ -117,7 +116,12 @@ impl Home {
     }
 
     fn status(&self, realm: Option<&Realm>) -> Done {
-        let subjects = self.subjects(realm)?;
+        let mut subjects = self.subjects(realm)?;
+        let host = accounts::host_name();
+        for subject in &mut subjects {
+            let of = |config: &Config| config.server.name.as_ref().unwrap_or(&host).to_string();
+            subject.server_name = self.config.as_ref().map(of);
+        }
         if subjects.is_empty() {
             let text = "this server is no member of a domain, and [kerberos] names no keytab; join \
                         one: frevo domain join REALM";

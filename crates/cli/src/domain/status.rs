@@ -10,7 +10,7 @@ use frevo_auth::kerberos::{
 use frevo_wire::dtyp::FileTime;
 use serde_json::json;
 
-use super::kdc::{self, Asking, Source};
+use super::kdc::{self, Asking, Controller, Source};
 use super::membership::Membership;
 use super::tools;
 use crate::console::print;
@@ -55,6 +55,8 @@ pub(super) struct Subject {
     pub(super) path: PathBuf,
     pub(super) keytab: Keytab,
     pub(super) policy: Policy,
+    /// The name of the server, where a configuration tells it.
+    pub(super) server_name: Option<String>,
 }
 
 impl Subject {
@@ -73,6 +75,7 @@ impl Subject {
             path,
             keytab,
             policy,
+            server_name: None,
         }
     }
 
@@ -99,6 +102,7 @@ impl Subject {
                 path: path.to_owned(),
                 keytab: keytab.clone(),
                 policy: policy.clone(),
+                server_name: None,
             });
         }
         subjects
@@ -135,18 +139,20 @@ impl Subject {
                 return checks.0;
             }
         };
-        let listed = controllers.names.join(", ");
+        let listed: Vec<String> = controllers.all.iter().map(ToString::to_string).collect();
+        let listed = listed.join(", ");
         checks.ok(
             "dns",
             match controllers.source {
                 Source::Join => format!("The controller {listed} was named at the join."),
                 Source::Dns => format!("DNS names the controllers {listed}."),
-                Source::Configuration => format!("/etc/krb5.conf names the controllers {listed}."),
+                Source::Configuration => format!("krb5.conf names the controllers {listed}."),
             },
         );
         let has_keys = self.check_keytab(&mut checks);
+        self.check_name(&mut checks);
         let mut reached = None;
-        for controller in &controllers.names {
+        for controller in &controllers.all {
             let asking = self.asking(controller);
             let before = now();
             match asking.0.ask(None, before) {
@@ -166,7 +172,7 @@ impl Subject {
             return checks.0;
         };
         checks.ok("controller", format!("{controller} answers."));
-        let goes_on = self.check_refusal(&mut checks, controller, before, &answer);
+        let goes_on = self.check_refusal(&mut checks, &controller.to_string(), before, &answer);
         if goes_on && has_keys {
             self.check_keys(&mut checks, controller, &now);
         }
@@ -174,7 +180,7 @@ impl Subject {
         checks.0
     }
 
-    fn asking<'a>(&'a self, controller: &'a str) -> (Asking<'a>,) {
+    fn asking<'a>(&'a self, controller: &'a Controller) -> (Asking<'a>,) {
         let etypes = &EncryptionType::ALL;
         (Asking { controller, client: &self.account, server: &self.service, etypes, keys: &[] },)
     }
@@ -208,6 +214,22 @@ impl Subject {
         }
         checks.ok("keytab", text + ".");
         true
+    }
+
+    /// Checks that the server is called like its machine account.
+    fn check_name(&self, checks: &mut Checks) {
+        let Some(server) = &self.server_name else { return };
+        let [account] = &*self.account.components else { return };
+        let Some(account) = account.strip_suffix('$') else { return };
+        if account.eq_ignore_ascii_case(server) {
+            checks.ok("name", format!("The server is called {server}, like its machine account."));
+        } else {
+            let text = format!(
+                "The server is called {server}, and its machine account {account}: clients that use \
+                 NTLM need one name. Write name = {account:?} in [server]."
+            );
+            checks.add("name", Verdict::Warning, text);
+        }
     }
 
     /// Checks the clock, and what the controller says of the account without a proof; false if a
@@ -321,13 +343,13 @@ impl Subject {
     }
 
     /// Proves the newest key, and opens a ticket for the service.
-    fn check_keys(&self, checks: &mut Checks, controller: &str, now: &impl Fn() -> FileTime) {
+    fn check_keys(&self, checks: &mut Checks, at: &Controller, now: &impl Fn() -> FileTime) {
         let newest = self.newest();
         let Some(proof) = newest.first() else { return };
         let keys = self.keys();
         let etypes = &self.policy.etypes;
         let asking = Asking {
-            controller,
+            controller: at,
             client: &self.account,
             server: &self.service,
             etypes,
@@ -336,8 +358,7 @@ impl Subject {
         let answer = match asking.ask(Some(&proof.key), now()) {
             Ok(answer) => answer,
             Err(error) => {
-                return checks
-                    .fault("keys", format!("{controller} does not answer any more: {error}."));
+                return checks.fault("keys", format!("{at} does not answer any more: {error}."));
             }
         };
         let path = self.path.display();

@@ -5,7 +5,7 @@
 //! never begin an argument, and never end a line.
 
 use std::io::{self, BufRead, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use frevo_auth::Zeroizing;
 use serde_json::{Value, json};
 
 use super::confine;
+use super::wbinfo::{command, wbinfo};
 use crate::exit::Done;
 
 /// Time for an answer of `ntlm_auth`: a controller that does not answer is given up by winbind.
@@ -164,22 +165,6 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
         }
     }
     Ok(Outcome::Accepted { key, domain: domain.to_owned(), user: user.to_owned(), sids })
-}
-
-fn wbinfo(argument: &str) -> io::Result<String> {
-    let output = command("wbinfo").arg(argument).stdin(Stdio::null()).output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("wbinfo: {}", said.trim().replace('\n', "; "))));
-    }
-    String::from_utf8(output.stdout).map_err(io::Error::other)
-}
-
-fn command(name: &str) -> Command {
-    let mut command = Command::new(name);
-    command.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin").env("LC_ALL", "C");
-    command.stderr(Stdio::piped());
-    command
 }
 
 enum Verdict {

@@ -45,7 +45,7 @@ impl KeytabWatch {
         match keytab::read(config) {
             Ok(kerberos) => {
                 let keys = kerberos?;
-                let Keys { keys: service, policy } = keys.clone();
+                let Keys { keys: service, policy, .. } = keys.clone();
                 server.reload(Reload::new().kerberos(Some((service, policy))));
                 tracing::info!(target: "frevo::server",
                     "Kerberos: the keytab has changed; tickets for {keys} are accepted");

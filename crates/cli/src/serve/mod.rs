@@ -1,8 +1,10 @@
 //! `frevo serve`.
 
 mod admin_interface;
+pub(crate) mod ask_directory;
 pub(crate) mod ask_winbind;
 pub(crate) mod confine;
+pub(crate) mod directory;
 pub(crate) mod discovery;
 mod hello;
 mod keytab_watch;
@@ -20,6 +22,7 @@ mod start_screen;
 mod take_over;
 #[cfg(feature = "traces")]
 mod traces;
+mod wbinfo;
 mod winbind;
 
 use crate::arguments;

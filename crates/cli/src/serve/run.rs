@@ -27,6 +27,7 @@ use crate::{accounts, config_checks, machine_sid, state};
 
 use super::admin_interface;
 use super::confine::Confined;
+use super::directory::Directory;
 use super::discovery::Discovery;
 use super::hello::Hello;
 use super::keytab_watch::{self, KeytabWatch};
@@ -103,7 +104,8 @@ impl Loaded {
                 operations: share.section.audited(),
             });
             let vfs = Arc::clone(&share.vfs);
-            Share { audit, ..open_share(&share.section, vfs, share.identities.clone()) }
+            let id_map = Arc::clone(&self.settings.id_map);
+            Share { audit, id_map, ..open_share(&share.section, vfs, share.identities.clone()) }
         };
         self.shares.iter().map(open).collect()
     }
@@ -125,7 +127,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
-    let winbind = Winbind::start(&plan)?;
+    let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     // No other thread runs yet: what starts from here on is confined too.
@@ -140,10 +142,11 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
-    let server = make_server(&loaded, asking, winbind)?;
+    let server = make_server(&loaded, asking, domains)?;
     #[cfg(feature = "rdma")]
     rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
+    tell_unresolved(&server);
     let _admin_socket = admin.start(&server, logging)?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
@@ -180,12 +183,24 @@ fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
     Ok(guid)
 }
 
-/// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
-fn make_server(
-    loaded: &Loaded,
-    asking: Asking,
+/// The processes that ask domain controllers in the server's place.
+struct Domains {
     winbind: Option<Arc<Winbind>>,
-) -> Result<Server, Failure> {
+    directory: Option<Arc<Directory>>,
+}
+
+/// Waits for the SIDs of names in rules of shares, since clients of before a restart come at once.
+fn tell_unresolved(server: &Server) {
+    let names = server.resolve_names();
+    if !names.is_empty() {
+        tracing::error!(target: "frevo::server", names = names.join(", "),
+            "names of domains in rules of shares are not resolved; until they are, lists that deny \
+             them refuse all users of domains, and lists that allow them let nobody in by them");
+    }
+}
+
+/// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
+fn make_server(loaded: &Loaded, asking: Asking, domains: Domains) -> Result<Server, Failure> {
     let plan = &loaded.plan;
     let audit = start_audit(plan)?;
     let mut parts = Server::builder()
@@ -196,13 +211,16 @@ fn make_server(
         .limits(Limits { descriptors: descriptors(), ..plan.config.limits.limits() })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
-    if let Some(winbind) = winbind {
+    if let Some(winbind) = domains.winbind {
         parts = parts.domain_logons(winbind);
+    }
+    if let Some(directory) = domains.directory {
+        parts = parts.domain_directory(directory);
     }
     if let Some(audit) = audit {
         parts = parts.audit(audit);
     }
-    if let Some(Keys { keys, policy }) = loaded.kerberos.clone() {
+    if let Some(Keys { keys, policy, .. }) = loaded.kerberos.clone() {
         parts = parts.kerberos(keys, policy);
     }
     let dir = state::dir_of(&plan.config);
@@ -398,7 +416,7 @@ impl Running<'_> {
             .settings(new.settings.clone())
             .shares(new.shares(self.server.audit()))
             .accounts(new.accounts())
-            .kerberos(new.kerberos.clone().map(|Keys { keys, policy }| (keys, policy)))
+            .kerberos(new.kerberos.clone().map(|Keys { keys, policy, .. }| (keys, policy)))
             .limits(new.plan.config.limits.limits());
         self.server.reload(change);
         for key in self.loaded.plan.needs_restart(&new.plan) {
@@ -455,6 +473,9 @@ fn warn(loaded: &Loaded) {
     }
     if let Some(keys) = &loaded.kerberos {
         tracing::info!(target: "frevo::server", "Kerberos: tickets for {keys} are accepted");
+        if let Some(warning) = keys.other_name(&loaded.settings.server_name) {
+            tracing::warn!(target: "frevo::server", "{warning}");
+        }
     }
     if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME, then reload");

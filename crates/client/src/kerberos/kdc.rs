@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::dns;
 use super::error::{KerberosError, Reason};
 use super::krb5_conf::Krb5Conf;
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Host};
 use crate::limits::{KDC_ANSWER, KDC_CONNECT, KDCS_MAX};
 
 /// The port of KDCs.
@@ -25,7 +25,7 @@ pub(super) async fn ask(
     ask: &Ask,
 ) -> Result<Vec<u8>, KerberosError> {
     let realm = ask.realm.escape_debug();
-    let kdcs = find(conf, ambient, &ask.realm).await;
+    let kdcs = find(conf, ambient, &ask.realm).await.hosts;
     if kdcs.is_empty() {
         return Err(Reason::Unreachable(format!(
             "no KDC of the realm {realm} is known; name it in krb5.conf ([realms] {realm} = {{ kdc = \
@@ -45,13 +45,57 @@ pub(super) async fn ask(
     Err(Reason::Unreachable(text).into())
 }
 
+/// The place that names the KDCs of a realm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KdcSource {
+    /// krb5.conf.
+    Configuration,
+    /// DNS, which may have no records.
+    Dns,
+    /// None: no name server answers.
+    DnsSilent,
+}
+
+/// The KDCs of a realm, the preferred first. Those of a domain are its controllers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kdcs {
+    /// The place that names them.
+    pub source: KdcSource,
+    /// Hosts and ports.
+    pub hosts: Vec<(String, u16)>,
+}
+
+impl Kdcs {
+    /// Finds the KDCs of a realm, as a client of Kerberos does.
+    pub async fn of(realm: &str) -> Self {
+        find(&Krb5Conf::load(), &Host, realm).await
+    }
+
+    /// Reads a KDC as krb5.conf and a command line name it: `HOST` or `HOST:PORT`. `None` for a name
+    /// that is no host.
+    pub fn named(text: &str) -> Option<(String, u16)> {
+        parse(text)
+    }
+
+    /// Sends a message to one KDC over TCP and returns its reply.
+    ///
+    /// # Errors
+    /// When it does not answer in time.
+    pub async fn exchange((host, port): &(String, u16), message: &[u8]) -> io::Result<Vec<u8>> {
+        exchange(host, *port, message).await
+    }
+}
+
 /// Returns the KDCs of a realm: those of krb5.conf, else those of DNS.
-async fn find(conf: &Krb5Conf, ambient: &dyn Ambient, realm: &str) -> Vec<(String, u16)> {
+async fn find(conf: &Krb5Conf, ambient: &dyn Ambient, realm: &str) -> Kdcs {
     let named: Vec<_> = conf.kdcs(realm).filter_map(parse).take(KDCS_MAX).collect();
     if !named.is_empty() || conf.dns_lookup_kdc == Some(false) {
-        return named;
+        return Kdcs { source: KdcSource::Configuration, hosts: named };
     }
-    dns::services(ambient, &format!("_kerberos._tcp.{realm}")).await.unwrap_or_default()
+    match dns::services(ambient, &format!("_kerberos._tcp.{realm}")).await {
+        Some(hosts) => Kdcs { source: KdcSource::Dns, hosts },
+        None => Kdcs { source: KdcSource::DnsSilent, hosts: Vec::new() },
+    }
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`, each perhaps after `tcp/`. `None` for a KDC that is
@@ -101,6 +145,26 @@ async fn exchange(host: &str, port: u16, message: &[u8]) -> io::Result<Vec<u8>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_reply_over_tcp() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let kdc = (String::from("127.0.0.1"), listener.local_addr().unwrap().port());
+        let serve = tokio::spawn(async move {
+            for reply in [&[0, 0, 0, 2, 7, 8][..], &[0x10, 0, 0, 0], &[0, 0]] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut question = [0; 7];
+                stream.read_exact(&mut question).await.unwrap();
+                assert_eq!(question, [0, 0, 0, 3, 1, 2, 3]);
+                stream.write_all(reply).await.unwrap();
+            }
+        });
+        assert_eq!(Kdcs::exchange(&kdc, &[1, 2, 3]).await.unwrap(), [7, 8]);
+        let long = Kdcs::exchange(&kdc, &[1, 2, 3]).await.unwrap_err();
+        assert!(long.to_string().contains("too long"), "{long}");
+        assert!(Kdcs::exchange(&kdc, &[1, 2, 3]).await.is_err());
+        serve.await.unwrap();
+    }
 
     #[test]
     fn names_of_kdcs() {

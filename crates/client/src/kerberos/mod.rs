@@ -24,6 +24,7 @@ use crate::ambient::{Ambient, Host};
 use cache::CacheName;
 pub use error::KerberosError;
 pub(crate) use error::Reason;
+pub use kdc::{KdcSource, Kdcs};
 use krb5_conf::Krb5Conf;
 use source::{Origin, Source};
 

@@ -160,7 +160,12 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
     if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
     }
-    let host = rq.server().host_user(user).await;
+    let settings = rq.server().settings();
+    let mapped = domain_users::facts(&done.identity).and_then(|user| settings.id_map.user(user));
+    let host = match mapped {
+        Some(user) => OnHost::Known(Some(Arc::new(user))),
+        None => rq.server().host_user(user).await,
+    };
     let is_refused = rq.server().settings().has_host_sids && !user.is_empty() && !host.is_known();
     if is_refused {
         rq.tell(|left_out| {

@@ -112,11 +112,13 @@ fn admit(
     identity: &Identity,
 ) -> Result<(Arc<Share>, AccessMask), &'static str> {
     let shares = rq.server().shares();
+    let domain_sids = rq.server().domain_names.sids();
     let caller = Caller {
         user: &identity.user,
         groups: &identity.groups,
         groups_are_known: identity.host.is_known(),
         token: &identity.token,
+        domain_sids: &domain_sids,
         address: rq.connection.peer.ip(),
     };
     let found = shares.find_for(name, &identity.user);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::Guid;
 
+use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::names::Who;
 use super::recycle::RecycleSection;
@@ -14,6 +15,7 @@ use super::share::ShareSection;
 use super::values::{AccountListingChoice, AuditedOperation, EncryptionChoice, SigningChoice};
 use crate::access_rules::{Names, Rules};
 use crate::audit::Operations;
+use crate::id_map::IdMap;
 use crate::limits;
 use crate::settings::{AccountListing, Encryption, Settings, Signing};
 use crate::share::MAX_OFFSET;
@@ -106,11 +108,19 @@ impl Config {
         if let Some(choice) = section.account_listing {
             settings.account_listing = choice.into();
         }
+        settings.id_map = Arc::new(self.id_map());
         settings.interfaces = self.interfaces.iter().map(InterfaceSection::setting).collect();
         if let Some(names) = &section.target_names {
             settings.target_names.clone_from(names);
         }
         settings
+    }
+}
+
+impl Config {
+    /// Returns the numbers of the host for users and groups of domains.
+    pub fn id_map(&self) -> IdMap {
+        IdMap::new(self.idmaps.iter().map(IdmapSection::setting).collect())
     }
 }
 
@@ -183,6 +193,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         uses: Arc::default(),
         user_folders: section.user_folders(),
         recycle: section.recycle.as_ref().map(RecycleSection::bin),
+        id_map: Arc::default(),
     }
 }
 

@@ -8,6 +8,7 @@
 mod audit;
 mod build;
 mod fault;
+mod idmap;
 mod interface;
 mod kerberos;
 mod listen;
@@ -28,6 +29,7 @@ pub use crate::limits::NETWORK_SHARES;
 pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
+pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};
 pub use kerberos::{KerberosSection, Realm};
 pub use listen::{Listen, ListenOn};

@@ -7,6 +7,7 @@ use frevo_wire::dtyp::Sid;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::access_rules::Network;
+use crate::limits::DOMAIN_NAME_BYTES;
 use crate::share_access::AccessEntry;
 
 /// Longest share name in characters, MS-FSCC 2.1.6.
@@ -183,7 +184,8 @@ impl FromStr for AccountName {
 }
 
 name! {
-    /// A user, or with `@` before it a group: of the account file, or of the host.
+    /// A user, or with `@` before it a group: of the account file, or of the host. With `DOMAIN\`
+    /// before the name it is of a domain.
     Who
 }
 
@@ -192,6 +194,18 @@ impl Who {
     pub fn group(&self) -> Option<&str> {
         self.0.strip_prefix('@')
     }
+
+    /// Returns the domain of the name, if it has one.
+    pub fn domain(&self) -> Option<&str> {
+        let name = self.group().unwrap_or(&self.0);
+        name.split_once('\\').map(|(domain, _)| domain)
+    }
+}
+
+/// True for a short name or a DNS name of a domain.
+pub(super) fn is_domain(name: &str) -> bool {
+    let is_part = |c: u8| c.is_ascii_alphanumeric() || b".-_".contains(&c);
+    (1..=DOMAIN_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 impl FromStr for Who {
@@ -199,7 +213,14 @@ impl FromStr for Who {
 
     fn from_str(text: &str) -> Result<Self, String> {
         // What groups are called obeys the same rules.
-        text.strip_prefix('@').unwrap_or(text).parse::<AccountName>()?;
+        let name = text.strip_prefix('@').unwrap_or(text);
+        let (domain, name) = name.split_once('\\').map_or((None, name), |(d, n)| (Some(d), n));
+        name.parse::<AccountName>()?;
+        if let Some(domain) = domain.filter(|domain| !is_domain(domain)) {
+            return Err(format!(
+                "{domain:?} before \\ is not the name of a domain, such as EXAMPLE"
+            ));
+        }
         Ok(Self(text.to_owned()))
     }
 }
@@ -287,6 +308,22 @@ mod tests {
             assert!(bad.parse::<AccountName>().is_err(), "{bad:?}");
         }
         assert!("ann.müller".parse::<AccountName>().is_ok());
+    }
+
+    #[test]
+    fn names_in_rules_may_have_a_domain() {
+        for (name, domain) in [
+            ("ann", None),
+            ("@staff", None),
+            ("EXAMPLE\\ann", Some("EXAMPLE")),
+            ("@example.com\\Domain Users", Some("example.com")),
+        ] {
+            assert_eq!(name.parse::<Who>().unwrap().domain(), domain, "{name}");
+        }
+        for bad in ["", "@", "A\\", "@A\\", "\\ann", "@\\staff", "A\\b\\c", "A B\\ann", "A/B\\ann"]
+        {
+            assert!(bad.parse::<Who>().is_err(), "{bad}");
+        }
     }
 
     #[test]

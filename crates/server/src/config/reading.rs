@@ -69,14 +69,25 @@ impl Config {
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
         // A section that is not named here does not compile.
-        let Self { server, limits, audit, admin, kerberos, traces, interfaces, shares, users } =
-            later;
+        let Self {
+            server,
+            limits,
+            audit,
+            admin,
+            kerberos,
+            traces,
+            idmaps,
+            interfaces,
+            shares,
+            users,
+        } = later;
         self.server = self.server.overlaid(server);
         self.limits = self.limits.overlaid(limits);
         self.audit = self.audit.overlaid(audit);
         self.admin = self.admin.overlaid(admin);
         self.kerberos = self.kerberos.overlaid(kerberos);
         self.traces = self.traces.overlaid(traces);
+        self.idmaps.extend(idmaps);
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
         self.users.extend(users);

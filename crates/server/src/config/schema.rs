@@ -8,14 +8,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use crate::limits::DOMAIN_NAME_BYTES;
-
 use super::audit::AuditSection;
 use super::fault::Fault;
+use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
 use super::listen::Listen;
-use super::names::{AccountName, MachineSid, ServerName};
+use super::names::{AccountName, MachineSid, ServerName, is_domain};
 use super::recycle::RecycleSection;
 use super::server_limits::LimitsSection;
 use super::share::ShareSection;
@@ -42,6 +41,9 @@ pub struct Config {
     pub kerberos: KerberosSection,
     /// `[traces]`
     pub traces: TracesSection,
+    /// Each `[[idmap]]`
+    #[serde(rename = "idmap")]
+    pub idmaps: Vec<IdmapSection>,
     /// Each `[[interface]]`
     #[serde(rename = "interface")]
     pub interfaces: Vec<InterfaceSection>,
@@ -208,6 +210,8 @@ impl Config {
         faults.extend(self.audit.faults(text));
         faults.extend(self.kerberos.faults(self.server.ntlm.as_ref(), text));
         faults.extend(self.fault_of_winbind(text));
+        let idmaps = IdmapSection::faults(&self.idmaps);
+        faults.extend(idmaps.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         let interfaces = InterfaceSection::faults(&self.interfaces);
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
@@ -218,11 +222,7 @@ impl Config {
     /// Domains of winbind that cannot be used.
     fn fault_of_winbind(&self, text: &str) -> Option<Fault> {
         let domains = self.server.winbind_domains.as_ref()?;
-        let is_wrong = |name: &&String| {
-            name.is_empty()
-                || name.len() > DOMAIN_NAME_BYTES
-                || !name.bytes().all(|c| c.is_ascii_alphanumeric() || b".-_".contains(&c))
-        };
+        let is_wrong = |name: &&String| !is_domain(name);
         let at = |what: String, hint| Fault::at(text, &domains.span(), what).hint(hint);
         if let Some(name) = domains.get_ref().iter().find(is_wrong) {
             let what = format!("{name:?} is not the name of a domain, such as EXAMPLE");
@@ -299,6 +299,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[admin]", keys_of::<AdminSection>()),
         ("[kerberos]", keys_of::<KerberosSection>()),
         ("[traces]", keys_of::<TracesSection>()),
+        ("[[idmap]]", keys_of::<IdmapSection>()),
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),

@@ -174,6 +174,12 @@ const fn yes() -> bool {
 }
 
 impl ShareSection {
+    /// Returns the users and groups of domains in the lists of names.
+    pub fn names_of_domains(&self) -> impl Iterator<Item = &Who> {
+        let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
+        lists.into_iter().flatten().filter(|who| who.domain().is_some())
+    }
+
     /// The folder that is there for all users: `path`, or what of it is above `{user}`.
     pub fn shared_folder(&self) -> PathBuf {
         match self.user_part() {

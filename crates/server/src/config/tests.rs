@@ -90,6 +90,11 @@ pub(super) const EVERY_KEY: &str = r#"
         endpoint = "http://127.0.0.1:4318/v1/traces"
         sample = 0.5
 
+        [[idmap]]
+        domain_sid = "S-1-5-21-1-2-3"
+        range = "100000-199999"
+        base_rid = 500
+
         [[interface]]
         address = "192.0.2.1"
         speed = "10G"

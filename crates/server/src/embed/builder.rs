@@ -13,6 +13,7 @@ use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
 use crate::ambient::{Ambient, Host};
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
 use crate::domain_logons::DomainLogons;
+use crate::domain_names::DomainDirectory;
 use crate::impersonation;
 use crate::server::SharedAccounts;
 use crate::settings::Settings;
@@ -36,6 +37,7 @@ pub struct ServerBuilder {
     pub(super) handover_store: Option<Arc<dyn StateStore>>,
     pub(super) share_editor: Option<Arc<dyn ShareEditor>>,
     pub(super) domain_logons: Option<Arc<dyn DomainLogons>>,
+    pub(super) domain_directory: Option<Arc<dyn DomainDirectory>>,
     pub(super) cores: CoresConfig,
 }
 
@@ -57,6 +59,7 @@ impl Default for ServerBuilder {
             handover_store: None,
             share_editor: None,
             domain_logons: None,
+            domain_directory: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
         }
     }
@@ -148,6 +151,12 @@ impl ServerBuilder {
     /// Asks domain controllers about NTLM by `way`, for the users of [`Settings::passed_on`].
     pub fn domain_logons(self, way: Arc<dyn DomainLogons>) -> Self {
         Self { domain_logons: Some(way), ..self }
+    }
+
+    /// Asks `directory` for the names and SIDs of users and groups of domains. Without one, names of
+    /// domains in rules of shares are not resolved, and let nobody in.
+    pub fn domain_directory(self, directory: Arc<dyn DomainDirectory>) -> Self {
+        Self { domain_directory: Some(directory), ..self }
     }
 
     /// Sets the clock and the source of randomness: those of the host if this is not

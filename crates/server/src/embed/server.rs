@@ -22,7 +22,7 @@ use super::{
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
 use crate::durable::{handover, record};
-use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN};
+use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::serve::{Listeners, serve};
 use crate::server::ServerState;
 use crate::share::{Share, Shares, Target};
@@ -93,6 +93,7 @@ impl Server {
             handover_store,
             share_editor,
             domain_logons,
+            domain_directory,
             cores,
             ..
         } = builder;
@@ -103,6 +104,9 @@ impl Server {
         }
         if let Some(way) = domain_logons {
             state.domain_logons.set(way);
+        }
+        if let Some(directory) = domain_directory {
+            state.domain_names.start(directory)?;
         }
         if let Some(editor) = share_editor {
             let _ = state.share_editor.set(editor);
@@ -150,6 +154,14 @@ impl Server {
         #[cfg(feature = "rdma")]
         frevo_net::rdma::set_registered_max(limits.memory);
         state.files.watches.set_limit(limits.memory / CHANGES_SHARE);
+    }
+
+    /// Waits until names of domains in rules of shares have been asked for, but not longer than a
+    /// few seconds. Returns the names that are not resolved: while they are not, rules that deny
+    /// something to them refuse all users of domains.
+    #[doc(hidden)]
+    pub fn resolve_names(&self) -> Vec<String> {
+        self.0.state.domain_names.wait(DOMAIN_NAMES_AT_START)
     }
 
     /// Serves the clients of `listeners` until [`Self::stop`] is called and what was begun

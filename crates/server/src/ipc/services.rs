@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use super::password::Ends;
 use crate::access_rules;
+use crate::domain_names::DomainNames;
 use crate::host_users::HostUser;
 use crate::principals::{Listing, Principal, Principals, Use};
 use crate::server::ServerState;
@@ -73,17 +74,24 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// Asks about users and groups of domains, for a caller who is logged on.
+    fn of_domain(&self, ask: impl FnOnce(&DomainNames) -> Option<Principal>) -> Option<Principal> {
+        if self.user.is_empty() { None } else { ask(&self.server.domain_names) }
+    }
+
     /// IPC$ is told though it is hidden: clients expect to see it. A share that
     /// refuses the caller is as absent here as for TREE_CONNECT.
     fn may_see(&self, share: &Share) -> bool {
         if matches!(share.target, Target::Pipes) {
             return true;
         }
+        let domain_sids = self.server.domain_names.sids();
         let caller = access_rules::Caller {
             user: self.user,
             groups: self.groups,
             groups_are_known: self.groups_are_known,
             token: self.token,
+            domain_sids: &domain_sids,
             address: self.address,
         };
         let is_refused = || {
@@ -203,12 +211,14 @@ impl Services for Caller<'_> {
 
     fn find_sid(&self, sid: &Sid) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
-        self.server.with_principals(find).map(account)
+        let found = self.server.with_principals(find);
+        found.or_else(|| self.of_domain(|names| names.find_sid(sid))).map(account)
     }
 
     fn find_name(&self, name: &str) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
-        self.server.with_principals(find).map(account)
+        let found = self.server.with_principals(find);
+        found.or_else(|| self.of_domain(|names| names.find_name(name))).map(account)
     }
 
     fn may_list_accounts(&self) -> bool {

@@ -82,7 +82,8 @@ def domain(ctx):
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, *programs, timeout=150)
     needed = ["logs-on", "group", "nested-group", "client", "client-at-controller"]
     tickets = ["own-request", "replayed", "altered-pac"]
-    ctx.report(output, needed=[*needed, *tickets, "listed-by-sid", "controller-away", "password-changed"])
+    names = ["listed-by-name", "unknown-name", "mapped-numbers"]
+    ctx.report(output, needed=[*needed, *names, *tickets, "listed-by-sid", "controller-away", "password-changed"])
 
 
 MEMBERSHIP = [

@@ -48,6 +48,25 @@ fn the_keytab_in_a_sentence() {
 }
 
 #[test]
+fn the_name_of_the_server_in_a_sentence() {
+    let told = |account: Principal, name: Option<&str>| {
+        let server_name = name.map(String::from);
+        let mut checks = Checks(Vec::new());
+        Subject { account, server_name, ..subject() }.check_name(&mut checks);
+        sentences(&checks)
+            .first()
+            .map(|(_, verdict, text)| ((*verdict).to_owned(), (*text).to_owned()))
+    };
+    let machine = || Principal::user("FILES$", "A.TEST");
+    assert_eq!(told(machine(), Some("files")).unwrap().0, "ok");
+    let (verdict, text) = told(machine(), Some("NAS")).unwrap();
+    assert_eq!(verdict, "warning");
+    assert!(text.contains("name = \"FILES\" in [server]"), "{text}");
+    assert_eq!(told(machine(), None), None, "no configuration");
+    assert_eq!(told(Principal::service("cifs", "files", "A.TEST"), Some("NAS")), None);
+}
+
+#[test]
 fn each_answer_has_its_sentence() {
     let subject = subject();
     let told = |code, etypes: &[i32], ahead: i64| {

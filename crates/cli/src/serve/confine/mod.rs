@@ -21,6 +21,7 @@ use tokio::net::UnixStream;
 
 use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
+use crate::serve::ask_directory;
 
 use self::needs::Needs;
 use super::plan::Plan;
@@ -74,6 +75,16 @@ fn confine_name_service() {
 pub(super) fn confine_winbind() {
     let _ = privileges::close_memory();
     let _ = landlock::confine_to_running(landlock::NAME_SERVICE);
+    let _ = privileges::drop_all_capabilities();
+}
+
+/// Takes from a process that asks controllers what asking does not need: it reads the keytab and
+/// files of the system, and runs `wbinfo`.
+pub(super) fn confine_directory(keytab: &Path) {
+    let _ = privileges::close_memory();
+    let own = ask_directory::place_of(keytab).and_then(Path::to_str);
+    let places: Vec<&str> = landlock::NAME_SERVICE.iter().copied().chain(own).collect();
+    let _ = landlock::confine_to_running(&places);
     let _ = privileges::drop_all_capabilities();
 }
 

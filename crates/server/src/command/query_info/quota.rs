@@ -16,6 +16,7 @@ use frevo_wire::fscc::quota::{QuotaEntry, QuotaSids, QuotaWriter};
 use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags, FsControlInformation};
 
 use super::Output;
+use crate::id_map::IdMap;
 use crate::impersonation;
 use crate::limits::QUOTA_ENTRIES;
 use crate::open::{FileOpen, Open};
@@ -38,6 +39,7 @@ pub(super) async fn query(
     }
     let asked = QueryQuotaInfo::parse(request.input).map_err(|_| Status::INVALID_PARAMETER)?;
     let token = open.tree().token();
+    let map = &*Arc::clone(&open.tree().share.id_map);
     let room = output.room;
     let most = if asked.return_single { 1 } else { QUOTA_ENTRIES };
     let mut writer = QuotaWriter::new(output.bytes(), room);
@@ -55,12 +57,12 @@ pub(super) async fn query(
             let there = vfs.quota(uid).map_err(Fault::status)?;
             there.ok_or(Status::INVALID_PARAMETER)?;
             // MS-SMB2: those that follow it; MS-FSA 2.1.5.21 would begin with it.
-            all(vfs, u64::from(uid) + 1, most, &mut writer)?.0
+            all(vfs, map, u64::from(uid) + 1, most, &mut writer)?.0
         }
         Asked::All => {
             manages(&token)?;
             let from = if asked.restart_scan { 0 } else { open.quota_from.load(Ordering::Acquire) };
-            let (count, next) = all(vfs, from, most, &mut writer)?;
+            let (count, next) = all(vfs, map, from, most, &mut writer)?;
             open.quota_from.store(next, Ordering::Release);
             count
         }
@@ -93,8 +95,12 @@ pub(in crate::command) async fn known_users(
 ) -> Result<Vec<(Sid, Option<u32>)>, Status> {
     let asked = Arc::clone(rq.server());
     let found = move || {
+        let map = Arc::clone(&asked.settings().id_map);
         let uids = asked.with_principals(|known| known.unix_users(&sids));
-        sids.into_iter().zip(uids).collect()
+        sids.into_iter()
+            .zip(uids)
+            .map(|(sid, uid)| (sid, uid.or_else(|| map.number(&sid))))
+            .collect()
     };
     rq.naming(found).await
 }
@@ -127,6 +133,7 @@ fn of_list(
 /// number on to go on.
 fn all(
     vfs: &dyn Vfs,
+    map: &IdMap,
     mut from: u64,
     most: usize,
     writer: &mut QuotaWriter<'_>,
@@ -136,7 +143,8 @@ fn all(
         && let Ok(uid) = u32::try_from(from)
         && let Some(quota) = vfs.quota_from(uid).map_err(Fault::status)?
     {
-        if matches!(writer.push(&entry(&quota, Sid::unix_user(quota.uid))), Pushed::Full) {
+        if matches!(writer.push(&entry(&quota, map.shown(Sid::unix_user(quota.uid)))), Pushed::Full)
+        {
             if count == 0 {
                 return Err(Status::BUFFER_TOO_SMALL);
             }

@@ -1,5 +1,7 @@
 //! Security descriptors: MS-SMB2 3.3.5.20.3 and 3.3.5.21.3.
 //!
+use std::sync::Arc;
+
 use frevo_store::Fault;
 use frevo_store::security::Token;
 use frevo_store::security::set::{merge, owner_allowed};
@@ -31,6 +33,7 @@ pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Resul
     let file = open.file()?;
     let stat = file.stat()?;
     let mut whole = protection::descriptor(&*file.node, &stat, &open.tree().token())?;
+    open.tree().share.id_map.show(&mut whole);
     if file.apple {
         nfs_aces::add(&mut whole, &stat);
     }
@@ -96,7 +99,9 @@ fn store(
         left = set_numbers(open, asked, new, &token)?;
     }
     let stat = file.stat()?;
-    let old = protection::descriptor(&*file.node, &stat, &token)?;
+    let mut old = protection::descriptor(&*file.node, &stat, &token)?;
+    // As clients see it, so that a descriptor that comes back changes nothing.
+    open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
     if merged == old {
         return Ok(());
@@ -133,6 +138,10 @@ fn set_numbers(
 ) -> Result<Asked, Status> {
     let file = open.file()?;
     let mut change = posix::change(asked, new);
+    let map = Arc::clone(&open.tree().share.id_map);
+    let number = |sid: Option<Sid>| sid.and_then(|sid| map.number(&sid));
+    change.uid = change.uid.or_else(|| number(new.owner.filter(|_| asked.contains(Asked::OWNER))));
+    change.gid = change.gid.or_else(|| number(new.group.filter(|_| asked.contains(Asked::GROUP))));
     let mut done = Asked::EMPTY;
     for (is_done, part) in [
         (change.uid.is_some(), Asked::OWNER),

@@ -1,0 +1,218 @@
+//! Names of users and groups of domains, by a process that asks controllers.
+//!
+//! The server is confined before it serves anybody, and connects to nobody. So this process starts
+//! earlier, and shares nothing with the server but a socket.
+
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_auth::kerberos::Principal;
+use frevo_server::config::{Config, ShareSection, Who};
+use frevo_server::domain_names::{self, DomainDirectory, Lookup, Use};
+use frevo_wire::dtyp::Sid;
+use parking_lot::Mutex;
+
+use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources};
+use super::plan::Plan;
+use crate::domain::membership::Membership;
+use crate::exit::Failure;
+use crate::{keytab, state};
+
+/// Names of one question.
+const NAMES: usize = 256;
+
+/// Time for an answer. An abandoned one is passed over when it comes.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest answer, bytes.
+const ANSWER_BYTES: u64 = 1 << 20;
+
+/// The process that is asked.
+#[derive(Debug)]
+pub(super) struct Directory(Mutex<Process>);
+
+#[derive(Debug)]
+struct Process {
+    socket: BufReader<UnixStream>,
+    /// Number of the last question.
+    last: u64,
+}
+
+impl Directory {
+    /// Starts the process, if the configuration has somebody to ask: domains of winbind, or a keytab
+    /// with the key of a machine account.
+    pub(super) fn start(plan: &Plan) -> Result<Option<Arc<Self>>, Failure> {
+        let Some(sources) = sources(&plan.config, plan.has_state)? else { return Ok(None) };
+        let socket = spawn(&sources)
+            .map_err(Failure::failed("cannot start the process that asks controllers"))?;
+        Ok(Some(Arc::new(Self(Mutex::new(Process { socket, last: 0 })))))
+    }
+
+    /// Asks, and returns as many answers as the question has parts.
+    fn ask(&self, question: &Question, count: usize) -> Answer {
+        let silent = |why: &dyn fmt::Display| Answer {
+            entries: vec![None; count],
+            silent: Some(format!("{why}; restart the server if that goes on")),
+        };
+        match self.0.lock().exchange(question) {
+            Ok(answer) if answer.entries.len() == count => answer,
+            Ok(_) => silent(&"an answer to something else"),
+            Err(error) => silent(&error),
+        }
+    }
+}
+
+/// Those who can be asked. None when there is nobody.
+fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure> {
+    let domains = config.server.winbind_domains.as_ref();
+    let winbind = domains.is_some_and(|domains| !domains.get_ref().is_empty());
+    // Users of realms are accounts of this server.
+    let machines = match config.kerberos.realms.is_some() {
+        true => Vec::new(),
+        false => machines(config, has_state)?,
+    };
+    let keytab = keytab::path(config).unwrap_or_else(|| Path::new("")).to_owned();
+    let is_one = winbind || !machines.is_empty();
+    Ok(is_one.then_some(Sources { keytab, machines, winbind }))
+}
+
+/// The machine accounts of the keytab, with the controllers that administrators named.
+fn machines(config: &Config, has_state: bool) -> Result<Vec<Machine>, Failure> {
+    let Some(keys) = keytab::read(config)? else { return Ok(Vec::new()) };
+    let members = match has_state {
+        // `frevo domain status` tells faults of memberships.
+        true => Membership::all(&state::dir_of(config), None).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let machine = |principal: Principal| {
+        let member = members.iter().find(|member| member.realm == principal.realm);
+        let controller = member.and_then(|member| member.controller.clone());
+        Machine { account: principal.components.concat(), realm: principal.realm, controller }
+    };
+    Ok(keys.machines.into_iter().take(DOMAINS).map(machine).collect())
+}
+
+/// Asks for the names of domains in rules of shares. Returns those that are not resolved, with the
+/// reason; none when the configuration has nobody to ask, which is a fault of its own.
+pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
+    let mut names: Vec<String> =
+        config.shares.iter().flat_map(ShareSection::names_of_domains).map(name_of).collect();
+    names.sort_unstable();
+    names.dedup();
+    // The fault of a keytab is told for itself.
+    let Some(sources) = sources(config, true).ok().flatten().filter(|_| !names.is_empty()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for names in names.chunks(NAMES) {
+        let question = Question::Names(names.to_vec());
+        let answer = sources.ask_here(&question).unwrap_or_else(|error| Answer {
+            entries: vec![None; names.len()],
+            silent: Some(error.to_string()),
+        });
+        let reason = answer.silent.unwrap_or_else(|| String::from("its domain has no such name"));
+        let open = names.iter().zip(&answer.entries).filter(|(_, entry)| entry.is_none());
+        found.extend(open.map(|(name, _)| (name.clone(), reason.clone())));
+    }
+    found
+}
+
+/// The name in an entry of a list, without the mark of groups.
+pub(crate) fn name_of(who: &Who) -> String {
+    who.group().unwrap_or(who.as_str()).to_lowercase()
+}
+
+/// Starts this program again as a process that asks.
+fn spawn(sources: &Sources) -> io::Result<BufReader<UnixStream>> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(PATIENCE))?;
+    ours.set_write_timeout(Some(PATIENCE))?;
+    let output: OwnedFd = theirs.try_clone()?.into();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("frevo-directory").arg("ask-directory").env_clear();
+    if let Some(name) = std::env::var_os("KRB5_CONFIG") {
+        command.env("KRB5_CONFIG", name);
+    }
+    command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
+    command.stderr(Stdio::null());
+    // It ends with the socket.
+    command.spawn()?;
+    writeln!(&ours, "{}", sources.object())?;
+    Ok(BufReader::new(ours))
+}
+
+impl Process {
+    fn exchange(&mut self, question: &Question) -> io::Result<Answer> {
+        self.last += 1;
+        writeln!(self.socket.get_mut(), "{}", question.object(self.last))?;
+        loop {
+            let mut line = String::new();
+            self.socket.by_ref().take(ANSWER_BYTES).read_line(&mut line)?;
+            if !line.ends_with('\n') {
+                return Err(io::Error::other("the process that asks controllers has ended"));
+            }
+            match Answer::parse(&line) {
+                Some((id, answer)) if id == self.last => return Ok(answer),
+                Some((id, _)) if id < self.last => {}
+                _ => return Err(io::Error::other("an answer to nothing")),
+            }
+        }
+    }
+}
+
+impl DomainDirectory for Directory {
+    fn sids(&self, names: &[String]) -> Lookup<Sid> {
+        let answer = self.ask(&Question::Names(names.to_vec()), names.len());
+        let sid = |entry: Option<Entry>| entry.map(|entry| entry.sid);
+        Lookup { found: answer.entries.into_iter().map(sid).collect(), silent: answer.silent }
+    }
+
+    fn principals(&self, sids: &[Sid]) -> Lookup<domain_names::Principal> {
+        let answer = self.ask(&Question::Sids(sids.to_vec()), sids.len());
+        let principal = |entry: Option<Entry>| {
+            let Entry { sid, domain, name, is_group } = entry?;
+            let kind = if is_group { Use::Group } else { Use::User };
+            Some(domain_names::Principal { sid, domain, name, kind })
+        };
+        let found = answer.entries.into_iter().map(principal).collect();
+        Lookup { found, silent: answer.silent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_is_that_of_its_question() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let directory = Directory(Mutex::new(Process { socket: BufReader::new(ours), last: 4 }));
+        let entry = "[\"S-1-5-21-1-2-3-1108\",\"A\",\"staff\",true]";
+        let mut answers = String::from("{\"id\":4,\"entries\":[null,null],\"silent\":null}\n");
+        answers += &format!("{{\"id\":5,\"entries\":[{entry},null],\"silent\":\"late\"}}\n");
+        answers += &format!("{{\"id\":6,\"entries\":[{entry}],\"silent\":null}}\n");
+        answers += "{\"id\":7,\"entries\":[],\"silent\":null}\n{\"id\":99,\"entries\":[],\"silent\":null}\n";
+        theirs.write_all(answers.as_bytes()).unwrap();
+        let sid: Sid = "S-1-5-21-1-2-3-1108".parse().unwrap();
+        let names = ["A\\staff", "A\\x"].map(String::from);
+        let late = Some(String::from("late"));
+        assert_eq!(directory.sids(&names), Lookup { found: vec![Some(sid), None], silent: late });
+        let Lookup { found, silent } = directory.principals(&[sid]);
+        let staff = found[0].as_ref().unwrap();
+        assert_eq!((&*staff.domain, &*staff.name, staff.kind), ("A", "staff", Use::Group));
+        assert_eq!(silent, None);
+        for word in ["something else", "to nothing"] {
+            let Lookup { found, silent } = directory.principals(&[sid]);
+            assert!(found == [None] && silent.unwrap().contains(word));
+        }
+        drop(theirs);
+        let Lookup { found, silent } = directory.sids(&names);
+        assert!(found == [None, None] && silent.is_some());
+    }
+}

@@ -1,0 +1,188 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::*;
+
+/// A controller that answers as long as it is up, and counts questions.
+#[derive(Debug, Default)]
+struct Fake {
+    is_down: Mutex<bool>,
+    asked: Mutex<usize>,
+    longest: Mutex<usize>,
+}
+
+fn domain() -> Sid {
+    "S-1-5-21-1-2-3".parse().unwrap()
+}
+
+/// The RID in names such as `a\g1108`.
+fn rid(name: &str) -> Option<u32> {
+    name.rsplit('g').next()?.parse().ok()
+}
+
+impl Fake {
+    fn answer<Q, T>(&self, questions: &[Q], find: impl Fn(&Q) -> Option<T>) -> Lookup<T> {
+        *self.asked.lock() += 1;
+        let mut longest = self.longest.lock();
+        *longest = questions.len().max(*longest);
+        let is_down = *self.is_down.lock();
+        let found = questions.iter().map(|question| find(question).filter(|_| !is_down));
+        Lookup { found: found.collect(), silent: is_down.then(|| String::from("down")) }
+    }
+
+    fn set_down(&self, is_down: bool) {
+        *self.is_down.lock() = is_down;
+    }
+}
+
+impl DomainDirectory for Fake {
+    fn sids(&self, names: &[String]) -> Lookup<Sid> {
+        self.answer(names, |name| match &**name {
+            "a\\administrators" => Some(Sid::ADMINISTRATORS),
+            name => domain().with_rid(rid(name)?),
+        })
+    }
+
+    fn principals(&self, sids: &[Sid]) -> Lookup<Principal> {
+        self.answer(sids, |sid| {
+            let (of, rid) = sid.split_rid().filter(|(of, _)| *of == domain())?;
+            let (domain, name) = (String::from("A"), format!("g{rid}"));
+            debug_assert_eq!(of.with_rid(rid), Some(*sid));
+            Some(Principal { sid: *sid, domain, name, kind: Use::Group })
+        })
+    }
+}
+
+fn wanted(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn started(fake: &Arc<Fake>) -> DomainNames {
+    let names = DomainNames::default();
+    names.start(Arc::<Fake>::clone(fake)).unwrap();
+    names
+}
+
+/// The thread as it would run, one step at a time.
+fn asking(fake: &Arc<Fake>, names: &DomainNames) -> Asking {
+    let shared = Arc::clone(&names.shared);
+    let directory: Arc<dyn DomainDirectory> = Arc::<Fake>::clone(fake);
+    Asking { directory, shared, silent: false, missing: BTreeSet::new() }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn names_of_rules_are_resolved_before_they_are_needed() {
+    let fake = Arc::new(Fake::default());
+    let names = started(&fake);
+    assert!(names.wait(PATIENCE).is_empty(), "no rule has names");
+    names.want(wanted(&["a\\g1108", "a\\gone", "a\\administrators"]));
+    assert_eq!(names.wait(PATIENCE), ["a\\administrators", "a\\gone"]);
+    assert_eq!(names.sids().find("a\\g1108"), domain().with_rid(1_108).as_ref());
+    // A built-in group is of this machine.
+    assert_eq!(names.sids().find("a\\administrators"), None);
+    names.want(wanted(&["a\\g7"]));
+    assert!(names.wait(PATIENCE).is_empty());
+    assert_eq!(names.sids().find("a\\g1108"), None);
+}
+
+#[test]
+fn rules_with_many_names_are_resolved() {
+    let fake = Arc::new(Fake::default());
+    let names = started(&fake);
+    names.want((0..DOMAIN_NAMES_PER_QUESTION * 2 + 1).map(|rid| format!("a\\g{rid}")).collect());
+    assert!(names.wait(PATIENCE).is_empty());
+    assert_eq!(*fake.longest.lock(), DOMAIN_NAMES_PER_QUESTION);
+}
+
+#[test]
+fn names_and_sids_of_clients_are_remembered() {
+    let fake = Arc::new(Fake::default());
+    let names = started(&fake);
+    let sid = domain().with_rid(1_108).unwrap();
+    let stranger: Sid = "S-1-5-21-9-9-9-1000".parse().unwrap();
+    for _ in 0..3 {
+        assert_eq!(names.find_sid(&sid).unwrap().name, "g1108");
+        assert_eq!(names.find_sid(&stranger), None);
+        assert_eq!(names.find_name("A\\G1108").unwrap().sid, sid);
+        assert_eq!(names.find_name("g1108@a").unwrap().sid, sid);
+        assert_eq!(names.find_name("a\\gone"), None);
+        assert_eq!(names.find_name("a\\administrators"), None);
+    }
+    let asked = *fake.asked.lock();
+    assert!(asked <= 6, "{asked} questions");
+    for (name, sid) in
+        [("g1108", Sid::ADMINISTRATORS), ("\\g1", Sid::EVERYONE), ("a\\", Sid::USERS)]
+    {
+        assert_eq!((names.find_name(name), names.find_sid(&sid)), (None, None), "{name}");
+    }
+    assert_eq!(*fake.asked.lock(), asked, "they are of no domain");
+}
+
+/// While nobody answers, known SIDs count, and no client's question is passed on.
+#[test]
+fn a_directory_that_comes_back_is_asked_again() {
+    let fake = Arc::new(Fake::default());
+    let names = DomainNames::default();
+    let mut asking = asking(&fake, &names);
+    names.want(wanted(&["a\\g1"]));
+    assert_eq!(asking.resolve_rules(), DOMAIN_NAMES_FRESH);
+    fake.set_down(true);
+    names.want(wanted(&["a\\g1", "a\\g2"]));
+    assert_eq!(asking.resolve_rules(), DOMAIN_NAMES_AGAIN);
+    let sids = names.sids();
+    assert!(sids.find("a\\g1").is_some() && sids.find("a\\g2").is_none());
+    let asked = *fake.asked.lock();
+    assert_eq!(asking.by_sid(&domain().with_rid(3).unwrap()), None);
+    assert_eq!(asking.by_name("a\\g3"), None);
+    assert_eq!(*fake.asked.lock(), asked, "nobody is asked for a while");
+    fake.set_down(false);
+    assert_eq!(asking.resolve_rules(), DOMAIN_NAMES_FRESH);
+    assert!(names.sids().find("a\\g2").is_some());
+    assert_eq!(asking.by_name("a\\g3").unwrap().name, "g3");
+    let until = Instant::now() + DOMAIN_NAMES_DOWN;
+    *names.shared.down_until.lock() = Some(until);
+    assert!(names.shared.is_down());
+    *names.shared.down_until.lock() = Instant::now().checked_sub(Duration::from_millis(1));
+    assert!(!names.shared.is_down());
+}
+
+/// Never answers.
+#[derive(Debug)]
+struct Hangs(Mutex<Receiver<()>>, Mutex<Sender<()>>);
+
+impl DomainDirectory for Hangs {
+    fn sids(&self, _: &[String]) -> Lookup<Sid> {
+        let _ = self.1.lock().send(());
+        let _ = self.0.lock().recv();
+        Lookup { found: Vec::new(), silent: None }
+    }
+
+    fn principals(&self, _: &[Sid]) -> Lookup<Principal> {
+        let Lookup { silent, .. } = self.sids(&[]);
+        Lookup { found: Vec::new(), silent }
+    }
+}
+
+#[test]
+fn a_directory_that_hangs_holds_nobody_up() {
+    let (release, hang) = channel();
+    let (begun, begins) = channel();
+    let names = DomainNames::default();
+    names.want(wanted(&["a\\g1"]));
+    names.start(Arc::new(Hangs(Mutex::new(hang), Mutex::new(begun)))).unwrap();
+    begins.recv().unwrap();
+    let began = Instant::now();
+    assert_eq!(names.wait(Duration::from_millis(50)), ["a\\g1"]);
+    for rid in 0..DOMAIN_NAMES_QUESTIONS as u32 * 2 {
+        assert_eq!(names.find_sid(&domain().with_rid(rid).unwrap()), None);
+    }
+    assert!(began.elapsed() < DOMAIN_NAMES_TIMEOUT * 2, "only the first one waits");
+    *names.shared.down_until.lock() = None;
+    let questions = names.questions.get().unwrap();
+    while questions.try_send(Question::Rules).is_ok() {}
+    let began = Instant::now();
+    assert_eq!(names.find_name("a\\g1"), None);
+    assert!(began.elapsed() < DOMAIN_NAMES_TIMEOUT, "the queue is full");
+    drop(release);
+}
