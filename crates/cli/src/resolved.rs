@@ -75,7 +75,7 @@ pub(crate) fn text(table: &toml::Table) -> String {
         let values = table.get(section).and_then(toml::Value::as_table);
         write_section(&mut out, &format!("[{section}]"), values);
     }
-    for section in ["interface", "share", "user"] {
+    for section in ["interface", "idmap", "share", "user"] {
         let list = table.get(section).and_then(toml::Value::as_array);
         for one in list.into_iter().flatten() {
             write_section(&mut out, &format!("[[{section}]]"), one.as_table());
@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn every_key_is_shown() {
         let table = "[server]\nname = \"A\"\nuser_map = { a = \"b\" }\n[[share]]\nname = \"x\"\npath = \"/x\"\n\
-                     [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n";
+                     [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n\
+                     [[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
             // A table is the value of its key.
@@ -110,6 +111,7 @@ mod tests {
         let config = Config::parse(&text).unwrap_or_else(|faults| panic!("{faults:?} in\n{text}"));
         assert!(!config.shares[0].read_only && config.shares[1].read_only);
         assert_eq!(config.server.name.unwrap().as_str(), "A");
+        assert_eq!(config.idmaps.len(), 1);
         assert!(text.contains("min_dialect = \"3.0\" # default"), "{text}");
     }
 }

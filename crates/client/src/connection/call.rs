@@ -66,6 +66,10 @@ pub(crate) struct Call<'a> {
     /// Space for the header, and the body.
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
+    #[cfg_attr(
+        not(feature = "rdma"),
+        expect(dead_code, reason = "only SMB Direct moves data by itself")
+    )]
     pub(crate) movable: Movable,
     /// The memory that is lent to the server until the answer.
     pub(crate) loan: Option<Loan>,
