@@ -122,16 +122,22 @@ fn a_connection_moves_to_another_core() {
     });
 }
 
+/// A pair over which a frame has travelled.
+async fn used_pair(address: IpAddr) -> (Stream, Stream) {
+    let (server, client) = pair(address).await;
+    let queue = SendQueue::default();
+    queue.push(OutFrame::new(Buf::copy_of(b"hello")));
+    queue.flush(&client).await.unwrap();
+    let mut reader = FrameReader::new(100);
+    reader.next(&server).await.unwrap();
+    (server, client)
+}
+
 /// A key that was never given out ends the connection, and the transfer with it.
 #[test]
 fn an_unknown_key_ends_the_connection() {
     here(async |address| {
-        let (server, client) = pair(address).await;
-        let queue = SendQueue::default();
-        queue.push(OutFrame::new(Buf::copy_of(b"hello")));
-        queue.flush(&client).await.unwrap();
-        let mut reader = FrameReader::new(100);
-        reader.next(&server).await.unwrap();
+        let (server, client) = used_pair(address).await;
         let endpoint: &Endpoint = server.rdma().unwrap();
         let nowhere = [RemoteBuffer { address: 4096, key: 0x1234, length: 4096 }];
         let read = endpoint.read_from_peer(4096, &nowhere);
@@ -148,12 +154,7 @@ fn an_unknown_key_ends_the_connection() {
 #[test]
 fn a_peer_uses_what_is_lent_to_it_and_no_more() {
     here(async |address| {
-        let (server, client) = pair(address).await;
-        let queue = SendQueue::default();
-        queue.push(OutFrame::new(Buf::copy_of(b"hello")));
-        queue.flush(&client).await.unwrap();
-        let mut reader = FrameReader::new(100);
-        reader.next(&server).await.unwrap();
+        let (server, client) = used_pair(address).await;
         let (server, client) = (server.rdma().unwrap(), client.rdma().unwrap());
         let len = 300_000;
         let data = Buf::copy_of(&pattern(len));
