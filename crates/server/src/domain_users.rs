@@ -101,10 +101,28 @@ pub(crate) fn end(user: Option<&DomainUser>) -> Option<FileTime> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use frevo_auth::kerberos::UserAccountControl;
 
     use super::*;
+
+    /// A user of a domain with RID 1,105, whose primary group has 513.
+    pub(crate) fn ann(domain_sid: Sid, groups: Vec<Sid>) -> LogonInfo {
+        LogonInfo {
+            user_name: "ann".into(),
+            full_name: String::new(),
+            logon_server: String::new(),
+            domain: "A".into(),
+            domain_sid,
+            user: domain_sid.with_rid(1_105).unwrap(),
+            primary_group: domain_sid.with_rid(513).unwrap(),
+            groups,
+            upn: None,
+            dns_domain: None,
+            user_account_control: UserAccountControl::NORMAL,
+            kick_off: None,
+        }
+    }
 
     #[test]
     fn a_controller_gives_no_groups_of_this_machine() {
@@ -131,20 +149,7 @@ mod tests {
         let domain_sid = sid("S-1-5-21-1-2-3");
         let (own, builtin) = (sid("S-1-5-21-7-8-9-1000"), sid("S-1-5-32-544"));
         let group = sid("S-1-5-21-1-2-3-1200");
-        let pac = LogonInfo {
-            user_name: "ann".into(),
-            full_name: String::new(),
-            logon_server: String::new(),
-            domain: "A".into(),
-            domain_sid,
-            user: domain_sid.with_rid(1_105).unwrap(),
-            primary_group: domain_sid.with_rid(513).unwrap(),
-            groups: vec![own, builtin, group],
-            upn: None,
-            dns_domain: None,
-            user_account_control: UserAccountControl::NORMAL,
-            kick_off: None,
-        };
+        let pac = ann(domain_sid, vec![own, builtin, group]);
         let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
         let has = |sid: &Sid| token.groups().contains(sid);
         assert!(has(&group) && !has(&own) && !has(&builtin));

@@ -100,10 +100,10 @@ impl IdMap {
 
 #[cfg(test)]
 mod tests {
-    use frevo_auth::kerberos::UserAccountControl;
     use frevo_wire::dtyp::{AccessMask, Ace, AceFlags};
 
     use super::*;
+    use crate::domain_users::tests::ann;
 
     fn sid(text: &str) -> Sid {
         text.parse().unwrap()
@@ -147,22 +147,9 @@ mod tests {
     #[test]
     fn users_have_the_numbers_of_their_groups() {
         let domain_sid = sid("S-1-5-21-1-2-3");
-        let info = LogonInfo {
-            user_name: "ann".into(),
-            full_name: String::new(),
-            logon_server: String::new(),
-            domain: "A".into(),
-            domain_sid,
-            user: domain_sid.with_rid(1_105).unwrap(),
-            primary_group: domain_sid.with_rid(513).unwrap(),
-            groups: ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-513", "S-1-18-1", "S-1-5-32-544"]
-                .map(sid)
-                .to_vec(),
-            upn: None,
-            dns_domain: None,
-            user_account_control: UserAccountControl::NORMAL,
-            kick_off: None,
-        };
+        let groups =
+            ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-513", "S-1-18-1", "S-1-5-32-544"].map(sid);
+        let info = ann(domain_sid, groups.to_vec());
         let unix = map().user(&info).unwrap().unix;
         assert_eq!((unix.uid, unix.gid, unix.groups), (101_105, 100_513, vec![100_513, 101_108]));
         assert!(IdMap::default().user(&info).is_none());
