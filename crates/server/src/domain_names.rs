@@ -18,8 +18,8 @@ use frevo_wire::dtyp::Sid;
 use parking_lot::{Condvar, Mutex};
 
 use crate::limits::{
-    DOMAIN_NAMES_AGAIN, DOMAIN_NAMES_DOWN, DOMAIN_NAMES_FRESH, DOMAIN_NAMES_PER_QUESTION,
-    DOMAIN_NAMES_QUESTIONS, DOMAIN_NAMES_TIMEOUT,
+    DOMAIN_NAME_CHARS, DOMAIN_NAMES_AGAIN, DOMAIN_NAMES_DOWN, DOMAIN_NAMES_FRESH,
+    DOMAIN_NAMES_PER_QUESTION, DOMAIN_NAMES_QUESTIONS, DOMAIN_NAMES_TIMEOUT,
 };
 pub use crate::principals::{Principal, Use};
 use cache::Cache;
@@ -148,35 +148,39 @@ impl DomainNames {
         wanted.iter().filter(|name| sids.find(name).is_none()).cloned().collect()
     }
 
-    /// Returns the user or group of a domain with this SID. It may wait for
+    /// Returns the user or group of a domain with this SID. It may wait until `deadline`, or for
     /// [`DOMAIN_NAMES_TIMEOUT`], so no core may call it.
-    pub(crate) fn find_sid(&self, sid: &Sid) -> Option<Principal> {
+    pub(crate) fn find_sid(&self, sid: &Sid, deadline: Instant) -> Option<Principal> {
         if !is_of_domain(sid) {
             return None;
         }
         let known = self.shared.cache.lock().by_sid(sid, Instant::now());
-        known.unwrap_or_else(|| self.ask(|answer| Question::Sid(*sid, answer)))
+        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Sid(*sid, answer)))
     }
 
     /// Returns the user or group with a name such as `EXAMPLE\staff`, as [`Self::find_sid`] does.
-    pub(crate) fn find_name(&self, name: &str) -> Option<Principal> {
+    pub(crate) fn find_name(&self, name: &str, deadline: Instant) -> Option<Principal> {
         let name = normal(name)?;
         let known = self.shared.cache.lock().by_name(&name, Instant::now());
-        known.unwrap_or_else(|| self.ask(|answer| Question::Name(name, answer)))
+        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Name(name, answer)))
     }
 
     fn ask(
         &self,
+        deadline: Instant,
         question: impl FnOnce(SyncSender<Option<Principal>>) -> Question,
     ) -> Option<Principal> {
-        if self.shared.is_down() {
+        let patience = deadline.saturating_duration_since(Instant::now()).min(DOMAIN_NAMES_TIMEOUT);
+        if patience.is_zero() || self.shared.is_down() {
             return None;
         }
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
-        answered.recv_timeout(DOMAIN_NAMES_TIMEOUT).unwrap_or_else(|_| {
-            // A client asks for many SIDs at once, and must not wait for each.
-            *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
+        answered.recv_timeout(patience).unwrap_or_else(|_| {
+            // A client that has asked for much before tells nothing of the directory.
+            if patience > DOMAIN_NAMES_TIMEOUT / 2 {
+                *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
+            }
             None
         })
     }
@@ -188,8 +192,12 @@ impl fmt::Debug for DomainNames {
     }
 }
 
-/// Returns a name of a domain in lower case, as `domain\name`; None for a name without a domain.
+/// Returns a name of a domain in lower case, as `domain\name`; None for a name without a domain, and
+/// for one that no domain can have.
 fn normal(name: &str) -> Option<String> {
+    if name.chars().any(char::is_control) || name.chars().nth(DOMAIN_NAME_CHARS).is_some() {
+        return None;
+    }
     let (domain, name) = match (name.split_once('\\'), name.split_once('@')) {
         (Some((domain, name)), _) | (None, Some((name, domain))) => (domain, name),
         (None, None) => return None,

@@ -513,7 +513,11 @@ pub const DOMAIN_NAMES_AGAIN: Duration = Duration::from_secs(10);
 /// Time in which no client's question is passed on after one that nobody answered.
 pub const DOMAIN_NAMES_DOWN: Duration = Duration::from_secs(8);
 
-/// How long the answer to a client's question about a name is waited for.
+/// Characters of a name with its domain that is asked for and remembered. A name of a domain in DNS
+/// has at most 255, an account's at most 256.
+pub const DOMAIN_NAME_CHARS: usize = 512;
+
+/// How long one request of a client waits for answers about names, for all of them together.
 pub const DOMAIN_NAMES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a start waits until names in rules are resolved.

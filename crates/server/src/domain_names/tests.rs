@@ -71,6 +71,10 @@ fn asking(fake: &Arc<Fake>, names: &DomainNames) -> Asking {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
 #[test]
 fn names_of_rules_are_resolved_before_they_are_needed() {
     let fake = Arc::new(Fake::default());
@@ -102,21 +106,55 @@ fn names_and_sids_of_clients_are_remembered() {
     let sid = domain().with_rid(1_108).unwrap();
     let stranger: Sid = "S-1-5-21-9-9-9-1000".parse().unwrap();
     for _ in 0..3 {
-        assert_eq!(names.find_sid(&sid).unwrap().name, "g1108");
-        assert_eq!(names.find_sid(&stranger), None);
-        assert_eq!(names.find_name("A\\G1108").unwrap().sid, sid);
-        assert_eq!(names.find_name("g1108@a").unwrap().sid, sid);
-        assert_eq!(names.find_name("a\\gone"), None);
-        assert_eq!(names.find_name("a\\administrators"), None);
+        assert_eq!(names.find_sid(&sid, soon()).unwrap().name, "g1108");
+        assert_eq!(names.find_sid(&stranger, soon()), None);
+        assert_eq!(names.find_name("A\\G1108", soon()).unwrap().sid, sid);
+        assert_eq!(names.find_name("g1108@a", soon()).unwrap().sid, sid);
+        assert_eq!(names.find_name("a\\gone", soon()), None);
+        assert_eq!(names.find_name("a\\administrators", soon()), None);
     }
     let asked = *fake.asked.lock();
     assert!(asked <= 6, "{asked} questions");
     for (name, sid) in
         [("g1108", Sid::ADMINISTRATORS), ("\\g1", Sid::EVERYONE), ("a\\", Sid::USERS)]
     {
-        assert_eq!((names.find_name(name), names.find_sid(&sid)), (None, None), "{name}");
+        assert_eq!(
+            (names.find_name(name, soon()), names.find_sid(&sid, soon())),
+            (None, None),
+            "{name}"
+        );
     }
     assert_eq!(*fake.asked.lock(), asked, "they are of no domain");
+}
+
+#[test]
+fn names_that_no_domain_has_are_not_asked_for() {
+    let fake = Arc::new(Fake::default());
+    let names = started(&fake);
+    let long = format!("a\\{}", "g".repeat(DOMAIN_NAME_CHARS));
+    for name in [&*long, "a\\g1\0", "a\\g1\u{85}", "a\\g1\n"] {
+        assert_eq!(names.find_name(name, soon()), None, "{name:?}");
+    }
+    assert_eq!(*fake.asked.lock(), 0);
+    let longest = &long[..DOMAIN_NAME_CHARS];
+    assert_eq!(names.find_name(longest, soon()), None);
+    assert_eq!(*fake.asked.lock(), 1, "it is asked for");
+}
+
+/// After its time a request gets what is known, and says nothing of the directory.
+#[test]
+fn one_request_waits_only_so_long() {
+    let fake = Arc::new(Fake::default());
+    let names = started(&fake);
+    let [known, unknown] = [1, 2].map(|rid| domain().with_rid(rid).unwrap());
+    assert!(names.find_sid(&known, soon()).is_some());
+    let asked = *fake.asked.lock();
+    let over = Instant::now();
+    assert!(names.find_sid(&known, over).is_some());
+    assert_eq!((names.find_sid(&unknown, over), names.find_name("a\\g2", over)), (None, None));
+    assert_eq!(*fake.asked.lock(), asked);
+    assert!(!names.shared.is_down());
+    assert!(names.find_sid(&unknown, soon()).is_some());
 }
 
 /// While nobody answers, known SIDs count, and no client's question is passed on.
@@ -175,14 +213,14 @@ fn a_directory_that_hangs_holds_nobody_up() {
     let began = Instant::now();
     assert_eq!(names.wait(Duration::from_millis(50)), ["a\\g1"]);
     for rid in 0..DOMAIN_NAMES_QUESTIONS as u32 * 2 {
-        assert_eq!(names.find_sid(&domain().with_rid(rid).unwrap()), None);
+        assert_eq!(names.find_sid(&domain().with_rid(rid).unwrap(), soon()), None);
     }
     assert!(began.elapsed() < DOMAIN_NAMES_TIMEOUT * 2, "only the first one waits");
     *names.shared.down_until.lock() = None;
     let questions = names.questions.get().unwrap();
     while questions.try_send(Question::Rules).is_ok() {}
     let began = Instant::now();
-    assert_eq!(names.find_name("a\\g1"), None);
+    assert_eq!(names.find_name("a\\g1", soon()), None);
     assert!(began.elapsed() < DOMAIN_NAMES_TIMEOUT, "the queue is full");
     drop(release);
 }

@@ -1,8 +1,10 @@
 //! The server as the RPC services show it to one caller.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
@@ -17,6 +19,7 @@ use super::password::Ends;
 use crate::access_rules;
 use crate::domain_names::DomainNames;
 use crate::host_users::HostUser;
+use crate::limits::DOMAIN_NAMES_TIMEOUT;
 use crate::principals::{Listing, Principal, Principals, Use};
 use crate::server::ServerState;
 use crate::session::Identity;
@@ -49,6 +52,8 @@ pub(super) struct Caller<'a> {
     pub(super) address: IpAddr,
     /// The accounts, listed once for one write to the pipe.
     pub(super) listing: Listing,
+    /// The time until which this write may wait for names of domains, from its first question on.
+    pub(super) names_until: OnceCell<Instant>,
     /// The runtime of its core, for a member of Administrators that is answered beside the core.
     /// None for a caller that may not manage the server.
     pub(super) manager: Option<Handle>,
@@ -70,13 +75,21 @@ impl<'a> Caller<'a> {
             host: identity.host.user(),
             address,
             listing: Listing::default(),
+            names_until: OnceCell::new(),
             manager: None,
         }
     }
 
     /// Asks about users and groups of domains, for a caller who is logged on.
-    fn of_domain(&self, ask: impl FnOnce(&DomainNames) -> Option<Principal>) -> Option<Principal> {
-        if self.user.is_empty() { None } else { ask(&self.server.domain_names) }
+    fn of_domain(
+        &self,
+        ask: impl FnOnce(&DomainNames, Instant) -> Option<Principal>,
+    ) -> Option<Principal> {
+        if self.user.is_empty() {
+            return None;
+        }
+        let deadline = *self.names_until.get_or_init(|| Instant::now() + DOMAIN_NAMES_TIMEOUT);
+        ask(&self.server.domain_names, deadline)
     }
 
     /// IPC$ is told though it is hidden: clients expect to see it. A share that
@@ -212,13 +225,13 @@ impl Services for Caller<'_> {
     fn find_sid(&self, sid: &Sid) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
         let found = self.server.with_principals(find);
-        found.or_else(|| self.of_domain(|names| names.find_sid(sid))).map(account)
+        found.or_else(|| self.of_domain(|names, until| names.find_sid(sid, until))).map(account)
     }
 
     fn find_name(&self, name: &str) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
         let found = self.server.with_principals(find);
-        found.or_else(|| self.of_domain(|names| names.find_name(name))).map(account)
+        found.or_else(|| self.of_domain(|names, until| names.find_name(name, until))).map(account)
     }
 
     fn may_list_accounts(&self) -> bool {
