@@ -9,8 +9,11 @@ const USER_HZ: f64 = 100.0;
 
 struct Stat {
     parent: u32,
-    /// User and system time of the process and of its reaped children, in ticks.
-    ticks: u64,
+    /// User and system time of the process, in ticks.
+    own_ticks: u64,
+    /// The same of its reaped children.
+    children_ticks: u64,
+    threads: u64,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -21,9 +24,29 @@ fn stat(pid: u32) -> Option<Stat> {
 fn parse_stat(text: &str) -> Option<Stat> {
     let rest = text.get(text.rfind(')')? + 1..)?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |n: usize| fields.get(n).and_then(|f| f.parse::<i64>().ok());
-    let ticks: i64 = [11, 12, 13, 14].into_iter().map(number).sum::<Option<i64>>()?;
-    Some(Stat { parent: u32::try_from(number(1)?).ok()?, ticks: u64::try_from(ticks).ok()? })
+    let number = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok());
+    Some(Stat {
+        parent: u32::try_from(number(1)?).ok()?,
+        own_ticks: number(11)? + number(12)?,
+        children_ticks: number(13)? + number(14)?,
+        threads: number(17)?,
+    })
+}
+
+/// CPU seconds of a process and of its reaped children. A tick has 10 ms, which is too much for each
+/// of a thousand processes that have little to do, so a process with one thread is asked for its
+/// nanoseconds. For several threads there is no such sum: those that have ended are missing.
+fn process_seconds(pid: u32) -> Option<f64> {
+    let of = stat(pid)?;
+    let nanoseconds = || {
+        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let own = match nanoseconds().filter(|_| of.threads == 1) {
+        Some(nanoseconds) => nanoseconds as f64 / 1e9,
+        None => of.own_ticks as f64 / USER_HZ,
+    };
+    Some(own + of.children_ticks as f64 / USER_HZ)
 }
 
 /// Returns `root` and every living descendant.
@@ -48,13 +71,12 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
 /// Returns the CPU seconds of the tree under `root` so far. A reaped child's time is in its
 /// parent's, so that the time of ended processes is counted.
 pub(crate) fn cpu_seconds(root: u32) -> f64 {
-    let ticks: u64 = tree(root).into_iter().filter_map(stat).map(|s| s.ticks).sum();
-    ticks as f64 / USER_HZ
+    tree(root).into_iter().filter_map(process_seconds).sum()
 }
 
 /// Returns the CPU seconds of this process so far.
 pub(crate) fn own_cpu_seconds() -> f64 {
-    stat(std::process::id()).map_or(0.0, |s| s.ticks as f64 / USER_HZ)
+    process_seconds(std::process::id()).unwrap_or(0.0)
 }
 
 /// Returns the CPU seconds that the whole machine has been busy so far, stolen time included.
@@ -154,7 +176,18 @@ mod tests {
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let s =
             parse_stat("42 (a) b (c)) S 7 42 42 0 -1 4194304 1 2 3 4 10 20 30 40 20 0 1").unwrap();
-        assert_eq!((s.parent, s.ticks), (7, 100));
+        assert_eq!((s.parent, s.own_ticks, s.children_ticks, s.threads), (7, 30, 70, 1));
+    }
+
+    /// It computes for a small part of a tick at the most.
+    #[test]
+    fn a_process_with_little_to_do_costs_something() {
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let seconds = process_seconds(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seconds > 0.0 && (seconds * USER_HZ).fract() > 0.0, "{seconds}");
     }
 
     #[test]
