@@ -219,6 +219,7 @@ impl Moved {
             fetched: std::cell::Cell::new(self.fetched),
             // Its payload is copied: the descriptor stays where it is.
             alone: false,
+            shown: None,
             room: self.room,
             cancellation: Cancellation::default(),
             busy: std::cell::Cell::default(),

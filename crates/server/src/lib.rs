@@ -149,6 +149,7 @@ mod session;
 pub mod settings;
 pub mod share;
 pub mod share_access;
+mod shown;
 mod slots;
 mod sync;
 mod throttle;

@@ -18,6 +18,7 @@ use crate::data;
 use crate::open::Open;
 use crate::server::ServerState;
 use crate::session::Session;
+use crate::shown::Shown;
 use crate::tree_connect::TreeConnect;
 
 /// A request whose session, tree connect and Open have been found, as far as
@@ -43,6 +44,8 @@ pub struct Request<'a> {
     pub fetched: Cell<Option<Buf>>,
     /// Not part of a compound: its payload may travel without a copy.
     pub alone: bool,
+    /// The state of a file that earlier requests of its compound have shown.
+    pub shown: Option<&'a Shown>,
     /// Bytes that the body of the response may take, so that the whole
     /// compound's response stays within what was negotiated.
     pub room: usize,

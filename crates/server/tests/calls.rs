@@ -12,29 +12,30 @@ mod client;
 use std::collections::BTreeMap;
 use std::process::{Command as Program, Stdio};
 
-use client::files::{Mount, Want, rename_draft};
+use client::files::{Mount, PREVIOUS, Want, close_draft, rename_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
 use client::queries::{list_draft, query_draft};
 use client::world::{World, in_world};
-use frevo_wire::Status;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::{HeaderFlags, Status};
 
 /// Entries of the directory that is listed.
 const LISTED: usize = 1_000;
 
 /// The most system calls of each operation; the listing is counted with all of its entries.
-const MOST: [(&str, usize); 9] = [
+const MOST: [(&str, usize); 10] = [
     ("create-write-close", 11),
     ("create-write-close in the root", 11),
     ("open-read-close", 7),
     ("create-delete", 21),
     ("make and remove a directory", 21),
     ("stat", 8),
+    ("stat in one compound", 6),
     ("stat of nothing", 5),
     ("rename", 19),
     ("list", 2_018),
@@ -140,6 +141,21 @@ async fn stat(peer: &mut Peer, mount: &Mount, name: &str) {
     peer.close(mount, file).await;
 }
 
+async fn stat_in_one_compound(peer: &mut Peer, mount: &Mount, name: &str) {
+    let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
+    let related = |draft| mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS);
+    let drafts = vec![
+        mount.put(want.draft()),
+        related(query_draft(FileInfoClass::BASIC, PREVIOUS)),
+        related(query_draft(FileInfoClass::STANDARD, PREVIOUS)),
+        related(query_draft(FileInfoClass::NETWORK_OPEN, PREVIOUS)),
+        related(close_draft(PREVIOUS)),
+    ];
+    for reply in peer.ask_all(drafts, mount.via()).await {
+        reply.ok();
+    }
+}
+
 async fn stat_of_nothing(peer: &mut Peer, mount: &Mount, name: &str) {
     let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
     peer.create(mount, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
@@ -197,6 +213,8 @@ async fn all(world: &World) {
         create_delete(peer, mount, &name("folder"), directory).await;
         mark("stat");
         stat(peer, mount, &name("made")).await;
+        mark("stat in one compound");
+        stat_in_one_compound(peer, mount, &name("made")).await;
         mark("stat of nothing");
         stat_of_nothing(peer, mount, &name("nothing")).await;
         mark("rename");

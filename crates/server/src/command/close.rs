@@ -10,6 +10,7 @@ use crate::open::{Open, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::shown;
 
 /// Closes an Open; returns the attributes of the file when asked.
 /// Waits for its operations on all channels: after the answer nothing is read or written
@@ -25,7 +26,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         file.close_times(rq.server().ambient.now());
     }
     let response = if request.flags.contains(CloseFlags::POSTQUERY_ATTRIB) {
-        attributes(open)
+        attributes(rq, open)
     } else {
         close::Response::default()
     };
@@ -59,9 +60,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 }
 
 /// Attributes that cannot be had are zero, and the flag says so.
-fn attributes(open: &Open) -> close::Response {
+fn attributes(rq: &Request<'_>, open: &Open) -> close::Response {
     let OpenTarget::File(file) = &open.target else { return close::Response::default() };
-    let Ok(stat) = file.stat() else { return close::Response::default() };
+    let Ok(stat) = shown::stat(rq.shown, file) else { return close::Response::default() };
     close::Response {
         flags: CloseFlags::POSTQUERY_ATTRIB,
         creation_time: stat.created,

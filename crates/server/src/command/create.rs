@@ -166,6 +166,9 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = fresh.kept();
     out.set_file_id(create.file_id);
     create.respond(&open, action, &stat, granted, out)?;
+    if let (Some(shown), CreateAction::OPENED) = (rq.shown, action) {
+        shown.note(open.file()?, &stat);
+    }
     Ok(Status::SUCCESS)
 }
 

@@ -353,6 +353,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         encrypted: false,
         fetched: std::cell::Cell::default(),
         alone: true,
+        shown: None,
         room: usize::MAX,
         cancellation: Cancellation::default(),
         busy: std::cell::Cell::default(),

@@ -23,6 +23,7 @@ use crate::open::Open;
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::response::Response;
+use crate::shown::Shown;
 
 /// Says what is known of a file, its volume or its protection.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -37,7 +38,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.info_type == InfoType::QUOTA {
         quota::query(rq, rq.open()?, &request, &mut output).await?;
     } else {
-        answer(rq.open()?, rq.dialect(), &request, &mut output)?;
+        answer(rq.open()?, rq.dialect(), rq.shown, &request, &mut output)?;
     }
     Ok(output.finish())
 }
@@ -45,11 +46,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 fn answer(
     open: &Open,
     dialect: Dialect,
+    shown: Option<&Shown>,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
     match request.info_type {
-        InfoType::FILE => file::query(open, dialect, request, output),
+        InfoType::FILE => file::query((open, dialect), shown, request, output),
         InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, output)?),
         InfoType::SECURITY => security::query(open, request.security_information(), output),
         _ => Err(Status::INVALID_PARAMETER.into()),

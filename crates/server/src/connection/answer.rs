@@ -24,6 +24,7 @@ use crate::panics;
 use crate::refusal::{Doom, Refusal};
 use crate::request::{Cancellation, Request};
 use crate::response::Response;
+use crate::shown::Shown;
 
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
@@ -50,6 +51,7 @@ impl Connection {
         let mut assembly = Assembly::new(opened.sealed.clone());
         let mut chain = Chain::new();
         let mut operation = None;
+        let shown = Shown::default();
         let last = elements.len().saturating_sub(1);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
             // A long compound of slow requests gives others their turn. Its first request
@@ -65,7 +67,7 @@ impl Connection {
             let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
-            let state = (&mut chain, &mut operation);
+            let state = (&mut chain, &mut operation, &shown);
             pin!(self.answer_message(element, place, parts, state, &mut assembly)).await?;
         }
         operation.into_iter().for_each(Running::end);
@@ -79,7 +81,7 @@ impl Connection {
         element: &Element,
         place: CompoundPosition,
         (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
-        (chain, operation): (&mut Chain<FileId>, &mut Option<Running>),
+        (chain, operation, shown): (&mut Chain<FileId>, &mut Option<Running>, &Shown),
         assembly: &mut Assembly,
     ) -> Result<(), Doom> {
         let (mut header, row) = (element.header, element.row);
@@ -126,7 +128,7 @@ impl Connection {
                 }
             }
             Ok(found) => {
-                let parts = (element, header, message, place, sealed);
+                let parts = (element, header, message, (place, sealed, shown));
                 pin!(self.answer_found(parts, found, frame_bytes, &mut out, assembly)).await
             }
         };
@@ -156,12 +158,11 @@ impl Connection {
     /// Runs the handler of a message whose state was found.
     async fn answer_found(
         &self,
-        (element, header, message, place, sealed): (
+        (element, header, message, (place, sealed, shown)): (
             &Element,
             Header,
             &[u8],
-            CompoundPosition,
-            bool,
+            (CompoundPosition, bool, &Shown),
         ),
         found: Target,
         frame_bytes: &FrameBytes<'_>,
@@ -169,6 +170,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> Answer {
         let _operations = found.operations;
+        shown.begin(header.command);
         let rq = Request {
             connection: &self.info,
             owner: Some(self),
@@ -180,6 +182,7 @@ impl Connection {
             encrypted: sealed,
             fetched: Cell::default(),
             alone: place.alone,
+            shown: (!place.alone).then_some(shown),
             room: assembly.room(self),
             cancellation: Cancellation::default(),
             busy: Cell::default(),

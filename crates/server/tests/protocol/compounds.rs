@@ -1,13 +1,16 @@
 //! Compounds: MS-SMB2 3.3.5.2.7.
 
-use crate::client::files::{PREVIOUS, close_draft, data, file_id, read_draft, write_draft};
+use crate::client::files::{
+    PREVIOUS, close_draft, data, file_id, read_draft, set_draft, write_draft,
+};
 use crate::client::*;
 use frevo_proto::Dialect;
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::query_info;
+use frevo_wire::command::{close, query_info};
 use frevo_wire::compound::Compound;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::error_response::{ErrorResponse, SymlinkError};
+use frevo_wire::fscc::FileInfoClass;
 
 fn related(mount: &Mount, draft: Draft) -> Draft {
     mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS)
@@ -47,6 +50,59 @@ fn create_query_close() {
             let file = file_id(&replies[0]);
             peer.on(&mount, read_draft(file, 0, 1)).await.expect(Status::FILE_CLOSED);
         }
+    });
+}
+
+/// The host is asked once for requests that change nothing, and anew after each change.
+#[test]
+fn a_compound_shows_what_it_has_changed() {
+    in_world(async |world| {
+        world.file("f", [3; 1234]);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let query = || related(&mount, standard_information(PREVIOUS));
+        let resize =
+            |size: u64| set_draft(FileInfoClass::END_OF_FILE, PREVIOUS, &size.to_le_bytes());
+        // SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB
+        let close = close_draft(PREVIOUS).patch(66, &[1, 0]);
+        let drafts = vec![
+            mount.put(Want::existing("f").draft()),
+            query(),
+            related(&mount, write_draft(PREVIOUS, 1234, b"more")),
+            query(),
+            query(),
+            related(&mount, resize(7)),
+            query(),
+            related(&mount, resize(9)),
+            related(&mount, close),
+        ];
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        replies.iter().for_each(|reply| _ = reply.ok());
+        let size = |at: usize| {
+            let info = query_info::Response::parse(&replies[at].message).unwrap().output;
+            u64::from_le_bytes(info[8..16].try_into().unwrap())
+        };
+        assert_eq!([1, 3, 4, 6].map(size), [1234, 1238, 1238, 7]);
+        let closed = close::Response::parse(&replies[8].message).unwrap();
+        assert_eq!(closed.end_of_file, 9);
+    });
+}
+
+/// Each Open of a compound shows its own file.
+#[test]
+fn a_compound_shows_each_of_its_files() {
+    in_world(async |world| {
+        world.file("f", [3; 1234]);
+        world.file("g", [3; 56]);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let f = peer.open_file(&mount, &Want::existing("f")).await;
+        let g = peer.open_file(&mount, &Want::existing("g")).await;
+        let drafts = [f, g, f].map(|file| mount.put(standard_information(file))).to_vec();
+        let replies = peer.ask_all(drafts, mount.via()).await;
+        let sizes = [0, 1, 2].map(|at: usize| {
+            let info = query_info::Response::parse(&replies[at].message).unwrap().output;
+            u64::from_le_bytes(info[8..16].try_into().unwrap())
+        });
+        assert_eq!(sizes, [1234, 56, 1234]);
     });
 }
 

@@ -25,6 +25,7 @@ use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::posix;
 use crate::refusal::Refusal;
+use crate::shown::{self, Shown};
 
 /// The conditions that a class demands before it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +90,8 @@ const fn refusal(class: FileInfoClass) -> Status {
 
 /// Answers a query of a file, a directory or a pipe.
 pub(super) fn query(
-    open: &Open,
-    dialect: Dialect,
+    (open, dialect): (&Open, Dialect),
+    shown: Option<&Shown>,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
@@ -118,7 +119,7 @@ pub(super) fn query(
             let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
         }
-        _ => fixed(class, open, file, output)?,
+        _ => fixed(class, (open, file), shown, output)?,
     }
     Ok(())
 }
@@ -135,8 +136,8 @@ fn pipe(open: &Open, class: FileInfoClass, output: &mut Output<'_>) -> Result<()
 /// The classes of fixed size, and the one that is all of them with a name.
 fn fixed(
     class: FileInfoClass,
-    open: &Open,
-    file: &FileOpen,
+    (open, file): (&Open, &FileOpen),
+    shown: Option<&Shown>,
     output: &mut Output<'_>,
 ) -> Result<(), Status> {
     let mut w = output.writer();
@@ -148,7 +149,7 @@ fn fixed(
         _ => {
             let stat = match class {
                 FileInfoClass::EA | FileInfoClass::ALL => file.stat_with_eas()?,
-                _ => file.stat()?,
+                _ => shown::stat(shown, file)?,
             };
             match class {
                 FileInfoClass::POSIX => posix::attributes(&stat).encode(&mut w),
