@@ -209,7 +209,7 @@ pub mod internal {
     }
 
     parts! {
-        admission, ambient, apple, command, connection, durable, host, host_users, idle, impersonation,
+        admission, ambient, apple, command, connection, durable, host, host_users, id_map, idle, impersonation,
         lease, ledger, limits, server, time_machine, user_folders,
         #[cfg(feature = "plant")]
         plant,

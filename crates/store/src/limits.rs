@@ -26,6 +26,10 @@ pub const OPENS_PER_FILE: usize = if cfg!(test) { 64 } else { 65_536 };
 /// a name of [`NAME_UNITS`].
 pub const RECORD_TEXT_BYTES: usize = 3 * NAME_UNITS;
 
+/// Groups of a user of the host in the record of a persistent Open: one for each group of a token of
+/// Windows, and the primary group.
+pub const RECORD_GROUPS: usize = 1_025;
+
 /// Leases of all clients together. Each lease is held by an Open and is small beside it.
 pub const LEASES: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 

@@ -9,7 +9,7 @@ mod memory;
 mod record;
 
 pub use memory::MemoryState;
-pub use record::{LeaseRecord, LockRecord, NotARecord, OpenRecord};
+pub use record::{ActorRecord, LeaseRecord, LockRecord, NotARecord, OpenRecord};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,6 +1,7 @@
 //! Persistent Opens on their way to the state store and back, MS-SMB2 3.3.1.10
 //! Open.IsPersistent.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -9,9 +10,12 @@ use std::time::Duration;
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_store::file::Admission;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
+use frevo_store::limits::RECORD_GROUPS;
 use frevo_store::name::Rules;
 use frevo_store::order::Ordered;
-use frevo_store::state::{Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault};
+use frevo_store::state::{
+    ActorRecord, Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
+};
 use frevo_store::vfs::{KindWanted, OpenHow, Opened};
 use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Sharing, StateStore, Vfs};
 use frevo_wire::Status;
@@ -23,7 +27,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
+use crate::host::UnixUser;
 use crate::host_locks;
+use crate::host_users::HostUser;
 use crate::lease::client::client_id;
 use crate::ledger::Kind;
 use crate::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
@@ -80,7 +86,21 @@ pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> 
             .map(|(range, mode)| LockRecord { range, mode })
             .collect(),
         lock_sequences: open.lock_sequences.lock().numbers(),
+        actor: actor_of(open, survival),
     })
+}
+
+/// The user of the host that `open` acts as. None where the next run can ask the name service for it.
+fn actor_of(open: &Open, survival: &Survival) -> Option<ActorRecord> {
+    let tree = open.tree();
+    if !matches!(tree.share.run_as, RunAs::User) {
+        return None;
+    }
+    let identity = tree.identity();
+    let present = identity.as_ref().and_then(|identity| identity.host.user());
+    let host = &present.or(survival.actor.as_deref())?.unix;
+    let is_fit = tree.share.id_map.sid(host.uid).is_some() && host.groups.len() <= RECORD_GROUPS;
+    is_fit.then(|| ActorRecord { uid: host.uid, gid: host.gid, groups: host.groups.clone() })
 }
 
 fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
@@ -241,8 +261,9 @@ pub(super) fn restore_all(
     let mut opens = Vec::new();
     // One patience for all of them.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
+    let mut owners = Owners { patience, mapped: HashMap::new() };
     for (id, record, deadline) in records {
-        match reopen(server, &record, kept, patience) {
+        match reopen(server, &record, kept, &mut owners) {
             Ok(open) => opens.push((open, record, deadline)),
             Err(why) => {
                 let why = format!("{} of {} in {}: {why}", record.name, record.owner, record.share);
@@ -266,11 +287,12 @@ fn reopen(
     server: &Arc<ServerState>,
     record: &OpenRecord,
     kept: Kept,
-    patience: std::time::Instant,
+    owners: &mut Owners,
 ) -> Result<Arc<Open>, String> {
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
-    let share = as_owner(server, share, &record.owner, patience);
+    let actor = owners.mapped(share, record);
+    let share = owners.acting(server, share, record, actor.as_deref());
     let share = &share.ok_or("there is nobody to act as")?;
     let is_persistent = kept == Kept::Always;
     if is_persistent && !share.continuous {
@@ -321,7 +343,7 @@ fn reopen(
         open.set_promise(owner.charge(Kind::Lease, LEASE_BYTES).ok());
     }
     *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
-    let survival = open.survival_or(&server.durables, || survival_of(record));
+    let survival = open.survival_or(&server.durables, || survival_of(record, actor));
     survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
     survival.set_persistent(is_persistent);
     Ok(Arc::new(open))
@@ -371,23 +393,50 @@ fn admission_of(record: &OpenRecord, id: OpenId, folder_id: FolderId) -> Admissi
     }
 }
 
-/// The share as the owner of an Open uses it. Nobody waits at the start but for the
-/// host, which may be starting too.
-fn as_owner(
-    server: &ServerState,
-    share: &Arc<Share>,
-    owner: &str,
+/// The owners of Opens of an earlier run, as users of the host.
+struct Owners {
+    /// The time until which the name service is waited for.
     patience: std::time::Instant,
-) -> Option<Arc<Share>> {
-    let users = &server.host_users;
-    let host = match share.run_as {
-        RunAs::User => users.look_up_now(&*server.ambient, owner, patience),
-        RunAs::Server | RunAs::One(_) => None,
-    };
-    Arc::clone(share).acting_for(owner, host.as_deref(), users)
+    /// Those with numbers by arithmetic, who are in the records: no controller says again here what
+    /// groups they are in.
+    mapped: HashMap<String, Arc<HostUser>>,
 }
 
-fn survival_of(record: &OpenRecord) -> Survival {
+impl Owners {
+    /// The owner, if it has numbers by arithmetic.
+    fn mapped(&mut self, share: &Share, record: &OpenRecord) -> Option<Arc<HostUser>> {
+        // What the configuration no longer maps is nobody.
+        let actor = record.actor.as_ref().filter(|actor| share.id_map.sid(actor.uid).is_some())?;
+        let unix = UnixUser { uid: actor.uid, gid: actor.gid, groups: actor.groups.clone() };
+        let user = HostUser { unix, groups: Vec::new() };
+        let known =
+            self.mapped.entry(record.owner.clone()).or_insert_with(|| Arc::new(user.clone()));
+        // One copy of a thousand groups serves all Opens of a user.
+        if **known != user {
+            *known = Arc::new(user);
+        }
+        Some(Arc::clone(known))
+    }
+
+    /// The share as the owner of an Open uses it. Nobody waits at the start but for the
+    /// host, which may be starting too.
+    fn acting(
+        &self,
+        server: &ServerState,
+        share: &Arc<Share>,
+        record: &OpenRecord,
+        mapped: Option<&HostUser>,
+    ) -> Option<Arc<Share>> {
+        let (users, owner) = (&server.host_users, &record.owner);
+        let asked = match (&share.run_as, mapped) {
+            (RunAs::User, None) => users.look_up_now(&*server.ambient, owner, self.patience),
+            _ => None,
+        };
+        Arc::clone(share).acting_for(owner, mapped.or(asked.as_deref()), users)
+    }
+}
+
+fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
     let version = record.app_instance_version.map(|(high, low)| AppInstanceVersion { high, low });
     let asked = Asked {
         file_name: record.file_name.clone(),
@@ -395,14 +444,15 @@ fn survival_of(record: &OpenRecord) -> Survival {
         share_access: ShareAccess(record.share_access),
         create_options: CreateOptions(record.create_options),
     };
-    Survival::new(
+    let survival = Survival::new(
         &record.owner,
         record.client_guid,
         // One of version 1 has none.
         Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
         (asked, CreateAction::OPENED),
-    )
+    );
+    survival.acting_as(actor)
 }
 
 fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {

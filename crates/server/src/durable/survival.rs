@@ -1,5 +1,6 @@
 //! The state of an Open that can outlive its connection.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use frevo_wire::dtyp::{AccessMask, Guid};
 use parking_lot::Mutex;
 
 use super::Caching;
+use crate::host_users::HostUser;
 
 /// The parameters of its CREATE, to be compared with those of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,9 @@ pub struct Survival {
     pub asked: Asked,
     /// CreateAction, for the answer to a replay.
     pub action: CreateAction,
+    /// The user of the host that it acts as, of an Open of an earlier run whose owner has numbers by
+    /// arithmetic.
+    pub(super) actor: Option<Arc<HostUser>>,
     /// Held while the record of the Open is made and put, or removed: records come in order, and
     /// none comes after the removal. Taken before the File.
     pub(super) recording: Ordered<(), { rank::RECORD }>,
@@ -86,12 +91,18 @@ impl Survival {
             app_instance,
             asked,
             action,
+            actor: None,
             recording: Ordered::default(),
             locking: Mutex::default(),
             terms: Mutex::default(),
             is_persistent: AtomicBool::new(false),
             is_replay_eligible: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the user of the host that an Open of an earlier run acts as.
+    pub(super) fn acting_as(self, actor: Option<Arc<HostUser>>) -> Self {
+        Self { actor, ..self }
     }
 
     /// Open.IsDurable becomes TRUE.

@@ -6,15 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::internal::durable::record;
+use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
+use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::internal::durable::{handover, record};
+use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::id_map::{IdMap, IdRange};
 use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, FileTime};
 use tokio::task::LocalSet;
 
-use crate::asking::{back, dh2c, dh2q, durable_v2, guid, with};
+use crate::asking::{back, batch, dh2c, dh2q, durable_v2, guid, lost, with};
 use crate::client::files::file_id;
 use crate::client::world::{Users, serving};
 use crate::client::{FileId, Status, Want, World, settings};
@@ -28,8 +31,12 @@ fn start(root: &Path, store: &Arc<MemoryState>) -> World {
         continuous: true,
         ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
     };
-    let shares = [lasting];
-    let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
+    serve(lasting, Arc::new(TwoUsers), store)
+}
+
+/// A run with this share on a host with these users.
+fn serve(share: Share, host: Arc<dyn Ambient>, store: &Arc<MemoryState>) -> World {
+    let server = serving(settings(), [share], Arc::new(Users), host);
     record::restore(server.state(), Arc::clone(store) as _).unwrap();
     server.state().start_scavenger();
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");
@@ -124,6 +131,95 @@ fn x7_x5_what_is_restored_is_its_owners() {
         assert!(root.join("shut/kept").exists(), "she may not remove it any more");
         drop((ann, bob));
         world.wind_up().await;
+    });
+    assert_eq!(acts_as(), 0);
+    all_at_rest();
+}
+
+/// A host whose name service knows nobody, as it does not know users of a domain.
+#[derive(Debug)]
+struct NoUsers;
+
+impl Ambient for NoUsers {
+    fn now(&self) -> FileTime {
+        Host.now()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Host.random(bytes);
+    }
+
+    fn host_user(&self, _: &str) -> Said<HostUser> {
+        Ok(None)
+    }
+}
+
+/// Owners with numbers by arithmetic are known after a restart without a name service, with the groups
+/// of their logon, as long as the configuration has their numbers.
+#[test]
+fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
+    if let Err(why) = credentials::check() {
+        println!("skipped: x7_an_owner_of_a_domain_is_known_after_a_restart: {why}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    set_mode(root, 0o755);
+    std::fs::write(root.join("of the group"), b"").unwrap();
+    give(&root.join("of the group"), "bob", 0o660);
+    let lasting = |is_mapped: bool| {
+        let range = IdRange {
+            domain: "S-1-5-21-1-2-3".parse().unwrap(),
+            first: uid("ann"),
+            last: uid("ann"),
+            base_rid: 1_105,
+        };
+        let vfs = PosixVfs::open_root(root, PosixOptions::default()).unwrap();
+        Share {
+            run_as: RunAs::User,
+            continuous: true,
+            id_map: Arc::new(IdMap::new(if is_mapped { vec![range] } else { Vec::new() })),
+            ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
+        }
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).on_thread_start(credentials::begin_thread);
+    let runtime = runtime.build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let store = Arc::new(MemoryState::default());
+        let client = guid(0x31);
+        let world = serve(lasting(true), Arc::new(TwoUsers), &store);
+        let (mut ann, anns) = back(&world, client, "ann", "lasting").await;
+        let writes = AccessMask::READ_DATA | AccessMask::WRITE_DATA | AccessMask::READ_ATTRIBUTES;
+        let want = with(Want::file("of the group").access(writes), &[dh2q(guid(1), true)]);
+        let reply = ann.create(&anns, &want).await;
+        assert!(durable_v2(reply.ok()).unwrap().1, "it is persistent");
+        world.crash();
+        let world = serve(lasting(true), Arc::new(NoUsers), &store);
+        assert_eq!(world.server.durables.counts(), (1, 1));
+        world.crash();
+        let world = serve(lasting(false), Arc::new(NoUsers), &store);
+        assert_eq!(world.server.durables.counts(), (0, 0), "nobody has this number any more");
+        world.crash();
+
+        // A durable Open over three planned restarts: the owner is not seen between them.
+        let (store, left) = (Arc::default(), Arc::new(MemoryState::default()));
+        let mut world = serve(lasting(true), Arc::new(TwoUsers), &store);
+        handover::take_up(&world.server, Arc::clone(&left) as _).unwrap();
+        let (mut ann, anns) = back(&world, client, "ann", "lasting").await;
+        let want = batch(Want::existing("of the group").access(writes), &[dh2q(guid(2), false)]);
+        ann.open_file(&anns, &want).await;
+        drop(ann);
+        lost(&world, 1).await;
+        for _ in 0..3 {
+            handover::leave(&world.server).await;
+            world.server.close_waiting();
+            world.crash();
+            world = serve(lasting(true), Arc::new(NoUsers), &store);
+            handover::take_up(&world.server, Arc::clone(&left) as _).unwrap();
+            assert_eq!(world.server.durables.counts(), (1, 1));
+        }
+        world.crash();
     });
     assert_eq!(acts_as(), 0);
     all_at_rest();

@@ -8,11 +8,14 @@ use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
 use crate::byte_range::{Mode, Range};
-use crate::limits::{LOCKS_PER_OPEN, RECORD_TEXT_BYTES};
+use crate::limits::{LOCKS_PER_OPEN, RECORD_GROUPS, RECORD_TEXT_BYTES};
 
 /// The first bytes of a record, which give the version of its encoding. A later version gets
 /// another number, and this code reads both.
 const FORM: u32 = 0x3146_5046;
+
+/// The form of a record that ends with [`OpenRecord::actor`].
+const FORM_WITH_ACTOR: u32 = 0x3246_5046;
 
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
@@ -47,6 +50,17 @@ impl LeaseRecord {
     /// No caching right.
     pub const NONE: Self =
         Self { oplock_level: 0, key: [0; 16], parent_key: [0; 16], state: 0, epoch: 0, version: 0 };
+}
+
+/// The user of the host that an Open acts as, where no name service can be asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActorRecord {
+    /// The number of the user.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// All groups, at most [`RECORD_GROUPS`].
+    pub groups: Vec<u32>,
 }
 
 /// A persistent Open, with all that this and the file system need to make it again: MS-SMB2
@@ -103,6 +117,8 @@ pub struct OpenRecord {
     pub locks: Vec<LockRecord>,
     /// Open.LockSequenceArray: numbers by index less one.
     pub lock_sequences: [Option<u8>; SEQUENCES],
+    /// The user of the host that the Open acts as, if the owner has numbers by arithmetic.
+    pub actor: Option<ActorRecord>,
 }
 
 /// The bytes are no record, or one of an unknown version. Holds the part that failed.
@@ -122,7 +138,7 @@ impl OpenRecord {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
-        w.u32(FORM).u64(self.durable_file_id);
+        w.u32(if self.actor.is_some() { FORM_WITH_ACTOR } else { FORM }).u64(self.durable_file_id);
         w.bytes(&self.create_guid.0).bytes(&self.client_guid.0);
         for text in [&self.owner, &self.share, &self.name, &self.file_name] {
             put_text(w, text);
@@ -146,6 +162,13 @@ impl OpenRecord {
             w.u64(lock.range.offset).u64(lock.range.length);
             w.u8(u8::from(lock.mode == Mode::Exclusive));
         }
+        if let Some(actor) = &self.actor {
+            w.u32(actor.uid).u32(actor.gid);
+            w.u32(u32::try_from(actor.groups.len()).unwrap_or(u32::MAX));
+            for gid in &actor.groups {
+                w.u32(*gid);
+            }
+        }
         bytes
     }
 
@@ -159,9 +182,11 @@ impl OpenRecord {
 
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
-        if r.u32("form")? != FORM {
-            return Err(Malformed::new("form"));
-        }
+        let has_actor = match r.u32("form")? {
+            FORM => false,
+            FORM_WITH_ACTOR => true,
+            _ => return Err(Malformed::new("form")),
+        };
         let record = Self {
             durable_file_id: r.u64("DurableFileId")?,
             create_guid: Guid(r.array("CreateGuid")?),
@@ -205,6 +230,7 @@ impl OpenRecord {
                 .array::<SEQUENCES>("LockSequenceArray")?
                 .map(|number| (number <= 0x0F).then_some(number)),
             locks: locks(r)?,
+            actor: if has_actor { Some(actor(r)?) } else { None },
         };
         r.end("length")?;
         Ok(record)
@@ -244,6 +270,16 @@ fn locks(r: &mut Reader<'_>) -> Parsed<Vec<LockRecord>> {
             Ok(LockRecord { range, mode })
         })
         .collect()
+}
+
+fn actor(r: &mut Reader<'_>) -> Parsed<ActorRecord> {
+    let (uid, gid) = (r.u32("user")?, r.u32("group")?);
+    let count = usize::try_from(r.u32("number of groups")?).unwrap_or(usize::MAX);
+    if count > RECORD_GROUPS {
+        return Err(Malformed::new("number of groups"));
+    }
+    let groups = (0..count).map(|_| r.u32("group")).collect::<Parsed<_>>()?;
+    Ok(ActorRecord { uid, gid, groups })
 }
 
 #[cfg(test)]
@@ -292,6 +328,7 @@ mod tests {
                 LockRecord { range: Range { offset: u64::MAX, length: 1 }, mode: Mode::Exclusive },
             ],
             lock_sequences,
+            actor: Some(ActorRecord { uid: 101_105, gid: 100_513, groups: vec![100_513, 101_108] }),
         }
     }
 
@@ -304,6 +341,7 @@ mod tests {
             locks: Vec::new(),
             delete_on_close: false,
             delete_pending: true,
+            actor: None,
             ..sample()
         };
         for record in [sample(), none] {
@@ -322,6 +360,16 @@ mod tests {
         let mut other = bytes;
         other[0] ^= 1;
         assert!(OpenRecord::from_bytes(&other).is_err(), "another form");
+    }
+
+    #[test]
+    fn a_user_has_so_many_groups() {
+        let with = |count: usize| {
+            let actor = ActorRecord { uid: 1, gid: 2, groups: vec![3; count] };
+            OpenRecord::from_bytes(&OpenRecord { actor: Some(actor), ..sample() }.to_bytes())
+        };
+        assert!(with(RECORD_GROUPS).is_ok());
+        assert!(with(RECORD_GROUPS + 1).is_err());
     }
 
     proptest! {
