@@ -148,6 +148,18 @@ impl DomainNames {
         wanted.iter().filter(|name| sids.find(name).is_none()).cloned().collect()
     }
 
+    /// Takes what a controller has told about a user who logs on.
+    pub(crate) fn learn(&self, user: Principal) {
+        if is_of_domain(&user.sid) {
+            self.shared.cache.lock().learn_sid(user.sid, Some(user), Instant::now());
+        }
+    }
+
+    /// Returns the user or group of a domain with this SID, if it is known. Nobody is asked.
+    pub(crate) fn known(&self, sid: &Sid) -> Option<Principal> {
+        self.shared.cache.lock().by_sid(sid, Instant::now()).flatten()
+    }
+
     /// Returns the user or group of a domain with this SID. It may wait until `deadline`, or for
     /// [`DOMAIN_NAMES_TIMEOUT`], so no core may call it.
     pub(crate) fn find_sid(&self, sid: &Sid, deadline: Instant) -> Option<Principal> {

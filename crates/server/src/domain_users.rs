@@ -8,6 +8,7 @@ use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{FileTime, Sid};
 
 use crate::host_users::HostUser;
+use crate::principals::{Principal, Use};
 use crate::server::ServerState;
 
 /// Returns the name by which the server knows a user, with the facts about the user that count
@@ -54,6 +55,12 @@ pub(crate) fn known(
 /// Returns the name of a user of a domain.
 pub(crate) fn name(user: &LogonInfo) -> String {
     format!("{}\\{}", user.domain, user.user_name)
+}
+
+/// Returns a user of a domain as one whose name clients may ask for.
+pub(crate) fn principal(user: &LogonInfo) -> Principal {
+    let (domain, name) = (user.domain.clone(), user.user_name.clone());
+    Principal { sid: user.user, domain, name, kind: Use::User }
 }
 
 /// Returns the facts that a domain controller has told about a user, by Kerberos or NTLM.

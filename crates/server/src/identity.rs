@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use frevo_store::security::Token;
+use frevo_wire::dtyp::Sid;
 
 use crate::host_users::OnHost;
 
@@ -34,6 +35,11 @@ impl Identity {
     /// True when both are of one account.
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.user.eq_ignore_ascii_case(&other.user)
+    }
+
+    /// The SID of a user of a domain. None for an account of this server, and for nobody.
+    pub fn domain_sid(&self) -> Option<&Sid> {
+        (!self.is_local && !self.is_nobody()).then(|| self.token.user())
     }
 
     /// Session.IsAnonymous

@@ -54,6 +54,17 @@ pub struct Principal {
     pub kind: Use,
 }
 
+/// Shown as `domain\name`.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.domain, &*self.name) {
+            (domain, "") => f.write_str(domain),
+            ("", name) => f.write_str(name),
+            (domain, name) => write!(f, "{domain}\\{name}"),
+        }
+    }
+}
+
 /// Names that are the same everywhere, MS-DTYP 2.4.2.4.
 const WELL_KNOWN: [(Sid, &str, &str, Use); 13] = [
     (Sid::EVERYONE, "", "Everyone", Use::WellKnownGroup),

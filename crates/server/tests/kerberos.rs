@@ -154,6 +154,7 @@ fn a_user_of_a_domain_has_the_sids_of_its_controller() {
         assert_eq!(only_user(world), "FREVO\\ann");
         let identity = world.server.sessions()[0].identity().unwrap();
         assert!(!identity.is_local);
+        assert_eq!(identity.domain_sid(), Some(identity.token.user()));
         let token = &identity.token;
         assert_eq!(token.user().to_string(), "S-1-5-21-1-2-3-1105");
         assert_eq!(token.primary_group().to_string(), "S-1-5-21-1-2-3-513");

@@ -27,6 +27,9 @@ pub(super) fn line(into: &mut String, time: FileTime, event: &Event, lost: u64) 
     if let Some(identity) = &event.identity {
         field(into, "user", &Value::from(&*identity.user));
         field(into, "domain", &Value::from(&*identity.domain));
+        if let Some(sid) = identity.domain_sid() {
+            field(into, "sid", &Value::Text(sid.to_string()));
+        }
     }
     if let Some(session) = event.session {
         field(into, "session", &Value::Text(format!("{session:#x}")));
@@ -136,6 +139,39 @@ mod tests {
             assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
             assert!(json.chars().all(|c| !is_obeyed(c)));
         }
+    }
+
+    /// Names of users change, and SIDs do not.
+    #[test]
+    fn a_user_of_a_domain_is_told_with_the_sid() {
+        use std::sync::Arc;
+
+        use frevo_store::security::{Privileges, Token};
+
+        use crate::audit::Kind;
+        use crate::identity::Identity;
+
+        let sid = "S-1-5-21-1-2-3-1105".parse().unwrap();
+        let of = |user: &str, is_local| Identity {
+            user: user.into(),
+            domain: "FREVO.TEST".into(),
+            workstation: String::new(),
+            token: Arc::new(Token::new(sid, sid, [], Privileges::EMPTY)),
+            groups: Arc::default(),
+            host: crate::host_users::OnHost::Unknown,
+            is_local,
+        };
+        let told = |identity| {
+            let mut text = String::new();
+            let event = Event::new(Kind::Logoff).by(Some(Arc::new(identity)));
+            line(&mut text, FileTime(0), &event, 0);
+            let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+            (line["user"].as_str().unwrap().to_owned(), line.get("sid").cloned())
+        };
+        let (user, sid) = told(of("FREVO\\ann", false));
+        assert_eq!((&*user, sid), ("FREVO\\ann", Some("S-1-5-21-1-2-3-1105".into())));
+        assert_eq!(told(of("ann", true)).1, None);
+        assert_eq!(told(of("", false)).1, None);
     }
 
     #[test]

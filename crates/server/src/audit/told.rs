@@ -11,6 +11,7 @@ use frevo_wire::command::create::{self, CreateAction};
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid};
 
 use super::{Event, Kind, Operations, Source};
+use crate::domain_names::DomainNames;
 use crate::limits::AUDIT_VALUE_BYTES;
 use crate::open::{FileOpen, Open};
 use crate::quoted::cut;
@@ -253,10 +254,11 @@ pub fn linked(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) 
 }
 
 /// A descriptor that was set, or was not.
-pub fn protected(
+pub(crate) fn protected(
     open: &Open,
     asked: SecurityInformation,
     bytes: &[u8],
+    names: &DomainNames,
     outcome: Result<(), Status>,
 ) {
     open.tree().record(Operations::ACL, || {
@@ -278,7 +280,13 @@ pub fn protected(
             .with("parts", parts.join(","));
         let owner = SecurityDescriptor::parse(bytes).ok().and_then(|new| new.owner);
         match owner.filter(|_| asked.contains(SecurityInformation::OWNER)) {
-            Some(owner) => event.with("owner", owner.to_string()),
+            Some(owner) => {
+                let event = event.with("owner", owner.to_string());
+                match names.known(&owner) {
+                    Some(known) => event.with("owner_name", known.to_string()),
+                    None => event,
+                }
+            }
             None => event,
         }
     });

@@ -415,6 +415,9 @@ fn finish(
     if !is_nobody {
         connection.ticket.borrow_mut().take();
     }
+    if let Some(user) = domain_users::facts(&done.identity) {
+        rq.server().domain_names.learn(domain_users::principal(user));
+    }
     let flags = match authentication.purpose {
         Purpose::New if is_nobody => {
             // MS-SMB2 3.3.5.5.3: the response is not signed.

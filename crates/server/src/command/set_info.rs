@@ -25,6 +25,7 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 use self::writable::writable;
 use super::query_info::security;
 use crate::audit::told;
+use crate::domain_names::DomainNames;
 use crate::durable::record;
 use crate::open::Open;
 use crate::refusal::Outcome;
@@ -51,7 +52,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
-        apply(open, &rq.server().files, &request)
+        apply(open, &rq.server().files, &rq.server().domain_names, &request)
             .map_err(|status| rename::stopped(open, &request, status))?;
     }
     if let Ok(file) = open.file() {
@@ -61,7 +62,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Result<(), Status> {
+fn apply(
+    open: &Open,
+    files: &FileTable,
+    names: &DomainNames,
+    request: &set_info::Request<'_>,
+) -> Result<(), Status> {
     let class = request.file_info_class;
     match request.info_type {
         InfoType::FILE => file::set(open, files, FileInfoClass(class), request.buffer),
@@ -70,7 +76,7 @@ fn apply(open: &Open, files: &FileTable, request: &set_info::Request<'_>) -> Res
             writable(open)?;
             let asked = request.security_information();
             let set = security::set(open, asked, request.buffer);
-            told::protected(open, asked, request.buffer, set);
+            told::protected(open, asked, request.buffer, names, set);
             set?;
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
             Ok(())

@@ -127,6 +127,22 @@ fn names_and_sids_of_clients_are_remembered() {
     assert_eq!(*fake.asked.lock(), asked, "they are of no domain");
 }
 
+/// A controller has vouched for who has logged on, so nobody is asked for the name. It does not say
+/// who the groups of this machine are.
+#[test]
+fn users_who_log_on_are_known() {
+    let names = DomainNames::default();
+    let of = |sid| Principal { sid, domain: "A".into(), name: "ann".into(), kind: Use::User };
+    let ann = domain().with_rid(1_105).unwrap();
+    assert_eq!(names.known(&ann), None);
+    for sid in [ann, Sid::ADMINISTRATORS] {
+        names.learn(of(sid));
+    }
+    assert_eq!(names.known(&ann).unwrap().to_string(), "A\\ann");
+    assert_eq!(names.find_sid(&ann, soon()), Some(of(ann)));
+    assert_eq!(names.known(&Sid::ADMINISTRATORS), None);
+}
+
 #[test]
 fn names_that_no_domain_has_are_not_asked_for() {
     let fake = Arc::new(Fake::default());

@@ -163,6 +163,7 @@ impl Collector<'_> {
             SessionStatus {
                 user: user.to_owned(),
                 domain: identity.as_ref().map_or_else(String::new, |id| id.domain.clone()),
+                sid: identity.as_ref().and_then(|id| id.domain_sid()).map(ToString::to_string),
                 client: identity.as_ref().map_or_else(String::new, |id| id.workstation.clone()),
                 shares: names.collect(),
                 opens: opens.len(),

@@ -136,6 +136,8 @@ pub struct SessionStatus {
     pub user: String,
     /// The domain that the client named.
     pub domain: String,
+    /// The SID of a user of a domain; None for an account of this server.
+    pub sid: Option<String>,
     /// The client's address, of its first channel.
     pub address: String,
     /// The name by which the client calls its machine. It proves nothing.

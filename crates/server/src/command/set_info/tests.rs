@@ -16,6 +16,7 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 use super::super::query_info::testing::{Bench, file};
 use super::apply;
 use super::file::row;
+use crate::domain_names::DomainNames;
 use crate::open::Open;
 
 const ALL_RIGHTS: AccessMask = AccessMask::FILE_ALL;
@@ -35,7 +36,7 @@ fn send(
     let file_id = FileId::ALL_ONES;
     let request =
         Request { info_type, file_info_class: class, additional_information, file_id, buffer };
-    apply(open, files, &request)
+    apply(open, files, &DomainNames::default(), &request)
 }
 
 fn rename_to(name: &str, replace_if_exists: bool) -> Vec<u8> {
@@ -506,6 +507,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     let junk = apply(
         &open,
         &bench.files,
+        &DomainNames::default(),
         &Request {
             info_type: InfoType::SECURITY,
             file_info_class: 0,
