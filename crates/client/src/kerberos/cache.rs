@@ -1,5 +1,6 @@
-//! The credentials cache of the user: FILE and DIR, as `kinit` makes them.
+//! The credentials cache of the user: FILE, DIR and KCM, as `kinit` makes them.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -7,8 +8,8 @@ use frevo_auth::kerberos::{CredentialsCache, ccache};
 use frevo_auth::limits::MAX_CCACHE_LEN;
 
 use super::error::{KerberosError, Reason};
-use super::files;
 use super::krb5_conf::Krb5Conf;
+use super::{files, kcm};
 
 /// The place of a credentials cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(super) enum CacheName {
     File(PathBuf),
     /// A directory of caches, whose file `primary` names the one in use.
     Dir(PathBuf),
+    /// A cache that a daemon keeps: its socket, and the name, empty for the one in use.
+    Kcm(PathBuf, String),
 }
 
 impl CacheName {
@@ -24,12 +27,12 @@ impl CacheName {
     pub(super) fn find(conf: &Krb5Conf) -> Result<Self, KerberosError> {
         let named = std::env::var("KRB5CCNAME").ok().filter(|name| !name.is_empty());
         match named.as_ref().or(conf.default_ccache_name.as_ref()) {
-            Some(name) => Self::parse(name),
-            None => Self::parse("FILE:/tmp/krb5cc_%{uid}"),
+            Some(name) => Self::parse(name, conf),
+            None => Self::parse("FILE:/tmp/krb5cc_%{uid}", conf),
         }
     }
 
-    fn parse(name: &str) -> Result<Self, KerberosError> {
+    fn parse(name: &str, conf: &Krb5Conf) -> Result<Self, KerberosError> {
         let name = expanded(name);
         let (kind, path) = match name.split_once(':') {
             Some((kind, path)) if !kind.contains('/') => (kind, path),
@@ -41,6 +44,10 @@ impl CacheName {
             ("FILE", _) => Ok(Self::File(whole(path))),
             ("DIR", Some(file)) => Ok(Self::File(whole(file))),
             ("DIR", None) => Ok(Self::Dir(whole(path))),
+            ("KCM", _) => {
+                let socket = conf.kcm_socket.as_deref().unwrap_or(kcm::SOCKET);
+                Ok(Self::Kcm(socket.into(), path.into()))
+            }
             _ => Err(Reason::NoTicket(format!(
                 "ticket caches of type {} are not supported; set KRB5CCNAME=FILE:/tmp/krb5cc_{} and \
                  run kinit",
@@ -51,9 +58,20 @@ impl CacheName {
         }
     }
 
+    /// Reads the cache. A daemon may be slow, so a thread that may wait asks it.
+    pub(super) async fn read_beside(&self) -> Result<CredentialsCache, KerberosError> {
+        if !matches!(self, Self::Kcm(..)) {
+            return self.read();
+        }
+        let cache = self.clone();
+        let read = tokio::task::spawn_blocking(move || cache.read());
+        read.await.unwrap_or_else(|ended| Err(Reason::Setting(ended.to_string()).into()))
+    }
+
     /// Reads the cache.
     pub(super) fn read(&self) -> Result<CredentialsCache, KerberosError> {
         let path = match self {
+            Self::Kcm(socket, name) => return parse(&kcm::read(socket, name)?, &socket.display()),
             Self::File(path) => path.clone(),
             Self::Dir(dir) => {
                 let primary = read(&dir.join("primary"))?;
@@ -65,12 +83,14 @@ impl CacheName {
                 dir.join(name)
             }
         };
-        CredentialsCache::parse(&read(&path)?).map_err(|fault| {
-            let shown = path.display();
-            Reason::Setting(format!("the ticket cache {shown} is damaged ({fault}); run kinit"))
-                .into()
-        })
+        parse(&read(&path)?, &path.display())
     }
+}
+
+fn parse(bytes: &[u8], shown: &dyn fmt::Display) -> Result<CredentialsCache, KerberosError> {
+    CredentialsCache::parse(bytes).map_err(|fault| {
+        Reason::Setting(format!("the ticket cache {shown} is damaged ({fault}); run kinit")).into()
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, KerberosError> {
@@ -111,8 +131,11 @@ mod tests {
     #[test]
     fn names_of_caches() {
         let uid = uid();
+        let conf = Krb5Conf::default();
         for (name, cache) in [
-            ("FILE:/tmp/x".to_owned(), CacheName::File("/tmp/x".into())),
+            ("KCM:".to_owned(), CacheName::Kcm(kcm::SOCKET.into(), String::new())),
+            ("KCM:1000:7".into(), CacheName::Kcm(kcm::SOCKET.into(), "1000:7".into())),
+            ("FILE:/tmp/x".into(), CacheName::File("/tmp/x".into())),
             ("/tmp/x".into(), CacheName::File("/tmp/x".into())),
             ("/tmp/a:b".into(), CacheName::File("/tmp/a:b".into())),
             ("DIR:/run/x".into(), CacheName::Dir("/run/x".into())),
@@ -122,10 +145,10 @@ mod tests {
                 CacheName::File(format!("/tmp/krb5cc_{uid}").into()),
             ),
         ] {
-            assert_eq!(CacheName::parse(&name).unwrap(), cache, "{name}");
+            assert_eq!(CacheName::parse(&name, &conf).unwrap(), cache, "{name}");
         }
-        for name in ["KEYRING:persistent:0", "KCM:", "MEMORY:x", "API:x"] {
-            let text = CacheName::parse(name).unwrap_err().to_string();
+        for name in ["KEYRING:persistent:0", "MEMORY:x", "API:x"] {
+            let text = CacheName::parse(name, &conf).unwrap_err().to_string();
             assert!(text.contains("are not supported; set KRB5CCNAME=FILE:"), "{text}");
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Krb5Conf {
     pub(super) dns_lookup_kdc: Option<bool>,
     /// `[libdefaults] default_ccache_name`
     pub(super) default_ccache_name: Option<String>,
+    /// `[libdefaults] kcm_socket`
+    pub(super) kcm_socket: Option<String>,
     /// `[libdefaults] permitted_enctypes`
     pub(super) permitted_enctypes: Option<String>,
     /// `[realms] REALM = { kdc = HOST }`, in their order.
@@ -46,6 +48,13 @@ impl Krb5Conf {
     /// Returns the KDCs of a realm, as they are named.
     pub(super) fn kdcs<'a>(&'a self, realm: &'a str) -> impl Iterator<Item = &'a str> {
         self.kdcs.iter().filter(move |(of, _)| of == realm).map(|(_, kdc)| kdc.as_str())
+    }
+
+    /// Has one KDC for a realm, whatever the files and DNS say.
+    pub(super) fn name_kdc(&mut self, realm: &str, (host, port): &(String, u16)) {
+        self.kdcs.retain(|(of, _)| of != realm);
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        self.kdcs.push((realm.into(), format!("{host}:{port}")));
     }
 
     /// Returns the realm of a host, by its name or by the longest domain that it is in. `None` lets
@@ -106,6 +115,7 @@ impl Krb5Conf {
         match (section, group, name) {
             ("libdefaults", None, "default_realm") => first(&mut self.default_realm),
             ("libdefaults", None, "default_ccache_name") => first(&mut self.default_ccache_name),
+            ("libdefaults", None, "kcm_socket") => first(&mut self.kcm_socket),
             ("libdefaults", None, "permitted_enctypes") => first(&mut self.permitted_enctypes),
             ("libdefaults", None, "dns_lookup_kdc") => {
                 self.dns_lookup_kdc.get_or_insert_with(|| is_true(value));

@@ -4,6 +4,7 @@ mod cache;
 mod dns;
 mod error;
 mod files;
+mod kcm;
 mod kdc;
 mod krb5_conf;
 mod source;
@@ -67,8 +68,8 @@ pub struct Kerberos {
 
 impl Kerberos {
     /// Returns the user of the credentials cache that `KRB5CCNAME` names, or krb5.conf, or of
-    /// `/tmp/krb5cc_UID`. Caches of the types FILE and DIR are supported. The cache is read again
-    /// for each ticket, so that the tickets of a new `kinit` are used.
+    /// `/tmp/krb5cc_UID`. Caches of the types FILE, DIR and KCM are supported. The cache is read
+    /// again for each ticket, so that the tickets of a new `kinit` are used.
     ///
     /// # Errors
     /// Fails if there is no cache, or it cannot be read.
@@ -84,28 +85,23 @@ impl Kerberos {
     /// # Errors
     /// Fails if the file cannot be read, other users can read it, or it has no key of the user.
     pub fn from_keytab(path: impl AsRef<Path>, user: Option<&str>) -> Result<Self, KerberosError> {
-        // A mount in the background has another working directory.
-        let path = std::path::absolute(path.as_ref());
-        let path =
-            &path.map_err(|error| Reason::Setting(format!("no keytab is named: {error}")))?;
-        let keytab = read_keytab(path)?;
-        let client = match user {
-            Some(user) => client_of(user, &Krb5Conf::load())?,
-            None => {
-                let mut names = keytab.entries.iter().map(|entry| &entry.key.principal);
-                let of_user = names.clone().find(|name| name.components.len() == 1);
-                of_user.or_else(|| names.next()).cloned().ok_or_else(|| {
-                    Reason::Setting(format!("the keytab {} has no keys", path.display()))
-                })?
-            }
-        };
-        if keytab.keys_of(&client).is_empty() {
-            let shown = path.display();
-            let text =
-                format!("the keytab {shown} has no key of {client}; klist -k lists its users");
-            return Err(Reason::Setting(text).into());
-        }
-        Ok(Self::with(&client.clone(), Origin::Keytab(path.into(), client)))
+        let (client, origin) = in_keytab(path.as_ref(), user)?;
+        Ok(Self::with(&client, origin))
+    }
+
+    /// Like [`Self::from_keytab`], with the KDC of the user's realm: krb5.conf and DNS may not know it.
+    ///
+    /// # Errors
+    /// As those of [`Self::from_keytab`].
+    #[doc(hidden)]
+    pub fn from_keytab_at(
+        path: impl AsRef<Path>,
+        user: Option<&str>,
+        kdc: (String, u16),
+    ) -> Result<Self, KerberosError> {
+        let (client, origin) = in_keytab(path.as_ref(), user)?;
+        let source = Source::new(origin).with_kdc(&client.realm, kdc);
+        Ok(Self::of(&client, Arc::new(source)))
     }
 
     /// Returns a user with a password: `user` as in `ann`, `ann@EXAMPLE.COM` or `example.com\ann`.
@@ -237,6 +233,30 @@ fn realm_of(name: &str, conf: &Krb5Conf) -> String {
     let is_known = conf.kdcs(name).next().is_some() || conf.default_realm.as_deref() == Some(name);
     let has_capitals = name.chars().any(char::is_uppercase);
     if is_known || has_capitals { name.into() } else { name.to_uppercase() }
+}
+
+/// Returns the user of a keytab, or the first one in it.
+fn in_keytab(path: &Path, user: Option<&str>) -> Result<(Principal, Origin), KerberosError> {
+    // A mount in the background has another working directory.
+    let path = std::path::absolute(path);
+    let path = &path.map_err(|error| Reason::Setting(format!("no keytab is named: {error}")))?;
+    let keytab = read_keytab(path)?;
+    let client = match user {
+        Some(user) => client_of(user, &Krb5Conf::load())?,
+        None => {
+            let mut names = keytab.entries.iter().map(|entry| &entry.key.principal);
+            let of_user = names.clone().find(|name| name.components.len() == 1);
+            of_user.or_else(|| names.next()).cloned().ok_or_else(|| {
+                Reason::Setting(format!("the keytab {} has no keys", path.display()))
+            })?
+        }
+    };
+    if keytab.keys_of(&client).is_empty() {
+        let shown = path.display();
+        let text = format!("the keytab {shown} has no key of {client}; klist -k lists its users");
+        return Err(Reason::Setting(text).into());
+    }
+    Ok((client.clone(), Origin::Keytab(path.into(), client)))
 }
 
 fn read_keytab(path: &Path) -> Result<Keytab, KerberosError> {

@@ -34,6 +34,8 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Source {
     origin: Origin,
+    /// The realm of the user and its KDC, where somebody has named one.
+    kdc: Option<(String, (String, u16))>,
     held: Mutex<HeldTickets>,
 }
 
@@ -64,7 +66,13 @@ impl Tickets for Source {
 
 impl Source {
     pub(super) fn new(origin: Origin) -> Self {
-        Self { origin, held: Mutex::default() }
+        Self { origin, kdc: None, held: Mutex::default() }
+    }
+
+    /// Has one KDC for a realm, whatever krb5.conf and DNS say.
+    pub(super) fn with_kdc(mut self, realm: &str, kdc: (String, u16)) -> Self {
+        self.kdc = Some((realm.into(), kdc));
+        self
     }
 
     async fn get(
@@ -82,10 +90,16 @@ impl Source {
         if let Some((_, ticket)) = kept {
             return Ok(Arc::clone(ticket));
         }
-        let conf = Krb5Conf::load();
+        let mut conf = Krb5Conf::load();
+        if let Some((realm, kdc)) = &self.kdc {
+            conf.name_kdc(realm, kdc);
+        }
         let etypes = conf.etypes();
         let (found, now) = match &self.origin {
-            Origin::Cache(name, client) => in_cache(name, client, host, now, is_good)?,
+            Origin::Cache(name, client) => {
+                let cache = name.read_beside().await?;
+                in_cache(&cache, client, host, now, is_good)?
+            }
             Origin::Keytab(path, client) => {
                 let granting = match held.granting.clone().filter(is_good) {
                     Some(granting) => granting,
@@ -125,13 +139,12 @@ impl Source {
 
 /// Looks for a ticket in the user's cache, and returns the KDC's time with it.
 fn in_cache(
-    name: &CacheName,
+    cache: &CredentialsCache,
     client: &Principal,
     host: &str,
     now: FileTime,
     is_good: impl Fn(&ServiceTicket) -> bool,
 ) -> Result<(Granted, FileTime), KerberosError> {
-    let cache = name.read()?;
     if cache.client != *client {
         return Err(Reason::NoTicket(format!(
             "the ticket cache is now that of {}; run kinit as {client}",
@@ -148,7 +161,7 @@ fn in_cache(
     }
     match cache.ticket_granting(left, now).filter(|ticket| is_good(ticket)) {
         Some(granting) => Ok((Granted::Granting(granting.clone()), now)),
-        None => Err(no_ticket(&cache, now)),
+        None => Err(no_ticket(cache, now)),
     }
 }
 
