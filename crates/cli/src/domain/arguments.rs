@@ -86,7 +86,7 @@ pub(crate) struct Join {
     #[arg(long, value_name = "NAME")]
     pub(crate) short_name: Option<String>,
 
-    /// Domain controller to use [default: by DNS]
+    /// Full name of the domain controller to use, also as the KDC of the server [default: by DNS]
     #[arg(long, value_name = "HOST")]
     pub(crate) controller: Option<String>,
 

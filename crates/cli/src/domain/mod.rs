@@ -6,11 +6,13 @@ pub(crate) mod membership;
 mod status;
 mod tools;
 
+use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::Zeroizing;
+use frevo_client::internal::Kdcs;
 use frevo_server::config::{Config, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
@@ -65,6 +67,7 @@ impl Home {
             tool,
         };
         refuse_double(&member)?;
+        refuse_address(&member)?;
         let password = ask_password(&join.administrator, &member.realm)?;
         self.make_private()?;
         state::make_dir(&Membership::dir(&self.state_dir, &member.realm))?;
@@ -254,6 +257,22 @@ fn refuse_double(member: &Membership) -> Done {
          another --computer-name"
     );
     Err(Failure::new(Exit::Failed, text))
+}
+
+/// Refuses an address in place of a controller's name: the server asks this controller for names, with
+/// a ticket.
+fn refuse_address(member: &Membership) -> Done {
+    let Some(controller) = &member.controller else { return Ok(()) };
+    let host = Kdcs::named(controller).map(|(host, _)| host);
+    if host.as_deref().is_some_and(|host| host.parse::<IpAddr>().is_err()) {
+        return Ok(());
+    }
+    let text = format!(
+        "{controller:?} cannot be the controller, because there are no tickets for addresses; give its \
+         full name: --controller dc1.{}",
+        member.realm.to_lowercase()
+    );
+    Err(Failure::new(Exit::Usage, text))
 }
 
 fn ask_password(administrator: &Administrator, realm: &str) -> Result<Zeroizing<String>, Failure> {

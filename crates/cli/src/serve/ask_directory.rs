@@ -289,13 +289,19 @@ impl Domain {
     async fn connect(&self) -> Result<Session, String> {
         let Machine { realm, account, controller } = &self.machine;
         let user = format!("{account}@{realm}");
-        let kerberos = Kerberos::from_keytab(&self.keytab, Some(&user));
-        let kerberos = kerberos.map_err(|error| error.to_string())?;
-        let named = controller.as_deref().and_then(Kdcs::named);
-        let hosts = match named {
-            Some(named) => vec![named],
-            None => Kdcs::of(realm).await.hosts,
+        // A controller that was named at the join is the KDC, too: neither krb5.conf nor DNS need to
+        // know one.
+        let (kerberos, hosts) = match controller.as_deref().and_then(Kdcs::named) {
+            Some(named) => {
+                let of = Kerberos::from_keytab_at(&self.keytab, Some(&user), named.clone());
+                (of, vec![named])
+            }
+            None => {
+                let of = Kerberos::from_keytab(&self.keytab, Some(&user));
+                (of, Kdcs::of(realm).await.hosts)
+            }
         };
+        let kerberos = kerberos.map_err(|error| error.to_string())?;
         let mut reason = format!("no controller of {realm} is known");
         for (host, _) in hosts.iter().take(CONTROLLERS) {
             let options = Options::default().recover_for(Duration::ZERO).channels(1);
