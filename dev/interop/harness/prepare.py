@@ -18,6 +18,8 @@ PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
+# By GSS-API. Both extensions are compiled with libkrb5-dev.
+GSSAPI, GSSAPI_CLIENTS = OUT / "gssapi", ["smbprotocol==1.17.0", "gssapi==1.12.0", "krb5==0.10.0"]
 # pike needs pycryptodome, the others do not: it has a virtual environment of its own.
 PIKE, PIKE_TESTS = (
     OUT / "pike",
@@ -143,6 +145,8 @@ def everything(args, groups):
         packages.append("frevo-guest-checks")
     if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos"}:
         fetches.append(python_clients)
+    if any(g.name == "kerberos/clients" for g in groups):
+        fetches.append(functools.partial(python_clients, GSSAPI, GSSAPI_CLIENTS))
     if "pike" in names:
         fetches.append(functools.partial(python_clients, PIKE, PIKE_TESTS))
     if any(g.name == "clients/go-smb2" for g in groups):

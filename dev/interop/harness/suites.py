@@ -185,7 +185,7 @@ def wanted_by(groups):
         smbprotocol()
     if "suites/smb-rs" in names:
         smb_rs()
-    if any(n.startswith("java/") for n in names):
+    if any(n.startswith("java/") or n == "kerberos/clients" for n in names):
         java()
     if any(n.startswith("clients/libsmb2") for n in names):
         libsmb2()

@@ -128,4 +128,5 @@ def main():
     sys.exit(differences > 0 or granted < count // 10 or refused < count // 10)
 
 
-main()
+if __name__ == "__main__":
+    main()

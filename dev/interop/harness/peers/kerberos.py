@@ -2,8 +2,9 @@
 
 import os
 
+from .. import suites
 from ..model import HERE, Failure, group
-from ..prepare import VENV
+from ..prepare import GSSAPI, VENV
 from ..realm import ADDRESS, with_realm
 
 CHECKS = [
@@ -24,6 +25,7 @@ CHECKS = [
 CLIENT_CHECKS = [
     "from-cache",
     "from-directory",
+    "from-daemon",
     "from-password",
     "from-keytab",
     "no-ticket",
@@ -63,13 +65,26 @@ def client(ctx):
     ctx.report(output, needed=CLIENT_CHECKS)
 
 
+USES = ["write-read", "sealed", "after-the-end"]
+LIBRARIES = [f"{client}-{use}" for client in ("smbprotocol", "smbj") for use in USES]
+
+
+@group("kerberos/clients", beside=40, full_only=True)
+def clients(ctx):
+    """smbprotocol by GSS-API and smbj by JAAS: read, write, and what they make of the end of a ticket."""
+    command = with_realm(ctx.server, directory=ctx.work / "realm")
+    checks = HERE / "peers/kerberos-clients"
+    _, output = ctx.command(*command, checks, GSSAPI / "bin/python", suites.JAVA, timeout=150)
+    ctx.report(output, needed=LIBRARIES)
+
+
 @group("kerberos/cifs", beside=30)
 def cifs(ctx):
     """cifs.ko with sec=krb5: mounts, and keeps a file open past the end of the ticket."""
     # The guest sees the work directory, and no file in memory.
     command = with_realm(ctx.server, directory=ctx.work / "realm")
     _, output = ctx.command(*command, HERE / "peers/kerberos-mount", timeout=150)
-    ctx.report(output, needed=["mounted", "written", "renewed", "goes-on"])
+    ctx.report(output, needed=["mounted", "written", "fsync-at-the-end", "renewed", "goes-on"])
 
 
 @group("kerberos/domain")
@@ -82,8 +97,18 @@ def domain(ctx):
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, *programs, timeout=150)
     needed = ["logs-on", "group", "nested-group", "client", "client-at-controller"]
     tickets = ["own-request", "replayed", "altered-pac"]
-    names = ["listed-by-name", "unknown-name", "mapped-numbers"]
+    names = ["listed-by-name", "unknown-name", "mapped-numbers", "names-and-sids"]
     ctx.report(output, needed=[*needed, *names, *tickets, "listed-by-sid", "controller-away", "password-changed"])
+
+
+@group("kerberos/realms")
+def realms(ctx):
+    """Two realms of MIT's KDC that trust each other, and a server with keys of both: their users log on."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-realm", "-a", ADDRESS, "-s", ADDRESS, "--", HERE / "peers/realms-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, os.environ["FREVO_CLIENT"], timeout=100)
+    ctx.report(output, needed=["own-realms", "across", "own-client", "no-account", "realm-left-out"])
 
 
 MEMBERSHIP = [
@@ -107,7 +132,18 @@ def membership(ctx):
     for tool in ["net", "adcli"]:
         command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/membership-checks"]
         _, output = ctx.command(*command, ctx.server.program, ADDRESS, tool, timeout=150)
-        ctx.report(output, needed=[f"{tool}-{name}" for name in MEMBERSHIP])
+        by_hand = ["by-hand"] if tool == "adcli" else []
+        ctx.report(output, needed=[f"{tool}-{name}" for name in [*MEMBERSHIP, *by_hand]])
+
+
+@group("kerberos/controller", full_only=True)
+def controller(ctx):
+    """A member whose name server and krb5.conf do not know the domain: the controller of the join is all it needs."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/controller-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
+    ctx.report(output, needed=["no-address", "joins", "status", "named", "resolved"])
 
 
 WINBIND = [
@@ -141,3 +177,13 @@ def rights(ctx):
     command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/rights-checks"]
     _, output = ctx.command(*command, ctx.server.program, ADDRESS, VENV / "bin/python", timeout=200)
     ctx.report(output, needed=["same-rights"])
+
+
+@group("kerberos/member", full_only=True)
+def member(ctx):
+    """200 random triples of user, file and operation on three shares of a member: Frevo does as smbd on one tree."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/member-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, VENV / "bin/python", timeout=200)
+    ctx.report(output, needed=["same-rights-on-one-tree", "client-at-member"])
