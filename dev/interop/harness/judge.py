@@ -63,9 +63,9 @@ class Expectations:
                 e["result"] = "either"
             if e.get("samba", samba) != samba:
                 continue
-            if e.get("server", "frevo") in (server, "any") and guest.startswith(
-                e["guest"] + "." if "guest" in e else ""
-            ):
+            guests = e.get("guest", [])
+            guests = tuple(v + "." for v in ([guests] if isinstance(guests, str) else guests)) or ("",)
+            if e.get("server", "frevo") in (server, "any") and guest.startswith(guests):
                 names = e["test"] if isinstance(e["test"], list) else [e["test"]]
                 self.entries += [{**e, "test": n, "hits": 0} for n in names]
 

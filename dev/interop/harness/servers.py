@@ -47,9 +47,20 @@ PROFILES = {
     "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
     "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
-    # The shares that suites of other clients name.
+    # The shares that suites of other clients name.  smb-rs asks for short names, which smbd makes by default.
     "suites": (
-        [*OFFERED, *OLD, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare", "-m", "dfs"],
+        [
+            *OFFERED,
+            *OLD,
+            "-m",
+            "share-encrypted=encrypt = true",
+            "-m",
+            "MyShare=short_names = true",
+            "-m",
+            "PublicShare",
+            "-m",
+            "dfs",
+        ],
         [*AS_ROOT, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare"],
     ),
     # A client makes one channel per address, and several to an address with RSS.
@@ -196,9 +207,9 @@ class Server:
         except OSError:
             return []
 
-    def clear(self):
-        """Empties the shares' directories for the next group."""
-        for share in (self.path, self.path2):
+    def clear(self, *more):
+        """Empties the shares' directories for the next group, and those of the profile's shares in `more`."""
+        for share in (self.path, self.path2, *(self.directory / name for name in more)):
             for entry in os.scandir(share):
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path, ignore_errors=True)

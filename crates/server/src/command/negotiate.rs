@@ -113,8 +113,10 @@ impl Chosen {
                         return Err(Status::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP);
                     }
                 }
-                // MS-SMB2 3.3.5.4 refuses no empty list of ciphers, unlike those of other
-                // contexts: nothing is in common then.
+                // No list of ciphers may be empty (MS-SMB2 2.2.3.1.2), and MS-SMB2 3.3.5.4 says
+                // nothing of one that is: it is no offer, and gets no answer.  Clients send it
+                // when encryption is off, and cannot read the cipher 0.
+                NegotiateContext::Encryption(ciphers) if ciphers.is_empty() => {}
                 NegotiateContext::Encryption(ciphers) if settings.encryption != Encryption::Off => {
                     let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
                     chosen.encryption = Some(settings.ciphers.iter().find(offered).copied());
