@@ -480,7 +480,7 @@ async fn request(
 ) -> Result<Message> {
     let session = &open.share.inner.session;
     let live = session.inner.live().await.during("list", &open.url)?;
-    let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable(true));
+    let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable_in_message());
     let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
     let flags =
         if is_first { QueryDirectoryFlags::RESTART_SCANS } else { QueryDirectoryFlags::EMPTY };

@@ -95,13 +95,12 @@ impl File {
             let cause = Cause::Protocol("it sent more data than was asked for");
             return Err(Error::new(cause, "read", &*self.open.url));
         }
+        let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
         if let Some(loan) = loan
-            && parsed.data.is_empty()
+            && (parsed.data.is_empty() || is_transformed)
         {
             // MS-SMB2 3.2.5.11: RDMA has moved the data.
-            let mut data = loan.take_back().during("read", &self.open.url)?;
-            data.truncate(parsed.data_remaining as usize);
-            return Ok(data);
+            return loan.data(&parsed).during("read", &self.open.url);
         }
         let range = parsed.data_range;
         Ok(message.into_range(range))

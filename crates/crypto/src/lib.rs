@@ -57,7 +57,8 @@ pub use preauth::PreauthHash;
 pub use sealing::{BadSeal, Cipher, OpeningKey, SealingKey, TAG_LEN};
 pub use secret::Secret;
 pub use signing::{
-    SIGNATURE_LEN, SIGNATURE_RANGE, Sender, SignatureNonce, SigningAlgorithm, SigningKey, TooShort,
+    DataNonce, SIGNATURE_LEN, SIGNATURE_RANGE, Sender, SignatureNonce, SigningAlgorithm,
+    SigningKey, TooShort,
 };
 
 /// Ends the process like a failed Rust allocation.

@@ -84,6 +84,34 @@ impl SignatureNonce {
     }
 }
 
+/// The GMAC nonce of data outside of a message, MS-SMB2 2.2.43.1. It cannot be copied or cloned, and
+/// signing takes it, so it is used once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DataNonce([u8; Self::LEN]);
+
+impl DataNonce {
+    /// Length in bytes.
+    pub const LEN: usize = 12;
+
+    /// Bit that no message's nonce has, MS-SMB2 3.1.4.1.
+    const DATA: u32 = 4;
+
+    /// Makes a nonce of a number that the sender gives to no other data under its key.
+    pub fn new(number: u64, sender: Sender) -> Self {
+        let message = SignatureNonce { message_id: number, sender, is_cancel: false };
+        let mut nonce = message.to_bytes();
+        if let Some(last) = nonce.last_chunk_mut() {
+            *last = (u32::from_le_bytes(*last) | Self::DATA).to_le_bytes();
+        }
+        Self(nonce)
+    }
+
+    /// Returns the bytes of the Nonce field.
+    pub const fn field(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+}
+
 /// The message is too short for an SMB2 header, so it cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooShort;
@@ -208,16 +236,49 @@ impl SigningKey {
                         &joined
                     }
                 };
-                let nonce = aead::Nonce::assume_unique_for_key(nonce.to_bytes());
-                let aad = aead::Aad::from(message);
-                let Ok(tag) = key.seal_in_place_separate_tag(nonce, aad, &mut []) else {
-                    out_of_memory()
-                };
-                signature.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
+                return gmac(key, nonce.to_bytes(), message);
             }
         }
         signature
     }
+
+    /// Returns the signature of data outside of a message, MS-SMB2 3.2.4.7. `None` if the key's
+    /// algorithm is not AES-GMAC: the others have no nonce that tells data from messages, so that
+    /// the signature of a file's content could be that of a message which nobody has sent.
+    #[allow(clippy::needless_pass_by_value)] // taken, so that it is used once
+    pub fn data_signature(&self, data: &[u8], nonce: DataNonce) -> Option<[u8; SIGNATURE_LEN]> {
+        match &self.0 {
+            Key::Gmac(key) => Some(gmac(key, nonce.0, data)),
+            _ => None,
+        }
+    }
+
+    /// True if `signature` is that of `data` outside of a message; takes constant time. `nonce` is
+    /// the peer's choice. Always false for a key of another algorithm than AES-GMAC.
+    pub fn verifies_data(
+        &self,
+        data: &[u8],
+        nonce: &[u8; DataNonce::LEN],
+        signature: &[u8; SIGNATURE_LEN],
+    ) -> bool {
+        match &self.0 {
+            Key::Gmac(key) => {
+                let right = gmac(key, *nonce, data);
+                constant_time::verify_slices_are_equal(&right, signature).is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+fn gmac(key: &LessSafeKey, nonce: [u8; 12], message: &[u8]) -> [u8; SIGNATURE_LEN] {
+    let nonce = aead::Nonce::assume_unique_for_key(nonce);
+    let Ok(tag) = key.seal_in_place_separate_tag(nonce, aead::Aad::from(message), &mut []) else {
+        out_of_memory()
+    };
+    let mut signature = [0; SIGNATURE_LEN];
+    signature.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
+    signature
 }
 
 #[cfg(test)]

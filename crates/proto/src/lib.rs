@@ -36,6 +36,7 @@ pub mod limits;
 pub mod lock_sequence;
 mod negotiated;
 pub mod preauth;
+pub mod rdma_transform;
 pub mod replay;
 pub mod signature;
 pub mod smbd;

@@ -5,6 +5,8 @@ use frevo_crypto::{
 };
 pub use frevo_wire::command::negotiate::Dialect;
 
+use crate::rdma_transform::RdmaTransforms;
+
 /// The result of NEGOTIATE, fixed for the life of the Connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
@@ -22,6 +24,8 @@ pub struct Negotiated {
     pub max_read_size: u32,
     /// Connection.MaxWriteSize, bytes.
     pub max_write_size: u32,
+    /// Connection.RDMATransformIds.
+    pub rdma_transforms: RdmaTransforms,
 }
 
 impl Negotiated {
@@ -85,6 +89,7 @@ mod tests {
             max_transact_size: 1 << 20,
             max_read_size: 8 << 20,
             max_write_size: 4 << 20,
+            rdma_transforms: RdmaTransforms::default(),
         }
     }
 

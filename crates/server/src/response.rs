@@ -10,6 +10,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::smbd::BufferDescriptor;
 
+use crate::command::client_memory::DataTransform;
 use crate::session::Session;
 
 // A payload buffer's headroom takes all headers of a READ response: prefix, transform header,
@@ -53,6 +54,9 @@ pub struct RemoteData {
     pub bytes: Buf,
     /// The client's memory.
     pub buffers: Vec<BufferDescriptor>,
+    /// The protection that the client wants for it.
+    #[cfg_attr(not(feature = "rdma"), expect(dead_code, reason = "there is no client memory"))]
+    pub(crate) transform: DataTransform,
 }
 
 /// A response: 64 bytes that are free for the header, then the body.

@@ -18,17 +18,15 @@ open_enum! {
     }
 }
 
-/// Bytes of the longest signature.
-const MAX_SIGNATURE_LEN: usize = 16;
-
-/// 2.2.43.1.
+/// 2.2.43.1. The receiver decides about lengths: it answers wrong ones in different ways, MS-SMB2
+/// 3.3.5.13.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RdmaCryptoTransform<'a> {
     /// The kind of protection: encrypted or signed.
     pub transform_type: RdmaTransformType,
-    /// At most 16 bytes.
+    /// 16 bytes where the sender is right.
     pub signature: &'a [u8],
-    /// As the algorithm wants it.
+    /// As many bytes as the algorithm has, where the sender is right.
     pub nonce: &'a [u8],
 }
 
@@ -44,7 +42,8 @@ pub struct RdmaTransform<'a> {
 }
 
 impl<'a> RdmaTransform<'a> {
-    /// Parses channel information, or the buffer of a READ response.
+    /// Parses channel information, or the buffer of a READ response. Descriptors must begin at the
+    /// first 8-byte boundary behind the transforms, MS-SMB2 3.3.5.13.
     pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
         let offset = r.u16("RdmaDescriptorOffset")?;
@@ -61,9 +60,6 @@ impl<'a> RdmaTransform<'a> {
             let signature_length = usize::from(r.u16("SignatureLength")?);
             let nonce_length = usize::from(r.u16("NonceLength")?);
             r.skip(2, "Reserved")?;
-            if signature_length > MAX_SIGNATURE_LEN {
-                return Err(Malformed::new("SignatureLength"));
-            }
             let signature = r.take(signature_length, "Signature")?;
             let nonce = r.take(nonce_length, "Nonce")?;
             // The last one needs no padding when nothing follows.
@@ -73,6 +69,9 @@ impl<'a> RdmaTransform<'a> {
         }
         let descriptors = match channel {
             Channel::NONE => &[],
+            _ if usize::from(offset) != r.position() => {
+                return Err(Malformed::new("RdmaDescriptorOffset"));
+            }
             _ => pointed(bytes, offset.into(), length.into(), r.position(), "RdmaDescriptors")?,
         };
         Ok(Self { channel, transforms, descriptors })
@@ -88,7 +87,7 @@ impl<'a> RdmaTransform<'a> {
             w.u16(field_u16(transform.nonce.len())).u16(0);
             w.bytes(transform.signature).bytes(transform.nonce).align(8);
         }
-        if !self.descriptors.is_empty() {
+        if self.channel != Channel::NONE {
             w.patch_u16(0, field_u16(w.offset()));
             w.bytes(self.descriptors);
         }
@@ -121,20 +120,70 @@ mod tests {
         let mut bytes = vec![0xEE; 3];
         example().encode(&mut Writer::new(&mut bytes));
         assert_eq!(RdmaTransform::parse(&bytes[3..]).unwrap(), example());
-        // 16 fixed, 8 + 16 + 12 of the transform, 4 of padding.
-        assert_eq!(bytes[3..5], [56, 0]);
         assert!(RdmaTransform::parse(&bytes[3..bytes.len() - 1]).is_err());
+    }
+
+    /// By the fields of 2.2.43 and 2.2.43.1: a WRITE that is encrypted with AES-128-GCM.
+    #[test]
+    fn a_write_by_its_bytes() {
+        let mut expected = vec![
+            56, 0, 16, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, //
+            1, 0, 16, 0, 12, 0, 0, 0,
+        ];
+        expected.extend([1; 16]);
+        expected.extend([2; 12]);
+        expected.extend([0; 4]);
+        expected.extend([3; 16]);
+        let mut bytes = Vec::new();
+        example().encode(&mut Writer::new(&mut bytes));
+        assert_eq!(bytes, expected);
+    }
+
+    /// The buffer of a READ response, whose data is signed with an algorithm without nonces.
+    #[test]
+    fn a_read_response_by_its_bytes() {
+        let transform = RdmaTransform {
+            channel: Channel::NONE,
+            transforms: vec![RdmaCryptoTransform {
+                transform_type: RdmaTransformType::SIGNING,
+                signature: &[7; 16],
+                nonce: &[],
+            }],
+            descriptors: &[],
+        };
+        let mut expected = vec![0; 40];
+        (expected[8], expected[16], expected[18]) = (1, 2, 16);
+        expected[24..].fill(7);
+        let mut bytes = Vec::new();
+        transform.encode(&mut Writer::new(&mut bytes));
+        assert_eq!(bytes, expected);
+        assert_eq!(RdmaTransform::parse(&bytes), Ok(transform.clone()));
+        // MS-SMB2 2.2.43: without a channel the receiver ignores offset and length.
+        bytes[0..4].fill(0xFF);
+        assert_eq!(RdmaTransform::parse(&bytes), Ok(transform));
     }
 
     #[test]
     fn refuses_counts_and_lengths() {
         let mut bytes = Vec::new();
         example().encode(&mut Writer::new(&mut bytes));
-        for (at, value) in [(8, 0), (8, 9), (18, 17), (20, 200), (0, 16), (2, 17)] {
+        // TransformCount, NonceLength, RdmaDescriptorOffset before and behind, and its length.
+        for (at, value) in [(8, 0), (8, 9), (20, 200), (0, 16), (0, 48), (0, 57), (0, 64), (2, 17)]
+        {
             let mut bytes = bytes.clone();
             bytes[at] = value;
             assert!(RdmaTransform::parse(&bytes).is_err(), "{at} {value}");
         }
+    }
+
+    /// The server has a status of its own for it.
+    #[test]
+    fn a_long_signature_is_the_receivers_affair() {
+        let long = RdmaCryptoTransform { signature: &[1; 20], ..example().transforms[0] };
+        let transform = RdmaTransform { transforms: vec![long], ..example() };
+        let mut bytes = Vec::new();
+        transform.encode(&mut Writer::new(&mut bytes));
+        assert_eq!(RdmaTransform::parse(&bytes), Ok(transform));
     }
 
     #[test]

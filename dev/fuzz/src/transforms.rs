@@ -1,9 +1,11 @@
 //! Sealed and compressed messages.
 
-use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender};
+use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender, SigningAlgorithm, SigningKey};
+use frevo_proto::rdma_transform::{DataProof, sole};
 use frevo_proto::transform::{HEADROOM, check_unsealed, seal_frame, unseal_frame};
 use frevo_wire::compression::Compressed;
-use frevo_wire::rdma_transform::RdmaTransform;
+use frevo_wire::codec::Writer;
+use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::transform::TransformHeader;
 
 const SESSION: u64 = 0x1122_3344_5566_7788;
@@ -21,7 +23,7 @@ pub fn transforms(data: &[u8]) {
         })
     };
     let _ = TransformHeader::parse(data);
-    let _ = RdmaTransform::parse(data);
+    rdma_transforms(data, cipher);
     if let Ok(compressed) = Compressed::parse(data) {
         let _ = compressed.decompressed_len();
     }
@@ -48,5 +50,24 @@ pub fn transforms(data: &[u8]) {
     if let Ok(unsealed) = open(&mut frame, false) {
         assert_eq!(&frame[unsealed.message], message);
         assert_eq!(check_unsealed(message, SESSION, Sender::Client), Ok(()));
+    }
+}
+
+/// Channel information of a peer: what is parsed survives, and proves nothing of data that the peer
+/// has not protected.
+fn rdma_transforms(data: &[u8], cipher: Cipher) {
+    let Ok(transform) = RdmaTransform::parse(data) else { return };
+    let mut bytes = Vec::new();
+    transform.encode(&mut Writer::new(&mut bytes));
+    assert_eq!(RdmaTransform::parse(&bytes), Ok(transform.clone()));
+    for kind in [RdmaTransformType::ENCRYPTION, RdmaTransformType::SIGNING] {
+        let Some(only) = sole(&transform, kind) else { continue };
+        let Ok(proof) = DataProof::received(&only, Some(cipher)) else { continue };
+        assert_eq!(proof.transform(), only);
+        let mut content = transform.descriptors.to_vec();
+        let signing = SigningKey::new(SigningAlgorithm::AesGmac, &[7; 16]);
+        assert!(!proof.is_of(&content, &signing), "a forgery");
+        let opening = OpeningKey::new(cipher, &[7; 32]);
+        assert!(proof.decrypt(&mut content, &opening).is_err(), "a forgery");
     }
 }

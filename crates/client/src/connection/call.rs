@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_proto::frame::FrameLength;
+use frevo_proto::rdma_transform::Protection;
 use frevo_proto::transform::HEADROOM;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
@@ -156,6 +157,17 @@ pub(crate) enum Guard<'a> {
     Signed(&'a SigningKey),
     /// Encrypted with this key.
     Sealed(&'a SealingKey),
+}
+
+impl Guard<'_> {
+    /// Returns the kind of protection.
+    pub(crate) const fn protection(&self) -> Protection {
+        match self {
+            Self::None => Protection::None,
+            Self::Signed(_) => Protection::Signed,
+            Self::Sealed(_) => Protection::Sealed,
+        }
+    }
 }
 
 /// Signs or encrypts a message and prepends its frame prefix.

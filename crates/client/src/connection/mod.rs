@@ -24,6 +24,7 @@ use call::protect;
 pub(crate) use call::{Call, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload};
 pub(crate) use claim::Claim;
 use liveness::keep_watch;
+pub(crate) use loan::Proof;
 pub(crate) use message::{Message, Unasked};
 use negotiate::Agreed;
 pub(crate) use negotiate::{CAPABILITIES, security_mode};
@@ -82,6 +83,9 @@ pub(crate) struct Connection {
     why: OnceLock<Cause>,
     heard: Mutex<Instant>,
     unasked: mpsc::Sender<Unasked>,
+    /// Number of the next data that the channel's key signs outside of a message.
+    #[cfg(feature = "rdma")]
+    signed_data: AtomicU64,
 }
 
 impl Connection {
@@ -120,6 +124,8 @@ impl Connection {
             why: OnceLock::new(),
             heard: Mutex::new(Instant::now()),
             unasked,
+            #[cfg(feature = "rdma")]
+            signed_data: AtomicU64::new(0),
         }
     }
 

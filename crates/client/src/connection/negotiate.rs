@@ -1,11 +1,14 @@
 //! NEGOTIATE: MS-SMB2 3.2.4.2.2.2 and 3.2.5.2.
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::Command;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;
-use frevo_wire::negotiate_context::{self as context, HashAlgorithm, NegotiateContext};
+use frevo_wire::negotiate_context::{
+    self as context, HashAlgorithm, NegotiateContext, RdmaTransformId,
+};
 
 use super::{Call, Connection, Guard};
 use crate::Status;
@@ -54,6 +57,7 @@ impl Agreed {
             max_transact_size: 65_536,
             max_read_size: 65_536,
             max_write_size: 65_536,
+            rdma_transforms: RdmaTransforms { encryption: false, signing: false },
         },
         capabilities: GlobalCapabilities::EMPTY,
         server_guid: Guid([0; 16]),
@@ -80,12 +84,13 @@ impl Connection {
             return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
         }
         let salt: [u8; 32] = random(&*options.ambient)?;
+        let offer = self.is_rdma().then_some(RdmaTransforms::ALL);
         let request = negotiate::Request {
             security_mode: security_mode(options),
             capabilities: CAPABILITIES,
             client_guid: guid,
             dialects: dialects.clone(),
-            negotiate_contexts: contexts(options, &dialects, &salt),
+            negotiate_contexts: contexts(options, &dialects, offer, &salt),
         };
         let call = Call::new(Command::NEGOTIATE, |w| request.encode(w));
         let (sent, request) = self.send(call, Guard::None).await.map_err(|_| self.reason())?;
@@ -94,7 +99,7 @@ impl Connection {
             return Err(reply.status().into());
         }
         let response = negotiate::Response::parse(reply.bytes())?;
-        let agreed = judge(options, dialects, &response)?;
+        let agreed = judge(options, dialects, offer, &response)?;
         if agreed.terms.is_3_1_1() {
             let mut preauth = self.preauth.lock();
             preauth.on_negotiate(&[&request]);
@@ -114,6 +119,7 @@ impl Connection {
 fn contexts<'a>(
     options: &Options,
     dialects: &[Dialect],
+    transforms: Option<RdmaTransforms>,
     salt: &'a [u8],
 ) -> Vec<NegotiateContext<'a>> {
     if !dialects.contains(&Dialect::SMB_3_1_1) {
@@ -128,6 +134,9 @@ fn contexts<'a>(
     if !options.ciphers.is_empty() {
         contexts.push(NegotiateContext::Encryption(ciphers.collect()));
     }
+    if let Some(transforms) = transforms {
+        contexts.push(NegotiateContext::RdmaTransform(transforms.ids()));
+    }
     if !options.signing.is_empty() {
         contexts.push(NegotiateContext::Signing(signing.collect()));
     }
@@ -141,6 +150,7 @@ fn contexts<'a>(
 fn judge(
     options: &Options,
     offered: Vec<Dialect>,
+    transforms: Option<RdmaTransforms>,
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
@@ -150,8 +160,12 @@ fn judge(
         ));
     }
     let common = response.capabilities & CAPABILITIES;
+    let mut rdma_transforms = RdmaTransforms::default();
     let (cipher, signing_algorithm) = if dialect == Dialect::SMB_3_1_1 {
-        algorithms(options, &response.negotiate_contexts)?
+        let contexts = &response.negotiate_contexts;
+        let (cipher, signing) = algorithms(options, contexts)?;
+        rdma_transforms = common_transforms(transforms, contexts, cipher, signing)?;
+        (cipher, signing)
     } else {
         // MS-SMB2 3.2.5.2: SMB 3.0 and 3.0.2 have this cipher only.
         let can = common.contains(GlobalCapabilities::ENCRYPTION)
@@ -179,6 +193,7 @@ fn judge(
             max_transact_size: size(response.max_transact_size)?,
             max_read_size: size(response.max_read_size)?,
             max_write_size: size(response.max_write_size)?,
+            rdma_transforms,
         },
         posix: options.posix
             && dialect == Dialect::SMB_3_1_1
@@ -246,4 +261,55 @@ fn algorithms(
         return Err(Cause::Protocol("it sent no pre-authentication hash, or several"));
     }
     Ok((cipher, signing))
+}
+
+/// Reads the server's choice of RDMA transforms, which must be among those `offered`: MS-SMB2
+/// 3.2.5.2. A server that has none of them says NONE (3.3.5.4).
+fn common_transforms(
+    offered: Option<RdmaTransforms>,
+    contexts: &[NegotiateContext<'_>],
+    cipher: Option<Cipher>,
+    signing: SigningAlgorithm,
+) -> Result<RdmaTransforms, Cause> {
+    let chosen = contexts.iter().find_map(|context| match context {
+        NegotiateContext::RdmaTransform(ids) => Some(ids.as_slice()),
+        _ => None,
+    });
+    let Some(ids) = chosen else { return Ok(RdmaTransforms::default()) };
+    let offered = offered.map(RdmaTransforms::ids).unwrap_or_default();
+    let is_none = !offered.is_empty() && ids == [RdmaTransformId::NONE];
+    let is_among =
+        !ids.is_empty() && ids.len() <= offered.len() && ids.iter().all(|id| offered.contains(id));
+    if is_none || is_among {
+        return Ok(RdmaTransforms::common(ids, cipher, signing));
+    }
+    Err(Cause::Protocol("it chose RDMA transforms that were not offered"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transforms_are_among_the_offers() {
+        use RdmaTransformId as Id;
+        let with = |offered, ids: &[Id]| {
+            let contexts = [NegotiateContext::RdmaTransform(ids.to_vec())];
+            let (gcm, gmac) = (Some(Cipher::Aes128Gcm), SigningAlgorithm::AesGmac);
+            common_transforms(offered, &contexts, gcm, gmac).ok()
+        };
+        let (all, none) = (Some(RdmaTransforms::ALL), RdmaTransforms::default());
+        assert_eq!(with(all, &[Id::ENCRYPTION, Id::SIGNING]), all);
+        assert_eq!(with(all, &[Id::SIGNING]), Some(RdmaTransforms { signing: true, ..none }));
+        assert_eq!(with(all, &[Id::NONE]), Some(none));
+        for wrong in [&[][..], &[Id(3)], &[Id::SIGNING, Id::NONE], &[Id::SIGNING; 3]] {
+            assert_eq!(with(all, wrong), None, "{wrong:?}");
+        }
+        // Nothing was offered over TCP.
+        for wrong in [&[Id::NONE][..], &[Id::ENCRYPTION], &[]] {
+            assert_eq!(with(None, wrong), None, "{wrong:?}");
+        }
+        let (gcm, gmac) = (Some(Cipher::Aes128Gcm), SigningAlgorithm::AesGmac);
+        assert_eq!(common_transforms(all, &[], gcm, gmac).ok(), Some(none));
+    }
 }

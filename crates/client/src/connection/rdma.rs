@@ -7,20 +7,25 @@
 use {
     super::loan::Loan,
     super::{Movable, Payload},
+    frevo_crypto::{DataNonce, Sender},
     frevo_net::buffer::Buf,
     frevo_net::rdma::{Endpoint, Lending},
     frevo_proto::limits::SMBD_FRAGMENTED_SIZE,
+    frevo_proto::rdma_transform::{DataProof, Unprotected},
     frevo_wire::codec::Writer,
     frevo_wire::command::read::{self, Channel},
     frevo_wire::command::write,
     frevo_wire::header::HEADER_LEN,
+    frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType},
     frevo_wire::smbd::BufferDescriptor,
     std::io,
     std::sync::Arc,
     std::sync::atomic::Ordering,
 };
 
-use super::{Call, Connection};
+use frevo_proto::rdma_transform::Protection;
+
+use super::{Call, Connection, Guard, Proof};
 use crate::error::Cause;
 #[cfg(feature = "rdma")]
 use crate::limits::{RDMA_FROM, RDMA_MESSAGE_OVERHEAD};
@@ -31,11 +36,15 @@ impl Connection {
         false
     }
 
-    pub(crate) const fn most_moved(&self, most: u32, _is_protected: bool) -> u32 {
+    pub(crate) const fn most_moved(&self, most: u32, _: Protection) -> u32 {
         most
     }
 
-    pub(crate) async fn lend(&self, _: &mut Call<'_>, _is_protected: bool) -> Result<(), Cause> {
+    pub(crate) const fn most_in_message(&self, most: u32) -> u32 {
+        most
+    }
+
+    pub(crate) async fn lend(&self, _: &mut Call<'_>, _: Guard<'_>, _: Proof) -> Result<(), Cause> {
         Ok(())
     }
 }
@@ -47,22 +56,40 @@ impl Connection {
         self.stream.is_rdma()
     }
 
-    /// Returns the largest payload of one request, at most `most` bytes. Over SMB Direct it is that
-    /// of one transfer, or of one message if messages are signed or encrypted.
-    pub(crate) fn most_moved(&self, most: u32, is_protected: bool) -> u32 {
+    /// Returns the largest payload of one READ or WRITE, at most `most` bytes. Over SMB Direct it is
+    /// that of one transfer, or of one message if data with this protection cannot move by itself.
+    pub(crate) fn most_moved(&self, most: u32, protection: Protection) -> u32 {
         match self.stream.rdma() {
-            None => most,
-            Some(endpoint) if is_protected => most.min(message_payload(endpoint)),
-            Some(endpoint) => most.min(endpoint.transfer_max()),
+            Some(endpoint) if self.moved_as(protection).is_ok() => {
+                most.min(endpoint.transfer_max())
+            }
+            _ => self.most_in_message(most),
         }
     }
 
-    /// Lends the server the memory for the data of a READ or WRITE, if it is to move by RDMA. A
-    /// message that is signed or encrypted has its data inside: it would be unprotected outside.
-    pub(crate) async fn lend(&self, call: &mut Call<'_>, is_protected: bool) -> Result<(), Cause> {
+    /// Returns the largest payload of one message, at most `most` bytes.
+    pub(crate) fn most_in_message(&self, most: u32) -> u32 {
+        self.stream.rdma().map_or(most, |endpoint| most.min(message_payload(endpoint)))
+    }
+
+    /// Returns the transform with which data of such messages moves by RDMA. A message whose data
+    /// would be unprotected outside has it inside.
+    // Deviation: MS-SMB2 3.2.4.6 and 3.2.4.7 move no data of sessions that sign or encrypt, and
+    // tell then how that data is protected.
+    fn moved_as(&self, protection: Protection) -> Result<Option<RdmaTransformType>, Unprotected> {
+        self.agreed().terms.rdma_transforms.needed(protection)
+    }
+
+    /// Lends the server the memory for the data of a READ or WRITE, if it is to move by RDMA.
+    pub(crate) async fn lend(
+        &self,
+        call: &mut Call<'_>,
+        guard: Guard<'_>,
+        proof: Proof,
+    ) -> Result<(), Cause> {
         match self.stream.rdma() {
             // Boxed: requests over TCP need not hold its state.
-            Some(endpoint) => Box::pin(self.lend_over(endpoint, call, is_protected)).await,
+            Some(endpoint) => Box::pin(self.lend_over(endpoint, call, guard, proof)).await,
             None => Ok(()),
         }
     }
@@ -71,16 +98,19 @@ impl Connection {
         &self,
         endpoint: &Arc<Endpoint>,
         call: &mut Call<'_>,
-        is_protected: bool,
+        guard: Guard<'_>,
+        proof: Proof,
     ) -> Result<(), Cause> {
         let len = call.cost;
-        let is_moved = !is_protected
+        let is_moved = self.moved_as(guard.protection()).is_ok()
             && (RDMA_FROM..=endpoint.transfer_max()).contains(&len)
             && self.agreed().terms.is_smb3();
         match std::mem::take(&mut call.movable) {
-            Movable::Read(request) if is_moved => self.lend_for_read(endpoint, call, request).await,
+            Movable::Read(request) if is_moved => {
+                self.lend_for_read(endpoint, call, request, proof).await
+            }
             Movable::Write(request) if is_moved => {
-                self.lend_for_write(endpoint, call, request).await
+                self.lend_for_write(endpoint, call, request, guard).await
             }
             _ if len > message_payload(endpoint) => Err(Cause::Usage(
                 "one message of SMB Direct cannot carry so much; use smaller blocks",
@@ -94,16 +124,17 @@ impl Connection {
         endpoint: &Arc<Endpoint>,
         call: &mut Call<'_>,
         request: read::Request<'static>,
+        proof: Proof,
     ) -> Result<(), Cause> {
         let len = request.length;
         let buf = Buf::with_capacity(len as usize);
-        let loan = endpoint.lend(buf, Lending::PeerWrites(len as usize)).await.map_err(refused)?;
-        let channel_info = &descriptor(&loan);
+        let lent = endpoint.lend(buf, Lending::PeerWrites(len as usize)).await.map_err(refused)?;
+        let channel_info = &descriptor(&lent);
         let (channel, remaining_bytes) = (Channel::RDMA_V1, len);
         let request = read::Request { channel, remaining_bytes, channel_info, ..request };
         call.message.truncate(HEADER_LEN);
         request.encode(&mut Writer::from(&mut call.message, 0));
-        call.loan = Some(Loan(loan));
+        call.loan = Some(Loan { lent, proof });
         self.carried.received.fetch_add(len.into(), Ordering::Relaxed);
         Ok(())
     }
@@ -113,25 +144,66 @@ impl Connection {
         endpoint: &Arc<Endpoint>,
         call: &mut Call<'_>,
         request: write::Request<'static>,
+        guard: Guard<'_>,
     ) -> Result<(), Cause> {
-        let data = match std::mem::replace(&mut call.payload, Payload::None) {
+        let mut data = match std::mem::replace(&mut call.payload, Payload::None) {
             Payload::Placed(data) => data,
             other => {
                 call.payload = other;
                 return Ok(());
             }
         };
+        let transform = self.protect_data(&mut data, guard)?;
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let loan = endpoint.lend(data, Lending::PeerReads).await.map_err(refused)?;
-        let channel_info = &descriptor(&loan);
-        let (channel, remaining_bytes) = (Channel::RDMA_V1, len);
-        let request = write::Request { channel, remaining_bytes, channel_info, ..request };
+        let lent = endpoint.lend(data, Lending::PeerReads).await.map_err(refused)?;
+        let (channel, channel_info) = write_channel(transform.as_ref(), &descriptor(&lent));
+        let request = write::Request {
+            channel,
+            remaining_bytes: len,
+            channel_info: &channel_info,
+            ..request
+        };
         call.message.truncate(HEADER_LEN);
         request.encode(&mut Writer::from(&mut call.message, 0));
-        call.loan = Some(Loan(loan));
+        call.loan = Some(Loan { lent, proof: Proof::None });
         self.carried.sent.fetch_add(len.into(), Ordering::Relaxed);
         Ok(())
     }
+
+    /// Protects the data of a WRITE like its message, before the server can read it.
+    fn protect_data(&self, data: &mut Buf, guard: Guard<'_>) -> Result<Option<DataProof>, Cause> {
+        match guard {
+            Guard::None => Ok(None),
+            Guard::Sealed(key) => {
+                let sealed =
+                    self.sealing_speed.measure(data.len(), || DataProof::encrypt(data, key));
+                // As for a message: the session must be made again.
+                let exhausted =
+                    |_| Cause::Transport(Arc::new(io::ErrorKind::ConnectionReset.into()));
+                sealed.map(Some).map_err(exhausted)
+            }
+            Guard::Signed(key) => {
+                let number = self.signed_data.fetch_add(1, Ordering::Relaxed);
+                let signed = DataProof::sign(data, key, DataNonce::new(number, Sender::Client));
+                let none = Cause::Security("the session's algorithm cannot sign data for RDMA");
+                signed.map(Some).ok_or(none)
+            }
+        }
+    }
+}
+
+/// The channel and its information for a WRITE: MS-SMB2 3.2.4.7.
+#[cfg(feature = "rdma")]
+fn write_channel(transform: Option<&DataProof>, descriptors: &[u8]) -> (Channel, Vec<u8>) {
+    let Some(proof) = transform else { return (Channel::RDMA_V1, descriptors.to_vec()) };
+    let mut info = Vec::new();
+    let transform = RdmaTransform {
+        channel: Channel::RDMA_V1,
+        transforms: vec![proof.transform()],
+        descriptors,
+    };
+    transform.encode(&mut Writer::new(&mut info));
+    (Channel::RDMA_TRANSFORM, info)
 }
 
 /// The largest payload of one message in either direction.
@@ -141,8 +213,8 @@ fn message_payload(endpoint: &Endpoint) -> u32 {
 }
 
 #[cfg(feature = "rdma")]
-fn descriptor(loan: &frevo_net::rdma::Loan) -> [u8; 16] {
-    let remote = loan.remote();
+fn descriptor(lent: &frevo_net::rdma::Loan) -> [u8; 16] {
+    let remote = lent.remote();
     BufferDescriptor { offset: remote.address, token: remote.key, length: remote.length }.to_bytes()
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Negotiated;
+use frevo_proto::rdma_transform::Protection;
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::{Command, HeaderFlags};
@@ -16,7 +17,7 @@ use super::activity::Activity;
 use super::operations::Operations;
 use super::renewal::Renewal;
 use crate::Status;
-use crate::connection::{Call, Connection, Gone, Guard, Message, Sent};
+use crate::connection::{Call, Connection, Gone, Guard, Message, Proof, Sent};
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
 
@@ -168,15 +169,38 @@ impl Live {
         self.channels.write().clear();
     }
 
-    /// Returns the largest payload of one request that the credits and the transports of all
+    /// Returns the largest payload of one READ or WRITE that the credits and the transports of all
     /// channels allow, bytes. Requests are encrypted in any case if `seal`.
     pub(crate) fn affordable(&self, seal: bool) -> u32 {
-        let is_protected = seal || self.security.seal || self.security.sign;
-        let most = |channel: &Arc<Channel>| {
-            let connection = &channel.connection;
-            connection.most_moved(connection.affordable(), is_protected)
+        let protection = if seal || self.security.seal {
+            Protection::Sealed
+        } else if self.security.sign {
+            Protection::Signed
+        } else {
+            Protection::None
         };
-        self.channels.read().iter().map(most).min().unwrap_or(65_536)
+        self.least(|connection| connection.most_moved(connection.affordable(), protection))
+    }
+
+    /// Returns the largest payload of one message that the credits and the transports of all
+    /// channels allow, bytes.
+    pub(crate) fn affordable_in_message(&self) -> u32 {
+        self.least(|connection| connection.most_in_message(connection.affordable()))
+    }
+
+    fn least(&self, most: impl Fn(&Connection) -> u32) -> u32 {
+        let channels = self.channels.read();
+        channels.iter().map(|channel| most(&channel.connection)).min().unwrap_or(65_536)
+    }
+
+    /// Returns the key that proves data which the server puts into lent memory.
+    fn proof(&self, channel: &Channel, guard: Guard<'_>) -> Result<Proof, Cause> {
+        let key = match guard.protection() {
+            Protection::None => return Ok(Proof::None),
+            Protection::Signed => channel.signing.clone().map(Proof::Signed),
+            Protection::Sealed => self.security.opening.clone().map(Proof::Sealed),
+        };
+        key.ok_or(Cause::Security("this session has no keys for the data of its requests"))
     }
 
     pub(super) fn guard<'a>(
@@ -216,11 +240,14 @@ impl Live {
             self.fresh().await?;
         }
         let guard = self.guard(channel, seal, call.sign)?;
-        let lent = channel.connection.lend(&mut call, !matches!(guard, Guard::None)).await;
-        lent.map_err(|why| match why {
-            Cause::Transport(_) => Failure::Unsent,
-            why => Failure::Final(why),
-        })?;
+        if channel.connection.is_rdma() {
+            let proof = self.proof(channel, guard)?;
+            let lent = channel.connection.lend(&mut call, guard, proof).await;
+            lent.map_err(|why| match why {
+                Cause::Transport(_) => Failure::Unsent,
+                why => Failure::Final(why),
+            })?;
+        }
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
         // Not before the wait for credits: a channel may be lost meanwhile, and the server would
         // take the request for one of that channel.

@@ -16,6 +16,7 @@ use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender, SigningAlgorithm, Sig
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_proto::preauth::{ConnectionPreauth, SessionPreauth};
+use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::transform::{HEADROOM, is_sealed, seal_frame, unseal_frame};
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::codec::Writer;
@@ -182,6 +183,7 @@ impl Evil {
             max_transact_size: 1 << 20,
             max_read_size: 1 << 20,
             max_write_size: 1 << 20,
+            rdma_transforms: RdmaTransforms::default(),
         };
         let config = Arc::new(AcceptorConfig::standalone("evil"));
         let mut peer = Peer {

@@ -62,6 +62,40 @@ fn gmac_nonce_layout() {
     assert_eq!(nonce(Sender::Client, true)[..], hex("0807060504030201 02000000"));
 }
 
+/// No message has a nonce of data, and the two sides have none in common.
+#[test]
+fn data_has_nonces_of_its_own() {
+    let client = DataNonce::new(0x0102_0304_0506_0708, Sender::Client);
+    assert_eq!(client.field()[..], hex("0807060504030201 04000000"));
+    let server = DataNonce::new(0x0102_0304_0506_0708, Sender::Server);
+    assert_eq!(server.field()[..], hex("0807060504030201 05000000"));
+}
+
+#[test]
+fn data_is_signed_with_gmac_alone() {
+    let data = b"the content of a file";
+    let nonce = || DataNonce::new(9, Sender::Client);
+    for algorithm in ALL {
+        let key = SigningKey::new(algorithm, &[7; 16]);
+        let Some(signature) = key.data_signature(data, nonce()) else {
+            assert_ne!(algorithm, SigningAlgorithm::AesGmac);
+            assert!(!key.verifies_data(data, nonce().field(), &key.signature(&[data], NONCE)));
+            continue;
+        };
+        assert_eq!(algorithm, SigningAlgorithm::AesGmac);
+        assert!(key.verifies_data(data, nonce().field(), &signature));
+        assert!(!key.verifies_data(&data[1..], nonce().field(), &signature));
+        let other = DataNonce::new(9, Sender::Server);
+        assert!(!key.verifies_data(data, other.field(), &signature));
+        let mut altered = signature;
+        altered[15] ^= 1;
+        assert!(!key.verifies_data(data, nonce().field(), &altered));
+        // The signature of a message with the same bytes differs.
+        let message = SignatureNonce { message_id: 9, ..NONCE };
+        assert_ne!(key.signature(&[data], message), signature);
+    }
+}
+
 #[test]
 fn published_session_setup_response() {
     let signed = hex(SESSION_SETUP_RESPONSE_2);

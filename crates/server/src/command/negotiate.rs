@@ -3,6 +3,7 @@
 use frevo_auth::Acceptor;
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::buffer::Buf;
+use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities as Capabilities, SecurityMode};
@@ -41,7 +42,9 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    let chosen = Chosen::from(settings, dialect, &request)
+    // Also over TCP: a client takes over what the first connection of a server has settled.
+    let has_rdma = rq.connection.is_rdma || rq.server().rdma_addresses.get().is_some();
+    let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
     let keeps_opens = rq.server().durables.store().is_some();
     let negotiated = settle(settings, dialect, &request, &chosen, keeps_opens);
@@ -88,16 +91,23 @@ fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
 struct Chosen {
     encryption: Option<Option<Cipher>>,
     signing: Option<SigningAlgorithm>,
+    /// The transforms in common, if the client knows of them.
+    rdma_transforms: Option<RdmaTransforms>,
     posix: bool,
 }
 
 impl Chosen {
+    const NOTHING: Self =
+        Self { encryption: None, signing: None, rdma_transforms: None, posix: false };
+
     fn from(
         settings: &Settings,
+        has_rdma: bool,
         dialect: Dialect,
         request: &negotiate::Request<'_>,
     ) -> Result<Self, Status> {
-        let mut chosen = Self { encryption: None, signing: None, posix: false };
+        let mut chosen = Self::NOTHING;
+        let mut transform_ids = None;
         if dialect != Dialect::SMB_3_1_1 {
             return Ok(chosen);
         }
@@ -131,11 +141,20 @@ impl Chosen {
                     let common = settings.signing_algorithms.iter().find(offered).copied();
                     chosen.signing = Some(common.unwrap_or(SigningAlgorithm::AesCmac));
                 }
+                NegotiateContext::RdmaTransform(ids) if has_rdma => {
+                    if ids.is_empty() {
+                        return Err(Status::INVALID_PARAMETER);
+                    }
+                    transform_ids = Some(ids);
+                }
                 // Unknown contexts and those of features this server does not
                 // have are ignored.
                 _ => {}
             }
         }
+        let signing = chosen.signing.unwrap_or_else(|| Terms::default_signing_algorithm(dialect));
+        chosen.rdma_transforms = transform_ids
+            .map(|ids| RdmaTransforms::common(ids, chosen.encryption.flatten(), signing));
         Ok(chosen)
     }
 
@@ -148,6 +167,9 @@ impl Chosen {
         if let Some(cipher) = self.encryption {
             let id = cipher.map_or(context::Cipher::NONE, |c| context::Cipher(c.id()));
             contexts.push(NegotiateContext::Encryption(vec![id]));
+        }
+        if let Some(transforms) = self.rdma_transforms {
+            contexts.push(NegotiateContext::RdmaTransform(transforms.ids()));
         }
         if let Some(algorithm) = self.signing {
             let id = context::SigningAlgorithm(algorithm.id());
@@ -224,6 +246,7 @@ fn settle(
             max_transact_size: max_transact,
             max_read_size: max_io,
             max_write_size: max_io,
+            rdma_transforms: chosen.rdma_transforms.unwrap_or_default(),
         },
         client_guid: request.client_guid,
         client_dialects: request.dialects.clone(),
@@ -342,8 +365,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         dialects: vec![dialect],
         negotiate_contexts: Vec::new(),
     };
-    let chosen = Chosen { encryption: None, signing: None, posix: false };
-    let negotiated = settle(settings, dialect, &request, &chosen, false);
+    let negotiated = settle(settings, dialect, &request, &Chosen::NOTHING, false);
     let rq = Request {
         connection: &connection.info,
         owner: Some(connection),

@@ -62,14 +62,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
-    if let Some(ClientMemory { buffers, .. }) = memory {
+    if let Some(ClientMemory { buffers, transform, .. }) = memory {
         let bytes = data::read(file, request.offset, request.length).await?;
         let count = u32::try_from(bytes.len()).unwrap_or(request.length);
         if count == 0 || count < request.minimum_count {
             return Err(Status::END_OF_FILE.into());
         }
         out.bytes_mut().extend(read::response_head(0, count, ReadResponseFlags::EMPTY));
-        out.set_remote_data(RemoteData { bytes, buffers });
+        out.set_remote_data(RemoteData { bytes, buffers, transform });
         return Ok(Status::SUCCESS);
     }
     let payload = match direct(rq, file, &request)? {

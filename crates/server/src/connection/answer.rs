@@ -16,7 +16,6 @@ use super::Connection;
 use super::assemble::{Answer, Assembly};
 use super::look_up::{Target, ended, named};
 use super::receive::{Element, Opened};
-use crate::activity::Spent;
 use crate::command;
 use crate::limits::FRAME_KEPT_BYTES;
 use crate::operations::Running;
@@ -117,16 +116,7 @@ impl Connection {
             frame_bytes.change(kept.len());
         }
         let mut answer = match found {
-            Err(refusal) => {
-                let channel = self.channel(header.session_id);
-                Answer {
-                    outcome: Err(refusal),
-                    async_id: None,
-                    channel,
-                    spent: Spent::default(),
-                    received: 0,
-                }
-            }
+            Err(refusal) => Answer::refused(refusal, self.channel(header.session_id)),
             Ok(found) => {
                 let parts = (element, header, message, (place, sealed, shown));
                 pin!(self.answer_found(parts, found, frame_bytes, &mut out, assembly)).await
@@ -189,16 +179,15 @@ impl Connection {
         };
         #[cfg(feature = "rdma")]
         if rq.connection.is_rdma {
-            match Box::pin(self.fetch(&rq)).await {
+            match Box::pin(self.fetch(&rq, found.channel.as_deref(), out)).await {
                 Ok(fetched) => {
                     let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
                     frame_bytes.change(frame_bytes.held().saturating_add(bytes));
                     rq.fetched.set(fetched);
                 }
                 Err(refusal) => {
-                    let channel = found.channel;
-                    let (outcome, spent) = (Err(refusal), Spent::default());
-                    return Answer { outcome, async_id: None, channel, spent, received: 0 };
+                    assembly.note_key(out);
+                    return Answer::refused(refusal, found.channel);
                 }
             }
         }
@@ -213,7 +202,9 @@ impl Connection {
         };
         #[cfg(feature = "rdma")]
         let outcome = match out.take_remote_data() {
-            Some(data) => Box::pin(self.deliver(data, outcome)).await,
+            Some(data) => {
+                Box::pin(self.deliver(&rq, data, found.channel.as_deref(), outcome, out)).await
+            }
             None => outcome,
         };
         #[cfg(feature = "rdma")]

@@ -39,6 +39,14 @@ pub(super) struct Answer {
     pub(super) received: usize,
 }
 
+impl Answer {
+    /// The answer to a message whose handler did not run.
+    pub(super) fn refused(refusal: Refusal, channel: Option<Rc<Channel>>) -> Self {
+        let (outcome, spent) = (Err(refusal), Spent::default());
+        Self { outcome, async_id: None, channel, spent, received: 0 }
+    }
+}
+
 /// The owner of the key that signs a response.
 enum Signer {
     /// Channel.SigningKey

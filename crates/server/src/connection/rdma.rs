@@ -7,18 +7,23 @@
 use std::io;
 use std::sync::Arc;
 
+use frevo_crypto::{DataNonce, Sender};
 use frevo_net::buffer::Buf;
 use frevo_net::rdma::{Endpoint, RemoteBuffer};
+use frevo_proto::rdma_transform::DataProof;
+use frevo_wire::command::read::{self, Channel as Way, ReadResponseFlags};
 use frevo_wire::command::write;
+use frevo_wire::header::HEADER_LEN;
+use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
 use frevo_wire::{Command, Status};
 
-use super::Connection;
-use crate::command::client_memory;
+use super::{Channel, Connection};
+use crate::command::client_memory::{self, DataTransform};
 use crate::limits::REPLY_OVERHEAD;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
-use crate::response::RemoteData;
+use crate::response::{RemoteData, Response};
 
 impl Connection {
     /// Sets the endpoint of a connection of SMB Direct.
@@ -63,9 +68,14 @@ impl Connection {
         max.min((endpoint.message_max() as usize).saturating_sub(REPLY_OVERHEAD))
     }
 
-    /// Fetches the data of a WRITE from the client's memory. None where there is none to fetch, or
-    /// the handler will refuse the request.
-    pub(super) async fn fetch(&self, rq: &Request<'_>) -> Result<Option<Buf>, Refusal> {
+    /// Fetches the data of a WRITE from the client's memory, and checks its protection. None where
+    /// there is none to fetch, or the handler will refuse the request.
+    pub(super) async fn fetch(
+        &self,
+        rq: &Request<'_>,
+        channel: Option<&Channel>,
+        out: &mut Response,
+    ) -> Result<Option<Buf>, Refusal> {
         let Some(endpoint) = &self.rdma else { return Ok(None) };
         if rq.header.command != Command::WRITE {
             return Ok(None);
@@ -76,22 +86,89 @@ impl Connection {
         if length > endpoint.transfer_max() || rq.check_charge(length).is_err() {
             return Ok(None);
         }
+        out.set_invalidates(memory.invalidates);
         let remote = remote(&memory.buffers);
         let fetched = endpoint.read_from_peer(length as usize, &remote).await;
-        tracing::trace!(target: "frevo::rdma", peer = %self.info.peer, length, "fetched by RDMA");
-        fetched.map(Some).map_err(|error| refusal(&error))
+        let transform = memory.transform.name();
+        tracing::trace!(target: "frevo::rdma", peer = %self.info.peer, length, transform,
+            "fetched by RDMA");
+        let mut data = fetched.map_err(|error| refusal(&error))?;
+        if let DataTransform::Received(proof) = memory.transform
+            && !channel.is_some_and(|channel| is_proved(&mut data, &proof, channel))
+        {
+            self.report_altered(&rq.header, "data that came by RDMA does not match its signature");
+            return Err(client_memory::mismatch(proof.kind()).into());
+        }
+        Ok(Some(data))
     }
 
-    /// Puts the data of a READ into the client's memory. The response, which is sent later, arrives
-    /// behind it.
-    pub(super) async fn deliver(&self, data: RemoteData, outcome: Outcome) -> Outcome {
+    /// Puts the data of a READ into the client's memory, protected like its message. The response,
+    /// which is sent later, arrives behind it.
+    pub(super) async fn deliver(
+        &self,
+        rq: &Request<'_>,
+        data: RemoteData,
+        channel: Option<&Channel>,
+        outcome: Outcome,
+        out: &mut Response,
+    ) -> Outcome {
         let status = outcome?;
         let endpoint = self.rdma.as_ref().ok_or(Status::INTERNAL_ERROR)?;
-        let length = data.bytes.len();
-        tracing::trace!(target: "frevo::rdma", peer = %self.info.peer, length, "delivered by RDMA");
-        let delivered = endpoint.write_to_peer(data.bytes, &remote(&data.buffers)).await;
+        let RemoteData { mut bytes, buffers, transform } = data;
+        let length = bytes.len();
+        if let DataTransform::Wanted(kind) = transform {
+            let channel = channel.ok_or(Status::INTERNAL_ERROR)?;
+            let proof = proved(&mut bytes, kind, rq.header.message_id, channel)?;
+            describe(&proof, length, out);
+        }
+        let transform = transform.name();
+        tracing::trace!(target: "frevo::rdma", peer = %self.info.peer, length, transform,
+            "delivered by RDMA");
+        let delivered = endpoint.write_to_peer(bytes, &remote(&buffers)).await;
         delivered.map(|()| status).map_err(|error| refusal(&error))
     }
+}
+
+/// True if the client has protected the data, which is then in the clear: MS-SMB2 3.3.5.13.
+fn is_proved(data: &mut Buf, proof: &DataProof, channel: &Channel) -> bool {
+    if proof.kind() == RdmaTransformType::ENCRYPTION {
+        let key = channel.session.security().and_then(|security| security.opening_key.as_ref());
+        return key.is_some_and(|key| proof.decrypt(data, key).is_ok());
+    }
+    channel.signing_key().is_some_and(|key| proof.is_of(data, key))
+}
+
+/// Protects data that goes to the client: MS-SMB2 3.3.5.12.
+fn proved(
+    data: &mut Buf,
+    kind: RdmaTransformType,
+    message_id: u64,
+    channel: &Channel,
+) -> Result<DataProof, Refusal> {
+    if kind == RdmaTransformType::ENCRYPTION {
+        let key = channel.session.security().and_then(|security| security.sealing_key.as_ref());
+        let key = key.ok_or(Status::INTERNAL_ERROR)?;
+        let exhausted = Doom::Rule("the session's sealing key has reached its limit of messages");
+        return DataProof::encrypt(data, key).map_err(|_| Refusal::Disconnect(exhausted));
+    }
+    // The channel's key signs the data of one response with this MessageId, no more.
+    let nonce = DataNonce::new(message_id, Sender::Server);
+    let signed = channel.signing_key().and_then(|key| DataProof::sign(data, key, nonce));
+    Ok(signed.ok_or(Status::INTERNAL_ERROR)?)
+}
+
+/// Writes the body of a READ response whose data is transformed.
+fn describe(proof: &DataProof, length: usize, out: &mut Response) {
+    let mut bytes = Vec::new();
+    let transform =
+        RdmaTransform { channel: Way::NONE, transforms: vec![proof.transform()], descriptors: &[] };
+    transform.encode(&mut frevo_wire::codec::Writer::new(&mut bytes));
+    let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let flags = ReadResponseFlags::RDMA_TRANSFORM;
+    let body = out.bytes_mut();
+    body.truncate(HEADER_LEN);
+    body.extend(read::response_head(count(bytes.len()), count(length), flags));
+    body.extend(bytes);
 }
 
 fn remote(buffers: &[BufferDescriptor]) -> Vec<RemoteBuffer> {

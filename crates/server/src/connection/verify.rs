@@ -72,20 +72,20 @@ impl Connection {
         if frevo_proto::signature::verify(message, key, Sender::Client) {
             return Ok(());
         }
-        self.report_bad_signature(header);
+        self.report_altered(header, "a signature does not match");
         Err(Status::ACCESS_DENIED.into())
     }
 
-    fn report_bad_signature(&self, header: &Header) {
+    /// Reports a message, or data of one, that was altered.
+    pub(super) fn report_altered(&self, header: &Header, reason: &'static str) {
         let peer = self.info.peer;
         self.info.tell(|left_out| {
             tracing::warn!(target: "frevo::connection", %peer, command = %header.command, left_out,
-                "a signature does not match: the message was changed on its way, or the client is \
-                 broken");
+                "{reason}: the message was changed on its way, or the client is broken");
         });
         self.info.server.audit.emit_limited(peer.ip(), || {
             let event = Event::new(audit::Kind::Violation).status(Status::ACCESS_DENIED).peer(peer);
-            event.with("reason", "a signature does not match")
+            event.with("reason", reason)
         });
     }
 

@@ -1,6 +1,7 @@
 //! NEGOTIATE from the client's side.
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::Command;
 use frevo_wire::codec::Writer;
@@ -29,6 +30,8 @@ pub struct Offer {
     pub security_mode: SecurityMode,
     /// The POSIX extensions are offered.
     pub posix: bool,
+    /// RDMATransformIds, if there are any.
+    pub rdma_transforms: Vec<u16>,
 }
 
 impl Default for Offer {
@@ -40,6 +43,7 @@ impl Default for Offer {
             capabilities: GlobalCapabilities(0x7F),
             security_mode: SecurityMode::SIGNING_ENABLED,
             posix: false,
+            rdma_transforms: Vec::new(),
         }
     }
 }
@@ -59,6 +63,10 @@ impl Offer {
             if !self.ciphers.is_empty() {
                 let ciphers = self.ciphers.iter().map(|id| context::Cipher(*id)).collect();
                 contexts.push(NegotiateContext::Encryption(ciphers));
+            }
+            if !self.rdma_transforms.is_empty() {
+                let ids = self.rdma_transforms.iter().map(|id| context::RdmaTransformId(*id));
+                contexts.push(NegotiateContext::RdmaTransform(ids.collect()));
             }
             if !self.signing.is_empty() {
                 let ids = self.signing.iter().map(|id| context::SigningAlgorithm(*id)).collect();
@@ -112,15 +120,18 @@ impl Peer {
         let mut cipher =
             common.contains(GlobalCapabilities::ENCRYPTION).then_some(Cipher::Aes128Ccm);
         let mut signing = Terms::default_signing_algorithm(dialect);
+        let mut transform_ids = &Vec::new();
         for found in &response.negotiate_contexts {
             match found {
                 NegotiateContext::Encryption(ids) => cipher = Cipher::from_id(ids[0].0),
                 NegotiateContext::Signing(ids) => {
                     signing = SigningAlgorithm::from_id(ids[0].0).unwrap();
                 }
+                NegotiateContext::RdmaTransform(ids) => transform_ids = ids,
                 _ => {}
             }
         }
+        let transforms = RdmaTransforms::common(transform_ids, cipher, signing);
         if dialect == Dialect::SMB_3_1_1 {
             self.preauth.on_negotiate(&[request]);
             self.preauth.on_negotiate(&[&reply.message]);
@@ -133,6 +144,7 @@ impl Peer {
             max_transact_size: response.max_transact_size,
             max_read_size: response.max_read_size,
             max_write_size: response.max_write_size,
+            rdma_transforms: transforms,
         });
         self.server_capabilities = response.capabilities;
         self.server_guid = response.server_guid;

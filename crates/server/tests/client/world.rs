@@ -176,6 +176,11 @@ impl World {
         Some(Peer::new(Stream::Memory(ours), Guid([number; 16])))
     }
 
+    /// Waits at the end for a task that serves a connection.
+    pub fn keep(&self, task: JoinHandle<io::Result<()>>) {
+        self.tasks.borrow_mut().push(task);
+    }
+
     /// A connection that has negotiated 3.1.1 (or what `offer` leads to) and
     /// logged on as `user`, and the share `data`.
     pub async fn session(&self, user: &str, offer: &Offer) -> (Peer, Mount) {

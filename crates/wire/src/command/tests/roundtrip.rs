@@ -1,6 +1,7 @@
 //! Encodes and parses messages with all values of all fields.
 
 use super::message;
+use crate::codec::Writer;
 use crate::command::change_notify::{ChangeNotifyFlags, CompletionFilter};
 use crate::command::close::CloseFlags;
 use crate::command::create::{
@@ -31,6 +32,7 @@ use crate::negotiate_context::{
     Cipher, CompressionAlgorithm, CompressionCapabilityFlags, HashAlgorithm, NegotiateContext,
     NegotiateContextType, RdmaTransformId, SigningAlgorithm, TransportCapabilityFlags,
 };
+use crate::rdma_transform::{RdmaCryptoTransform, RdmaTransform, RdmaTransformType};
 use crate::utf16::Utf16;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -267,6 +269,31 @@ proptest! {
     }
 
     #[test]
+    fn rdma_transform(
+        channel in 0u32..3, transforms in vec((any::<u16>(), blob(), blob()), 1..=8),
+        descriptors in blob(),
+    ) {
+        let transform = RdmaTransform {
+            channel: Channel(channel),
+            transforms: transforms
+                .iter()
+                .map(|(kind, signature, nonce)| RdmaCryptoTransform {
+                    transform_type: RdmaTransformType(*kind),
+                    signature,
+                    nonce,
+                })
+                .collect(),
+            descriptors: if channel == 0 { &[] } else { &descriptors },
+        };
+        let mut bytes = Vec::new();
+        transform.encode(&mut Writer::new(&mut bytes));
+        prop_assert_eq!(RdmaTransform::parse(&bytes), Ok(transform));
+        for cut in 0..bytes.len() {
+            let _ = RdmaTransform::parse(&bytes[..cut]);
+        }
+    }
+
+    #[test]
     fn lock(
         sequence: u32, file_id in file_id(), locks in vec(any::<(u64, u64, u32)>(), 0..6),
     ) {
@@ -355,7 +382,7 @@ proptest! {
         };
         let info = QueryQuotaInfo { return_single, restart_scan, sids };
         let mut bytes = Vec::new();
-        info.encode(&mut crate::codec::Writer::new(&mut bytes));
+        info.encode(&mut Writer::new(&mut bytes));
         prop_assert_eq!(QueryQuotaInfo::parse(&bytes), Ok(info));
     }
 
