@@ -167,7 +167,9 @@ def everything(args, groups):
     for package, programs in examples.items():
         for name in programs:
             copy_program(built / "examples" / name if built else cargo_example(package, name))
-    if args.server != "frevo" and not names & {"client", "client-ksmbd", "disks", "programs", "rdma"}:
+    has_client = names & {"client", "client-ksmbd", "disks", "programs", "rdma"}
+    has_client = has_client or any(g.name == "kerberos/client" for g in groups)
+    if args.server != "frevo" and not has_client:
         return None
     if args.frevo:
         program = str(Path(args.frevo).resolve())
