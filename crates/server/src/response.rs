@@ -68,7 +68,8 @@ pub struct Response {
     binding: Option<Arc<Session>>,
     operation: Option<OperationId>,
     is_unsigned: bool,
-    remote_data: Option<RemoteData>,
+    /// Boxed: each request of a connection has room for this.
+    remote_data: Option<Box<RemoteData>>,
     invalidates: Option<u32>,
 }
 
@@ -102,11 +103,11 @@ impl Response {
 
     /// Sets the data that goes into the client's memory.
     pub fn set_remote_data(&mut self, data: RemoteData) {
-        self.remote_data = Some(data);
+        self.remote_data = Some(Box::new(data));
     }
 
     /// Takes the data that goes into the client's memory.
-    pub const fn take_remote_data(&mut self) -> Option<RemoteData> {
+    pub const fn take_remote_data(&mut self) -> Option<Box<RemoteData>> {
         self.remote_data.take()
     }
 

@@ -50,8 +50,9 @@ impl Connection {
         let mut assembly = Assembly::new(opened.sealed.clone());
         let mut chain = Chain::new();
         let mut operation = None;
-        let shown = Shown::default();
         let last = elements.len().saturating_sub(1);
+        // Boxed: most frames have one request, and need no room for it.
+        let shown = (last > 0).then(Box::<Shown>::default);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
             // A long compound of slow requests gives others their turn. Its first request
             // begins at once: requests begin in the order in which they came.
@@ -66,7 +67,7 @@ impl Connection {
             let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
-            let state = (&mut chain, &mut operation, &shown);
+            let state = (&mut chain, &mut operation, shown.as_deref());
             pin!(self.answer_message(element, place, parts, state, &mut assembly)).await?;
         }
         operation.into_iter().for_each(Running::end);
@@ -80,7 +81,7 @@ impl Connection {
         element: &Element,
         place: CompoundPosition,
         (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
-        (chain, operation, shown): (&mut Chain<FileId>, &mut Option<Running>, &Shown),
+        (chain, operation, shown): (&mut Chain<FileId>, &mut Option<Running>, Option<&Shown>),
         assembly: &mut Assembly,
     ) -> Result<(), Doom> {
         let (mut header, row) = (element.header, element.row);
@@ -152,7 +153,7 @@ impl Connection {
             &Element,
             Header,
             &[u8],
-            (CompoundPosition, bool, &Shown),
+            (CompoundPosition, bool, Option<&Shown>),
         ),
         found: Target,
         frame_bytes: &FrameBytes<'_>,
@@ -160,7 +161,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> Answer {
         let _operations = found.operations;
-        shown.begin(header.command);
+        shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
             connection: &self.info,
             owner: Some(self),
@@ -172,7 +173,7 @@ impl Connection {
             encrypted: sealed,
             fetched: Cell::default(),
             alone: place.alone,
-            shown: (!place.alone).then_some(shown),
+            shown,
             room: assembly.room(self),
             cancellation: Cancellation::default(),
             busy: Cell::default(),

@@ -107,14 +107,14 @@ impl Connection {
     pub(super) async fn deliver(
         &self,
         rq: &Request<'_>,
-        data: RemoteData,
+        data: Box<RemoteData>,
         channel: Option<&Channel>,
         outcome: Outcome,
         out: &mut Response,
     ) -> Outcome {
         let status = outcome?;
         let endpoint = self.rdma.as_ref().ok_or(Status::INTERNAL_ERROR)?;
-        let RemoteData { mut bytes, buffers, transform } = data;
+        let RemoteData { mut bytes, buffers, transform } = *data;
         let length = bytes.len();
         if let DataTransform::Wanted(kind) = transform {
             let channel = channel.ok_or(Status::INTERNAL_ERROR)?;
