@@ -25,6 +25,7 @@ from .peers import (  # noqa: F401
     java,
     kerberos,
     ksmbd,
+    libsmb2_examples,
     links,
     mount,
     outage,

@@ -4,6 +4,7 @@ Everything is kept under target/interop. A missing toolchain is a note here and 
 """
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,6 +44,32 @@ JAVA = OUT / "java"
 
 LIBSMB2_VERSION = "6.2+dfsg-2+deb13u1"
 LIBSMB2 = OUT / "libsmb2"
+LIBSMB2_TAG, LIBSMB2_COMMIT = "libsmb2-6.2", "d67e213a5c4e7e4969fd81f0b95e4ca5831fbba1"
+# All of its examples but a server.
+LIBSMB2_EXAMPLES = [
+    f"smb2-{name}"
+    for name in [
+        "CMD-FIND",
+        "cat-async",
+        "cat-sync",
+        "ftruncate-sync",
+        "ls-async",
+        "lsa-lookupsids",
+        "lseek-sync",
+        "put-async",
+        "put-sync",
+        "raw-fsstat-async",
+        "raw-getsd-async",
+        "raw-stat-async",
+        "readlink",
+        "rename-sync",
+        "share-enum",
+        "share-info",
+        "stat-sync",
+        "statvfs-sync",
+        "truncate-sync",
+    ]
+]
 
 
 def note(missing, what):
@@ -151,6 +178,19 @@ def java():
     call("javac", "-cp", f"{JAVA}/jars/*", "-d", JAVA / "classes", *sources)
 
 
+def libsmb2_source():
+    """Fetches the source of libsmb2, whose examples no package has; LIBSMB2_GIT names a copy of its repository."""
+    source = LIBSMB2 / "source"
+    if not (source / "examples").exists():
+        origin = os.environ.get("LIBSMB2_GIT", "https://github.com/sahlberg/libsmb2")
+        command = ["git", "-c", "advice.detachedHead=false", "clone", "-q", "--depth=1", f"--branch={LIBSMB2_TAG}"]
+        if subprocess.run([*command, origin, source], check=False).returncode:
+            note(origin, "libsmb2's examples")
+        elif call("git", "-C", source, "rev-parse", "HEAD").strip() != LIBSMB2_COMMIT:
+            raise SystemExit(f"prepare: {LIBSMB2_TAG} of {origin} is not {LIBSMB2_COMMIT}")
+    return source
+
+
 def libsmb2():
     """Unpacks Debian 13's libsmb2 and compiles the program that uses it; both run with Debian 13's C library."""
     root = Path(call(HERE / "newer-samba", "4.22", stderr=subprocess.DEVNULL).strip())
@@ -174,12 +214,16 @@ def libsmb2():
     include, libraries = LIBSMB2 / "usr/include", next(LIBSMB2.glob("usr/lib/*/libsmb2.so")).parent
     # The library wants a newer C library than the compiler's.
     flags = ["-O1", "-D_GNU_SOURCE", f"-I{include}", f"-L{libraries}", "-Wl,--allow-shlib-undefined"]
-    call("cc", *flags, "-o", LIBSMB2 / "peer", HERE / "peers/libsmb2_peer.c", "-lsmb2")
+    sources = {"peer": HERE / "peers/libsmb2_peer.c"}
+    examples = libsmb2_source() / "examples"
+    sources |= {name: examples / f"{name}.c" for name in LIBSMB2_EXAMPLES if examples.exists()}
+    for name, source in sources.items():
+        # What their configure script defines.
+        defined = ["-DHAVE_POLL_H", "-D_U_=__attribute__((unused))", f"-I{include}/smb2", "-w"]
+        call("cc", *flags, *defined, "-o", LIBSMB2 / name, source, "-lsmb2")
     theirs = root / libraries.relative_to(LIBSMB2)
     loader = next(root.glob("usr/lib64/ld-linux-*.so.2"))
-    (LIBSMB2 / "run").write_text(
-        f'#!/bin/sh\nexec {loader} --library-path {libraries}:{theirs} {LIBSMB2 / "peer"} "$@"\n'
-    )
+    (LIBSMB2 / "run").write_text(f'#!/bin/sh\nexec {loader} --library-path {libraries}:{theirs} {LIBSMB2}/"$@"\n')
     (LIBSMB2 / "run").chmod(0o755)
 
 

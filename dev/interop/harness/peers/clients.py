@@ -148,7 +148,7 @@ LIBSMB2_CHECKS = [
 
 def libsmb2(ctx, how, needed):
     ctx.add("version", "pass", 0.0, f"libsmb2 {LIBSMB2_VERSION}")
-    status, output = ctx.command(LIBSMB2 / "run", how, timeout=120)
+    status, output = ctx.command(LIBSMB2 / "run", "peer", how, timeout=120)
     ctx.report(output, needed=needed)
     if status:
         ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip()[-200:]}")

@@ -1,6 +1,7 @@
 """Scanners without a password learn nothing beyond NEGOTIATE."""
 
 import concurrent.futures
+import re
 import shutil
 import subprocess
 import time
@@ -127,6 +128,10 @@ def learn(ctx, number, name, sign, command):
 def enumeration(ctx):
     """nmap, impacket's examples, Samba's tools and enum4linux-ng without a password."""
     roads()
+    for name, argument in ("nmap", "--version"), ("enum4linux-ng", "-h"):
+        if shutil.which(name):
+            _, said = ctx.command(name, argument)
+            ctx.add(f"{name}-version", "pass", 0.0, f"{name} {re.search(r'[0-9]+[.][0-9.]*[0-9]', said)[0]}")
     (ctx.server.path / "planted.txt").write_text("planted")
     (ctx.work / "commands").write_text("shares\nuse share\nls\nwho\ninfo\n")
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 
@@ -160,18 +161,26 @@ def work(ctx, mount):
             shutil.rmtree(ctx.work / made, ignore_errors=True)
 
 
+def versions(ctx, *also):
+    """Adds a row with the version of each program."""
+    asked = {"git": "--version", "sqlite3": "--version", "restic": "version", "borg": "--version"}
+    for name, argument in asked.items():
+        if shutil.which(name):
+            said = re.search(r"[0-9]+[.][0-9.]*[0-9]", done(ctx, name, argument))
+            ctx.add(f"{name}-version", "pass", 0.0, f"{name} {said[0]}")
+    for name, version in also:
+        ctx.add(f"{name}-version", "pass", 0.0, version)
+
+
 @group("programs/frevo-mount", full_only=True)
 def frevo_mount(ctx):
     """git, SQLite, restic and borg on `frevo mount`."""
-    for name in ("restic", "borg"):
-        if shutil.which(name):
-            ctx.add(
-                f"{name}-version", "pass", 0.0, done(ctx, name, *(["version"] if name == "restic" else ["--version"]))
-            )
+    versions(ctx)
     work(ctx, mounted)
 
 
 @group("programs/rclone-mount", full_only=True)
 def rclone_mount(ctx):
     """git, SQLite, restic and borg on `rclone mount`."""
+    versions(ctx, ("rclone", f"rclone {suites.RCLONE_VERSION}"))
     work(ctx, rclone_mounted)
