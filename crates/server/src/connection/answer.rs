@@ -63,11 +63,12 @@ impl Connection {
                 self.cancel(element, &mut opened);
                 continue;
             }
-            let place = CompoundPosition { alone: last == 0, last: at == last, verdict };
+            let shown = shown.as_deref();
+            let place = CompoundPosition { alone: last == 0, last: at == last, verdict, shown };
             let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
-            let state = (&mut chain, &mut operation, shown.as_deref());
+            let state = (&mut chain, &mut operation);
             pin!(self.answer_message(element, place, parts, state, &mut assembly)).await?;
         }
         operation.into_iter().for_each(Running::end);
@@ -79,9 +80,9 @@ impl Connection {
     async fn answer_message(
         &self,
         element: &Element,
-        place: CompoundPosition,
+        place: CompoundPosition<'_>,
         (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
-        (chain, operation, shown): (&mut Chain<FileId>, &mut Option<Running>, Option<&Shown>),
+        (chain, operation): (&mut Chain<FileId>, &mut Option<Running>),
         assembly: &mut Assembly,
     ) -> Result<(), Doom> {
         let (mut header, row) = (element.header, element.row);
@@ -119,7 +120,7 @@ impl Connection {
         let mut answer = match found {
             Err(refusal) => Answer::refused(refusal, self.channel(header.session_id)),
             Ok(found) => {
-                let parts = (element, header, message, (place, sealed, shown));
+                let parts = (element, header, message, place, sealed);
                 pin!(self.answer_found(parts, found, frame_bytes, &mut out, assembly)).await
             }
         };
@@ -149,11 +150,12 @@ impl Connection {
     /// Runs the handler of a message whose state was found.
     async fn answer_found(
         &self,
-        (element, header, message, (place, sealed, shown)): (
+        (element, header, message, place, sealed): (
             &Element,
             Header,
             &[u8],
-            (CompoundPosition, bool, Option<&Shown>),
+            CompoundPosition<'_>,
+            bool,
         ),
         found: Target,
         frame_bytes: &FrameBytes<'_>,
@@ -161,7 +163,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> Answer {
         let _operations = found.operations;
-        shown.into_iter().for_each(|shown| shown.begin(header.command));
+        place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
             connection: &self.info,
             owner: Some(self),
@@ -173,7 +175,7 @@ impl Connection {
             encrypted: sealed,
             fetched: Cell::default(),
             alone: place.alone,
-            shown,
+            shown: place.shown,
             room: assembly.room(self),
             cancellation: Cancellation::default(),
             busy: Cell::default(),
@@ -294,8 +296,10 @@ impl Drop for FrameBytes<'_> {
 
 /// Where a message stands in its compound.
 #[derive(Debug, Clone, Copy)]
-struct CompoundPosition {
+struct CompoundPosition<'a> {
     alone: bool,
     last: bool,
     verdict: Verdict,
+    /// The state of a file that earlier messages have shown; none if it is alone.
+    shown: Option<&'a Shown>,
 }
