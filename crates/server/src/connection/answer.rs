@@ -69,7 +69,7 @@ impl Connection {
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
             let state = (&mut chain, &mut operation);
-            pin!(self.answer_message(element, place, parts, state, &mut assembly)).await?;
+            pin!(self.answer_message(element, &place, parts, state, &mut assembly)).await?;
         }
         operation.into_iter().for_each(Running::end);
         assembly.send(self);
@@ -80,7 +80,7 @@ impl Connection {
     async fn answer_message(
         &self,
         element: &Element,
-        place: CompoundPosition<'_>,
+        place: &CompoundPosition<'_>,
         (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
         (chain, operation): (&mut Chain<FileId>, &mut Option<Running>),
         assembly: &mut Assembly,
@@ -154,7 +154,7 @@ impl Connection {
             &Element,
             Header,
             &[u8],
-            CompoundPosition<'_>,
+            &CompoundPosition<'_>,
             bool,
         ),
         found: Target,
@@ -295,7 +295,7 @@ impl Drop for FrameBytes<'_> {
 }
 
 /// Where a message stands in its compound.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct CompoundPosition<'a> {
     alone: bool,
     last: bool,
