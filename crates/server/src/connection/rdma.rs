@@ -96,8 +96,10 @@ impl Connection {
         if let DataTransform::Received(proof) = memory.transform
             && !channel.is_some_and(|channel| is_proved(&mut data, &proof, channel))
         {
-            self.report_altered(&rq.header, "data that came by RDMA does not match its signature");
-            return Err(client_memory::mismatch(proof.kind()).into());
+            let status = client_memory::mismatch(proof.kind());
+            let reason = "data that came by RDMA does not match its signature";
+            self.report_altered(&rq.header, status, reason);
+            return Err(status.into());
         }
         Ok(Some(data))
     }

@@ -72,19 +72,20 @@ impl Connection {
         if frevo_proto::signature::verify(message, key, Sender::Client) {
             return Ok(());
         }
-        self.report_altered(header, "a signature does not match");
-        Err(Status::ACCESS_DENIED.into())
+        let status = Status::ACCESS_DENIED;
+        self.report_altered(header, status, "a signature does not match");
+        Err(status.into())
     }
 
-    /// Reports a message, or data of one, that was altered.
-    pub(super) fn report_altered(&self, header: &Header, reason: &'static str) {
+    /// Reports a message, or data of one, that was altered, and is answered with `status`.
+    pub(super) fn report_altered(&self, header: &Header, status: Status, reason: &'static str) {
         let peer = self.info.peer;
         self.info.tell(|left_out| {
             tracing::warn!(target: "frevo::connection", %peer, command = %header.command, left_out,
                 "{reason}: the message was changed on its way, or the client is broken");
         });
         self.info.server.audit.emit_limited(peer.ip(), || {
-            let event = Event::new(audit::Kind::Violation).status(Status::ACCESS_DENIED).peer(peer);
+            let event = Event::new(audit::Kind::Violation).status(status).peer(peer);
             event.with("reason", reason)
         });
     }
