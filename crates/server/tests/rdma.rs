@@ -433,3 +433,52 @@ fn protected_requests_do_not_move_data_in_the_clear() {
         assert_eq!(world.content("moved"), b"content");
     });
 }
+
+/// Keys count on their own connection alone: a request with another client's key ends the connection
+/// of the one who asks, and neither memory nor file of another is touched.
+#[test]
+fn a_foreign_key_reaches_nothing() {
+    in_world_with(open_settings(), async |world| {
+        world.file("moved", pattern());
+        for is_read in [true, false] {
+            let Some(mut owner) = Guest::arrive(world, &offer(&[])).await else { return };
+            let mut thief = Guest::arrive(world, &offer(&[])).await.unwrap();
+            thief.peer.is_strict = false;
+            let lending = if is_read { Lending::PeerWrites(LENGTH) } else { Lending::PeerReads };
+            let memory =
+                if is_read { Buf::with_capacity(LENGTH) } else { Buf::copy_of(&[0xEE; LENGTH]) };
+            let loan = owner.endpoint.lend(memory, lending).await.unwrap();
+            let (channel, info) = (Channel::RDMA_V1, descriptor(&loan));
+            let length = u32::try_from(LENGTH).unwrap();
+            let file = thief.file;
+            let draft = if is_read {
+                let request = read::Request::new(file, 0, length);
+                let remaining_bytes = length;
+                let channel_info = &info;
+                let request = read::Request { channel, remaining_bytes, channel_info, ..request };
+                Draft { body: Vec::new(), ..read_draft(file, 0, 0) }.with(|w| request.encode(w))
+            } else {
+                let request = write::Request::new(file, 0, &[]);
+                let remaining_bytes = length;
+                let channel_info = &info;
+                let request = write::Request { channel, remaining_bytes, channel_info, ..request };
+                Draft { body: Vec::new(), ..write_draft(file, 0, &[]) }.with(|w| request.encode(w))
+            };
+            let draft = thief.mount.put(draft).charge(2);
+            thief.peer.send(vec![draft], Via::Plain).await;
+            // An answer to a READ that was sent before its data has failed may still come.
+            let mut replies = 0;
+            while thief.peer.frame().await.is_some() {
+                replies += 1;
+            }
+            assert!(replies <= usize::from(is_read), "{replies} answers");
+            let memory = loan.take_back().unwrap();
+            if is_read {
+                let of_file = memory.iter().zip(pattern()).filter(|(a, b)| **a == *b).count();
+                assert!(of_file < LENGTH / 2, "{of_file} bytes of the file");
+            }
+            assert_eq!(world.content("moved"), pattern(), "nothing was written");
+            owner.peer.expect_alive().await;
+        }
+    });
+}
