@@ -43,6 +43,24 @@ fn serve(share: Share, host: Arc<dyn Ambient>, store: &Arc<MemoryState>) -> Worl
     World::of(server, tempfile::tempdir().unwrap())
 }
 
+/// A folder that all users of the host may list. None, with a line, where threads cannot act as them.
+fn folder_for_all(test: &str) -> Option<tempfile::TempDir> {
+    if let Err(why) = credentials::check() {
+        println!("skipped: {test}: {why}");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    set_mode(folder.path(), 0o755);
+    Some(folder)
+}
+
+/// Runs a test on one core, with a paused clock.
+fn run(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).on_thread_start(credentials::begin_thread);
+    LocalSet::new().block_on(&runtime.build().unwrap(), test);
+}
+
 fn give(path: &Path, user: &str, mode: u32) {
     chown(path, Some(uid(user)), Some(61_100)).unwrap();
     set_mode(path, mode);
@@ -50,13 +68,8 @@ fn give(path: &Path, user: &str, mode: u32) {
 
 #[test]
 fn x7_x5_what_is_restored_is_its_owners() {
-    if let Err(why) = credentials::check() {
-        println!("skipped: x7_x5_what_is_restored_is_its_owners: {why}");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
+    let Some(folder) = folder_for_all("x7_x5_what_is_restored_is_its_owners") else { return };
     let root = folder.path();
-    set_mode(root, 0o755);
     for (name, mode) in [("private", 0o700), ("shut", 0o755)] {
         std::fs::create_dir(root.join(name)).unwrap();
         give(&root.join(name), "ann", mode);
@@ -67,10 +80,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
     std::fs::write(root.join("lost"), b"").unwrap();
     give(&root.join("lost"), "bob", 0o660);
 
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).on_thread_start(credentials::begin_thread);
-    let runtime = runtime.build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    run(async {
         let store = Arc::new(MemoryState::default());
         let client = guid(0x31);
         let world = start(root, &store);
@@ -158,13 +168,10 @@ impl Ambient for NoUsers {
 /// of their logon, as long as the configuration has their numbers.
 #[test]
 fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
-    if let Err(why) = credentials::check() {
-        println!("skipped: x7_an_owner_of_a_domain_is_known_after_a_restart: {why}");
+    let Some(folder) = folder_for_all("x7_an_owner_of_a_domain_is_known_after_a_restart") else {
         return;
-    }
-    let folder = tempfile::tempdir().unwrap();
+    };
     let root = folder.path();
-    set_mode(root, 0o755);
     std::fs::write(root.join("of the group"), b"").unwrap();
     give(&root.join("of the group"), "bob", 0o660);
     let lasting = |is_mapped: bool| {
@@ -182,10 +189,7 @@ fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
             ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
         }
     };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).on_thread_start(credentials::begin_thread);
-    let runtime = runtime.build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    run(async {
         let store = Arc::new(MemoryState::default());
         let client = guid(0x31);
         let world = serve(lasting(true), Arc::new(TwoUsers), &store);
