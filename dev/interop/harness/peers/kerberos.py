@@ -87,6 +87,15 @@ def cifs(ctx):
     ctx.report(output, needed=["mounted", "written", "fsync-at-the-end", "renewed", "goes-on"])
 
 
+def near_domain(ctx, checks, *arguments, needed, timeout=150):
+    """Runs peers/CHECKS beside a controller of Samba's domain, on a host that has not joined it yet."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers" / checks]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, *arguments, timeout=timeout)
+    ctx.report(output, needed=needed)
+
+
 @group("kerberos/domain")
 def domain(ctx):
     """A member of Samba's domain: its users log on by ticket, and their groups count in access lists."""
@@ -127,23 +136,16 @@ MEMBERSHIP = [
 @group("kerberos/membership", full_only=True)
 def membership(ctx):
     """`frevo domain` joins Samba's domain by net and by adcli, checks and renews the membership, and leaves."""
-    if ctx.server.kind != "frevo":
-        return
     for tool in ["net", "adcli"]:
-        command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/membership-checks"]
-        _, output = ctx.command(*command, ctx.server.program, ADDRESS, tool, timeout=150)
         by_hand = ["by-hand"] if tool == "adcli" else []
-        ctx.report(output, needed=[f"{tool}-{name}" for name in [*MEMBERSHIP, *by_hand]])
+        needed = [f"{tool}-{name}" for name in [*MEMBERSHIP, *by_hand]]
+        near_domain(ctx, "membership-checks", tool, needed=needed)
 
 
 @group("kerberos/controller", full_only=True)
 def controller(ctx):
     """A member whose name server and krb5.conf do not know the domain: the controller of the join is all it needs."""
-    if ctx.server.kind != "frevo":
-        return
-    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/controller-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
-    ctx.report(output, needed=["no-address", "joins", "status", "named", "resolved"])
+    near_domain(ctx, "controller-checks", needed=["no-address", "joins", "status", "named", "resolved"])
 
 
 WINBIND = [
@@ -162,28 +164,17 @@ WINBIND = [
 @group("kerberos/winbind", full_only=True)
 def winbind(ctx):
     """Users of Samba's domain log on by NTLM, which winbind judges; it goes away and comes back."""
-    if ctx.server.kind != "frevo":
-        return
-    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/winbind-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
-    ctx.report(output, needed=WINBIND)
+    near_domain(ctx, "winbind-checks", needed=WINBIND)
 
 
 @group("kerberos/rights", full_only=True)
 def rights(ctx):
     """200 random triples of access list, user of a domain and desired access, judged by Frevo and by smbd alike."""
-    if ctx.server.kind != "frevo":
-        return
-    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/rights-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, VENV / "bin/python", timeout=200)
-    ctx.report(output, needed=["same-rights"])
+    near_domain(ctx, "rights-checks", VENV / "bin/python", needed=["same-rights"], timeout=200)
 
 
 @group("kerberos/member", full_only=True)
 def member(ctx):
     """200 random triples of user, file and operation on three shares of a member: Frevo does as smbd on one tree."""
-    if ctx.server.kind != "frevo":
-        return
-    command = [HERE / "with-domain", "-n", "-s", ADDRESS, "--", HERE / "peers/member-checks"]
-    _, output = ctx.command(*command, ctx.server.program, ADDRESS, VENV / "bin/python", timeout=200)
-    ctx.report(output, needed=["same-rights-on-one-tree", "client-at-member"])
+    needed = ["same-rights-on-one-tree", "client-at-member"]
+    near_domain(ctx, "member-checks", VENV / "bin/python", needed=needed, timeout=200)
