@@ -9,10 +9,12 @@ use frevo_store::{Fault, Name, vfs::Vfs as _};
 use rustix::fs::Statx;
 
 use crate::dir::Dir;
+use crate::errno::fault_of;
 use crate::limits::PATH_BYTES;
 use crate::names::client_name;
 use crate::node::PosixNode;
 use crate::stat::Extra;
+use crate::sys;
 use crate::vfs::PosixVfs;
 use crate::walk::Location;
 use crate::xattr::Handle;
@@ -27,7 +29,14 @@ impl PosixVfs {
         if path.as_bytes().len() > PATH_BYTES {
             return self.open(&name, how);
         }
-        let found = match self.open_existing(share.root.as_fd(), path.as_bytes(), how) {
+        let opened = match &share.readable_root {
+            Some(root) if path.is_root() => {
+                let handle = Handle::of_shared(Arc::clone(root));
+                sys::stat_fd(handle.fd()).map(|stx| (handle, stx)).map_err(fault_of)
+            }
+            _ => self.open_existing(share.root.as_fd(), path.as_bytes(), how),
+        };
+        let found = match opened {
             Ok(found) => found,
             // It may be stored in another case.
             Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),

@@ -24,6 +24,8 @@ use crate::{names, sys, xattr};
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) root: Arc<OwnedFd>,
+    /// The root again, open for reading, where it can be; snapshots have none.
+    pub(crate) readable_root: Option<Arc<OwnedFd>>,
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
     pub(crate) names: NameCache,

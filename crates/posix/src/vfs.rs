@@ -93,6 +93,7 @@ impl PosixVfs {
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let ntacl = crate::security::attribute(root.as_fd());
         let share = Share {
+            readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
             hidden,
             vetoed,
@@ -176,6 +177,12 @@ struct Target<'a> {
     /// The object with that name now: its stored name and its state.
     existing: Option<(Vec<u8>, Statx)>,
     _naming: Option<MutexGuard<'a, ()>>,
+}
+
+/// Opens the share's root for reading: a name in the root needs no open of its parent then.
+fn readable(root: BorrowedFd<'_>) -> Option<Arc<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    sys::open_beneath(root, b".", flags, Mode::empty(), false).ok().map(Arc::new)
 }
 
 /// Tries openat2 on ".", where the kernel's answer is that for every walk.

@@ -53,6 +53,11 @@ impl Handle {
         Self { fd: Arc::new(fd), path_only }
     }
 
+    /// A handle on a descriptor that is not O_PATH and has other owners.
+    pub(crate) const fn of_shared(fd: Arc<OwnedFd>) -> Self {
+        Self { fd, path_only: false }
+    }
+
     /// Returns a shared owner of the descriptor.
     pub(crate) fn shared(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
