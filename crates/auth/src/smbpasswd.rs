@@ -21,6 +21,7 @@ use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN, MAX_ACCOUNT_NA
 use crate::{KerberosKeys, NtHash};
 use alloc::{
     borrow::ToOwned,
+    boxed::Box,
     collections::BTreeMap,
     string::{String, ToString},
     vec::Vec,
@@ -112,7 +113,8 @@ impl Entry {
 #[derive(Debug, Clone)]
 enum Line {
     Text(String),
-    Account(Entry),
+    /// Boxed, so that a blank line or a comment does not take the memory of an account.
+    Account(Box<Entry>),
 }
 
 /// The accounts of a file, with its comments.
@@ -172,7 +174,7 @@ impl AccountFile {
             if file.places.insert(folded(&entry.name), file.lines.len()).is_some() {
                 return Err(fault("the account is already in the file"));
             }
-            file.lines.push(Line::Account(entry));
+            file.lines.push(Line::Account(Box::new(entry)));
         }
         Ok(file)
     }
@@ -245,7 +247,7 @@ impl AccountFile {
     /// Iterates over all accounts in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.lines.iter().filter_map(|line| match line {
-            Line::Account(entry) => Some(entry),
+            Line::Account(entry) => Some(&**entry),
             Line::Text(_) => None,
         })
     }
@@ -267,7 +269,7 @@ impl AccountFile {
             return Err("too many lines");
         }
         self.places.insert(folded(&entry.name), self.lines.len());
-        self.lines.push(Line::Account(entry));
+        self.lines.push(Line::Account(Box::new(entry)));
         Ok(())
     }
 

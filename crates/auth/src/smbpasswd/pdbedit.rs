@@ -10,6 +10,7 @@
 
 use super::{AccountFile, Entry, FileFault, flags, folded, nt_hash};
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN};
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use frevo_wire::dtyp::Sid;
 
@@ -103,7 +104,7 @@ impl AccountFile {
         if self.places.insert(folded(&entry.name), self.lines.len()).is_some() {
             return Err("the account is already in the file");
         }
-        self.lines.push(super::Line::Account(entry));
+        self.lines.push(super::Line::Account(Box::new(entry)));
         Ok(())
     }
 }

@@ -75,6 +75,12 @@ fn a_line_that_cannot_be_read_is_named() {
     assert_eq!(AccountFile::parse(&twice).unwrap_err().line, 2);
 }
 
+/// A file of 64 KiB of blank lines took 24 MiB while it was read and written.
+#[test]
+fn a_blank_line_does_not_take_the_memory_of_an_account() {
+    assert!(size_of::<Line>() <= 32, "{} bytes", size_of::<Line>());
+}
+
 #[test]
 fn lines_are_bounded_in_length_and_number() {
     for (n, taken) in [
