@@ -8,8 +8,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
 use client::files::{rename_draft, set_draft, set_info_draft};
 use client::*;
-use frevo_wire::command::create::{self, CreateDisposition, CreateOptions};
+use frevo_wire::command::create::{self, CreateDisposition, CreateOptions, OplockLevel};
 use frevo_wire::command::negotiate;
+use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::command::query_info::{self, InfoType};
 use frevo_wire::create_context::{CreateContext, CreateContexts, PosixResponse, ResponseContext};
@@ -303,6 +304,37 @@ fn renames_replace_what_is_open_and_move_what_is_below() {
         peer.on(&mount, rename_draft(FileInfoClass::RENAME, dir, "d", false))
             .await
             .expect(Status::ACCESS_DENIED);
+    });
+}
+
+/// cifs.ko took its number of links from what it had cached: xfstests' generic/035.
+#[test]
+fn who_caches_a_replaced_file_hears_of_it() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        world.file("old", b"old");
+        world.file("new", b"new");
+        let want = posix(Want::existing("old"), 0);
+        let draft = want.draft().patch(64 + 3, &[OplockLevel::II.0]);
+        let reply = peer.on(&mount, draft).await;
+        let opened = create::Response::parse(&reply.ok().message).unwrap();
+        assert_eq!(opened.oplock_level, OplockLevel::II);
+        let reader = opened.file_id;
+
+        let file = peer.open_file(&mount, &posix(Want::existing("new"), 0)).await;
+        let draft = rename_draft(FileInfoClass::RENAME, file, "old", true);
+        peer.send(vec![mount.put(draft)], mount.via()).await;
+        // Nobody waits for an answer to this break, so that it may come after the reply.
+        let mut replies = [peer.reply().await, peer.reply().await];
+        replies.sort_by_key(|reply| reply.header.command != Command::OPLOCK_BREAK);
+        let [told, renamed] = replies;
+        renamed.ok();
+        let Ok(Notification::Oplock(broken)) = Notification::parse(&told.message) else {
+            panic!("{told:?}");
+        };
+        assert_eq!((broken.file_id, broken.oplock_level), (reader, OplockLevel::NONE));
+        assert_eq!(info(&mut peer, &mount, reader).await.links, 0);
+        assert_eq!(world.content("old"), b"new");
     });
 }
 

@@ -54,18 +54,23 @@ async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Statu
     Ok(())
 }
 
-/// MS-FSA 2.1.5.15.12: the same for the file that would be replaced.
+/// MS-FSA 2.1.5.15.12: who caches the file that would be replaced must hear of it. Where an open
+/// file cannot be replaced, those who only keep its handle are asked to close it. Where it can, it
+/// has a link less afterwards, and nothing that is cached of it stays valid.
 async fn replaced(
     rq: &request::Request<'_>,
     target: &FileOpen,
     request: &Request<'_>,
 ) -> Result<(), Status> {
-    let Ok(name) = rename::replaced_name(request, target.posix) else { return Ok(()) };
-    let Some(name) = name.filter(|name| name.stream().is_none()) else { return Ok(()) };
+    let Ok(replaced) = rename::replaced_name(request, target.posix) else { return Ok(()) };
+    let Some((name, replaces_open)) = replaced.filter(|(name, _)| name.stream().is_none()) else {
+        return Ok(());
+    };
     let Ok(there) = target.vfs.stat(&name) else { return Ok(()) };
+    let cause = if replaces_open { Cause::Write } else { Cause::Rename };
     match rq.server().files.find(there.key) {
         Some(cell) if there.key != target.cell.key() => {
-            lease::contend_for(rq, &cell, target.id, Cause::Rename).await
+            lease::contend_for(rq, &cell, target.id, cause).await
         }
         _ => Ok(()),
     }

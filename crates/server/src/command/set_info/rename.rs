@@ -92,13 +92,17 @@ pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Ref
     }
 }
 
-/// The name of what the request would replace, if it is one that replaces.
-pub(super) fn replaced_name(request: &Request<'_>, posix: bool) -> Result<Option<Name>, Status> {
+/// The name of what the request would replace, if it is one that replaces, and true if it replaces
+/// even what is open.
+pub(super) fn replaced_name(
+    request: &Request<'_>,
+    posix: bool,
+) -> Result<Option<(Name, bool)>, Status> {
     let wanted = match FileInfoClass(request.file_info_class) {
         FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
         _ => wanted(request.buffer, posix)?,
     };
-    Ok((wanted.replace && !wanted.is_stream && !wanted.replace_open).then_some(wanted.name))
+    Ok((wanted.replace && !wanted.is_stream).then_some((wanted.name, wanted.replace_open)))
 }
 
 /// Returns the new name. INVALID_PARAMETER for the name of a stream.
