@@ -113,7 +113,7 @@ def main():
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
         and (args.only or not g.named_only)
-        and (g.name.startswith(("smbtorture/", "differential/")) if args.samba else not g.samba)
+        and (g.name.startswith(("smbtorture/", "differential/", "xfstests/")) if args.samba else not g.samba)
     ]
     if args.list:
         for g in GROUPS:

@@ -122,6 +122,11 @@ PROFILES = {
             "recycle:versions = yes",
         ],
     ),
+    # cifs.ko mounts with `posix`; smbd has that from 4.18 on.
+    "unix-extensions": (
+        OFFERED,
+        [*AS_ROOT, "-g", "server min protocol = SMB3_00", "-g", "smb3 unix extensions = yes"],
+    ),
     # Administrators add shares below a folder, which must exist when the server starts.
     "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),

@@ -63,6 +63,11 @@ def xfstests(ctx, options):
 
 for _name, _options in MOUNTS.items():
 
-    @group(f"xfstests/{_name}", full_only=True, doc=f"xfstests over a mount with {_options}, if XFSTESTS is set")
+    @group(
+        f"xfstests/{_name}",
+        profile="unix-extensions" if _name == "posix" else "default",
+        full_only=True,
+        doc=f"xfstests over a mount with {_options}, if XFSTESTS is set",
+    )
     def _xfstests(ctx, options=_options):
         xfstests(ctx, options)
