@@ -102,7 +102,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
         if !seats.iter().any(Seat::lost_requests) {
             return;
         }
-        // The server's own threads, which write records of handles, take real time.
+        // Threads of the server take real time, which the paused clock does not show.
         std::thread::sleep(Duration::from_millis(10));
         exchange(&mut seats).await;
     }

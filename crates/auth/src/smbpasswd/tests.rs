@@ -75,7 +75,8 @@ fn a_line_that_cannot_be_read_is_named() {
     assert_eq!(AccountFile::parse(&twice).unwrap_err().line, 2);
 }
 
-/// A file of 64 KiB of blank lines took 24 MiB while it was read and written.
+/// A file of 4,455 bytes, nearly all blank lines and comments, took 1.2 MB while it was read and
+/// written.
 #[test]
 fn a_blank_line_does_not_take_the_memory_of_an_account() {
     assert!(size_of::<Line>() <= 32, "{} bytes", size_of::<Line>());
