@@ -9,20 +9,21 @@ use std::sync::Arc;
 
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::Vfs;
-use frevo_wire::Status;
 use frevo_wire::codec::Writer;
-use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::create::{self, CreateDisposition, CreateOptions, OplockLevel};
 use frevo_wire::command::query_info::{self};
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::create_context;
 use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, SdControl, SecurityDescriptor, SecurityInformation, Sid,
+    AccessMask, Ace, AceFlags, FileAttributes, SdControl, SecurityDescriptor, SecurityInformation,
+    Sid,
 };
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
+use frevo_wire::{Command, Status};
 
-use client::draft::Reply;
-use client::files::{Mount, Want, set_info_draft};
+use client::draft::{Draft, Reply};
+use client::files::{Mount, Want, rename_draft, set_draft, set_info_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
 use client::protection::{self, bytes, everyone, list};
@@ -217,6 +218,43 @@ fn x4_a_rename_needs_rights_where_it_leads() {
         assert_eq!(world.content("closed/there"), b"there");
         assert_eq!(world.content("f"), b"mine");
         ann.close(&hers, file).await;
+    });
+}
+
+/// MS-FSA 2.1.5.15.12: rights are judged before anybody is asked to give up a cached handle.
+#[test]
+fn a_rename_that_is_refused_breaks_nothing_of_the_file_in_its_way() {
+    in_world(async |world| {
+        let (mut ann, hers, mut bob, his) = two(world).await;
+        world.file("f", "mine");
+        std::fs::create_dir(world.path("d")).unwrap();
+        for name in ["protected", "read-only"] {
+            world.file(&format!("d/{name}"), name);
+        }
+        protect(&mut ann, &hers, "d\\protected", &everyone(READ)).await;
+        let all_but = AccessMask::FILE_ALL.without(AccessMask::DELETE_CHILD);
+        protect(&mut ann, &hers, "d", &everyone(all_but)).await;
+        let file = ann.open_file(&hers, &Want::existing("d\\read-only")).await;
+        let mut read_only = [0; 40];
+        read_only[32..36].copy_from_slice(&FileAttributes::READONLY.0.to_le_bytes());
+        ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &read_only)).await.ok();
+        ann.close(&hers, file).await;
+
+        let file = ann.open_file(&hers, &Want::existing("f")).await;
+        for name in ["d\\protected", "d\\read-only"] {
+            let want = Want::existing(name).access(AccessMask::READ_DATA);
+            let reply = bob.create(&his, &Want { oplock: OplockLevel::BATCH, ..want }).await;
+            let opened = create::Response::parse(&reply.ok().message).unwrap();
+            assert_eq!(opened.oplock_level, OplockLevel::BATCH);
+            for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
+                let draft = rename_draft(class, file, name, true);
+                ann.send(vec![hers.put(draft)], hers.via()).await;
+                // The first reply is the last: nothing was waited for.
+                ann.reply().await.expect(Status::ACCESS_DENIED);
+            }
+        }
+        bob.send(vec![his.put(Draft::echo())], his.via()).await;
+        assert_eq!(bob.reply().await.header.command, Command::ECHO);
     });
 }
 

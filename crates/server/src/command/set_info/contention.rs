@@ -36,7 +36,7 @@ pub(super) async fn contend(
     lease::contend(rq, target, cause).await?;
     if cause == Cause::Rename {
         below(rq, target).await?;
-        replaced(rq, target, request).await?;
+        replaced(rq, open, request).await?;
         destination(rq, target, request).await?;
     }
     Ok(())
@@ -54,23 +54,27 @@ async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Statu
     Ok(())
 }
 
-/// MS-FSA 2.1.5.15.12: who caches the file that would be replaced must hear of it. Where an open
-/// file cannot be replaced, those who only keep its handle are asked to close it. Where it can, it
-/// has a link less afterwards, and nothing that is cached of it stays valid.
+/// MS-FSA 2.1.5.15.12: who caches the file that would be replaced must hear of it, if it may be
+/// replaced. Where an open file cannot be, those who only keep its handle are asked to close it.
+/// Where it can, it has a link less afterwards, and nothing that is cached of it stays valid.
 async fn replaced(
     rq: &request::Request<'_>,
-    target: &FileOpen,
+    open: &Open,
     request: &Request<'_>,
 ) -> Result<(), Status> {
-    let Ok(replaced) = rename::replaced_name(request, target.posix) else { return Ok(()) };
-    let Some((name, replaces_open)) = replaced.filter(|(name, _)| name.stream().is_none()) else {
+    let file = open.file()?;
+    let Ok(Some(wanted)) = rename::replacement(request, file.posix) else { return Ok(()) };
+    if wanted.name().stream().is_some() {
         return Ok(());
-    };
-    let Ok(there) = target.vfs.stat(&name) else { return Ok(()) };
-    let cause = if replaces_open { Cause::Write } else { Cause::Rename };
+    }
+    let Ok(there) = file.vfs.stat(wanted.name()) else { return Ok(()) };
     match rq.server().files.find(there.key) {
-        Some(cell) if there.key != target.cell.key() => {
-            lease::contend_for(rq, &cell, target.id, cause).await
+        Some(cell)
+            if there.key != file.key()
+                && rename::may_replace(open, file, &wanted, &there).is_ok() =>
+        {
+            let cause = if wanted.replaces_open() { Cause::Write } else { Cause::Rename };
+            lease::contend_for(rq, &cell, file.id, cause).await
         }
         _ => Ok(()),
     }

@@ -4,7 +4,7 @@
 use super::streams;
 use frevo_store::name::{Name, Rules};
 use frevo_store::share_mode::{Claim, Verdict};
-use frevo_store::vfs::{Kind, Opened, Parent};
+use frevo_store::vfs::{Kind, Opened, Parent, Stat};
 use frevo_store::{Fault, FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
@@ -38,6 +38,11 @@ impl Wanted {
     /// Returns the new name.
     pub(super) const fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// Returns true if even a file that somebody has open is replaced.
+    pub(super) const fn replaces_open(&self) -> bool {
+        self.replace_open
     }
 }
 
@@ -81,36 +86,32 @@ pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Ref
     if status != Status::ACCESS_DENIED || request.info_type != InfoType::FILE || !moves {
         return status.into();
     }
-    let wanted = match class {
-        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, file.posix),
-        _ => wanted(request.buffer, file.posix),
+    let Ok(Wanted { name, is_stream: false, .. }) = asked(request, file.posix) else {
+        return status.into();
     };
-    let Ok(Wanted { name, is_stream: false, .. }) = wanted else { return status.into() };
     match file.vfs.stat(&name) {
         Err(Fault::Symlink) => symlink::stopped(&*file.vfs, &name, &name.to_string()),
         _ => status.into(),
     }
 }
 
-/// The name of what the request would replace, if it is one that replaces, and true if it replaces
-/// even what is open.
-pub(super) fn replaced_name(
-    request: &Request<'_>,
-    posix: bool,
-) -> Result<Option<(Name, bool)>, Status> {
-    let wanted = match FileInfoClass(request.file_info_class) {
-        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
-        _ => wanted(request.buffer, posix)?,
-    };
-    Ok((wanted.replace && !wanted.is_stream).then_some((wanted.name, wanted.replace_open)))
+/// Reads what a request for another name wants.
+fn asked(request: &Request<'_>, posix: bool) -> Result<Wanted, Status> {
+    match FileInfoClass(request.file_info_class) {
+        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix),
+        _ => wanted(request.buffer, posix),
+    }
+}
+
+/// Returns the new name and how to take it, if what has it now is to be replaced.
+pub(super) fn replacement(request: &Request<'_>, posix: bool) -> Result<Option<Wanted>, Status> {
+    let wanted = asked(request, posix)?;
+    Ok((wanted.replace && !wanted.is_stream).then_some(wanted))
 }
 
 /// Returns the new name. INVALID_PARAMETER for the name of a stream.
 pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Status> {
-    let wanted = match FileInfoClass(request.file_info_class) {
-        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix)?,
-        _ => wanted(request.buffer, posix)?,
-    };
+    let wanted = asked(request, posix)?;
     if wanted.is_stream { Err(Status::INVALID_PARAMETER) } else { Ok(wanted.name) }
 }
 
@@ -198,6 +199,22 @@ pub(super) fn rename(
         files.rename_below(file.folder_id(), &from, &name);
     }
     Ok(())
+}
+
+/// Fails when what has the name now, `there`, must not be replaced, whoever has it open.
+pub(super) fn may_replace(
+    open: &Open,
+    file: &FileOpen,
+    wanted: &Wanted,
+    there: &Stat,
+) -> Result<(), Status> {
+    let read_only = there.attributes.contains(FileAttributes::READONLY);
+    let by_directory = file.posix && file.is_directory;
+    let is_directory = there.kind == Kind::Directory && !by_directory;
+    if is_directory || (read_only && !wanted.replace_readonly) {
+        return Err(Status::ACCESS_DENIED);
+    }
+    protection::may_remove(&*file.vfs, &wanted.name, &open.tree().token())
 }
 
 /// Gives the file another name beside the one it has.
@@ -291,13 +308,7 @@ fn check_replaced(
     if !wanted.replace {
         return Err(Status::OBJECT_NAME_COLLISION);
     }
-    let read_only = there.attributes.contains(FileAttributes::READONLY);
-    let by_directory = file.posix && file.is_directory;
-    let is_directory = there.kind == Kind::Directory && !by_directory;
-    if is_directory || (read_only && !wanted.replace_readonly) {
-        return Err(Status::ACCESS_DENIED);
-    }
-    protection::may_remove(&*file.vfs, &wanted.name, &open.tree().token())?;
+    may_replace(open, file, wanted, &there)?;
     let Some(cell) = files.find(there.key) else { return Ok(()) };
     let state = cell.lock();
     if state.is_delete_pending() {
