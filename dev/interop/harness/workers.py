@@ -21,6 +21,8 @@ from .servers import PROFILES, Server
 
 # The most workers that run groups which compute; the others run groups that mostly wait.
 COMPUTING = 2
+# The size of the file system with the shares of one worker's server.
+DISK = "4g"
 
 
 def run_group(group, server, args):
@@ -73,6 +75,10 @@ class Worker:
 
 def work(args, program):
     """The whole life of a worker: runs the groups that its input names, to the end of the input."""
+    served = os.environ["TMPDIR"]
+    if served.startswith("/dev/shm/"):
+        # A check that fills the server's disk must not fill the memory of the machine. No other worker sees this mount.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={DISK}", "served", served], check=True)
     by_name = {group.name: group for group in GROUPS}
     worker = Worker(args, program)
     # No program that a group runs may read the names of the groups.
