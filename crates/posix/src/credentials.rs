@@ -10,7 +10,7 @@
 //! another is needed or the scope ends: further work for that user costs nothing. Code within a
 //! scope must not rely on the server's rights unless it asks for them ([`as_server`], [`settle`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +58,7 @@ impl Credentials {
             let before = thread.wanted.clone();
             thread.become_(Some(self))?;
             thread.wanted = Some(Arc::clone(self));
+            IS_ACTING.set(true);
             Ok(Assumed { before, _stays: PhantomData })
         })
     }
@@ -78,6 +79,7 @@ impl fmt::Debug for Credentials {
 pub fn as_server() -> Assumed {
     THREAD.with_borrow_mut(|thread| {
         let before = thread.wanted.take();
+        IS_ACTING.set(false);
         thread.restore();
         Assumed { before, _stays: PhantomData }
     })
@@ -86,6 +88,11 @@ pub fn as_server() -> Assumed {
 /// Returns the user that this thread acts as; None for the server.
 pub fn acting() -> Option<Arc<Credentials>> {
     THREAD.with_borrow(|thread| thread.wanted.clone())
+}
+
+/// True if this thread acts as a user. Asked often, also on threads that never do.
+pub(crate) fn is_acting() -> bool {
+    IS_ACTING.get()
 }
 
 /// Makes this thread the server again, if it still is the user that it acted as last.
@@ -190,6 +197,7 @@ impl Drop for Assumed {
     fn drop(&mut self) {
         THREAD.with_borrow_mut(|thread| {
             thread.wanted = self.before.take();
+            IS_ACTING.set(thread.wanted.is_some());
             match thread.wanted.clone() {
                 // A failure here must end the process: the thread would go on with wrong rights.
                 Some(before) => {
@@ -258,6 +266,7 @@ fn server() -> &'static Server {
 }
 
 thread_local! {
+    static IS_ACTING: Cell<bool> = const { Cell::new(false) };
     static THREAD: RefCell<Thread> = RefCell::new(Thread::new());
 }
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use frevo_store::Stat;
 use frevo_store::vfs::{Directory, Kind, VfsResult, links};
-use rustix::fs::SeekFrom;
+use rustix::fs::{SeekFrom, Statx};
 use rustix::io::Errno;
 
-use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::guard::Unlisted;
-use crate::limits::{DOSATTRIB_BYTES, LIST_BUFFER_BYTES};
+use crate::limits::LIST_BUFFER_BYTES;
 use crate::names;
 use crate::reparse_tag;
 use crate::share::Share;
@@ -116,7 +115,7 @@ impl PosixDirectory {
     }
 
     /// Returns the facts that an entry's attributes add to its state.
-    fn extra(&self, entry: &CStr) -> Extra {
+    fn extra(&self, stx: &Statx, entry: &CStr) -> Extra {
         let mut extra =
             Extra { hidden_name: self.share.hides(entry.to_bytes()), ..Extra::default() };
         if matches!(self.file_type, libc::DT_LNK | libc::DT_FIFO | libc::DT_SOCK) {
@@ -124,9 +123,9 @@ impl PosixDirectory {
         }
         let fd = self.fd.as_fd();
         if self.share.keeps_attributes() {
-            let mut value = [0; DOSATTRIB_BYTES];
-            let len = self.share.entry_xattr(fd, entry, DOSATTRIB, &mut value).unwrap_or(0);
-            extra.dos = value.get(..len).and_then(DosAttrib::decode);
+            extra.dos = self
+                .share
+                .dos_attrib(stx, |value| self.share.entry_xattr(fd, entry, DOSATTRIB, value));
             extra.reparse_tag = reparse_tag::tag(extra.dos, |into| {
                 self.share.entry_xattr(fd, entry, reparse_tag::ATTRIBUTE, into)
             });
@@ -159,7 +158,7 @@ impl Directory for PosixDirectory {
         let Some(entry) = self.entry() else { return Ok(None) };
         match sys::stat_entry(self.fd.as_fd(), entry) {
             Ok(stx) => {
-                let mut extra = self.extra(entry);
+                let mut extra = self.extra(&stx, entry);
                 if stat::kind_of(&stx) == Kind::Symlink {
                     let target = rustix::fs::readlinkat(self.fd.as_fd(), entry, Vec::new());
                     extra.is_directory_link =

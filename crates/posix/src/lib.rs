@@ -20,6 +20,7 @@ mod directory;
 pub mod dosattrib;
 mod errno;
 mod extents;
+mod facts;
 mod fold;
 mod guard;
 mod host;

@@ -11,6 +11,10 @@ pub const PATH_BYTES: usize = 4_095;
 /// Names that were removed or renamed lately, remembered on shares with short names.
 pub const TUNNELS: usize = 256;
 
+/// Files whose DOS attributes are remembered until they change, in all shares; each takes about 80
+/// bytes.
+pub const KNOWN_FILES: usize = if cfg!(test) { 256 } else { 1 << 17 };
+
 /// Bytes of a DOSATTRIB value that are read. Samba's values have fewer than 100, unless they
 /// contain a name, as only version 2 does.
 pub const DOSATTRIB_BYTES: usize = 384;
@@ -53,8 +57,8 @@ pub const CHANGES_AT_ONCE: usize = 4_096;
 /// Bytes of change notes read from the kernel at a time.
 pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
 
-/// A directory that changed less than this before it was read may have changed once more within one
-/// tick of its clock, so that reading is not kept.
+/// A directory or file that changed less than this before it was read may have changed once more
+/// within one tick of its clock, so that reading is not kept.
 pub const TICK_MS: u64 = 20;
 
 /// Snapshots of one share; the oldest ones beyond are not shown.

@@ -22,12 +22,13 @@ use crate::directory::PosixDirectory;
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::extents;
+use crate::facts::Version;
 use crate::locks;
 use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
-use crate::xattr::Handle;
+use crate::xattr::{DOSATTRIB, Handle};
 
 /// An open file, directory, link or special file of a share.
 #[derive(Debug)]
@@ -40,6 +41,9 @@ pub(crate) struct PosixNode {
     moves_data: bool,
     /// HIDDEN because of the name by which it was opened.
     hidden_name: bool,
+    /// The version in which it was opened, if that was settled and it was not known whether it has a
+    /// descriptor.
+    version: Option<Version>,
     /// The directory in which this node was created, until that entry is durable.
     created_in: Mutex<Option<Dir>>,
     /// The object that replaced this one, see [`Vfs::replace`](frevo_store::Vfs::replace).
@@ -61,9 +65,15 @@ impl PosixNode {
             moves_data: (how.read || how.write) && !handle.is_path_only(),
             handle,
             hidden_name,
+            version: None,
             created_in: Mutex::new(None),
             successor: Mutex::new(None),
         }
+    }
+
+    /// Remembers the version in which it has just been opened, if that is settled.
+    pub(crate) fn seen_as(self, version: Option<Version>) -> Self {
+        Self { version: version.filter(Version::is_settled), ..self }
     }
 
     /// Returns the object that replaced this one.
@@ -86,6 +96,7 @@ impl PosixNode {
             moves_data: false,
             handle,
             hidden_name: self.hidden_name,
+            version: None,
             created_in: Mutex::new(None),
             successor: Mutex::new(None),
         }
@@ -153,6 +164,13 @@ impl PosixNode {
         if self.has_xattrs() { self.handle.ea_size() } else { 0 }
     }
 
+    /// Returns DOSATTRIB of this file, whose state is `stx`.
+    fn dos_attrib_of(&self, stx: &Statx) -> Option<DosAttrib> {
+        let kept = self.share.keeps_attributes() && self.has_xattrs();
+        let read = |value: &mut [u8]| self.handle.value(DOSATTRIB, value);
+        if kept { self.share.dos_attrib(stx, read) } else { None }
+    }
+
     pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
         let kept = self.share.keeps_attributes() && self.has_xattrs();
         if kept { self.handle.dos_attrib() } else { None }
@@ -188,7 +206,7 @@ impl Node for PosixNode {
             return now.stat_without_eas();
         }
         let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
-        let dos = self.dos_attrib();
+        let dos = self.dos_attrib_of(&stx);
         let extra = Extra {
             dos,
             hidden_name: self.hidden_name,
@@ -477,7 +495,7 @@ impl Node for PosixNode {
         if let Some(now) = self.successor() {
             return now.stored_security();
         }
-        crate::security::stored(&self.share, &self.handle)
+        crate::security::stored(&self.share, &self.handle, self.version)
     }
 
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {

@@ -22,8 +22,8 @@ use crate::node::PosixNode;
 use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
 use crate::walk::Location;
-use crate::xattr::Handle;
-use crate::{reparse_tag, sys};
+use crate::xattr::{DOSATTRIB, Handle};
+use crate::{reparse_tag, security, sys};
 
 impl PosixVfs {
     /// Opens an existing object at `path` below `dir`. Fails with NotFound if a component is
@@ -112,13 +112,21 @@ impl PosixVfs {
             // Another program may have put it there.
             self.share().way_replaced(path.as_bytes());
         }
+        let version = self.share().version(&stx);
+        let is_bare = version.is_some_and(|version| security::is_bare(self.share(), version));
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);
-        Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
+        let node = if is_bare { node } else { node.seen_as(version) };
+        let (node, created, file_created) = (Arc::new(node), false, false);
+        Opened { node, stat, created, file_created, is_bare, name }
     }
 
     fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
         let kept = self.share().keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
-        if kept { handle.dos_attrib() } else { None }
+        if kept {
+            self.share().dos_attrib(stx, |value| handle.value(DOSATTRIB, value))
+        } else {
+            None
+        }
     }
 
     /// Opens or creates an object that no single call could open.
@@ -217,7 +225,8 @@ impl PosixVfs {
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);
         node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
-        Ok(Opened { node: Arc::new(node), stat, created: true, file_created: true, name })
+        let (node, created, file_created) = (Arc::new(node), true, true);
+        Ok(Opened { node, stat, created, file_created, is_bare: false, name })
     }
 
     /// Sets the mode that a client asked for. The client has applied its own umask already, so this

@@ -13,6 +13,7 @@ use crate::errno::fault_of;
 use crate::limits::PATH_BYTES;
 use crate::names::client_name;
 use crate::node::PosixNode;
+use crate::security;
 use crate::stat::Extra;
 use crate::sys;
 use crate::vfs::PosixVfs;
@@ -55,8 +56,12 @@ impl PosixVfs {
     fn looked_at(&self, (handle, stx): (Handle, Statx), name: Name) -> Opened {
         let share = self.share();
         let stat = share.stat_of(&stx, &Extra::default());
+        let version = share.version(&stx);
+        let is_bare = version.is_some_and(|version| security::is_bare(share, version));
         let node = PosixNode::new(Arc::clone(share), handle, &stx, &OpenHow::DIRECTORY, false);
-        Opened { node: Arc::new(node), stat, created: false, file_created: false, name }
+        let node = if is_bare { node } else { node.seen_as(version) };
+        let (node, created, file_created) = (Arc::new(node), false, false);
+        Opened { node, stat, created, file_created, is_bare, name }
     }
 
     /// Opens `name` in an open parent; see [`frevo_store::Vfs::open_in`]. If the directory was

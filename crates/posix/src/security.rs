@@ -16,6 +16,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::credentials;
 use crate::errno::fault_of;
+use crate::facts::{self, Version};
 use crate::ntacl::{self, Permissions};
 use crate::options::NtAcls;
 use crate::share::Share;
@@ -55,7 +56,7 @@ pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
     if share.options.nt_acls == NtAcls::Off {
         return Ok(Security::Host(HostAcl::default()));
     }
-    if let Some(descriptor) = stored(share, handle)? {
+    if let Some(descriptor) = stored(share, handle, None)? {
         return Ok(Security::Stored(descriptor));
     }
     if !share.volume.xattrs {
@@ -70,21 +71,46 @@ pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
 /// `security.NTACL` decides first: no capability is needed to read it, and only a
 /// privileged process can have written it. A server that cannot write it keeps its own
 /// descriptors in `user.NTACL`, which decides where `security.NTACL` does not.
-pub(crate) fn stored(share: &Share, handle: &Handle) -> VfsResult<Option<Vec<u8>>> {
+///
+/// An attribute that is absent is remembered for the `version` of the file, which was settled
+/// before.
+pub(crate) fn stored(
+    share: &Share,
+    handle: &Handle,
+    version: Option<Version>,
+) -> VfsResult<Option<Vec<u8>>> {
     if share.options.nt_acls != NtAcls::Xattr {
         return Ok(None);
     }
-    let privileged = in_force(handle, ntacl::PRIVILEGED)?;
-    if privileged.is_some() || share.ntacl == ntacl::PRIVILEGED || !share.volume.descriptors {
+    let privileged = in_force(handle, ntacl::PRIVILEGED, version)?;
+    if privileged.is_some() || !reads_unprivileged(share) {
         return Ok(privileged);
     }
-    in_force(handle, ntacl::UNPRIVILEGED)
+    in_force(handle, ntacl::UNPRIVILEGED, version)
+}
+
+fn reads_unprivileged(share: &Share) -> bool {
+    share.ntacl != ntacl::PRIVILEGED && share.volume.descriptors
+}
+
+/// True if a file is known to have no stored descriptor in this version.
+pub(crate) fn is_bare(share: &Share, version: Version) -> bool {
+    share.options.nt_acls == NtAcls::Xattr
+        && facts::lacks(version, ntacl::PRIVILEGED)
+        && (!reads_unprivileged(share) || facts::lacks(version, ntacl::UNPRIVILEGED))
 }
 
 /// Returns the descriptor in `attribute` if it belongs to the permissions that the host
 /// has now. Costs one system call where there is no such attribute.
-fn in_force(handle: &Handle, attribute: &CStr) -> VfsResult<Option<Vec<u8>>> {
-    let Some(stored) = value(handle, attribute)? else { return Ok(None) };
+fn in_force(
+    handle: &Handle,
+    attribute: &CStr,
+    version: Option<Version>,
+) -> VfsResult<Option<Vec<u8>>> {
+    let Some(stored) = value(handle, attribute)? else {
+        version.into_iter().for_each(|version| facts::note_lack(version, attribute));
+        return Ok(None);
+    };
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
     let acl = host_acl(handle, &stx)?;
     Ok(ntacl::decode(&stored, &permissions(&stx, &acl)))

@@ -39,6 +39,8 @@ pub(crate) struct Share {
     pub(crate) streams: Table,
     /// True if the kernel has getxattrat(2).
     pub(crate) entry_xattrs: bool,
+    /// True if facts from attributes of unchanged files are kept; see [`crate::facts`].
+    pub(crate) keeps_facts: bool,
     /// The number of the root's file system.
     pub(crate) home: u64,
     /// The mark in the keys of files; 0 except in snapshots.

@@ -204,7 +204,14 @@ impl PosixVfs {
         let node = StreamNode::new(Arc::clone(share), Arc::clone(&file.node), handle, body, how);
         let stat = stat_of(file.stat, &stored, node.size()?);
         let name = file.name.with_stream(Some(&stored));
-        Ok(Opened { node: Arc::new(node), stat, created, file_created: file.created, name })
+        Ok(Opened {
+            node: Arc::new(node),
+            stat,
+            created,
+            file_created: file.created,
+            is_bare: false,
+            name,
+        })
     }
 
     /// Returns the file of a stream, if the stream still is `key`.

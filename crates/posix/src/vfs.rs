@@ -92,6 +92,7 @@ impl PosixVfs {
         let (hidden, vetoed) = (patterns(&options.hide_files), patterns(&options.veto));
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let ntacl = crate::security::attribute(root.as_fd());
+        let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let share = Share {
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
@@ -104,6 +105,7 @@ impl PosixVfs {
             streams,
             ntacl,
             entry_xattrs,
+            keeps_facts,
             home: key.device,
             mark,
             folder_id: folder_id_of_root(key, mark),

@@ -2,7 +2,7 @@
 //! 2.1.5.14 and 2.1.5.17.
 
 use frevo_store::security::{HostAcl, Token, host, maximal};
-use frevo_store::vfs::{HostAccess, Kind, Node, OpenHow, Security, SecurityChange, Vfs};
+use frevo_store::vfs::{HostAccess, Kind, Node, OpenHow, Opened, Security, SecurityChange, Vfs};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, Sid};
@@ -23,6 +23,15 @@ pub(crate) const LOOK: OpenHow = OpenHow { open_link: true, ..OpenHow::LOOK };
 /// When the file system fails.
 pub(crate) fn stored(node: &dyn Node) -> Result<Option<SecurityDescriptor>, Status> {
     let stored = node.stored_security().map_err(Fault::status)?;
+    Ok(stored.map(|bytes| read(&bytes)))
+}
+
+/// Like [`stored`], for an object that has just been opened.
+///
+/// # Errors
+/// When the file system fails.
+pub(crate) fn stored_of(opened: &Opened) -> Result<Option<SecurityDescriptor>, Status> {
+    let stored = opened.stored_security().map_err(Fault::status)?;
     Ok(stored.map(|bytes| read(&bytes)))
 }
 
@@ -108,10 +117,7 @@ pub(crate) fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
 ///
 /// # Errors
 /// When it is not there or the file system fails.
-pub(crate) fn parent(
-    vfs: &dyn Vfs,
-    name: &Name,
-) -> Result<Option<frevo_store::vfs::Opened>, Fault> {
+pub(crate) fn parent(vfs: &dyn Vfs, name: &Name) -> Result<Option<Opened>, Fault> {
     if name.is_root() { Ok(None) } else { vfs.open_parent(name).map(Some) }
 }
 

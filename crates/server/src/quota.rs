@@ -72,7 +72,14 @@ impl Vfs for QuotaVolume {
         }
         let stat = node.stat()?;
         let name = Name::from_stored(PATH.to_owned());
-        Ok(Opened { node: Arc::new(node), stat, created: false, file_created: false, name })
+        Ok(Opened {
+            node: Arc::new(node),
+            stat,
+            created: false,
+            file_created: false,
+            is_bare: false,
+            name,
+        })
     }
 
     fn remove(&self, _: &Name, _: FileKey) -> VfsResult<()> {

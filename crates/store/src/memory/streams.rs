@@ -55,7 +55,8 @@ impl MemoryVfs {
         let stat = inode.streams.by_id(id).ok_or(Fault::Stale)?.stat(stat);
         drop(state);
         let node = Arc::new(node.of_stream(id, how));
-        Ok(Opened { node, stat, created, file_created, name: path.with_stream(Some(&stored)) })
+        let name = path.with_stream(Some(&stored));
+        Ok(Opened { node, stat, created, file_created, is_bare: false, name })
     }
 }
 

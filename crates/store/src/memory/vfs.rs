@@ -237,7 +237,14 @@ impl Vfs for MemoryVfs {
             return self.open_stream(name, how);
         }
         let ((node, stat), name, created) = self.open_found(name, how)?;
-        Ok(Opened { node: Arc::new(node), stat, created, file_created: created, name })
+        Ok(Opened {
+            node: Arc::new(node),
+            stat,
+            created,
+            file_created: created,
+            is_bare: false,
+            name,
+        })
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {

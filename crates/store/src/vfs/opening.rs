@@ -1,6 +1,7 @@
 //! The parameters and the result of an open.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use frevo_wire::dtyp::FileAttributes;
 
@@ -119,8 +120,18 @@ pub struct Opened {
     /// True if this call created the file, alone or with a stream. Only then the file inherits from
     /// its directory.
     pub file_created: bool,
+    /// True if the object was known to have no stored descriptor just after opening; false if that
+    /// is not known.
+    pub is_bare: bool,
     /// The name as stored (the case on the medium).
     pub name: Name,
+}
+
+impl Opened {
+    /// Returns the stored descriptor as it was just after opening; see [`Node::stored_security`].
+    pub fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
+        if self.is_bare { Ok(None) } else { self.node.stored_security() }
+    }
 }
 
 /// The object that [`Vfs::replace`](super::Vfs::replace) makes.

@@ -51,7 +51,7 @@ pub(super) fn grant(
         };
         return Ok(create.desired.without(AccessMask::MAXIMUM_ALLOWED) | most);
     }
-    match protection::stored(&*opened.node)? {
+    match protection::stored_of(opened)? {
         Some(descriptor) => granted(create, opened, &token, &descriptor, needed(action)),
         None => host_granted(create, opened),
     }
@@ -232,7 +232,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
         // Opening it says what is wrong.
         _ => return Ok(Nursery::OPEN),
     };
-    let descriptor = protection::stored(&*parent.node)?;
+    let descriptor = protection::stored_of(&parent)?;
     let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
     let may_add = descriptor
         .as_ref()
@@ -260,7 +260,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
         // Opening it says what is wrong.
         Err(_) => return Ok(Some(Nursery::OPEN)),
     };
-    let stored = protection::stored(&*file.node)?;
+    let stored = protection::stored_of(&file)?;
     let may_add = stored.is_none_or(|descriptor| {
         maximal_of(&descriptor, &create.token()).contains(AccessMask::WRITE_DATA)
     });

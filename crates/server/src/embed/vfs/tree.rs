@@ -264,7 +264,14 @@ impl Vfs for ReadOnlyTree {
         }
         let node = TreeNode(Arc::clone(entry));
         let name = Name::from_stored(entry.path.clone());
-        Ok(Opened { node: Arc::new(node), stat, created: false, file_created: false, name })
+        Ok(Opened {
+            node: Arc::new(node),
+            stat,
+            created: false,
+            file_created: false,
+            is_bare: false,
+            name,
+        })
     }
 
     fn volume(&self) -> &Volume {
