@@ -24,6 +24,7 @@ mod facts;
 mod fold;
 mod guard;
 mod host;
+mod kept_folders;
 pub mod limits;
 mod locks;
 pub mod name_service;

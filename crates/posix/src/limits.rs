@@ -44,6 +44,16 @@ pub const CACHED_NAMES: usize = 1 << 19;
 /// Directories in the cache of one share; each takes one inotify watch.
 pub const CACHED_DIRECTORIES: usize = 4_096;
 
+/// Folders that are kept open between requests, in all shares; each takes one descriptor.
+pub const KEPT_FOLDERS: usize = 64;
+
+/// Those of one share: the least recently used one makes room for another.
+pub const KEPT_FOLDERS_PER_SHARE: usize = 16;
+
+/// Components of the path of such a folder. The path is looked at for each use, and for a longer one
+/// that costs as much as opening the folder.
+pub const KEPT_FOLDER_DEPTH: usize = 2;
+
 /// Changes noted while a directory is being read for the cache.
 pub const CACHED_CHANGES: usize = 65_536;
 

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::cache::NameCache;
 use crate::guard::Guard;
+use crate::kept_folders::KeptFolders;
 use crate::options::{Case, PosixOptions};
 use crate::reparse_way::Ways;
 use crate::snapshots::Snapshots;
@@ -29,6 +30,7 @@ pub(crate) struct Share {
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
     pub(crate) names: NameCache,
+    pub(crate) folders: KeptFolders,
     /// Patterns of HIDDEN names.
     pub(crate) hidden: Vec<Pattern>,
     /// Patterns of names that clients do not reach.

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::cache::{NameCache, Seen};
 use crate::errno::fault_of;
+use crate::kept_folders::KeptFolders;
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
@@ -102,6 +103,7 @@ impl PosixVfs {
             options,
             volume,
             names,
+            folders: KeptFolders::default(),
             streams,
             ntacl,
             entry_xattrs,
@@ -255,6 +257,9 @@ impl Vfs for PosixVfs {
                 self.share.names.stirred();
                 self.share.forget_side(side);
                 self.share.name_went(&place.parent, &stored);
+                if directory {
+                    self.share.folders.forget(&place.path_of(&stored));
+                }
                 Ok(())
             }
             // Another kind of object took its place, or it is gone.

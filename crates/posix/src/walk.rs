@@ -83,6 +83,9 @@ impl Share {
         if path.is_empty() {
             return Ok((Dir::Root(Arc::clone(&self.root)), Vec::new()));
         }
+        if let Some((fd, _)) = self.kept_folder(path) {
+            return Ok((Dir::Sub(fd), path.to_vec()));
+        }
         if path.len() <= PATH_BYTES {
             match self.open_directory(self.root.as_fd(), path) {
                 Ok(fd) => return Ok((Dir::Sub(Arc::new(fd)), path.to_vec())),

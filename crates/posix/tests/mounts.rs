@@ -4,9 +4,10 @@
 
 use std::ffi::CString;
 use std::path::Path;
+use std::process::Command;
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_store::vfs::OpenHow;
+use frevo_store::vfs::{Existence, OpenHow, Parent, VfsResult};
 use frevo_store::{Fault, Name, Vfs};
 
 const OPEN: OpenHow = OpenHow { read: true, ..OpenHow::LOOK };
@@ -71,4 +72,43 @@ fn what_is_mounted_anew_for_reading_takes_no_changes() {
     assert_eq!(file.node.takes_changes(), Err(Fault::ReadOnly));
     assert!(mount("share", dir.path(), libc::MS_REMOUNT));
     assert_eq!(file.node.takes_changes(), Ok(()));
+}
+
+/// Makes a file as the server does: in its directory, which it opens first.
+fn make(vfs: &PosixVfs, path: &str) -> VfsResult<()> {
+    let name = Name::from_stored(path.replace('/', "\\"));
+    let parent = vfs.open_parent(&name)?;
+    let within = Parent { node: &*parent.node, name: &parent.name };
+    let how = OpenHow { existence: Existence::MustNotExist, write: true, ..OPEN };
+    vfs.open_in(within, &name, &how).map(drop)
+}
+
+fn unmount(at: &Path, how: &[&str]) -> bool {
+    Command::new("umount").args(how).arg(at).status().is_ok_and(|status| status.success())
+}
+
+/// A folder that stays open between requests is not used while something is mounted on it, or on a
+/// folder above it, and keeps no file system busy.
+#[test]
+fn what_is_mounted_on_an_open_folder_is_used() {
+    let Some(dir) = folder("what_is_mounted_on_an_open_folder_is_used") else { return };
+    std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    for path in ["a/b", "a"] {
+        let at = dir.path().join(path);
+        let made = |entry: &str| make(&vfs, &format!("{path}/{entry}"));
+        (0..3).for_each(|n| made(&format!("f{n}")).unwrap());
+        assert!(mount("below", &at, 0));
+        (0..3).for_each(|n| made(&format!("mounted{n}")).unwrap());
+        assert!(unmount(&at, &[]), "{path} is busy");
+        assert!(!at.join("mounted0").exists());
+        made("below").unwrap();
+        assert!(at.join("below").exists());
+        // The folder on itself, where it takes no changes: it is the same, in another mount.
+        assert!(mount(at.to_str().unwrap(), &at, libc::MS_BIND));
+        assert!(mount("none", &at, libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY));
+        assert_eq!(made("bound"), Err(Fault::ReadOnly));
+        assert!(unmount(&at, &["-l"]));
+        made("bound").unwrap();
+    }
 }
