@@ -28,9 +28,8 @@ impl Folded {
     pub(crate) fn of(component: &[u8]) -> Self {
         let mut folded = Self { bytes: [0; COMPONENT_BYTES * 2], len: 0 };
         if component.is_ascii() {
-            for &byte in component {
-                folded.push(&[byte.to_ascii_uppercase()]);
-            }
+            folded.push(component);
+            folded.bytes[..folded.len].make_ascii_uppercase();
         } else if let Ok(text) = core::str::from_utf8(component) {
             for c in text.chars() {
                 folded.push(upcase(c).encode_utf8(&mut [0; 4]).as_bytes());

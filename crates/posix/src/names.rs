@@ -59,7 +59,7 @@ impl DiskPath {
 
 fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<()> {
     let start = out.len();
-    if is_plain(component) {
+    if is_plain_bytes(component.as_bytes()) || is_plain(component) {
         out.extend_from_slice(component.as_bytes());
     } else {
         unmap(component, out);

@@ -68,7 +68,7 @@ impl Name {
         if text.starts_with('\\') || (exact && text.starts_with('/')) {
             return Err(Status::INVALID_PARAMETER);
         }
-        if text.encode_utf16().take(NAME_UNITS.saturating_add(1)).count() > NAME_UNITS {
+        if has_more_units(text, NAME_UNITS) {
             return Err(Status::OBJECT_NAME_INVALID);
         }
         let (path, stream) = match (rules, text.split_once(':')) {
@@ -77,7 +77,8 @@ impl Name {
         };
         let separates = |c| c == '\\' || (exact && c == '/');
         let components = || path.split(separates).filter(|component| !component.is_empty());
-        if components().nth(NAME_COMPONENTS).is_some() {
+        // Each component but the last has a separator behind it.
+        if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
             return Err(Status::OBJECT_NAME_INVALID);
         }
         let mut stored = String::with_capacity(path.len());
@@ -205,12 +206,21 @@ fn stream_id(stream: &str) -> u64 {
     hash.max(1)
 }
 
-/// True for a character that no component contains, MS-FSCC 2.1.5.2.
-fn is_reserved(c: char, rules: Rules) -> bool {
+/// True for a character that no component contains, MS-FSCC 2.1.5.2. All of these are ASCII, so the
+/// bytes of a component tell.
+const fn is_reserved(byte: u8, rules: Rules) -> bool {
     match rules {
-        Rules::Windows => c < ' ' || matches!(c, '"' | '*' | '/' | ':' | '<' | '>' | '?' | '|'),
-        Rules::Posix => matches!(c, '\0' | '/'),
+        Rules::Windows => {
+            byte < b' ' || matches!(byte, b'"' | b'*' | b'/' | b':' | b'<' | b'>' | b'?' | b'|')
+        }
+        Rules::Posix => matches!(byte, b'\0' | b'/'),
     }
+}
+
+/// True if the text has more than `most` code units of UTF-16.
+fn has_more_units(text: &str, most: usize) -> bool {
+    // No character has more of them than bytes.
+    text.len() > most && text.encode_utf16().take(most.saturating_add(1)).count() > most
 }
 
 fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
@@ -218,10 +228,10 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
         "." | ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
         _ => {}
     }
-    if component.chars().any(|c| is_reserved(c, rules)) {
+    if component.bytes().any(|byte| is_reserved(byte, rules)) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
-    if component.encode_utf16().take(COMPONENT_UNITS.saturating_add(1)).count() > COMPONENT_UNITS {
+    if has_more_units(component, COMPONENT_UNITS) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     Ok(())

@@ -44,9 +44,19 @@ impl<'a> Utf16<'a> {
     /// The text, when it is valid Unicode: a lone surrogate is malformed.
     #[allow(clippy::inherent_to_string_shadow_display)] // Fallible, where Display is lossy.
     pub fn to_string(&self) -> Parsed<String> {
+        if self.is_ascii() {
+            let bytes = self.0.iter().copied().step_by(2).collect();
+            return String::from_utf8(bytes).map_err(|_| Malformed::new("UTF-16 surrogate"));
+        }
         char::decode_utf16(self.units())
             .collect::<Result<String, _>>()
             .map_err(|_| Malformed::new("UTF-16 surrogate"))
+    }
+
+    /// True if all characters are ASCII, as nearly always.
+    fn is_ascii(&self) -> bool {
+        // All units are looked at: several at a time, unlike in a search for the first.
+        self.units().fold(0, |all, unit| all | unit) < 0x80
     }
 
     /// The text with U+FFFD for lone surrogates; for people.
