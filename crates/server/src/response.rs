@@ -17,6 +17,9 @@ use crate::session::Session;
 // SMB2 header, fixed part.
 const _: () = assert!(HEADROOM >= frevo_proto::transform::HEADROOM + HEADER_LEN + 16);
 
+/// Room for a response without data: CREATE's with the contexts that clients ask for.
+const USUAL_BYTES: usize = 256;
+
 /// Data that follows the body.
 pub enum Payload {
     /// Read into a buffer that has [`HEADROOM`] bytes of headroom.
@@ -85,6 +88,7 @@ impl Response {
     /// Makes a response without a body in the memory of `bytes`.
     pub fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
+        bytes.reserve(USUAL_BYTES);
         bytes.resize(HEADER_LEN, 0);
         Self { bytes, ..Self::default() }
     }

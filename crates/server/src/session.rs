@@ -1,6 +1,5 @@
 //! Sessions: MS-SMB2 3.3.1.8. Shared by all channels of a client.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use frevo_store::order::{Ordered, OrderedRw, rank};
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Guid};
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
