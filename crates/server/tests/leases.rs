@@ -26,7 +26,7 @@ use client::peer::async_id;
 use client::*;
 use frevo_server::internal::lease::client_id;
 use frevo_server::internal::limits::WAITING_PER_CONNECTION;
-use frevo_wire::command::create::{self, OplockLevel, ShareAccess};
+use frevo_wire::command::create::{self, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,
     OplockBreak,
@@ -235,6 +235,38 @@ fn x6_a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
     });
 }
 
+/// The last link but one of a file is removed as cifs.ko does it: by a request that wants no caching,
+/// first with the key of the lease that the client has by another link, then without.
+#[test]
+fn a_lease_by_another_link_is_not_of_the_request_that_removes_one() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        world.file("f", b"linked");
+        std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
+        let kept = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
+        // What it may read and cache, it may by both links.
+        let further = one.on(&mine, with_lease(&Want::existing("g"), key(1), rh())).await;
+        assert_eq!(lease(&further).lease.lease_state, rh());
+        one.close(&mine, files::file_id(&further)).await;
+
+        let remove = |name: &str| {
+            let want = Want::existing(name).access(AccessMask::DELETE).sharing(ShareAccess::DELETE);
+            want.options(CreateOptions::DELETE_ON_CLOSE)
+        };
+        let asked = |name: &str| with_lease(&remove(name), key(1), NONE);
+        one.on(&mine, asked("g")).await.expect(Status::INVALID_PARAMETER);
+        one.on(&mine, asked("f")).await.expect(Status::SHARING_VIOLATION);
+        let waiting = one.send(vec![mine.put(remove("g").draft())], mine.via()).await[0];
+        assert!(one.reply().await.is_interim());
+        assert_eq!(lease_notification(&mut one).await.new_lease_state, R);
+        let closing =
+            one.send(vec![mine.put(close_draft(files::file_id(&kept)))], mine.via()).await;
+        let removed = one.collect(&[closing[0], waiting]).await.remove(1);
+        one.close(&mine, files::file_id(&removed)).await;
+        assert!(world.path("f").exists() && !world.path("g").exists());
+    });
+}
+
 #[test]
 fn a_lease_key_is_for_one_file() {
     in_world(async |world| {
@@ -415,7 +447,7 @@ fn deleting_and_renaming_wait_for_who_keeps_closed_handles() {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let got = one.on(&mine, with_lease(&Want::file("f"), key(1), rh())).await;
-        let options = create::CreateOptions::DELETE_ON_CLOSE;
+        let options = CreateOptions::DELETE_ON_CLOSE;
         let doomed = two.open_file(&theirs, &Want::existing("f").options(options)).await;
         let waiting = start(&mut two, &theirs, close_draft(doomed)).await;
         two.interim().await;
@@ -462,7 +494,7 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
         one.expect_silence(Duration::from_secs(1)).await;
-        let options = create::CreateOptions::DELETE_ON_CLOSE;
+        let options = CreateOptions::DELETE_ON_CLOSE;
         let doomed = Want::existing("d\\other").options(options);
         let doomed = two.open_file(&theirs, &doomed).await;
         two.close(&theirs, doomed).await;

@@ -276,6 +276,12 @@ impl File {
         self.opens.iter().filter(|e| e.lease == Some(lease)).map(|e| e.id).collect()
     }
 
+    /// True if one of the Opens of a lease has this name.
+    pub fn is_leased_as(&self, lease: LeaseOwner, folder_id: FolderId, name: &Name) -> bool {
+        let mut opens = self.opens.iter().filter(|e| e.lease == Some(lease));
+        opens.any(|e| e.link.as_ref().unwrap_or(&self.first).is(folder_id, name))
+    }
+
     /// Returns the caching rights that an Open has now.
     pub fn held(&self, id: OpenId) -> Granted {
         self.oplocks.held(id, self.lease_of(id))

@@ -52,15 +52,21 @@ pub(super) fn wish_of(file: &FileOpen) -> Wish {
 impl Create<'_> {
     /// MS-SMB2 3.3.5.9.8: a lease is for one file. Told before anything is made.
     ///
-    /// Deviation: files are compared, not names. A further link is the same
-    /// file, and clients (cifs.ko) open it under the same key.
+    /// Deviation: a further link of the same file may have the lease too, since clients (cifs.ko up
+    /// to 6.8) open it under the same key and know no other. A request that wants no caching is
+    /// held to the name: cifs.ko removes and renames so, and once refused goes on without the
+    /// lease, which makes it give up a handle that it keeps of the other link.
     pub(super) fn check_lease(&self) -> Result<(), Status> {
-        let Some(owner) = self.wish.owner() else { return Ok(()) };
-        let Some(file) = self.rq.server().files.leases.file(owner) else { return Ok(()) };
+        let Wish::Lease(LeaseWish { owner, state, .. }) = self.wish else { return Ok(()) };
+        let files = &self.rq.server().files;
+        let Some(file) = files.leases.file(owner) else { return Ok(()) };
         match self.vfs.stat(&self.name) {
-            Ok(stat) if stat.key == file => Ok(()),
-            _ => Err(Status::INVALID_PARAMETER),
+            Ok(stat) if stat.key == file => {}
+            _ => return Err(Status::INVALID_PARAMETER),
         }
+        let Some(cell) = files.find(file).filter(|_| state.is_empty()) else { return Ok(()) };
+        let is_its_name = cell.lock().is_leased_as(owner, self.vfs.folder_id(), &self.name);
+        if is_its_name { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 
     /// Where breaks are told.
