@@ -1,12 +1,14 @@
 //! Symbolic links that stand for a file or for a directory.
 
+use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::calls::*;
 use crate::client::*;
-use crate::reparse::{SET, itself, link};
+use crate::reparse::{GET, SET, itself, link, told};
 
 /// FileBasicInformation that sets no time, as clients send it before they delete a file.
 fn kind_alone(attributes: FileAttributes) -> Vec<u8> {
@@ -43,6 +45,57 @@ fn attributes_of_a_link_go_with_its_kind() {
             peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();
             peer.close(&mount, file).await;
             assert!(world.path(name).symlink_metadata().is_err(), "{name}");
+        }
+    });
+}
+
+fn posix(want: Want) -> Want {
+    let contexts = CreateContexts::from_requests(&[CreateContext::Posix { mode: 0o777 }]);
+    Want { contexts: contexts.as_bytes().to_vec(), ..want }
+}
+
+/// A client with POSIX extensions has `/` in the targets of links, as in all of its names; others
+/// have `\`. Each is told a target in its own way, whoever made the link.
+#[test]
+fn targets_have_the_separator_of_the_client() {
+    in_world(async |world| {
+        let offer = Offer { posix: true, ..Offer::default() };
+        let (mut peer, mount) = world.session("ann", &offer).await;
+        let made = [
+            ("host", "d/e", "d\\e"),
+            ("by-posix", "d/e", "d\\e"),
+            ("by-windows", "d/e", "d\\e"),
+            ("by-older-posix", "d/e", "d\\e"),
+            // These are not made links of the host, since they could lead out of the share.
+            ("kept-by-posix", "../e", "..\\e"),
+            ("kept-by-windows", "../e", "..\\e"),
+        ];
+        std::os::unix::fs::symlink("d/e", world.path("host")).unwrap();
+        for (name, slashes, backslashes) in made {
+            let (want, target) = match name {
+                "by-older-posix" => (posix(Want::file(name)), backslashes),
+                name if name.ends_with("posix") => (posix(Want::file(name)), slashes),
+                _ => (Want::file(name), backslashes),
+            };
+            if name != "host" {
+                let file = peer.open_file(&mount, &want).await;
+                ask(&mut peer, &mount, SET, file, &link(target, true), 0).await.ok();
+                peer.close(&mount, file).await;
+            }
+            let on_host = std::fs::read_link(world.path(name));
+            let is_kept = name.starts_with("kept");
+            assert_eq!(on_host.ok().as_deref(), (!is_kept).then_some("d/e".as_ref()), "{name}");
+
+            let plain: fn(Want) -> Want = |want| want;
+            for (kind, target) in [(plain, backslashes), (posix, slashes)] {
+                let file = peer.open_file(&mount, &kind(itself(name))).await;
+                let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
+                assert_eq!(output(reply.ok()), link(target, true), "{name}");
+                peer.close(&mount, file).await;
+                let stopped = peer.create(&mount, &kind(Want::existing(name))).await;
+                stopped.expect(Status::STOPPED_ON_SYMLINK);
+                assert_eq!(told(&stopped), (target.to_owned(), 0), "{name}");
+            }
         }
     });
 }

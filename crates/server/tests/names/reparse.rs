@@ -16,7 +16,7 @@ use crate::client::files::{rename_draft, write_draft};
 use crate::client::*;
 
 pub(crate) const SET: CtlCode = CtlCode::SET_REPARSE_POINT;
-const GET: CtlCode = CtlCode::GET_REPARSE_POINT;
+pub(crate) const GET: CtlCode = CtlCode::GET_REPARSE_POINT;
 const DELETE: CtlCode = CtlCode::DELETE_REPARSE_POINT;
 
 fn bytes(encode: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Vec<u8> {
@@ -349,7 +349,7 @@ fn what_others_have_open_stays_a_file() {
 }
 
 /// The error data of a refused CREATE.
-fn told(stopped: &Reply) -> (String, u16) {
+pub(crate) fn told(stopped: &Reply) -> (String, u16) {
     let data = match ErrorResponse::parse(&stopped.message).unwrap() {
         ErrorResponse::Data(data) => data.to_vec(),
         ErrorResponse::Contexts(contexts) => contexts[0].data.to_vec(),

@@ -13,7 +13,8 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
 use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
-use super::{apple, contexts, host_lease, streams, symlink, validate};
+use super::symlink::{self, Separator};
+use super::{apple, contexts, host_lease, streams, validate};
 use crate::impersonation;
 use crate::lease;
 use crate::ledger::{self, Charge};
@@ -58,7 +59,8 @@ impl Create<'_> {
                 }
                 Err(Fault::Symlink) => {
                     let text = self.request.name.to_string().unwrap_or_default();
-                    return Err(symlink::stopped(&**self.vfs, &self.name, &text));
+                    let separator = self.separator();
+                    return Err(symlink::stopped(&**self.vfs, &self.name, &text, separator));
                 }
                 Err(Fault::NotFound) if !nursery.may_add => {
                     return Err(Status::ACCESS_DENIED.into());
@@ -92,6 +94,10 @@ impl Create<'_> {
         Err(Status::DELETE_PENDING.into())
     }
 
+    const fn separator(&self) -> Separator {
+        Separator::of(self.posix.is_some())
+    }
+
     /// Charges the Open, and the oplock or lease that it asks for.
     fn charges(&self) -> Result<(Charge, Option<Charge>), Status> {
         let holder = self.rq.session()?.holder();
@@ -112,7 +118,7 @@ impl Create<'_> {
         charge: &Charge,
     ) -> Result<(AccessMask, CreateAction), Refusal> {
         if !self.has(CreateOptions::OPEN_REPARSE_POINT) {
-            symlink::check(opened)?;
+            symlink::check(opened, self.separator())?;
         }
         contexts::check_knowledge(self, opened)?;
         let action = self.action(opened)?;

@@ -12,10 +12,12 @@ use frevo_wire::Status;
 use frevo_wire::codec::{Reader, Writer};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{FileAttributes, Guid};
+use frevo_wire::fscc::name::WireName;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseTag, Symlink};
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
+use crate::command::create::symlink::Separator;
 use crate::open::FileOpen;
 
 /// Bytes of a reparse buffer before its data: with a Microsoft tag, with another.
@@ -32,7 +34,7 @@ pub(super) fn get(call: &Call<'_>) -> Answer {
     let device = || file.node.device().ok_or(Status::IO_REPARSE_TAG_NOT_HANDLED);
     let mut whole = match stat.kind {
         Kind::File | Kind::Directory => match file.node.reparse_buffer() {
-            Ok(buffer) => buffer,
+            Ok(buffer) => shown(buffer, Separator::of(file.posix)),
             Err(Fault::NotFound) => return Err(Status::NOT_A_REPARSE_POINT.into()),
             Err(fault) => return Err(fault.status().into()),
         },
@@ -61,9 +63,24 @@ pub(super) fn get(call: &Call<'_>) -> Answer {
 fn symlink(file: &FileOpen) -> Result<Vec<u8>, Status> {
     let target = file.node.link_target().map_err(Fault::status)?;
     let relative = !target.starts_with('/');
-    let name = target.replace('/', "\\");
+    let name = Separator::of(file.posix).show(target);
     let link = Symlink { substitute_name: name.as_str(), print_name: name.as_str(), relative };
     encoded(|w| link.encode(w))
+}
+
+/// A kept buffer for a client with this separator. Only relative links have one.
+fn shown(kept: Vec<u8>, separator: Separator) -> Vec<u8> {
+    let reread = || {
+        let meaning = ReparseBuffer::parse(&kept).ok()?.meaning().ok()?;
+        let ReparseData::Symlink(link @ Symlink { relative: true, .. }) = meaning else {
+            return None;
+        };
+        let show = |name: WireName<'_>| Some(separator.show_kept(name.decode().ok()?));
+        let (substitute, print) = (show(link.substitute_name)?, show(link.print_name)?);
+        let link = Symlink { substitute_name: &*substitute, print_name: &*print, relative: true };
+        encoded(|w| link.encode(w)).ok()
+    };
+    reread().unwrap_or(kept)
 }
 
 fn special(special: NfsSpecial<&str>) -> Result<Vec<u8>, Status> {
@@ -129,7 +146,8 @@ fn place(
     whole: &[u8],
 ) -> Result<(), Fault> {
     let plain = matches!(stat.kind, Kind::File | Kind::Directory);
-    let target = target(meaning).map(|target| links::stored(&target, is_directory(stat)));
+    let target = target(meaning, Separator::of(file.posix))
+        .map(|target| links::stored(&target, is_directory(stat)));
     let by = match (meaning, target.as_deref()) {
         (_, Some(target)) => Some(Replacement::Symlink(target)),
         (ReparseData::Nfs(NfsSpecial::Fifo), None) => Some(Replacement::Fifo),
@@ -167,10 +185,10 @@ fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fau
 }
 
 /// The target of a symbolic link as the host may have it.
-fn target(meaning: &ReparseData<'_>) -> Option<String> {
+fn target(meaning: &ReparseData<'_>, separator: Separator) -> Option<String> {
     let text = match meaning {
         ReparseData::Symlink(link) if link.relative => {
-            link.substitute_name.decode().ok()?.replace('\\', "/")
+            separator.read(link.substitute_name.decode().ok()?)
         }
         ReparseData::Nfs(NfsSpecial::Symlink(target)) => target.decode().ok()?,
         ReparseData::LxSymlink(target) => std::str::from_utf8(target).ok()?.to_owned(),

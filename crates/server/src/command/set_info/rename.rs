@@ -14,7 +14,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
-use crate::command::create::symlink;
+use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
 use crate::open::{FileOpen, Open};
 use crate::protection;
@@ -90,7 +90,10 @@ pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Ref
         return status.into();
     };
     match file.vfs.stat(&name) {
-        Err(Fault::Symlink) => symlink::stopped(&*file.vfs, &name, &name.to_string()),
+        Err(Fault::Symlink) => {
+            let separator = Separator::of(file.posix);
+            symlink::stopped(&*file.vfs, &name, &name.to_string(), separator)
+        }
         _ => status.into(),
     }
 }
