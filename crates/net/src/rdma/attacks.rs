@@ -390,6 +390,32 @@ fn descriptors_that_lie_end_their_connection() {
     });
 }
 
+/// The queue pair for a connection whose peer has gone cannot be made.
+#[test]
+fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
+    here(async |target| {
+        let mut refused = 0;
+        for _ in 0..20 {
+            let (link, begun) = link_towards(target.server).await.unwrap();
+            link.id().connect(16).unwrap();
+            let (detached, _) = target.listener.accept().await.unwrap();
+            drop((link, begun));
+            sleep(Duration::from_millis(50)).await;
+            // On a thread that may be left behind.
+            let (done, outcome) = std::sync::mpsc::channel();
+            let runtime = tokio::runtime::Handle::current();
+            std::thread::spawn(move || {
+                let _entered = runtime.enter();
+                let attached = Detached::Rdma(Box::new(detached)).attach();
+                let _ = done.send(attached.is_err());
+            });
+            let outcome = outcome.recv_timeout(Duration::from_secs(5));
+            refused += usize::from(outcome.expect("the core waits for ever"));
+        }
+        assert!(refused > 0, "each peer was still there");
+    });
+}
+
 /// Waits until connections that have ended have let go of their memory.
 async fn settled(expected: usize) -> usize {
     let end = Instant::now() + Duration::from_secs(10);

@@ -174,6 +174,8 @@ impl Link {
                 failed: false,
                 unacknowledged: 0,
             };
+            // First: dropping a link takes its events, and must not wait for one.
+            link.set_nonblocking()?;
             link.make_queue_pair()?;
             Ok(link)
         }
@@ -203,7 +205,10 @@ impl Link {
         })?;
         self.has_qp = true;
         // rxe goes on with the queue in turn, others begin to tell of completions when asked.
-        self.arm()?;
+        self.arm()
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
         let flags = rustix::fs::fcntl_getfl(self.fd())?;
         Ok(rustix::fs::fcntl_setfl(self.fd(), flags | rustix::fs::OFlags::NONBLOCK)?)
     }
@@ -608,12 +613,12 @@ impl Drop for Link {
             self.id.disconnect();
             // SAFETY: the queue pair is the identifier's, and is not used afterwards.
             unsafe { (library.rdma_destroy_qp)(self.id.raw().as_ptr()) };
+            self.take_events();
         }
         // Without a queue pair nothing is under way.
         self.transfers.clear();
         self.lent.clear();
         self.slots.clear();
-        self.take_events();
         // SAFETY: no queue pair and no region is left that refers to them; each is destroyed once,
         // before what it was made with.
         unsafe {
