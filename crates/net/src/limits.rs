@@ -205,6 +205,11 @@ pub const RDMA_RETRIES: u8 = 6;
 #[cfg(feature = "rdma")]
 pub const RDMA_RNR_RETRIES: u8 = 6;
 
+/// Time limit of the first attempt to find the device that leads to a server; each further one
+/// doubles.
+#[cfg(feature = "rdma")]
+pub const RDMA_RESOLVE_FIRST: Duration = Duration::from_millis(100);
+
 /// Time to find the device and the way to a server.
 #[cfg(feature = "rdma")]
 pub const RDMA_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);

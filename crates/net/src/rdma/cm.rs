@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -269,9 +270,9 @@ impl Id {
     }
 
     /// Begins to look for the device through which `peer` is reached.
-    pub(super) fn resolve_address(&self, peer: SocketAddr) -> io::Result<()> {
+    pub(super) fn resolve_address(&self, peer: SocketAddr, limit: Duration) -> io::Result<()> {
         let mut peer = to_raw(peer);
-        let millis = c_int::try_from(RDMA_RESOLVE_TIMEOUT.as_millis()).unwrap_or(c_int::MAX);
+        let millis = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: the identifier lives, and the library reads the address during the call.
         outcome(unsafe {
             (self.library().rdma_resolve_addr)(self.raw.as_ptr(), null_mut(), &mut peer, millis)

@@ -4,8 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 use super::cm::{Channel, Fate, Id, Stage};
 use super::endpoint::Endpoint;
@@ -13,7 +15,7 @@ use super::link::Link;
 use super::listener::Provider;
 use super::state::State;
 use super::watch;
-use crate::limits::RDMA_READS_SERVED;
+use crate::limits::{RDMA_READS_SERVED, RDMA_RESOLVE_FIRST, RDMA_RESOLVE_TIMEOUT};
 
 /// Connects to `peer` over RDMA. The negotiation of SMB Direct follows by itself.
 ///
@@ -74,11 +76,31 @@ struct Way {
 }
 
 impl Way {
+    /// Finds the device. The kernel may miss the answer to its ARP request, and looks for it again
+    /// only when the time limit of the attempt ends: the first attempts are short.
     async fn towards(peer: SocketAddr) -> io::Result<Self> {
+        let begun = Instant::now();
+        let mut limit = RDMA_RESOLVE_FIRST;
+        loop {
+            let tried = Instant::now();
+            match Self::resolved(peer, limit).await {
+                // The kernel's clock is coarser than this one.
+                Err(_)
+                    if tried.elapsed() >= limit / 2 && begun.elapsed() < RDMA_RESOLVE_TIMEOUT =>
+                {
+                    limit *= 2;
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// Makes one attempt.
+    async fn resolved(peer: SocketAddr, limit: Duration) -> io::Result<Self> {
         let channel = Channel::open()?;
         let watched = watch(channel.watched()?)?;
         let id = Id::new(&channel)?;
-        id.resolve_address(peer)?;
+        id.resolve_address(peer, limit)?;
         let fate = Arc::clone(&id.fate);
         reach(&channel, &watched, &fate, Stage::AddressResolved).await?;
         id.note_device();
