@@ -90,6 +90,13 @@ pub trait Dial: Send + Sync + fmt::Debug {
     /// Makes a connection to `server`.
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
 
+    /// Makes a connection for a further channel of a session whose channels are of SMB Direct or
+    /// not. By default there is one kind of connection.
+    fn dial_further<'a>(&'a self, server: &'a ServerName, is_rdma: bool) -> Dialing<'a> {
+        let _ = is_rdma;
+        self.dial(server)
+    }
+
     /// Returns true if addresses that the server tells can be dialled. False by default.
     fn knows_addresses(&self) -> bool {
         false

@@ -47,18 +47,27 @@ impl Dial for SmbDirect {
         Box::pin(async move {
             match self.directly(server).await {
                 Ok(stream) => Ok(stream),
-                Err(error) if self.is_required => Err(io::Error::new(
-                    error.kind(),
-                    format!("SMB Direct does not reach it: {error}"),
-                )),
+                Err(error) if self.is_required => Err(unreached(&error)),
                 Err(_) => Tcp.dial(server).await,
             }
         })
     }
 
+    fn dial_further<'a>(&'a self, server: &'a ServerName, is_rdma: bool) -> Dialing<'a> {
+        if !is_rdma {
+            return Tcp.dial(server);
+        }
+        // That one address is not reached says nothing of the session's server.
+        Box::pin(async move { reach(server).await.map_err(|error| unreached(&error)) })
+    }
+
     fn knows_addresses(&self) -> bool {
         true
     }
+}
+
+fn unreached(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("SMB Direct does not reach it: {error}"))
 }
 
 #[cfg(not(feature = "rdma"))]
@@ -67,9 +76,14 @@ impl SmbDirect {
         if !self.is_required {
             tracing::warn!(%server, "this program was built without SMB Direct; TCP is used");
         }
-        let text = "this program was built without it (feature rdma)";
-        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+        reach(server).await
     }
+}
+
+#[cfg(not(feature = "rdma"))]
+async fn reach(_: &ServerName) -> io::Result<Stream> {
+    let text = "this program was built without it (feature rdma)";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 #[cfg(feature = "rdma")]
@@ -79,10 +93,7 @@ impl SmbDirect {
         if !self.is_required && self.is_vain(server) {
             return Err(io::ErrorKind::NetworkUnreachable.into());
         }
-        let dialed = match timeout(RDMA_DIAL, dial(server)).await {
-            Ok(dialed) => dialed,
-            Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
-        };
+        let dialed = reach(server).await;
         if let Err(error) = &dialed
             && !self.is_required
         {
@@ -97,6 +108,15 @@ impl SmbDirect {
     fn is_vain(&self, server: &ServerName) -> bool {
         let vain = self.vain.lock();
         vain.iter().any(|(other, at)| other == server && at.elapsed() < RDMA_AGAIN_AFTER)
+    }
+}
+
+/// Connects by SMB Direct, with a time limit.
+#[cfg(feature = "rdma")]
+async fn reach(server: &ServerName) -> io::Result<Stream> {
+    match timeout(RDMA_DIAL, dial(server)).await {
+        Ok(dialed) => dialed,
+        Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
@@ -146,5 +166,16 @@ mod tests {
         }
         let error = dialer(Rdma::Required).dial(&server).await.err().unwrap();
         assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+    }
+
+    /// A session has no channels of both kinds.
+    #[tokio::test]
+    async fn further_channels_are_like_the_first() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
+        let auto = dialer(Rdma::Auto);
+        let error = auto.dial_further(&server, true).await.err().unwrap();
+        assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+        assert!(!auto.dial_further(&server, false).await.unwrap().is_rdma());
     }
 }

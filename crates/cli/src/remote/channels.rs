@@ -17,8 +17,10 @@ thread_local! {
     static BOOK: RefCell<Book> = RefCell::default();
 }
 
-/// Reports channels that were lost or opened since the last call.
+/// Reports channels that were lost or opened since the last call, and that TCP is used instead of
+/// SMB Direct.
 pub(crate) fn look() {
+    logon::tell_of_tcp();
     if let Some(live) = logon::channels() {
         BOOK.with_borrow_mut(|book| book.note(live)).iter().for_each(tell);
     }

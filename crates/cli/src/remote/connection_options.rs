@@ -74,7 +74,8 @@ pub(crate) struct Connection {
     pub(crate) channels: usize,
 
     /// Connect by SMB Direct (RDMA): auto uses TCP where it does not work, and says
-    /// so; data moves by RDMA only with --sign-when-asked and without encryption
+    /// so; to a server without RDMA transforms data moves by RDMA only with
+    /// --sign-when-asked and without encryption
     #[arg(long, value_name = "HOW", default_value = "off")]
     pub(crate) rdma: RdmaUse,
 

@@ -54,7 +54,9 @@ struct Kept {
     patience: Duration,
     /// True if changes of the channels are reported.
     is_verbose: bool,
-    /// True once the user knows that SMB Direct is not used.
+    /// True with `--rdma auto`.
+    prefers_rdma: bool,
+    /// True while the user knows that SMB Direct is not used.
     knows_of_tcp: bool,
 }
 
@@ -108,6 +110,41 @@ pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
         all.dedup_by_key(|channel| channel.number);
         kept.is_verbose.then_some(all)
     })
+}
+
+/// Says it once if `--rdma auto` has led to TCP, or leads to SMB Direct again.
+pub(crate) fn tell_of_tcp() {
+    let text = KEPT.with_borrow_mut(|kept| {
+        if !kept.prefers_rdma {
+            return None;
+        }
+        let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
+        // Sessions that are lost at the moment have no channels.
+        let ways: Vec<(&Session, bool)> = sessions
+            .filter_map(|session| {
+                let channels = session.channels();
+                let is_direct = channels.iter().any(|channel| channel.rdma);
+                (!channels.is_empty()).then_some((session, is_direct))
+            })
+            .collect();
+        let by_tcp = ways.iter().find(|(_, is_direct)| !is_direct);
+        match (by_tcp.or(ways.first()), kept.knows_of_tcp) {
+            (Some((session, false)), false) => {
+                let server = session.server().to_string();
+                kept.knows_of_tcp = true;
+                Some(format!("SMB Direct does not reach {server}; TCP is used instead"))
+            }
+            (Some((session, true)), true) => {
+                let server = session.server().to_string();
+                kept.knows_of_tcp = false;
+                Some(format!("SMB Direct reaches {server} again"))
+            }
+            _ => None,
+        }
+    });
+    if let Some(text) = text {
+        tell(text);
+    }
 }
 
 /// Logs off from all that a command has logged on to. Without a word a server keeps
@@ -172,21 +209,9 @@ impl Connection {
         let credentials = self.credentials(url).await?;
         let session =
             self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
-        self.tell_way(&session);
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
+        tell_of_tcp();
         Ok(session)
-    }
-
-    /// Says it once if `--rdma auto` has led to TCP.
-    fn tell_way(&self, session: &Session) {
-        let is_direct = session.channels().iter().any(|channel| channel.rdma);
-        if self.rdma != RdmaUse::Auto || is_direct {
-            return;
-        }
-        if !KEPT.with_borrow_mut(|kept| std::mem::replace(&mut kept.knows_of_tcp, true)) {
-            let server = session.server();
-            tell(format_args!("SMB Direct does not reach {server}; TCP is used instead"));
-        }
     }
 
     /// The client that the options describe, which offers the POSIX extensions or not.
@@ -199,6 +224,7 @@ impl Connection {
         KEPT.with_borrow_mut(|kept| {
             kept.patience = Duration::from_secs(self.patience);
             kept.is_verbose = self.verbose;
+            kept.prefers_rdma = self.rdma == RdmaUse::Auto;
         });
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
@@ -246,7 +272,7 @@ impl Connection {
         let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
         let (share, path) = client.resolve(&place, credentials).await.map_err(failed)?;
         keep(&share);
-        self.tell_way(share.session());
+        tell_of_tcp();
         let url = url.led_to(&share, path);
         Ok((share, url))
     }

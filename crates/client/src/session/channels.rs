@@ -138,10 +138,11 @@ impl Ways {
     async fn ask(&mut self, connector: &Connector, live: &Arc<Live>) {
         self.asked = Some(Instant::now());
         self.failed.clear();
-        let peer = live.channel().and_then(|channel| channel.connection.peer());
-        let Some(peer) = peer.filter(|_| connector.dial.knows_addresses()) else { return };
+        let first = live.channel().filter(|_| connector.dial.knows_addresses());
+        let first = first.map(|channel| (channel.connection.peer(), channel.connection.is_rdma()));
+        let Some((Some(peer), is_rdma)) = first else { return };
         match timeout(CHANNEL_DIAL, connector.interfaces(live)).await {
-            Ok(Ok(interfaces)) => self.paths = Paths::choose(&interfaces, peer),
+            Ok(Ok(interfaces)) => self.paths = Paths::choose(&interfaces, peer, is_rdma),
             Ok(Err(why)) => tracing::debug!(?why, "the server does not tell its interfaces"),
             Err(_elapsed) => tracing::debug!("the server is slow to tell its interfaces"),
         }
@@ -282,11 +283,8 @@ impl Connector {
             return Err(Cause::Usage("the session of a guest has one connection"));
         };
         let logon = self.logon().await?;
-        let connection = self.connect(server).await?;
-        if connection.is_rdma() != main.connection.is_rdma() {
-            // Requests go to the channel with the least to do, whatever its speed.
-            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into());
-        }
+        // Requests go to the channel with the least to do, whatever its speed: all are of one kind.
+        let connection = self.connect_further(server, main.connection.is_rdma()).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // Checked before the logon: no other server learns anything of the user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::kerberos::ServiceTicket;
+use frevo_net::transport::Stream;
 use frevo_wire::dtyp::{FileTime, Guid};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -34,9 +35,22 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Connects to `server`: the name that the caller gave, or an address of that server.
-    pub(super) async fn connect(&self, server: &ServerName) -> Result<Claim, Cause> {
-        let stream = self.dial.dial(server).await?;
+    /// Connects to the server.
+    pub(super) async fn connect(&self) -> Result<Claim, Cause> {
+        self.open(self.dial.dial(&self.server).await?).await
+    }
+
+    /// Connects to the server, or to an address of it, for a further channel of a session whose
+    /// channels are of SMB Direct or not.
+    pub(super) async fn connect_further(
+        &self,
+        server: &ServerName,
+        is_rdma: bool,
+    ) -> Result<Claim, Cause> {
+        self.open(self.dial.dial_further(server, is_rdma).await?).await
+    }
+
+    async fn open(&self, stream: Stream) -> Result<Claim, Cause> {
         Connection::open(stream, &self.options, self.guid, self.unasked.clone()).await
     }
 

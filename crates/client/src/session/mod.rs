@@ -432,7 +432,7 @@ impl Inner {
         logon: Logon<'_>,
         previous: u64,
     ) -> std::result::Result<Arc<Live>, Cause> {
-        let connection = self.connector.connect(&self.connector.server).await?;
+        let connection = self.connector.connect().await?;
         let agreed = connection.agreed().clone();
         let logged_on = logon.begin(connection, previous).await?;
         let is_wide = self.client.options.channels != 1
