@@ -7,7 +7,7 @@ import ctypes.util
 import os
 from pathlib import Path
 
-from ..model import HERE, OUT, group
+from ..model import HERE, OUT, Failure, Skip, group, require_tool
 
 TOOLS = OUT / "tools/bin"
 
@@ -42,3 +42,36 @@ for _transport in ("rxe", "siw"):
     def _rdma(ctx, transport=_transport):
         """mount -o rdma over soft RoCE or soft iWARP: sizes, frevo-guest-checks, a tree, fsx, signed and sealed."""
         mounted(ctx, transport)
+
+
+def faults(ctx, transport):
+    reason, kernel = missing()
+    if reason:
+        ctx.add("kernel", "skip", 0.0, reason)
+        return
+    command = [HERE / "rdma-faults", transport, os.environ["FREVO_CLIENT"]]
+    _, output = ctx.command(*command, timeout=2000, env={"UML_KERNEL": str(kernel)})
+    ctx.report(output, needed=["quiet"])
+
+
+for _transport in ("rxe", "siw"):
+
+    @group(f"rdma/faults-{_transport}", full_only=True, seconds=900)
+    def _faults(ctx, transport=_transport):
+        """Frevo's client over SMB Direct while the server is killed, the link is down and RDMA does not work."""
+        faults(ctx, transport)
+
+
+@group("rdma/capture-siw", full_only=True)
+def _capture(ctx):
+    """tshark reads Frevo's SMB Direct over soft iWARP: no malformed packet."""
+    reason, kernel = missing()
+    with ctx.check("dissected"):
+        if reason:
+            raise Skip(reason)
+        require_tool("tshark")
+        require_tool("tcpdump")
+        command = [HERE / "rdma-capture", "siw", os.environ["FREVO_CLIENT"]]
+        status, output = ctx.command(*command, timeout=300, env={"UML_KERNEL": str(kernel)})
+        if status:
+            raise Failure(f"status {status}: {output.strip()[-250:]}")
