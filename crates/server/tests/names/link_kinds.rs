@@ -99,3 +99,22 @@ fn targets_have_the_separator_of_the_client() {
         }
     });
 }
+
+/// Windows has the name for people first in a buffer. A stored one comes back byte for byte.
+#[test]
+fn a_stored_link_keeps_its_layout() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let name: Vec<u8> = "..\\e".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let bytes = u16::try_from(name.len()).unwrap();
+        let mut set = 0xA000_000C_u32.to_le_bytes().to_vec();
+        for field in [12 + 2 * bytes, 0, bytes, bytes, 0, bytes, 1, 0] {
+            set.extend_from_slice(&field.to_le_bytes());
+        }
+        set.extend_from_slice(&[&name[..], &name].concat());
+        let file = peer.open_file(&mount, &Want::file("l")).await;
+        ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+        let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
+        assert_eq!(output(reply.ok()), set);
+    });
+}

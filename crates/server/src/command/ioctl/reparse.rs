@@ -2,7 +2,8 @@
 //! A reparse point that the host has too becomes an object of the host, in the place of the
 //! empty file or directory: a symbolic link whose target is in its own directory or below, a
 //! FIFO, a socket. All others are stored with the file and returned unchanged. Devices are
-//! too: a device node of the host would give access to the host's own devices.
+//! too: a device node of the host would give access to the host's own devices. In a relative link
+//! that is stored, a client with another separator is shown its own.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,6 @@ use frevo_wire::Status;
 use frevo_wire::codec::{Reader, Writer};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{FileAttributes, Guid};
-use frevo_wire::fscc::name::WireName;
 use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseTag, Symlink};
 
@@ -75,8 +75,12 @@ fn shown(kept: Vec<u8>, separator: Separator) -> Vec<u8> {
         let ReparseData::Symlink(link @ Symlink { relative: true, .. }) = meaning else {
             return None;
         };
-        let show = |name: WireName<'_>| Some(separator.show_kept(name.decode().ok()?));
-        let (substitute, print) = (show(link.substitute_name)?, show(link.print_name)?);
+        let names = [link.substitute_name.decode().ok()?, link.print_name.decode().ok()?];
+        let [substitute, print] = names.clone().map(|name| separator.show_kept(name));
+        if names == [&*substitute, &*print] {
+            // As the client laid it out.
+            return None;
+        }
         let link = Symlink { substitute_name: &*substitute, print_name: &*print, relative: true };
         encoded(|w| link.encode(w)).ok()
     };
