@@ -72,14 +72,7 @@ impl Vfs for QuotaVolume {
         }
         let stat = node.stat()?;
         let name = Name::from_stored(PATH.to_owned());
-        Ok(Opened {
-            node: Arc::new(node),
-            stat,
-            created: false,
-            file_created: false,
-            is_bare: false,
-            name,
-        })
+        Ok(Opened::existing(Arc::new(node), stat, name))
     }
 
     fn remove(&self, _: &Name, _: FileKey) -> VfsResult<()> {

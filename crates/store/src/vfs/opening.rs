@@ -128,6 +128,12 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Returns an object that existed, with its state and its name as stored. Whether it has a stored
+    /// descriptor is not known.
+    pub fn existing(node: Arc<dyn Node>, stat: Stat, name: Name) -> Self {
+        Self { node, stat, created: false, file_created: false, is_bare: false, name }
+    }
+
     /// Returns the stored descriptor as it was just after opening; see [`Node::stored_security`].
     pub fn stored_security(&self) -> VfsResult<Option<Vec<u8>>> {
         if self.is_bare { Ok(None) } else { self.node.stored_security() }

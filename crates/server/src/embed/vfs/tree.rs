@@ -264,14 +264,7 @@ impl Vfs for ReadOnlyTree {
         }
         let node = TreeNode(Arc::clone(entry));
         let name = Name::from_stored(entry.path.clone());
-        Ok(Opened {
-            node: Arc::new(node),
-            stat,
-            created: false,
-            file_created: false,
-            is_bare: false,
-            name,
-        })
+        Ok(Opened::existing(Arc::new(node), stat, name))
     }
 
     fn volume(&self) -> &Volume {
