@@ -5,6 +5,8 @@
 //! memory. Each connection has a protection domain of its own, so that no peer's request can reach
 //! memory of another's, and no memory is ever open to a peer's requests, but for the length of one
 //! RDMA read on an iWARP device.
+//!
+//! A [`Fabric`] makes connections in memory in place of a device's, for tests and the simulator.
 
 #[cfg(test)]
 mod attacks;
@@ -12,11 +14,14 @@ mod cm;
 mod connect;
 mod device;
 mod endpoint;
+mod fabric;
 mod ffi;
 mod library;
 mod link;
 mod listener;
 mod loan;
+mod memory;
+mod queue_pair;
 mod quota;
 mod region;
 mod state;
@@ -29,6 +34,7 @@ use tokio::io::unix::AsyncFd;
 
 pub use connect::{connect, provider_towards};
 pub use endpoint::{Detached, Endpoint};
+pub use fabric::{Fabric, Packet, Wire};
 pub use library::Missing;
 pub use link::RemoteBuffer;
 pub use listener::Provider;

@@ -1,53 +1,79 @@
-//! Two endpoints over a real RDMA device, soft RDMA in a guest. `FREVO_RDMA_ADDRESS` is the
-//! address of the device; without it nothing is tested, because most hosts have none.
+//! Two endpoints over a connection in memory, and over a real RDMA device if `FREVO_RDMA_ADDRESS`
+//! is its address: soft RDMA in a guest, because most hosts have none.
 
 #![cfg(feature = "rdma")]
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_net::rdma::{self, Endpoint, Lending, Listener, RemoteBuffer};
+use frevo_net::rdma::{self, Endpoint, Fabric, Lending, Listener, RemoteBuffer};
 use frevo_net::{Buf, FrameReader, OutFrame, SendQueue, Stream};
 
-fn address() -> Option<IpAddr> {
-    std::env::var("FREVO_RDMA_ADDRESS").ok().map(|text| text.parse().unwrap())
+/// The place where connections are made.
+enum Medium {
+    Device(Listener),
+    Memory(Arc<Fabric>),
 }
 
-fn here(test: impl AsyncFnOnce(IpAddr)) {
-    let Some(address) = address() else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let test = tokio::time::timeout(Duration::from_secs(15), test(address));
-        test.await.expect("the test takes too long");
+fn here(test: &impl AsyncFn(&Medium)) {
+    let fabric = Fabric::new(1 << 30);
+    run(async || test(&Medium::Memory(Arc::clone(&fabric))).await);
+    assert_eq!(fabric.registered_bytes(), 0, "registered memory is left");
+    let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
+    let address: IpAddr = text.parse().unwrap();
+    run(async || {
+        let listener = Listener::bind(&[SocketAddr::new(address, 0)]);
+        test(&Medium::Device(listener.map_err(|(_, error)| error).unwrap())).await;
     });
     // Connections end on other threads.
-    drop(runtime);
     assert_eq!(rdma::registered_bytes(), 0, "registered memory is left");
 }
 
-async fn pair(address: IpAddr) -> (Stream, Stream) {
-    pair_of(&listening(address)).await
+fn run(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async { tokio::time::timeout(Duration::from_secs(15), test()).await };
+    runtime.block_on(test).expect("the test takes too long");
 }
 
-fn listening(address: IpAddr) -> Listener {
-    Listener::bind(&[SocketAddr::new(address, 0)]).map_err(|(_, error)| error).unwrap()
-}
-
-async fn pair_of(listener: &Listener) -> (Stream, Stream) {
-    let server = listener.addresses()[0];
-    let accepting = async {
-        let (detached, _) = listener.accept().await.unwrap();
-        frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
-    };
-    let (accepted, connected) = tokio::join!(accepting, rdma::connect(server));
-    let connected = Stream::Rdma(std::sync::Arc::new(connected.unwrap()));
-    // Both sides negotiate while somebody waits for them.
-    tokio::select! {
-        ready = connected.writable() => ready.unwrap(),
-        _ = accepted.readable() => panic!("nothing was sent"),
+impl Medium {
+    /// Makes a connection: the server's end and the client's.
+    async fn pair(&self) -> (Stream, Stream) {
+        let (accepted, connected) = match self {
+            Self::Device(listener) => {
+                let accepting = async {
+                    let (detached, _) = listener.accept().await.unwrap();
+                    frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
+                };
+                let connecting = rdma::connect(listener.addresses()[0]);
+                let (accepted, connected) = tokio::join!(accepting, connecting);
+                (accepted, connected.unwrap())
+            }
+            Self::Memory(fabric) => {
+                let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+                let [client, server] = fabric.pair([at(50_000), at(445)]).unwrap();
+                (Stream::Rdma(Arc::new(server)), client)
+            }
+        };
+        let connected = Stream::Rdma(Arc::new(connected));
+        // Both sides negotiate while somebody waits for them.
+        tokio::select! {
+            ready = connected.writable() => ready.unwrap(),
+            _ = accepted.readable() => panic!("nothing was sent"),
+        }
+        (accepted, connected)
     }
-    (accepted, connected)
+
+    /// Waits for `done` while the events of connections are taken.
+    async fn hear<T>(&self, done: impl Future<Output = T>) -> T {
+        let Self::Device(listener) = self else { return done.await };
+        tokio::select! {
+            biased;
+            done = done => done,
+            _ = listener.accept() => panic!("nobody connects"),
+        }
+    }
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -56,8 +82,8 @@ fn pattern(len: usize) -> Vec<u8> {
 
 #[test]
 fn frames_travel_both_ways() {
-    here(async |address| {
-        let (server, client) = pair(address).await;
+    here(&async |medium| {
+        let (server, client) = medium.pair().await;
         for (from, to) in [(&client, &server), (&server, &client), (&client, &server)] {
             let queue = SendQueue::default();
             let lengths = [1, 100, 1340, 1341, 5000, 100_000, 1 << 20, 7];
@@ -79,9 +105,8 @@ fn frames_travel_both_ways() {
 
 #[test]
 fn a_peer_that_leaves_ends_the_stream() {
-    here(async |address| {
-        let listener = listening(address);
-        let (server, client) = pair_of(&listener).await;
+    here(&async |medium| {
+        let (server, client) = medium.pair().await;
         let queue = SendQueue::default();
         queue.push(OutFrame::new(Buf::copy_of(b"last words")));
         queue.flush(&client).await.unwrap();
@@ -89,17 +114,15 @@ fn a_peer_that_leaves_ends_the_stream() {
         assert_eq!(reader.next(&server).await.unwrap().as_deref(), Some(&b"last words"[..]));
         drop(client);
         // The listener is told of the end.
-        tokio::select! {
-            end = reader.next(&server) => assert!(matches!(end, Ok(None) | Err(_))),
-            _ = listener.accept() => panic!("nobody connects"),
-        }
+        let end = medium.hear(reader.next(&server)).await;
+        assert!(matches!(end, Ok(None) | Err(_)));
     });
 }
 
 #[test]
 fn a_connection_moves_to_another_core() {
-    here(async |address| {
-        let (server, client) = pair(address).await;
+    here(&async |medium| {
+        let (server, client) = medium.pair().await;
         let detached = server.detach().unwrap();
         let there = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -123,8 +146,8 @@ fn a_connection_moves_to_another_core() {
 }
 
 /// A pair over which a frame has travelled.
-async fn used_pair(address: IpAddr) -> (Stream, Stream) {
-    let (server, client) = pair(address).await;
+async fn used_pair(medium: &Medium) -> (Stream, Stream) {
+    let (server, client) = medium.pair().await;
     let queue = SendQueue::default();
     queue.push(OutFrame::new(Buf::copy_of(b"hello")));
     queue.flush(&client).await.unwrap();
@@ -136,8 +159,8 @@ async fn used_pair(address: IpAddr) -> (Stream, Stream) {
 /// A key that was never given out ends the connection, and the transfer with it.
 #[test]
 fn an_unknown_key_ends_the_connection() {
-    here(async |address| {
-        let (server, client) = used_pair(address).await;
+    here(&async |medium| {
+        let (server, client) = used_pair(medium).await;
         let endpoint: &Endpoint = server.rdma().unwrap();
         let nowhere = [RemoteBuffer { address: 4096, key: 0x1234, length: 4096 }];
         let read = endpoint.read_from_peer(4096, &nowhere);
@@ -153,8 +176,8 @@ fn an_unknown_key_ends_the_connection() {
 /// A client's memory, which the server uses by its key until it is taken back.
 #[test]
 fn a_peer_uses_what_is_lent_to_it_and_no_more() {
-    here(async |address| {
-        let (server, client) = used_pair(address).await;
+    here(&async |medium| {
+        let (server, client) = used_pair(medium).await;
         let (server, client) = (server.rdma().unwrap(), client.rdma().unwrap());
         let len = 300_000;
         let data = Buf::copy_of(&pattern(len));
@@ -196,9 +219,9 @@ async fn both<T>(done: impl Future<Output = T>, other: &Endpoint) -> (T, ()) {
 
 #[test]
 fn connections_that_come_and_go_leave_nothing() {
-    here(async |address| {
+    here(&async |medium| {
         for _ in 0..20 {
-            let (server, client) = pair(address).await;
+            let (server, client) = medium.pair().await;
             let queue = SendQueue::default();
             queue.push(OutFrame::new(Buf::copy_of(b"hello")));
             queue.flush(&client).await.unwrap();

@@ -1,27 +1,27 @@
 //! READ and WRITE by RDMA, with and without transforms, from a client that may do anything: MS-SMB2
 //! 3.3.5.4, 3.3.5.12 and 3.3.5.13.
 //!
-//! `FREVO_RDMA_ADDRESS` is the address of an RDMA device, soft RDMA in a guest; without it nothing
-//! is moved, because most hosts have none. What needs no device is tested everywhere.
+//! The data moves over connections in memory, and over those of an RDMA device if
+//! `FREVO_RDMA_ADDRESS` is its address: soft RDMA in a guest, because most hosts have none.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests")]
 
 mod client;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use client::files::{Mount, Want, read_draft, write_draft};
 use client::logon::Logon;
-use client::world::{World, in_world_with, settings};
+use client::rdma::{Medium, here, open_settings};
+use client::world::{World, in_world_with};
 use client::{Draft, Offer, Peer, Via};
 use frevo_crypto::{DataNonce, Sender};
-use frevo_net::rdma::{self, Endpoint, Lending, Listener, Loan};
+use frevo_net::rdma::{Endpoint, Lending, Loan};
 use frevo_net::{Buf, Stream};
 use frevo_proto::rdma_transform::{DataProof, RdmaTransforms, sole};
-use frevo_server::Settings;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::negotiate;
@@ -38,15 +38,6 @@ const SIGNING: RdmaTransformType = RdmaTransformType::SIGNING;
 
 /// Bytes of a transfer: two credits pay for them.
 const LENGTH: usize = 100_000;
-
-fn address() -> Option<IpAddr> {
-    std::env::var("FREVO_RDMA_ADDRESS").ok().map(|text| text.parse().unwrap())
-}
-
-/// Sessions need not sign.
-fn open_settings() -> Settings {
-    Settings { signing: frevo_server::settings::Signing::Offered, ..settings() }
-}
 
 fn pattern() -> Vec<u8> {
     (0..LENGTH).map(|at| (at % 251) as u8).collect()
@@ -70,26 +61,18 @@ enum Way {
 }
 
 impl Guest {
-    async fn arrive(world: &World, offer: &Offer) -> Option<Self> {
-        let listener = Listener::bind(&[SocketAddr::new(address()?, 0)]).map_err(|(_, e)| e);
-        let listener = listener.unwrap();
-        let accepting = async {
-            let (detached, _) = listener.accept().await.unwrap();
-            frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
-        };
-        let (accepted, connected) = tokio::join!(accepting, rdma::connect(listener.addresses()[0]));
-        // The ends of accepted connections are events of their listener.
-        tokio::task::spawn_local(async move { while listener.accept().await.is_ok() {} });
+    async fn arrive(world: &World, medium: &Medium, offer: &Offer) -> Self {
+        let (accepted, connected) = medium.connect().await;
         let connection = world.embedded.serve_connection(accepted).unwrap();
         world.keep(tokio::task::spawn_local(connection));
-        let endpoint = Arc::new(connected.unwrap());
+        let endpoint = Arc::new(connected);
         endpoint.established().await.unwrap();
         let mut peer = Peer::new(Stream::Rdma(Arc::clone(&endpoint)), Guid([0xDD; 16]));
         peer.negotiate(offer).await;
         let logon = peer.log_on("ann").await;
         let mount = peer.mount(&logon, "data").await;
         let file = peer.open_file(&mount, &Want::file("moved")).await;
-        Some(Self { peer, endpoint, logon, mount, file })
+        Self { peer, endpoint, logon, mount, file }
     }
 
     async fn ask(&mut self, draft: Draft, way: Way) -> client::Reply {
@@ -252,10 +235,10 @@ fn without_rdma_no_channel_is_there() {
 
 #[test]
 fn data_moves_as_protected_as_its_message() {
-    in_world_with(open_settings(), async |world| {
+    here(&async |world, medium| {
         for cipher in [1, 2, 3, 4] {
             let offer = Offer { ciphers: vec![cipher], ..offer(&[1, 2]) };
-            let Some(mut guest) = Guest::arrive(world, &offer).await else { return };
+            let mut guest = Guest::arrive(world, medium, &offer).await;
             assert_eq!(guest.peer.terms().rdma_transforms, RdmaTransforms::ALL);
             for (way, kind) in
                 [(Way::Plain, None), (Way::Signed, Some(SIGNING)), (Way::Sealed, Some(ENCRYPTION))]
@@ -314,8 +297,8 @@ fn check_answer(
 /// The ciphertext travels, not the data.
 #[test]
 fn sealed_data_is_not_readable_on_its_way() {
-    in_world_with(open_settings(), async |world| {
-        let Some(mut guest) = Guest::arrive(world, &offer(&[1, 2])).await else { return };
+    here(&async |world, medium| {
+        let mut guest = Guest::arrive(world, medium, &offer(&[1, 2])).await;
         world.file("moved", pattern());
         let (_, data) = guest.read(Channel::RDMA_V1, Way::Sealed).await.unwrap();
         let same = data.iter().zip(pattern()).filter(|(a, b)| **a == *b).count();
@@ -325,8 +308,8 @@ fn sealed_data_is_not_readable_on_its_way() {
 
 #[test]
 fn altered_data_is_refused_and_not_written() {
-    in_world_with(open_settings(), async |world| {
-        let Some(mut guest) = Guest::arrive(world, &offer(&[1, 2])).await else { return };
+    here(&async |world, medium| {
+        let mut guest = Guest::arrive(world, medium, &offer(&[1, 2])).await;
         for (way, kind, status) in [
             (Way::Sealed, ENCRYPTION, Status::AUTH_TAG_MISMATCH),
             (Way::Signed, SIGNING, Status::INVALID_SIGNATURE),
@@ -369,8 +352,8 @@ fn altered_data_is_refused_and_not_written() {
 /// MS-SMB2 3.3.5.13: the transform is alone, and of the kind that the message has.
 #[test]
 fn transforms_of_another_kind_are_refused() {
-    in_world_with(open_settings(), async |world| {
-        let Some(mut guest) = Guest::arrive(world, &offer(&[1, 2])).await else { return };
+    here(&async |world, medium| {
+        let mut guest = Guest::arrive(world, medium, &offer(&[1, 2])).await;
         for (way, right) in
             [(Way::Plain, None), (Way::Signed, Some(SIGNING)), (Way::Sealed, Some(ENCRYPTION))]
         {
@@ -404,10 +387,10 @@ fn transforms_of_another_kind_are_refused() {
 /// Signed and sealed requests never have their data in the clear, whatever was negotiated.
 #[test]
 fn protected_requests_do_not_move_data_in_the_clear() {
-    in_world_with(open_settings(), async |world| {
+    here(&async |world, medium| {
         world.file("moved", b"content");
         for transforms in [&[][..], &[9], &[1], &[2], &[1, 2]] {
-            let Some(mut guest) = Guest::arrive(world, &offer(transforms)).await else { return };
+            let mut guest = Guest::arrive(world, medium, &offer(transforms)).await;
             let known = guest.peer.terms().rdma_transforms;
             for (way, kind, is_known) in
                 [(Way::Signed, SIGNING, known.signing), (Way::Sealed, ENCRYPTION, known.encryption)]
@@ -438,11 +421,11 @@ fn protected_requests_do_not_move_data_in_the_clear() {
 /// of the one who asks, and neither memory nor file of another is touched.
 #[test]
 fn a_foreign_key_reaches_nothing() {
-    in_world_with(open_settings(), async |world| {
+    here(&async |world, medium| {
         world.file("moved", pattern());
         for is_read in [true, false] {
-            let Some(mut owner) = Guest::arrive(world, &offer(&[])).await else { return };
-            let mut thief = Guest::arrive(world, &offer(&[])).await.unwrap();
+            let mut owner = Guest::arrive(world, medium, &offer(&[])).await;
+            let mut thief = Guest::arrive(world, medium, &offer(&[])).await;
             thief.peer.is_strict = false;
             let lending = if is_read { Lending::PeerWrites(LENGTH) } else { Lending::PeerReads };
             let memory =

@@ -1,9 +1,11 @@
 //! Hostile peers with queue pairs of their own: each ends its own connection, and nothing else.
 //!
-//! They need an RDMA device, soft RDMA in a guest. `FREVO_RDMA_ADDRESS` is its address; without it
-//! nothing is tested.
+//! They attack connections in memory, and those of an RDMA device if `FREVO_RDMA_ADDRESS` is its
+//! address: soft RDMA in a guest.
 
-use std::net::{IpAddr, SocketAddr};
+mod medium;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,47 +15,48 @@ use frevo_wire::smbd::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Lending;
 use super::connect::{Begun, link_towards};
-use super::link::{Completion, Link, RemoteBuffer, Slot};
-use super::quota;
-use super::{Endpoint, Lending, Listener, connect, registered_bytes};
+use super::link::{Completion, RemoteBuffer, Slot};
+use super::queue_pair::QueuePair;
 use crate::buffer::Buf;
 use crate::frame_reader::FrameReader;
 use crate::send_queue::{OutFrame, SendQueue};
 use crate::transport::{Detached, Stream};
+use medium::{AttackedServer, Medium, here};
 
 /// Bytes of a slot of the attacker.
 const SLOT: usize = 8192;
 
 /// A peer that sends what it likes.
 struct Attacker {
-    link: Link,
-    begun: Begun,
+    link: QueuePair,
+    /// The events of its device.
+    begun: Option<Begun>,
     slots: Vec<Slot>,
     received: usize,
     has_failed: bool,
 }
 
 impl Attacker {
-    /// Connects, with receives posted.
+    /// Connects through a device.
     async fn connect(server: SocketAddr) -> Self {
-        let (mut link, begun) = link_towards(server).await.unwrap();
+        let (link, begun) = link_towards(server).await.unwrap();
+        let mut attacker = Self::new(QueuePair::Device(link));
+        attacker.link.connect(16).unwrap();
+        let fate = Arc::clone(attacker.link.fate());
+        begun.established(&fate).await.unwrap();
+        attacker.begun = Some(begun);
+        attacker
+    }
+
+    /// Posts receives.
+    fn new(mut link: QueuePair) -> Self {
         for slot in link.add_slots(32, SLOT).unwrap() {
             link.post_receive(slot).unwrap();
         }
         let slots = link.add_slots(64, SLOT).unwrap();
-        link.id().connect(16).unwrap();
-        let fate = Arc::clone(&link.id().fate);
-        begun.established(&fate).await.unwrap();
-        Self { link, begun, slots, received: 0, has_failed: false }
-    }
-
-    /// Connects and negotiates in order.
-    async fn negotiated(server: SocketAddr) -> Self {
-        let mut attacker = Self::connect(server).await;
-        attacker.send(&request().to_bytes());
-        assert!(attacker.until(|attacker| attacker.received == 1).await, "it is answered");
-        attacker
+        Self { link, begun: None, slots, received: 0, has_failed: false }
     }
 
     fn send(&mut self, message: &[u8]) {
@@ -71,14 +74,14 @@ impl Attacker {
     /// reads, so that the device sends none.
     fn touch(&mut self, remote: RemoteBuffer) {
         let len = remote.length as usize;
-        let counted = quota::take(&Arc::default(), len).unwrap();
+        let counted = self.link.bound().take(&Arc::default(), len).unwrap();
         let key = self.link.begin_write(Buf::copy_of(&vec![7; len]), counted).unwrap();
         let _ = self.link.post_transfer(key, 0, remote);
         self.link.end_posting(key, true);
     }
 
     fn look(&mut self) {
-        self.begun.take_events();
+        self.begun.iter().for_each(Begun::take_events);
         for completion in self.link.poll() {
             match completion {
                 Completion::Received { .. } => self.received += 1,
@@ -89,7 +92,7 @@ impl Attacker {
     }
 
     fn is_over(&self) -> bool {
-        self.has_failed || self.link.id().fate.is_over()
+        self.has_failed || self.link.fate().is_over()
     }
 
     async fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> bool {
@@ -144,85 +147,6 @@ fn control(credits_requested: u16) -> Vec<u8> {
     header.to_bytes()[..DATA_TRANSFER_LEN].to_vec()
 }
 
-fn here(test: impl AsyncFnOnce(AttackedServer)) {
-    let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
-    let address: IpAddr = text.parse().unwrap();
-    // The tests of a process share its counters.
-    static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
-    let _one = ONE.lock();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let listener = Listener::bind(&[SocketAddr::new(address, 0)]).map_err(|(_, e)| e).unwrap();
-        let target = AttackedServer { server: listener.addresses()[0], listener };
-        timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
-    });
-    // Connections end on other threads.
-    drop(runtime);
-    assert_eq!(registered_bytes(), 0, "registered memory is left");
-}
-
-struct AttackedServer {
-    listener: Listener,
-    server: SocketAddr,
-}
-
-impl AttackedServer {
-    /// Accepts a connection as a server does, and the peer that `connecting` makes.
-    async fn meet<T>(&self, connecting: impl Future<Output = T>) -> (Stream, T) {
-        let accepting = async {
-            let (detached, _) = self.listener.accept().await.unwrap();
-            Detached::Rdma(Box::new(detached)).attach().unwrap()
-        };
-        tokio::join!(accepting, connecting)
-    }
-
-    /// Waits for `done` while the listener takes the events of its connections.
-    async fn hear<T>(&self, done: impl Future<Output = T>) -> T {
-        tokio::select! {
-            biased;
-            done = done => done,
-            _ = self.listener.accept() => panic!("nobody connects"),
-        }
-    }
-
-    /// Reads as the server does, until the connection has ended.
-    async fn serve(&self, stream: Stream) {
-        self.hear(async {
-            let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
-            while let Ok(Some(_)) = reader.next(&stream).await {}
-        })
-        .await;
-    }
-
-    /// Sees that the attacker is disconnected, and that the server's end follows. A device does not
-    /// tell the side whose memory was asked for that it has refused: that one hears of it when the
-    /// attacker leaves.
-    async fn survive(&self, name: &str, stream: Stream, mut attacker: Attacker) {
-        let told = async {
-            let is_told = attacker.until(Attacker::is_over).await;
-            assert!(is_told, "{name}: the attacker is not disconnected");
-            drop(attacker);
-        };
-        let served = timeout(Duration::from_secs(16), self.serve(stream));
-        let (ended, ()) = tokio::join!(served, told);
-        assert!(ended.is_ok(), "{name}: the server goes on");
-    }
-
-    /// Accepts a peer that negotiates in order.
-    async fn negotiated(&self) -> (Arc<Endpoint>, Attacker) {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let accepting = async {
-            let (detached, _) = self.listener.accept().await.unwrap();
-            let stream = Detached::Rdma(Box::new(detached)).attach().unwrap();
-            let endpoint = Arc::clone(stream.rdma().unwrap());
-            endpoint.established().await.unwrap();
-            let _ = sender.send(endpoint);
-        };
-        let ((), attacker) = tokio::join!(accepting, Attacker::negotiated(self.server));
-        (receiver.await.unwrap(), attacker)
-    }
-}
-
 /// A connection that has nothing to do with the attacks.
 struct Bystander {
     server: Stream,
@@ -232,8 +156,7 @@ struct Bystander {
 
 impl Bystander {
     async fn new(target: &AttackedServer) -> Self {
-        let (server, client) = target.meet(connect(target.server)).await;
-        let client = Stream::Rdma(Arc::new(client.unwrap()));
+        let (server, client) = target.joined().await;
         tokio::select! {
             ready = client.writable() => ready.unwrap(),
             _ = server.readable() => panic!("nothing was sent"),
@@ -318,13 +241,13 @@ fn attacks_before_the_negotiation_end_their_connection() {
     here(async |target| {
         let mut bystander = Bystander::new(&target).await;
         for (name, attack) in FIRST {
-            let (stream, mut attacker) = target.meet(Attacker::connect(target.server)).await;
+            let (stream, mut attacker) = target.attacked().await;
             attack(&mut attacker);
             target.survive(name, stream, attacker).await;
             bystander.still_works().await;
         }
         drop(bystander);
-        assert_eq!(settled(0).await, 0);
+        assert_eq!(target.settled().await, 0);
     });
 }
 
@@ -339,7 +262,7 @@ fn attacks_after_the_negotiation_end_their_connection() {
             bystander.still_works().await;
         }
         drop(bystander);
-        assert_eq!(settled(0).await, 0);
+        assert_eq!(target.settled().await, 0);
     });
 }
 
@@ -394,11 +317,12 @@ fn descriptors_that_lie_end_their_connection() {
 #[test]
 fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
     here(async |target| {
+        let Medium::Device(listener) = &target.medium else { return };
         let mut refused = 0;
         for _ in 0..20 {
             let (link, begun) = link_towards(target.server).await.unwrap();
             link.id().connect(16).unwrap();
-            let (detached, _) = target.listener.accept().await.unwrap();
+            let (detached, _) = listener.accept().await.unwrap();
             drop((link, begun));
             sleep(Duration::from_millis(50)).await;
             // On a thread that may be left behind.
@@ -416,24 +340,18 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
     });
 }
 
-/// Waits until connections that have ended have let go of their memory.
-async fn settled(expected: usize) -> usize {
-    let end = Instant::now() + Duration::from_secs(10);
-    while registered_bytes() != expected && Instant::now() < end {
-        sleep(Duration::from_millis(10)).await;
-    }
-    registered_bytes()
-}
-
 #[test]
 fn peers_that_die_at_any_step_leave_nothing() {
     here(async |target| {
         let mut bystander = Bystander::new(&target).await;
         for round in 0..100 {
             match round % 6 {
-                0 => drop(link_towards(target.server).await.unwrap()),
+                0 if matches!(target.medium, Medium::Device(_)) => {
+                    drop(link_towards(target.server).await.unwrap());
+                }
+                0 => drop(target.attacked().await),
                 1 => {
-                    let (stream, attacker) = target.meet(Attacker::connect(target.server)).await;
+                    let (stream, attacker) = target.attacked().await;
                     drop(attacker);
                     target.serve(stream).await;
                 }
@@ -451,7 +369,7 @@ fn peers_that_die_at_any_step_leave_nothing() {
                 }
                 step => {
                     let (endpoint, mut attacker) = target.negotiated().await;
-                    let counted = quota::take(&Arc::default(), 1 << 20).unwrap();
+                    let counted = attacker.link.bound().take(&Arc::default(), 1 << 20).unwrap();
                     let (buf, access) = if step == 4 {
                         (Buf::copy_of(&vec![1; 1 << 20]), super::region::Access::PeerReads)
                     } else {
@@ -480,6 +398,6 @@ fn peers_that_die_at_any_step_leave_nothing() {
         }
         bystander.still_works().await;
         drop(bystander);
-        assert_eq!(settled(0).await, 0);
+        assert_eq!(target.settled().await, 0);
     });
 }

@@ -41,7 +41,7 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { stage: AtomicU8::new(Stage::Begun as u8), changed: Notify::new() })
     }
 
@@ -59,7 +59,7 @@ impl Fate {
         self.stage() == Stage::Over
     }
 
-    fn reach(&self, stage: Stage) {
+    pub(super) fn reach(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
         self.changed.notify_waiters();
     }

@@ -13,6 +13,7 @@ use super::cm::{Channel, Fate, Id, Stage};
 use super::endpoint::Endpoint;
 use super::link::Link;
 use super::listener::Provider;
+use super::queue_pair::QueuePair;
 use super::state::State;
 use super::watch;
 use crate::limits::{RDMA_READS_SERVED, RDMA_RESOLVE_FIRST, RDMA_RESOLVE_TIMEOUT};
@@ -23,9 +24,9 @@ use crate::limits::{RDMA_READS_SERVED, RDMA_RESOLVE_FIRST, RDMA_RESOLVE_TIMEOUT}
 /// There is no RDMA here, no device reaches the peer, or the peer refuses.
 pub async fn connect(peer: SocketAddr) -> io::Result<Endpoint> {
     let (link, begun) = link_towards(peer).await?;
-    let mut state = State::active(link)?;
-    state.link.id().connect(RDMA_READS_SERVED)?;
-    let fate = Arc::clone(&state.link.id().fate);
+    let mut state = State::active(QueuePair::Device(link))?;
+    state.link.connect(RDMA_READS_SERVED)?;
+    let fate = Arc::clone(state.link.fate());
     begun.established(&fate).await?;
     state.go_on();
     Endpoint::new(state, Some(begun.channel))

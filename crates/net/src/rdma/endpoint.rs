@@ -22,6 +22,7 @@ use tokio::time::sleep_until;
 
 use super::cm::{Channel, Event, Fate, Request};
 use super::link::{Link, RemoteBuffer, TransferKey};
+use super::queue_pair::QueuePair;
 use super::quota::{self, Counted, Holder};
 use super::state::{End, State};
 use super::watch;
@@ -30,7 +31,8 @@ use crate::limits::RDMA_FAREWELL;
 
 /// A connection of SMB Direct, bound to the runtime in which it was made.
 pub struct Endpoint {
-    watched: AsyncFd<OwnedFd>,
+    /// Tells what its device has done. A connection in memory tells by its fate.
+    watched: Option<AsyncFd<OwnedFd>>,
     /// Events of a connection that this side has begun; those of others are the listener's.
     own_events: Option<(AsyncFd<OwnedFd>, Arc<Channel>)>,
     fate: Arc<Fate>,
@@ -64,7 +66,7 @@ impl Detached {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match &self.0 {
             Kind::Asked(request) => request.id.peer_addr(),
-            Kind::Connected(state, _) => state.link.id().peer_addr(),
+            Kind::Connected(state, _) => state.link.peer_addr(),
         }
     }
 
@@ -89,27 +91,27 @@ impl fmt::Debug for Detached {
 impl Endpoint {
     fn accept(request: Request) -> io::Result<Self> {
         let Request { id, reads_there, private } = request;
-        let state = State::passive(Link::new(id)?)?;
+        let state = State::passive(QueuePair::Device(Link::new(id)?))?;
         // MS-SMBD 6.2: the smaller number of either side. A peer of SMB Direct reads nothing here.
         let asked = private.map_or(u32::from(reads_there), |[ird, _]| ird);
         let reads = state.link.reads_max().min(u8::try_from(asked).unwrap_or(u8::MAX)).max(1);
         let header = private.map(|[_, ord]| [ord.min(1), u32::from(reads)]);
-        state.link.id().accept(reads, header)?;
+        state.link.accept(reads, header)?;
         Self::new(state, None)
     }
 
     pub(super) fn new(state: State, events: Option<Arc<Channel>>) -> io::Result<Self> {
-        let fate = Arc::clone(&state.link.id().fate);
+        let fate = Arc::clone(state.link.fate());
         let own_events = match events {
             Some(channel) => Some((watch(channel.watched()?)?, channel)),
             None => None,
         };
         Ok(Self {
-            watched: watch(state.link.watched()?)?,
+            watched: state.link.watched()?.map(watch).transpose()?,
             own_events,
             fate,
-            peer: state.link.id().peer_addr()?,
-            local: state.link.id().local_addr()?,
+            peer: state.link.peer_addr()?,
+            local: state.link.local_addr()?,
             state: Mutex::new(Some(state)),
             changed: Notify::new(),
         })
@@ -214,17 +216,22 @@ impl Endpoint {
             }
             tokio::select! {
                 biased;
-                guard = self.watched.readable() => {
-                    let mut guard = guard?;
-                    self.look(State::take_events);
-                    guard.clear_ready();
-                }
+                told = self.told() => told?,
                 noted = self.own_event() => noted?,
                 () = changed => {}
                 () = fate => {}
                 () = sleep_until(until) => {}
             }
         }
+    }
+
+    /// Waits until the device tells that it has done something.
+    async fn told(&self) -> io::Result<()> {
+        let Some(watched) = &self.watched else { return std::future::pending().await };
+        let mut guard = watched.readable().await?;
+        self.look(State::take_events);
+        guard.clear_ready();
+        Ok(())
     }
 
     /// Takes the next event of a connection that this side has begun.
@@ -342,7 +349,9 @@ impl Endpoint {
     /// # Errors
     /// The connection has ended, or there was no room for a long time.
     pub(super) async fn reserve(&self, bytes: usize) -> io::Result<Counted> {
-        let room = quota::wait(bytes, || self.look(|state| state.link.reserve(bytes)).flatten());
+        let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
+        let room =
+            quota::wait(&bound, bytes, || self.look(|state| state.link.reserve(bytes)).flatten());
         tokio::select! {
             biased;
             counted = room => counted,
@@ -371,10 +380,10 @@ impl Drop for Endpoint {
         let Some(state) = self.state.lock().take() else { return };
         // Its end waits for the device, and for the last messages to leave.
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
+            Ok(runtime) if state.link.may_block() => {
                 runtime.spawn_blocking(move || state.link.close(RDMA_FAREWELL));
             }
-            Err(_) => drop(state),
+            _ => drop(state),
         }
     }
 }

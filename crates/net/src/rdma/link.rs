@@ -29,8 +29,8 @@ use crate::limits::{
 /// The place of one message in the memory of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    slab: u16,
-    index: u16,
+    pub(super) slab: u16,
+    pub(super) index: u16,
 }
 
 impl Slot {
@@ -71,11 +71,11 @@ pub(super) enum Direction {
 
 /// The number of a transfer in its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransferKey(usize);
+pub(super) struct TransferKey(pub(super) usize);
 
 /// The number of a lent buffer in its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LentKey(usize);
+pub(super) struct LentKey(pub(super) usize);
 
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! it, since other transfers end soon.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,12 +15,17 @@ use tokio::time::timeout;
 
 use crate::limits::{RDMA_REGISTERED_BYTES_MAX, RDMA_ROOM_TIMEOUT};
 
-static PROCESS: Bound = Bound::new(RDMA_REGISTERED_BYTES_MAX);
+static PROCESS: LazyLock<Arc<Bound>> = LazyLock::new(|| Bound::new(RDMA_REGISTERED_BYTES_MAX));
+
+/// Returns the bound of all devices' memory in this process.
+pub(super) fn of_process() -> Arc<Bound> {
+    Arc::clone(&PROCESS)
+}
 
 /// Returns the bytes that are registered now.
 #[must_use]
 pub fn registered_bytes() -> usize {
-    *PROCESS.used.lock()
+    PROCESS.used()
 }
 
 /// Returns the bytes that this process may pin in memory (`ulimit -l`); None for no limit.
@@ -49,7 +54,7 @@ impl Holder {
 }
 
 /// An amount of memory that may be registered.
-struct Bound {
+pub(super) struct Bound {
     used: Mutex<usize>,
     max: AtomicUsize,
     /// Number of those who wait for room.
@@ -58,16 +63,22 @@ struct Bound {
 }
 
 impl Bound {
-    const fn new(max: usize) -> Self {
-        Self {
+    pub(super) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
             used: Mutex::new(0),
             max: AtomicUsize::new(max),
             waiting: AtomicUsize::new(0),
-            freed: Notify::const_new(),
-        }
+            freed: Notify::new(),
+        })
     }
 
-    fn take(&'static self, holder: &Arc<Holder>, bytes: usize) -> Option<Counted> {
+    /// Bytes that are registered now.
+    pub(super) fn used(&self) -> usize {
+        *self.used.lock()
+    }
+
+    /// Takes room for `bytes` at once; None if there is none for the holder.
+    pub(super) fn take(self: &Arc<Self>, holder: &Arc<Holder>, bytes: usize) -> Option<Counted> {
         let max = self.max.load(Ordering::SeqCst);
         let mut used = self.used.lock();
         let own = holder.bytes().checked_add(bytes)?;
@@ -78,10 +89,10 @@ impl Bound {
         *used = all;
         holder.0.fetch_add(bytes, Ordering::SeqCst);
         drop(used);
-        Some(Counted { bound: self, holder: Arc::clone(holder), bytes })
+        Some(Counted { bound: Arc::clone(self), holder: Arc::clone(holder), bytes })
     }
 
-    async fn take_when_there_is_room<T>(&'static self, mut take: impl FnMut() -> Option<T>) -> T {
+    async fn take_when_there_is_room<T>(&self, mut take: impl FnMut() -> Option<T>) -> T {
         let _waiting = Waiting::new(&self.waiting);
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
@@ -119,7 +130,7 @@ impl Drop for Waiting<'_> {
 
 /// Bytes counted as registered until it is dropped.
 pub(super) struct Counted {
-    bound: &'static Bound,
+    bound: Arc<Bound>,
     holder: Arc<Holder>,
     bytes: usize,
 }
@@ -158,11 +169,15 @@ pub(super) fn take(holder: &Arc<Holder>, bytes: usize) -> io::Result<Counted> {
 ///
 /// # Errors
 /// There was no room for a long time, or there never is for so many bytes.
-pub(super) async fn wait<T>(bytes: usize, take: impl FnMut() -> Option<T>) -> io::Result<T> {
-    if bytes > PROCESS.max.load(Ordering::SeqCst) / 2 {
+pub(super) async fn wait<T>(
+    bound: &Bound,
+    bytes: usize,
+    take: impl FnMut() -> Option<T>,
+) -> io::Result<T> {
+    if bytes > bound.max.load(Ordering::SeqCst) / 2 {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    let taken = PROCESS.take_when_there_is_room(take);
+    let taken = bound.take_when_there_is_room(take);
     timeout(RDMA_ROOM_TIMEOUT, taken).await.map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
@@ -172,13 +187,9 @@ mod tests {
 
     use super::*;
 
-    fn bound(max: usize) -> &'static Bound {
-        Box::leak(Box::new(Bound::new(max)))
-    }
-
     #[test]
     fn registered_memory_is_bounded() {
-        let bound = bound(3200);
+        let bound = Bound::new(3200);
         let [one, two, three] = [(); 3].map(|()| Arc::new(Holder::default()));
         // Half for one, three quarters for all that have much.
         let first = bound.take(&one, 1600).unwrap();
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn registered_memory_moves_to_the_account_that_logs_on() {
-        let bound = bound(3200);
+        let bound = Bound::new(3200);
         let [network, account] = [(); 2].map(|()| Arc::new(Holder::default()));
         let mut counted = bound.take(&network, 100).unwrap();
         counted.move_to(&account);
@@ -210,12 +221,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_account_waits_for_its_own_memory_and_others_do_not() {
-        let bound = bound(3200);
+        let bound = Bound::new(3200);
         let [one, two] = [(); 2].map(|()| Arc::new(Holder::default()));
         let wait = |holder: &Arc<Holder>, bytes| {
             let holder = Arc::clone(holder);
-            let taken = bound.take_when_there_is_room(move || bound.take(&holder, bytes));
-            timeout(Duration::from_secs(1), taken)
+            let bound = Arc::clone(&bound);
+            async move {
+                let taken = bound.take_when_there_is_room(|| bound.take(&holder, bytes));
+                timeout(Duration::from_secs(1), taken).await
+            }
         };
         let first = wait(&one, 1600).await.unwrap();
         assert!(wait(&one, 1).await.is_err());

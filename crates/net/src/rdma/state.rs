@@ -10,7 +10,8 @@ use frevo_proto::limits::SMBD_RECEIVE_CREDITS;
 use frevo_proto::smbd::{Disconnect, Machine, Received, Sending, Settings};
 use tokio::time::Instant;
 
-use super::link::{Completion, Link, Slot};
+use super::link::{Completion, Slot};
+use super::queue_pair::QueuePair;
 use crate::limits::{
     FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_POLLS_AT_ONCE,
     RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_SLOTS_AT_ONCE,
@@ -76,7 +77,7 @@ impl Filling {
 /// See the module's text.
 pub(super) struct State {
     pub(super) machine: Machine,
-    pub(super) link: Link,
+    pub(super) link: QueuePair,
     epoch: Instant,
     /// Slots for receives, in all and free.
     receives: usize,
@@ -94,17 +95,17 @@ pub(super) struct State {
 
 impl State {
     /// The listening side, with a receive posted for the negotiation.
-    pub(super) fn passive(link: Link) -> io::Result<Self> {
+    pub(super) fn passive(link: QueuePair) -> io::Result<Self> {
         let settings = Settings { receive_credit_max: RDMA_CREDITS_NEW, ..Settings::default() };
         Self::new(link, Machine::passive(settings, Duration::ZERO))
     }
 
     /// The connecting side.
-    pub(super) fn active(link: Link) -> io::Result<Self> {
+    pub(super) fn active(link: QueuePair) -> io::Result<Self> {
         Self::new(link, Machine::active(Settings::default(), Duration::ZERO))
     }
 
-    fn new(mut link: Link, mut machine: Machine) -> io::Result<Self> {
+    fn new(mut link: QueuePair, mut machine: Machine) -> io::Result<Self> {
         let slots = link.add_slots(2, RDMA_FIRST_RECEIVE_BYTES)?;
         let [first, send] = slots.as_slice() else { return Err(io::ErrorKind::Other.into()) };
         let (first, send) = (*first, *send);
@@ -154,7 +155,7 @@ impl State {
     }
 
     pub(super) fn abort(&mut self) {
-        self.link.id().disconnect();
+        self.link.disconnect();
         self.end = self.end.or(Some(End::Closed));
     }
 
@@ -198,7 +199,7 @@ impl State {
             }
         }
         let was_over = self.end.is_some();
-        if self.link.id().fate.is_over() {
+        if self.link.fate().is_over() {
             self.end = self.end.or(Some(End::Closed));
         }
         if self.end.is_none() {

@@ -13,6 +13,8 @@ pub mod negotiate;
 pub mod peer;
 pub mod protection;
 pub mod queries;
+#[cfg(feature = "rdma")]
+pub mod rdma;
 pub mod script;
 pub mod world;
 
