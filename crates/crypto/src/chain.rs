@@ -21,10 +21,28 @@ impl<B: BlockCipherEncBackend<BlockSize = U16>> Chain<B> {
         Self(Array::default())
     }
 
+    /// Continues a chain that had this value.
+    #[inline(always)]
+    pub(crate) fn resume(value: [u8; BLOCK_LEN]) -> Self {
+        Self(value.into())
+    }
+
     /// Adds one block of the message to the chain.
     #[inline(always)]
     pub(crate) fn block(&mut self, backend: &B, block: &[u8; BLOCK_LEN]) {
+        self.add(block);
+        self.encrypt(backend);
+    }
+
+    /// The first half of [`Self::block`].
+    #[inline(always)]
+    pub(crate) fn add(&mut self, block: &[u8; BLOCK_LEN]) {
         xor(&mut self.0, block);
+    }
+
+    /// The second half of [`Self::block`].
+    #[inline(always)]
+    pub(crate) fn encrypt(&mut self, backend: &B) {
         backend.encrypt_block((&mut self.0).into());
     }
 

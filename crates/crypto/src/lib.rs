@@ -6,7 +6,8 @@
 //!
 //! AWS-LC computes SHA-512, HMAC, GCM and the key derivation. AWS-LC's safe interface has no CCM
 //! with 11-byte nonces, and its CMAC signs one message at a time, so these two are composed here
-//! (`sealing/ccm.rs`, `signing/cmac.rs`) over the AES of RustCrypto.
+//! (`sealing/ccm.rs`, `signing/cmac.rs`) over the AES of RustCrypto, and of several sealed messages at
+//! once over `frevo-aes-lanes`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -54,7 +55,7 @@ pub use kerberos::{
 pub use nonce::{KeyExhausted, Nonce, NonceSequence};
 pub use password::{PASSWORD_FIELD, SEALED_PASSWORD, SealedPassword};
 pub use preauth::PreauthHash;
-pub use sealing::{BadSeal, Cipher, OpeningKey, SealingKey, TAG_LEN};
+pub use sealing::{BadSeal, Cipher, OpeningKey, SealingKey, TAG_LEN, ToOpen, ToSeal};
 pub use secret::Secret;
 pub use signing::{
     DataNonce, SIGNATURE_LEN, SIGNATURE_RANGE, Sender, SignatureNonce, SigningAlgorithm,

@@ -2,12 +2,13 @@
 
 use crate::nonce::{KeyExhausted, Nonce, NonceSequence};
 use crate::out_of_memory;
-use aes::cipher::KeyInit;
 use aes::{Aes128Enc, Aes256Enc};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
-use ccm::{Ccm, NONCE_LEN};
+use ccm::{Ccm, Message, NONCE_LEN};
 use core::fmt;
+use frevo_aes_lanes::Direction;
 
 mod ccm;
 
@@ -94,10 +95,10 @@ impl Key {
             Cipher::Aes128Gcm => gcm(&aead::AES_128_GCM, short),
             Cipher::Aes256Gcm => gcm(&aead::AES_256_GCM, key),
             Cipher::Aes128Ccm => match short.first_chunk() {
-                Some(short) => Self::Ccm128(Box::new(Ccm(Aes128Enc::new(short.into())))),
+                Some(short) => Self::Ccm128(Box::new(Ccm::new(short.into()))),
                 None => out_of_memory(),
             },
-            Cipher::Aes256Ccm => Self::Ccm256(Box::new(Ccm(Aes256Enc::new(key.into())))),
+            Cipher::Aes256Ccm => Self::Ccm256(Box::new(Ccm::new(key.into()))),
         }
     }
 
@@ -120,6 +121,43 @@ impl Key {
             Self::Ccm256(key) => key.seal(&ccm, aad, in_out),
         };
         tag.unwrap_or_else(|| out_of_memory())
+    }
+
+    fn seal_all(&self, messages: &mut [ToSeal<'_>]) -> Vec<[u8; TAG_LEN]> {
+        if let Self::Gcm(_) = self {
+            let seal = |m: &mut ToSeal<'_>| self.seal(m.nonce.field(), m.aad, m.in_out);
+            return messages.iter_mut().map(seal).collect();
+        }
+        let message = |m| {
+            let ToSeal { nonce, aad, in_out }: &mut ToSeal<'_> = m;
+            Message::new(split(nonce.field()).1, aad, in_out).unwrap_or_else(|| out_of_memory())
+        };
+        let mut all: Vec<Message<'_>> = messages.iter_mut().map(message).collect();
+        self.run_ccm(Direction::Seal, &mut all);
+        all.into_iter().map(|message| message.tag).collect()
+    }
+
+    fn open_all(&self, messages: &mut [ToOpen<'_>]) -> Vec<Result<(), BadSeal>> {
+        if let Self::Gcm(_) = self {
+            let open = |m: &mut ToOpen<'_>| self.open(m.nonce, m.aad, m.in_out, m.tag);
+            return messages.iter_mut().map(open).collect();
+        }
+        let tags: Vec<&[u8; TAG_LEN]> = messages.iter().map(|m| m.tag).collect();
+        let message = |m| {
+            let ToOpen { nonce, aad, in_out, .. }: &mut ToOpen<'_> = m;
+            Message::new(split(nonce).1, aad, in_out).unwrap_or_else(|| out_of_memory())
+        };
+        let mut all: Vec<Message<'_>> = messages.iter_mut().map(message).collect();
+        self.run_ccm(Direction::Open, &mut all);
+        all.into_iter().zip(tags).map(|(message, tag)| message.verify(tag)).collect()
+    }
+
+    fn run_ccm(&self, direction: Direction, messages: &mut [Message<'_>]) {
+        match self {
+            Self::Gcm(_) => {}
+            Self::Ccm128(key) => key.run(direction, messages),
+            Self::Ccm256(key) => key.run(direction, messages),
+        }
     }
 
     fn open(
@@ -150,6 +188,28 @@ fn split(nonce: &[u8; 16]) -> ([u8; 12], [u8; NONCE_LEN]) {
     let mut ccm = [0; NONCE_LEN];
     ccm.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
     (gcm, ccm)
+}
+
+/// A message to be sealed together with others.
+pub struct ToSeal<'a> {
+    /// A nonce of the key that seals it.
+    pub nonce: Nonce,
+    /// The data that its tag covers besides itself.
+    pub aad: &'a [u8],
+    /// The message, which is encrypted in place.
+    pub in_out: &'a mut [u8],
+}
+
+/// A message to be opened together with others.
+pub struct ToOpen<'a> {
+    /// The whole Nonce field.
+    pub nonce: &'a [u8; 16],
+    /// The data that its tag covers besides itself.
+    pub aad: &'a [u8],
+    /// The message, which is decrypted in place.
+    pub in_out: &'a mut [u8],
+    /// The received tag.
+    pub tag: &'a [u8; TAG_LEN],
 }
 
 /// The key with which one side seals all its messages of a session, and its nonces. All channels of
@@ -196,6 +256,12 @@ impl SealingKey {
     pub fn seal(&self, nonce: Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
         self.key.seal(nonce.field(), aad, in_out)
     }
+
+    /// Seals each of several messages like [`Self::seal`] and returns their tags. CCM seals eight of
+    /// similar length in little more time than one; GCM gains nothing.
+    pub fn seal_all(&self, mut messages: Vec<ToSeal<'_>>) -> Vec<[u8; TAG_LEN]> {
+        self.key.seal_all(&mut messages)
+    }
 }
 
 /// The key that opens messages of the peer.
@@ -232,6 +298,12 @@ impl OpeningKey {
         tag: &[u8; TAG_LEN],
     ) -> Result<(), BadSeal> {
         self.key.open(nonce, aad, in_out, tag)
+    }
+
+    /// Opens each of several messages like [`Self::open`], each with its own result. CCM opens eight of
+    /// similar length in little more time than one; GCM gains nothing.
+    pub fn open_all(&self, mut messages: Vec<ToOpen<'_>>) -> Vec<Result<(), BadSeal>> {
+        self.key.open_all(&mut messages)
     }
 }
 

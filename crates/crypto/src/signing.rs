@@ -211,6 +211,40 @@ impl SigningKey {
         constant_time::verify_slices_are_equal(&signature, &received).is_ok()
     }
 
+    /// Verifies each of several messages like [`Self::verify`]. AES-CMAC verifies eight of similar
+    /// length in little more time than one; the other algorithms gain nothing.
+    pub fn verify_all(&self, messages: &mut [(&mut [u8], SignatureNonce)]) -> Vec<bool> {
+        let Key::Cmac(key) = &self.0 else {
+            return messages
+                .iter_mut()
+                .map(|(message, nonce)| self.verify(message, *nonce))
+                .collect();
+        };
+        let take = |message: &mut [u8]| {
+            let field = message.get_mut(SIGNATURE_RANGE)?.first_chunk_mut::<SIGNATURE_LEN>()?;
+            Some(core::mem::take(field))
+        };
+        let received: Vec<Option<[u8; SIGNATURE_LEN]>> =
+            messages.iter_mut().map(|(message, _)| take(message)).collect();
+        let plain: Vec<&[u8]> = messages.iter().map(|(message, _)| &**message).collect();
+        let mut verdicts = Vec::with_capacity(plain.len());
+        let mut all = received.iter();
+        key.of_all(&plain, |signature| {
+            let is_right = all.next().is_some_and(|received| {
+                received.is_some_and(|received| {
+                    constant_time::verify_slices_are_equal(&signature, &received).is_ok()
+                })
+            });
+            verdicts.push(is_right);
+        });
+        for ((message, _), received) in messages.iter_mut().zip(received) {
+            if let (Some(field), Some(received)) = (message.get_mut(SIGNATURE_RANGE), received) {
+                field.copy_from_slice(&received);
+            }
+        }
+        verdicts
+    }
+
     /// Returns the signature of a message in several pieces (a header in one buffer, a payload in
     /// another). Its Signature field must contain zeros.
     ///

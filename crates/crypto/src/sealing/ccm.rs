@@ -1,18 +1,23 @@
 //! AES-CCM with nonces of 11 bytes and tags of 16: RFC 3610, NIST SP 800-38C.
 //!
-//! One pass: each batch of blocks, as many as the processor handles at once, goes through the
-//! counter mode and through the chain while it is in the nearest cache.
+//! The chain of one message leaves the core idle most of the time, so several messages go side by
+//! side as far as they have whole blocks (`side_by_side.rs`). What is left of each, or all of it without
+//! instructions for AES, goes in batches: as many blocks as the cipher handles at once go through
+//! the counter mode, and then through the chain while they are in the nearest cache.
 
 use crate::chain::{BLOCK_LEN, Chain, xor};
 use crate::sealing::{BadSeal, TAG_LEN};
 use aes::cipher::consts::U16;
 use aes::cipher::typenum::Unsigned;
 use aes::cipher::{
-    Array, BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt, BlockSizeUser,
-    ParBlocks,
+    Array, BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt, BlockSizeUser, Key,
+    KeyInit, ParBlocks,
 };
 use aws_lc_rs::constant_time;
+use frevo_aes_lanes::{Direction, Lanes};
 use zeroize::Zeroize;
+
+mod side_by_side;
 
 /// Bytes of the nonce.
 pub(super) const NONCE_LEN: usize = 11;
@@ -27,9 +32,65 @@ const AAD_FLAG: u8 = 1 << 6;
 const LONG_AAD: usize = 0xFF00;
 
 /// A cipher with an expanded key.
-pub(super) struct Ccm<C>(pub(super) C);
+pub(super) struct Ccm<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> {
+    cipher: C,
+    /// For `lanes`, which expands it anew.
+    key: Key<C>,
+    lanes: Option<Lanes>,
+}
 
-impl<C: BlockCipherEncrypt<BlockSize = U16>> Ccm<C> {
+/// One message with its nonce and its additional data.
+pub(super) struct Message<'a> {
+    nonce: [u8; NONCE_LEN],
+    aad: &'a [u8],
+    in_out: &'a mut [u8],
+    /// Value of the chain after the bytes so far.
+    chain: [u8; BLOCK_LEN],
+    /// Bytes that both passes have handled, in whole blocks.
+    done: usize,
+    /// The computed tag.
+    pub(super) tag: [u8; TAG_LEN],
+}
+
+impl<'a> Message<'a> {
+    /// None if it is longer than CCM with such nonces allows, which is 2^32 - 1 bytes.
+    pub(super) fn new(nonce: [u8; NONCE_LEN], aad: &'a [u8], in_out: &'a mut [u8]) -> Option<Self> {
+        let fits = u32::try_from(in_out.len()).is_ok() && u32::try_from(aad.len()).is_ok();
+        let (chain, tag) = ([0; BLOCK_LEN], [0; TAG_LEN]);
+        fits.then_some(Self { nonce, aad, in_out, chain, done: 0, tag })
+    }
+
+    /// Compares the computed tag with the received one in constant time. If they differ, the
+    /// data is wiped.
+    pub(super) fn verify(self, tag: &[u8; TAG_LEN]) -> Result<(), BadSeal> {
+        constant_time::verify_slices_are_equal(&self.tag, tag).map_err(|_| {
+            self.in_out.zeroize();
+            BadSeal
+        })
+    }
+
+    /// Returns a block of flags, nonce and a number: B_0 and the A_i of RFC 3610 2.2 and 2.3.
+    #[inline(always)]
+    fn block(&self, flags: u8, number: u32) -> [u8; BLOCK_LEN] {
+        let [a, b, c, d, e, f, g, h, i, j, k] = self.nonce;
+        let [w, x, y, z] = number.to_be_bytes();
+        [flags, a, b, c, d, e, f, g, h, i, j, k, w, x, y, z]
+    }
+
+    /// Number of the counter block that was used last.
+    #[inline(always)]
+    fn number(&self) -> u32 {
+        // At most 2^32 - 1 bytes.
+        u32::try_from(self.done / BLOCK_LEN).unwrap_or(u32::MAX)
+    }
+}
+
+impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
+    /// Expands `key`.
+    pub(super) fn new(key: &Key<C>) -> Self {
+        Self { cipher: C::new(key), key: key.clone(), lanes: Lanes::detect() }
+    }
+
     /// Encrypts `in_out`, of at most 2^32 - 1 bytes, in place; None if it is longer.
     pub(super) fn seal(
         &self,
@@ -37,7 +98,10 @@ impl<C: BlockCipherEncrypt<BlockSize = U16>> Ccm<C> {
         aad: &[u8],
         in_out: &mut [u8],
     ) -> Option<[u8; TAG_LEN]> {
-        self.pass(Direction::Seal, nonce, aad, in_out)
+        let mut message = [Message::new(*nonce, aad, in_out)?];
+        self.run(Direction::Seal, &mut message);
+        let [message] = message;
+        Some(message.tag)
     }
 
     /// Decrypts `in_out` in place. If the tag does not match, the data is wiped.
@@ -48,54 +112,39 @@ impl<C: BlockCipherEncrypt<BlockSize = U16>> Ccm<C> {
         in_out: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), BadSeal> {
-        let made = self.pass(Direction::Open, nonce, aad, in_out).ok_or(BadSeal)?;
-        constant_time::verify_slices_are_equal(&made, tag).map_err(|_| {
-            in_out.zeroize();
-            BadSeal
-        })
+        let mut message = [Message::new(*nonce, aad, in_out).ok_or(BadSeal)?];
+        self.run(Direction::Open, &mut message);
+        let [message] = message;
+        message.verify(tag)
     }
 
-    fn pass(
-        &self,
-        direction: Direction,
-        nonce: &[u8; NONCE_LEN],
-        aad: &[u8],
-        in_out: &mut [u8],
-    ) -> Option<[u8; TAG_LEN]> {
-        let (len, aad_len) = (u32::try_from(in_out.len()).ok()?, u32::try_from(aad.len()).ok()?);
-        let mut tag = [0; TAG_LEN];
-        let pass = Pass { direction, nonce, len, aad, aad_len, in_out, tag: &mut tag };
-        self.0.encrypt_with_backend(pass);
-        Some(tag)
+    /// Encrypts or decrypts all messages in place and computes their tags. Nothing of an opened
+    /// message may be used before [`Message::verify`].
+    pub(super) fn run(&self, direction: Direction, messages: &mut [Message<'_>]) {
+        for group in messages.chunks_mut(frevo_aes_lanes::LANES) {
+            for message in &mut *group {
+                self.cipher.encrypt_with_backend(Begin(message));
+            }
+            if side_by_side::is_faster() {
+                self.side_by_side(direction, group);
+            }
+            for message in group {
+                self.cipher.encrypt_with_backend(Finish { direction, message });
+            }
+        }
     }
 }
 
-#[derive(Clone, Copy)]
-enum Direction {
-    Seal,
-    Open,
-}
-
-/// The encryption or decryption of one message.
-struct Pass<'a> {
-    direction: Direction,
-    nonce: &'a [u8; NONCE_LEN],
-    len: u32,
-    aad: &'a [u8],
-    aad_len: u32,
-    in_out: &'a mut [u8],
-    tag: &'a mut [u8; TAG_LEN],
-}
-
-impl Pass<'_> {
-    /// Returns a block of flags, nonce and a number: B_0 and the A_i of RFC 3610 2.2 and 2.3.
-    #[inline(always)]
-    fn block(&self, flags: u8, number: u32) -> [u8; BLOCK_LEN] {
-        let [a, b, c, d, e, f, g, h, i, j, k] = *self.nonce;
-        let [w, x, y, z] = number.to_be_bytes();
-        [flags, a, b, c, d, e, f, g, h, i, j, k, w, x, y, z]
+impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Drop for Ccm<C> {
+    fn drop(&mut self) {
+        self.key.zeroize();
     }
+}
 
+/// Adds to the chain what precedes the message.
+struct Begin<'a, 'b>(&'a mut Message<'b>);
+
+impl Begin<'_, '_> {
     /// Adds the additional data with its length prefix, RFC 3610 2.2.
     #[inline(always)]
     fn chain_aad<B: BlockCipherEncBackend<BlockSize = U16>>(
@@ -103,12 +152,13 @@ impl Pass<'_> {
         chain: &mut Chain<B>,
         backend: &B,
     ) {
-        let len = self.aad_len.to_be_bytes();
+        let aad = self.0.aad;
+        let len = u32::try_from(aad.len()).unwrap_or(u32::MAX).to_be_bytes();
         let mark = [0xFF, 0xFE].into_iter().chain(len);
-        let unneeded = if self.aad.len() < LONG_AAD { 4 } else { 0 };
+        let unneeded = if aad.len() < LONG_AAD { 4 } else { 0 };
         let len_of_len = if unneeded == 0 { 6_usize } else { 2 };
-        let beside = BLOCK_LEN.saturating_sub(len_of_len).min(self.aad.len());
-        let (first, rest) = self.aad.split_at_checked(beside).unwrap_or_default();
+        let beside = BLOCK_LEN.saturating_sub(len_of_len).min(aad.len());
+        let (first, rest) = aad.split_at_checked(beside).unwrap_or_default();
         let mut block = [0; BLOCK_LEN];
         let bytes = mark.skip(unneeded).chain(first.iter().copied());
         block.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
@@ -117,24 +167,46 @@ impl Pass<'_> {
     }
 }
 
-impl BlockSizeUser for Pass<'_> {
+impl BlockSizeUser for Begin<'_, '_> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for Pass<'_> {
+impl BlockCipherEncClosure for Begin<'_, '_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let mut chain = Chain::new();
-        let flags = if self.aad.is_empty() { 0 } else { AAD_FLAG } | TAG_FLAG | LENGTH_FLAG;
-        chain.block(backend, &self.block(flags, self.len));
-        if !self.aad.is_empty() {
+        let flags = if self.0.aad.is_empty() { 0 } else { AAD_FLAG } | TAG_FLAG | LENGTH_FLAG;
+        let len = u32::try_from(self.0.in_out.len()).unwrap_or(u32::MAX);
+        chain.block(backend, &self.0.block(flags, len));
+        if !self.0.aad.is_empty() {
             self.chain_aad(&mut chain, backend);
         }
-        let start = self.block(LENGTH_FLAG, 0);
-        let mut number = 0_u32;
+        self.0.chain = chain.end();
+    }
+}
+
+/// Handles what is left of a message, and computes its tag.
+struct Finish<'a, 'b> {
+    direction: Direction,
+    message: &'a mut Message<'b>,
+}
+
+impl BlockSizeUser for Finish<'_, '_> {
+    type BlockSize = U16;
+}
+
+impl BlockCipherEncClosure for Finish<'_, '_> {
+    #[inline(always)]
+    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
+        let Self { direction, message } = self;
+        let mut chain = Chain::resume(message.chain);
+        let start = message.block(LENGTH_FLAG, 0);
+        let mut number = message.number();
         let mut keystream = ParBlocks::<B>::default();
         let batch_len = B::ParBlocksSize::USIZE.saturating_mul(BLOCK_LEN);
-        for batch in self.in_out.chunks_mut(batch_len) {
+        for batch in
+            message.in_out.get_mut(message.done..).unwrap_or_default().chunks_mut(batch_len)
+        {
             for block in &mut keystream {
                 // There are fewer than 2^28 blocks, so it does not wrap.
                 number = number.wrapping_add(1);
@@ -144,7 +216,7 @@ impl BlockCipherEncClosure for Pass<'_> {
                 }
             }
             backend.encrypt_par_blocks((&mut keystream).into());
-            match self.direction {
+            match direction {
                 Direction::Seal => {
                     chain.padded(backend, batch);
                     apply(batch, &keystream);
@@ -158,7 +230,7 @@ impl BlockCipherEncClosure for Pass<'_> {
         let mut mask: aes::Block = start.into();
         backend.encrypt_block((&mut mask).into());
         xor(&mut mask, &chain.end());
-        *self.tag = mask.into();
+        message.tag = mask.into();
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::limits::SEALED_MESSAGES_MAX;
 use crate::vectors::{hex, hex_array};
 use proptest::prelude::*;
+use std::vec;
 
 const ALL: [Cipher; 4] =
     [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm];
@@ -207,6 +208,41 @@ fn known_answers() {
     }
 }
 
+/// Each known answer among messages that differ from it, at each place of the row.
+#[test]
+fn known_answers_among_others() {
+    for (cipher, [key, nonce, aad, plain, sealed, tag]) in WYCHEPROOF.into_iter().chain(PUBLISHED) {
+        let (key, nonce): ([u8; 32], [u8; 16]) = (hex_array(key), hex_array(nonce));
+        let (aad, plain, sealed) = (hex(aad), hex(plain), hex(sealed));
+        let (sealing, opening) = (SealingKey::new(cipher, &key), OpeningKey::new(cipher, &key));
+        for count in 1..=10 {
+            for place in 0..count {
+                let mut all: Vec<Vec<u8>> = (0..count).map(|at| vec![at as u8; 40 * at]).collect();
+                all[place] = plain.clone();
+                let messages = all.iter_mut().enumerate().map(|(at, in_out)| {
+                    let mut field = nonce;
+                    field[0] ^= if at == place { 0 } else { at as u8 + 1 };
+                    ToSeal { nonce: Nonce::from_field(field), aad: &aad, in_out }
+                });
+                let mut tags = sealing.seal_all(messages.collect());
+                assert_eq!(all[place], sealed, "{cipher:?}, {place} of {count}");
+                assert_eq!(tags[place][..], hex(tag), "{cipher:?}, {place} of {count}");
+
+                // All others have the wrong nonce now.
+                tags.resize(count, [0; TAG_LEN]);
+                let messages = all.iter_mut().zip(&tags);
+                let messages =
+                    messages.map(|(in_out, tag)| ToOpen { nonce: &nonce, aad: &aad, in_out, tag });
+                let opened = opening.open_all(messages.collect());
+                for (at, result) in opened.into_iter().enumerate() {
+                    assert_eq!(result.is_ok(), at == place, "{cipher:?}, {at} of {count}");
+                }
+                assert_eq!(all[place], plain, "{cipher:?}, {place} of {count}");
+            }
+        }
+    }
+}
+
 #[test]
 fn short_keys_ignore_the_second_half() {
     for cipher in ALL {
@@ -267,7 +303,7 @@ proptest! {
         let (mut sealed, mut aad, mut tag, mut field) = (sealed, aad, tag, field);
         let used = ALL[which].nonce_len();
         let all = sealed.iter_mut().chain(&mut aad).chain(&mut tag).chain(&mut field[..used]);
-        let mut all: std::vec::Vec<&mut u8> = all.collect();
+        let mut all: Vec<&mut u8> = all.collect();
         let at = flip.index(all.len());
         *all[at] ^= 0x10;
         prop_assert_eq!(opening.open(&field, &aad, &mut sealed, &tag), Err(BadSeal));

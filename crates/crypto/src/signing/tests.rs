@@ -156,8 +156,9 @@ proptest! {
     #[test]
     fn several_at_once_are_each_alone(
         messages in proptest::collection::vec(
-            proptest::collection::vec(any::<u8>(), 64..300), 0..11),
+            proptest::collection::vec(any::<u8>(), 65..300), 1..11),
         which in 0..3_usize,
+        wrong in proptest::option::of(any::<proptest::sample::Index>()),
     ) {
         let key = SigningKey::new(ALL[which], &[9; 16]);
         let nonce = |at: usize| SignatureNonce { message_id: at as u64, ..NONCE };
@@ -172,7 +173,27 @@ proptest! {
             .map(|(at, message)| (&mut message[..], nonce(at)))
             .collect();
         key.sign_all(&mut all).unwrap();
-        prop_assert_eq!(together, alone);
+        prop_assert_eq!(&together, &alone);
+
+        // One of them is changed, and one is too short for a header.
+        let wrong = wrong.map(|wrong| wrong.index(together.len()));
+        if let Some(at) = wrong {
+            let last = together[at].len() - 1;
+            together[at][last] ^= 0x40;
+        }
+        together.insert(0, vec![0; 63]);
+        let sent = together.clone();
+        let mut all: Vec<(&mut [u8], SignatureNonce)> = together
+            .iter_mut()
+            .enumerate()
+            .map(|(at, message)| (&mut message[..], nonce(at.saturating_sub(1))))
+            .collect();
+        let verdicts = key.verify_all(&mut all);
+        prop_assert_eq!(verdicts.len(), sent.len());
+        for (at, is_right) in verdicts.into_iter().enumerate() {
+            prop_assert_eq!(is_right, at > 0 && wrong != Some(at - 1), "message {}", at);
+        }
+        prop_assert_eq!(together, sent, "the messages are as they were");
     }
 
     #[test]

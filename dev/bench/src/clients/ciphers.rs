@@ -91,7 +91,7 @@ fn rate(work: Work, workers: usize, time: Duration) -> Result<Rate> {
 }
 
 /// Returns the core time of this thread, seconds.
-fn core_seconds() -> f64 {
+pub(super) fn core_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -1,6 +1,7 @@
 //! Compares Frevo's client with smbclient and with a bare TCP stream, as programs: each run begins
 //! with the logon and ends with the process.
 
+mod batches;
 mod ciphers;
 mod depth;
 mod files;
@@ -175,7 +176,8 @@ pub(crate) struct CryptoArguments {
 pub(crate) fn crypto(arguments: &CryptoArguments) -> Result<String> {
     let load = proc::load();
     let mut out = String::new();
-    for figures in ciphers::figures(arguments.rounds, &[1, 2], FIGURE / 3)? {
+    let alone = ciphers::figures(arguments.rounds, &[1, 2], FIGURE / 3)?;
+    for figures in alone.into_iter().chain(batches::figures(arguments.rounds)?) {
         figures.markdown(&mut out);
     }
     Ok(format!("load average {load:.1} before, {:.1} after\n{out}", proc::load()))

@@ -16,11 +16,15 @@ type Made = (Vec<u8>, [u8; TAG_LEN]);
 fn ours(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]) -> Made {
     let mut bytes = plain.to_vec();
     let tag = if long {
-        Ccm(Aes256Enc::new(key.into())).seal(nonce, aad, &mut bytes)
+        Ccm::<Aes256Enc>::new(key.into()).seal(nonce, aad, &mut bytes)
     } else {
-        Ccm(Aes128Enc::new_from_slice(&key[..16]).unwrap()).seal(nonce, aad, &mut bytes)
+        short(key).seal(nonce, aad, &mut bytes)
     };
     (bytes, tag.unwrap())
+}
+
+fn short(key: &[u8; 32]) -> Ccm<Aes128Enc> {
+    Ccm::new(key.first_chunk::<16>().unwrap().into())
 }
 
 fn theirs(key: &[u8; 32], long: bool, nonce: &[u8; 11], aad: &[u8], plain: &[u8]) -> Made {
@@ -59,7 +63,7 @@ fn every_length_is_as_another_implementation_has_it() {
 
 #[test]
 fn what_does_not_fit_its_tag_is_wiped() {
-    let cipher = Ccm(Aes128Enc::new(&[1; 16].into()));
+    let cipher = Ccm::<Aes128Enc>::new(&[1; 16].into());
     for len in [1, 16, 17, 1024, 3000] {
         let mut bytes = vec![0x77; len];
         let mut tag = cipher.seal(&[2; 11], b"with", &mut bytes).unwrap();
@@ -95,9 +99,9 @@ proptest! {
         let (sealed, tag) = theirs(&key, long, &nonce, &aad, &plain);
         prop_assert_eq!(&ours(&key, long, &nonce, &aad, &plain), &(sealed.clone(), tag));
         let open = |bytes: &mut Vec<u8>| if long {
-            Ccm(Aes256Enc::new((&key).into())).open(&nonce, &aad, bytes, &tag)
+            Ccm::<Aes256Enc>::new((&key).into()).open(&nonce, &aad, bytes, &tag)
         } else {
-            Ccm(Aes128Enc::new_from_slice(&key[..16]).unwrap()).open(&nonce, &aad, bytes, &tag)
+            short(&key).open(&nonce, &aad, bytes, &tag)
         };
         let mut bytes = sealed.clone();
         prop_assert_eq!(open(&mut bytes), Ok(()));
@@ -109,5 +113,87 @@ proptest! {
             prop_assert_eq!(open(&mut bytes), Err(BadSeal));
             prop_assert!(bytes.iter().all(|byte| *byte == 0));
         }
+    }
+}
+
+/// One message of a group: nonce, additional data and plaintext.
+type Plain = ([u8; 11], Vec<u8>, Vec<u8>);
+
+fn messages<'a>(group: &'a [Plain], bytes: &'a mut [Vec<u8>]) -> Vec<Message<'a>> {
+    let all = group.iter().zip(bytes);
+    all.map(|((nonce, aad, _), bytes)| Message::new(*nonce, aad, bytes).unwrap()).collect()
+}
+
+/// Seals all together and compares with the other implementation; opens all together, one of them
+/// with a wrong tag. Once with and once without AVX-512.
+fn check_group(key: &[u8; 32], long: bool, group: &[Plain], wrong: Option<usize>) {
+    let (mut short, mut long_key) = (short(key), Ccm::<Aes256Enc>::new(key.into()));
+    for is_wide in [true, false] {
+        if !is_wide {
+            (short.lanes, long_key.lanes) = (None, None);
+        }
+        let run = |direction, messages: &mut [Message<'_>]| match long {
+            true => long_key.run(direction, messages),
+            false => short.run(direction, messages),
+        };
+        let mut bytes: Vec<Vec<u8>> = group.iter().map(|(_, _, plain)| plain.clone()).collect();
+        let mut all = messages(group, &mut bytes);
+        run(Direction::Seal, &mut all);
+        let mut tags: Vec<_> = all.into_iter().map(|message| message.tag).collect();
+        for ((nonce, aad, plain), made) in group.iter().zip(bytes.iter().cloned().zip(tags.clone()))
+        {
+            assert_eq!(made, theirs(key, long, nonce, aad, plain));
+        }
+        if let Some(at) = wrong {
+            tags[at][at % TAG_LEN] ^= 4;
+        }
+        let mut all = messages(group, &mut bytes);
+        run(Direction::Open, &mut all);
+        for (at, (message, tag)) in all.into_iter().zip(&tags).enumerate() {
+            assert_eq!(message.verify(tag).is_err(), wrong == Some(at), "{at}");
+        }
+        for (at, (bytes, (_, _, plain))) in bytes.iter().zip(group).enumerate() {
+            if wrong == Some(at) {
+                assert!(bytes.iter().all(|byte| *byte == 0), "no plaintext is given out");
+            } else {
+                assert_eq!(bytes, plain, "{at}");
+            }
+        }
+    }
+}
+
+/// Every combination of four lengths, for groups of two to four; and one longer row.
+#[test]
+fn every_combination_of_lengths_in_a_group() {
+    const LENGTHS: [usize; 6] = [0, 15, 16, 17, 100, 1040];
+    let message = |(at, len): (usize, usize)| -> Plain {
+        ([at as u8 + 1; 11], vec![at as u8; 32], (0..len).map(|n| (n * (at + 3)) as u8).collect())
+    };
+    for count in 1..=4 {
+        for number in 0..LENGTHS.len().pow(count) {
+            let length = |at: u32| LENGTHS[number / LENGTHS.len().pow(at) % LENGTHS.len()];
+            let group: Vec<Plain> = (0..count).map(length).enumerate().map(message).collect();
+            check_group(&[0x3C; 32], number % 2 == 0, &group, Some(number % group.len()));
+        }
+    }
+    for count in 5..=19 {
+        for turn in 0..LENGTHS.len() {
+            let length = |at: usize| LENGTHS[(at + turn) % LENGTHS.len()];
+            let group: Vec<Plain> = (0..count).map(length).enumerate().map(message).collect();
+            check_group(&[0x3C; 32], turn % 2 == 0, &group, Some(turn % count));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn groups_agree_with_another_implementation(
+        key: [u8; 32],
+        long: bool,
+        group in vec((any::<[u8; 11]>(), vec(any::<u8>(), 0..60), vec(any::<u8>(), 0..3000)), 1..18),
+        wrong in proptest::option::of(any::<proptest::sample::Index>()),
+    ) {
+        check_group(&key, long, &group, wrong.map(|wrong| wrong.index(group.len())));
     }
 }
