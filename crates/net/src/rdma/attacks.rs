@@ -67,7 +67,7 @@ impl Attacker {
         let Some(slot) = self.slots.pop() else { return };
         self.link.slot_mut(slot).unwrap()[..message.len()].copy_from_slice(message);
         // A queue pair that has failed takes none.
-        let _ = self.link.post_send(slot, message.len(), key);
+        let _ = self.link.post_send(slot, message.len(), key).and_then(|()| self.link.ring());
     }
 
     /// Writes to memory of the server, by any key. It cannot read: the server's queue pair serves no
@@ -76,7 +76,7 @@ impl Attacker {
         let len = remote.length as usize;
         let counted = self.link.bound().take(&Arc::default(), len).unwrap();
         let key = self.link.begin_write(Buf::copy_of(&vec![7; len]), counted).unwrap();
-        let _ = self.link.post_transfer(key, 0, remote);
+        let _ = self.link.post_transfer(key, 0, remote).and_then(|()| self.link.ring());
         self.link.end_posting(key, true);
     }
 
@@ -335,6 +335,10 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             });
             let outcome = outcome.recv_timeout(Duration::from_secs(5));
             refused += usize::from(outcome.expect("the core waits for ever"));
+            // Over siw each round takes 10 s: the kernel waits for an answer that does not come.
+            if refused == 3 {
+                return;
+            }
         }
         assert!(refused > 0, "each peer was still there");
     });

@@ -29,6 +29,7 @@ pub async fn connect(peer: SocketAddr) -> io::Result<Endpoint> {
     let fate = Arc::clone(state.link.fate());
     begun.established(&fate).await?;
     state.go_on();
+    state.ring();
     Endpoint::new(state, Some(begun.channel))
 }
 

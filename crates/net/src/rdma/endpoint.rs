@@ -188,11 +188,14 @@ impl Endpoint {
         }
     }
 
-    /// Waits until `ready` has a result.
+    /// Waits until `ready` has a result; what is known already needs no look at the device.
     ///
     /// # Errors
     /// The connection has ended before.
     async fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> io::Result<T> {
+        if let Some(found) = self.look(&mut ready).flatten() {
+            return Ok(found);
+        }
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -310,7 +313,8 @@ impl Endpoint {
     }
 
     /// Writes all of `buf` to the peer's buffers, in their order, MS-SMBD 3.1.4.5. It returns once
-    /// that is begun: whatever is sent afterwards arrives behind the data.
+    /// that is queued: whatever is sent afterwards arrives behind the data, and the device gets both
+    /// at once.
     ///
     /// # Errors
     /// The connection has ended, there was no room in the memory that may be registered, or the
@@ -349,6 +353,9 @@ impl Endpoint {
     /// # Errors
     /// The connection has ended, or there was no room for a long time.
     pub(super) async fn reserve(&self, bytes: usize) -> io::Result<Counted> {
+        if let Some(counted) = self.look(|state| state.link.reserve(bytes)).flatten() {
+            return Ok(counted);
+        }
         let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
         let room =
             quota::wait(&bound, bytes, || self.look(|state| state.link.reserve(bytes)).flatten());

@@ -119,6 +119,8 @@ pub(super) struct Link {
     moving: usize,
     /// Sends that the device has not completed.
     sending: usize,
+    /// Requests that the device does not have yet, each with its memory's place.
+    queued: Vec<(SendRequest, Sge)>,
     failed: bool,
     unacknowledged: u32,
 }
@@ -171,6 +173,7 @@ impl Link {
                 holder: Arc::default(),
                 moving: 0,
                 sending: 0,
+                queued: Vec::new(),
                 failed: false,
                 unacknowledged: 0,
             };
@@ -343,7 +346,7 @@ impl Link {
         result_of(errno)
     }
 
-    /// Sends the first `len` bytes of a slot, and invalidates a key of the peer with it.
+    /// Queues the first `len` bytes of a slot to be sent, which invalidates a key of the peer.
     pub(super) fn post_send(
         &mut self,
         slot: Slot,
@@ -356,7 +359,7 @@ impl Link {
         let place = Sge { addr, length, lkey };
         let key = invalidate.unwrap_or(0);
         // siw's library takes the key from where RDMA requests have it.
-        self.post(SEND | number_of(slot), place, opcode, key, (0, key))?;
+        self.queue(SEND | number_of(slot), place, opcode, key, (0, key));
         self.sending += 1;
         Ok(())
     }
@@ -417,7 +420,7 @@ impl Link {
         }))
     }
 
-    /// Moves the bytes from `offset` on to or from `remote`.
+    /// Queues a request that moves the bytes from `offset` on to or from `remote`.
     pub(super) fn post_transfer(
         &mut self,
         key: TransferKey,
@@ -436,7 +439,7 @@ impl Link {
             Direction::FromPeer => WR_RDMA_READ,
         };
         let number = MOVE | u64::try_from(key.0).unwrap_or(u64::MAX);
-        self.post(number, place, opcode, 0, (remote.address, remote.key))?;
+        self.queue(number, place, opcode, 0, (remote.address, remote.key));
         self.moving += 1;
         if let Some(transfer) = self.transfers.get_mut(key.0) {
             transfer.outstanding += 1;
@@ -444,18 +447,18 @@ impl Link {
         Ok(())
     }
 
-    fn post(
+    fn queue(
         &mut self,
         wr_id: u64,
-        mut place: Sge,
+        place: Sge,
         opcode: i32,
         invalidate_rkey: u32,
         (remote_addr, rkey): (u64, u32),
-    ) -> io::Result<()> {
-        let mut request = SendRequest {
+    ) {
+        let request = SendRequest {
             wr_id,
             next: null_mut(),
-            sg_list: &mut place,
+            sg_list: null_mut(),
             num_sge: 1,
             opcode,
             send_flags: SEND_SIGNALED,
@@ -464,14 +467,34 @@ impl Link {
             rkey,
             rest: [0; 19],
         };
+        self.queued.push((request, place));
+    }
+
+    /// Gives the device all queued requests at once: each time may cost a system call, or a look of
+    /// the device at this program's memory.
+    ///
+    /// # Errors
+    /// The device takes no more requests. Those that it did not take count as under way until the
+    /// link ends.
+    pub(super) fn ring(&mut self) -> io::Result<()> {
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        let mut first = null_mut();
+        for (request, place) in self.queued.iter_mut().rev() {
+            request.sg_list = place;
+            request.next = first;
+            first = request;
+        }
         let mut bad = null_mut();
-        // SAFETY: the queue pair lives; the request is copied during the call, and its memory stays
-        // registered and unused until its completion.
+        // SAFETY: the queue pair lives; the requests are copied during the call, and their memory
+        // stays registered and unused until their completion.
         let errno = unsafe {
             let qp = self.id.raw().as_ref().qp;
             let context = self.id.raw().as_ref().verbs.as_ref();
-            context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, &mut request, &mut bad))
+            context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, first, &mut bad))
         };
+        self.queued.clear();
         result_of(errno)
     }
 
@@ -588,6 +611,9 @@ impl Link {
 
     /// Waits a little until all messages have left: the peer still wants them.
     fn linger(&mut self, at_most: Duration) {
+        if self.ring().is_err() {
+            return;
+        }
         let until = Instant::now() + at_most;
         while self.sending > 0 && !self.failed && !self.id.fate.is_over() {
             if self.poll().is_empty() {

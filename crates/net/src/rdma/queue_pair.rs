@@ -142,6 +142,14 @@ impl QueuePair {
         either!(self, link => link.post_send(slot, len, invalidate))
     }
 
+    /// Gives the device what was queued. In memory nothing waits.
+    pub(super) fn ring(&mut self) -> io::Result<()> {
+        match self {
+            Self::Device(link) => link.ring(),
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
     pub(super) fn poll(&mut self) -> Vec<Completion> {
         either!(self, link => link.poll())
     }

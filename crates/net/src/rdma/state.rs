@@ -79,6 +79,8 @@ pub(super) struct State {
     pub(super) machine: Machine,
     pub(super) link: QueuePair,
     epoch: Instant,
+    /// The last look at the clock. Timers have seconds, and a request has many steps.
+    now: Duration,
     /// Slots for receives, in all and free.
     receives: usize,
     receive_free: Vec<Slot>,
@@ -115,6 +117,7 @@ impl State {
             machine,
             link,
             epoch: Instant::now(),
+            now: Duration::ZERO,
             receives: 1,
             receive_free: Vec::new(),
             sends: 1,
@@ -132,8 +135,8 @@ impl State {
         self.end
     }
 
-    fn now(&self) -> Duration {
-        self.epoch.elapsed()
+    fn look_at_clock(&mut self) {
+        self.now = self.epoch.elapsed();
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -152,6 +155,7 @@ impl State {
     pub(super) fn trust(&mut self) {
         self.machine.set_receive_credit_max(SMBD_RECEIVE_CREDITS);
         self.go_on();
+        self.ring();
     }
 
     pub(super) fn abort(&mut self) {
@@ -172,6 +176,7 @@ impl State {
     /// Takes what the device has done, up to a limit: a peer that sends without end must not keep
     /// the core. True if it has done anything.
     pub(super) fn pump(&mut self) -> bool {
+        self.look_at_clock();
         let mut has_changed = false;
         let mut polls_left = RDMA_POLLS_AT_ONCE;
         loop {
@@ -203,15 +208,22 @@ impl State {
             self.end = self.end.or(Some(End::Closed));
         }
         if self.end.is_none() {
-            self.look_at_clock();
+            self.end_what_is_late();
         }
+        self.ring();
         has_changed || was_over != self.end.is_some()
     }
 
-    fn look_at_clock(&mut self) {
-        let now = self.now();
-        if now >= self.machine.deadline() {
-            match self.machine.on_time(now) {
+    /// Gives the device what was posted.
+    pub(super) fn ring(&mut self) {
+        if let Err(error) = self.link.ring() {
+            self.fail(&error);
+        }
+    }
+
+    fn end_what_is_late(&mut self) {
+        if self.now >= self.machine.deadline() {
+            match self.machine.on_time(self.now) {
                 Ok(()) => self.go_on(),
                 Err(why) => self.end = Some(End::Peer(why)),
             }
@@ -235,7 +247,7 @@ impl State {
     }
 
     fn receive(&mut self, slot: Slot, len: usize, invalidated: Option<u32>) {
-        let now = self.now();
+        let now = self.now;
         let message = self.link.slot(slot).and_then(|bytes| bytes.get(..len)).unwrap_or_default();
         let received = self.machine.on_message(message, invalidated, now);
         let fragment = match received {
@@ -306,7 +318,7 @@ impl State {
     fn advance(&mut self) -> io::Result<()> {
         while self.filling.is_none() {
             let Some(slot) = self.send_slot()? else { return Ok(()) };
-            let Some(sending) = self.machine.next_send(self.now()) else { return Ok(()) };
+            let Some(sending) = self.machine.next_send(self.now) else { return Ok(()) };
             self.send_free.pop();
             let header = sending.header();
             let room = self.link.slot_mut(slot).and_then(|room| room.get_mut(..header.len()));
@@ -326,6 +338,13 @@ impl State {
     /// # Errors
     /// A frame is longer than the peer takes, or the device fails.
     pub(super) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.look_at_clock();
+        let taken = self.write_all(slices);
+        self.ring();
+        taken
+    }
+
+    fn write_all(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut taken = 0;
         for slice in slices {
             let mut bytes: &[u8] = slice;
@@ -416,6 +435,7 @@ impl State {
         }
         if count > 0 {
             self.go_on();
+            self.ring();
         }
         Ok(count)
     }
