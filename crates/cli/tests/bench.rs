@@ -61,12 +61,36 @@ fn every_test_has_figures_and_nothing_is_left() {
         let latency = latency.map(|name| one["latency_ns"][name].as_u64().unwrap());
         assert!(latency[0] > 0 && latency.is_sorted(), "{one}");
     }
+    let cpu: f64 = results.iter().map(|one| one["cpu_seconds"].as_f64().unwrap()).sum();
+    assert!(cpu > 0.0);
     let by_name = |name: &str| results.iter().find(|one| one["test"] == name).unwrap();
     let operations = |name: &str| by_name(name)["operations"].as_u64().unwrap();
     assert_eq!((operations("create"), operations("delete")), (10, 10));
     assert_eq!(by_name("list")["entries"].as_u64().unwrap(), 10 * operations("list"));
     assert_eq!(by_name("read")["bytes"].as_u64().unwrap(), operations("read") << 20);
     assert!(is_empty(&world));
+}
+
+#[test]
+fn blocks_have_the_size_that_was_asked_for() {
+    let world = World::new();
+    let url = world.url("");
+    for (block, bytes) in [("1k", 1024), ("12k", 12_288), ("2M", 2 << 20)] {
+        let mut arguments = vec!["bench", &url, "--json", "--time", "0.1", "--size", "4M"];
+        arguments.extend(["--only", "write,read", "--block", block]);
+        let run = world.run(&arguments);
+        let objects: Vec<serde_json::Value> =
+            run.succeeds().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(objects[0]["request_size"], bytes);
+        for one in &objects[1..] {
+            let operations = one["operations"].as_u64().unwrap();
+            assert_eq!(one["bytes"], operations * bytes, "{one}");
+        }
+        assert_eq!(objects.len(), 3);
+    }
+    for wrong in ["0", "256", "5000", "16M", "1x"] {
+        world.run(&["bench", &url, "--block", wrong]).fails(2, &["--block"]);
+    }
 }
 
 #[test]

@@ -22,24 +22,35 @@ impl Content {
         Self { bytes: words.take(REPEAT / NUMBER).flatten().collect() }
     }
 
-    /// Appends `len` bytes from `offset` on, both whole pages.
+    /// Appends `len` bytes from `offset` on: whole pages, or a part of one. Both numbers are
+    /// multiples of eight.
     pub(super) fn append(&self, offset: u64, len: usize, into: &mut Buf) {
+        let end = offset + len as u64;
         let mut at = offset;
-        while at < offset + len as u64 {
+        while at < end {
+            let next = end.min((at / PAGE + 1) * PAGE);
             let start = usize::try_from(at % REPEAT as u64).unwrap_or_default();
-            let page = self.bytes.get(start + NUMBER..start + PAGE as usize).unwrap_or_default();
-            into.extend_from_slice(&(at / PAGE).to_le_bytes());
-            into.extend_from_slice(page);
-            at += PAGE;
+            let stop = start + usize::try_from(next - at).unwrap_or_default();
+            into.extend_from_slice(&self.first_word(at));
+            into.extend_from_slice(self.bytes.get(start + NUMBER..stop).unwrap_or_default());
+            at = next;
         }
     }
 
-    /// Returns true if `data` has the length `len`, and its pages are those from `offset` on. Only
-    /// their numbers are compared: this is part of what is measured.
+    /// The first bytes at a place: in front of a page its number.
+    fn first_word(&self, at: u64) -> [u8; NUMBER] {
+        if at.is_multiple_of(PAGE) {
+            return (at / PAGE).to_le_bytes();
+        }
+        let start = usize::try_from(at % REPEAT as u64).unwrap_or_default();
+        self.bytes.get(start..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default()
+    }
+
+    /// Returns true if `data` has the length `len`, and begins like the bytes from `offset` on, as
+    /// do its pages. Only their first bytes are compared: this is part of what is measured.
     pub(super) fn is(&self, offset: u64, len: usize, data: &[u8]) -> bool {
-        let pages = data.chunks_exact(PAGE as usize).zip(offset / PAGE..);
-        data.len() == len
-            && pages.into_iter().all(|(page, number)| page.starts_with(&number.to_le_bytes()))
+        let mut pages = data.chunks(PAGE as usize).zip((offset..).step_by(PAGE as usize));
+        data.len() == len && pages.all(|(page, at)| page.starts_with(&self.first_word(at)))
     }
 }
 
@@ -77,5 +88,20 @@ mod tests {
         let mut one_wrong = data.to_vec();
         one_wrong[5 * 4096] ^= 1;
         assert!(!content.is(3 << 20, len, &one_wrong));
+    }
+
+    #[test]
+    fn parts_of_a_page_are_those_of_the_whole() {
+        let content = Content::new();
+        let (mut whole, mut parts) = (Buf::new(), Buf::new());
+        content.append(5 * PAGE, PAGE as usize, &mut whole);
+        for part in 0..4 {
+            let at = 5 * PAGE + part * 1024;
+            let mut data = Buf::new();
+            content.append(at, 1024, &mut data);
+            assert!(content.is(at, 1024, &data) && !content.is(at + 1024, 1024, &data));
+            parts.extend_from_slice(&data);
+        }
+        assert_eq!(parts[..], whole[..]);
     }
 }

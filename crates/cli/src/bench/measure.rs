@@ -25,6 +25,8 @@ pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) entries: u64,
     pub(super) seconds: f64,
+    /// Processor time of this process, seconds.
+    pub(super) cpu_seconds: f64,
     /// Latencies of the operations, nanoseconds.
     pub(super) latency: Histogram<u64>,
 }
@@ -86,7 +88,7 @@ pub(super) async fn run(
     run: &Run<'_>,
     mut show: impl FnMut(&Counts, Duration),
 ) -> Result<Measured> {
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_seconds());
     let shared = Arc::new(Shared {
         test,
         until: start + run.time,
@@ -115,7 +117,7 @@ pub(super) async fn run(
             _ = tick.tick() => show(&shared.counts, start.elapsed()),
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     let mut latency = histogram();
     for one in &latencies {
         // Both resize themselves: it cannot fail.
@@ -124,7 +126,17 @@ pub(super) async fn run(
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let Counts { operations, bytes, entries } = &shared.counts;
     let (operations, bytes, entries) = (count(operations), count(bytes), count(entries));
-    Ok(Measured { test, depth: run.depth, operations, bytes, entries, seconds, latency })
+    let depth = run.depth;
+    Ok(Measured { test, depth, operations, bytes, entries, seconds, cpu_seconds, latency })
+}
+
+/// Processor time of this process so far, seconds, in steps of the kernel's ticks.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name: utime and stime of proc_pid_stat(5), whose numbers are 14 and 15.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
 /// One task: the operations of a client, one after the other.

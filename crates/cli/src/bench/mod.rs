@@ -31,8 +31,8 @@ use measure::{Measured, Run};
 use scratch::Scratch;
 use workload::{Client, Sizes, Test};
 
-/// Bytes of one sequential request, if the server accepts them.
-const BLOCK: u32 = 1 << 20;
+/// Largest `--block`, bytes; no server takes more at a time.
+const BLOCK_MAX: u64 = 8 << 20;
 /// Time for the requests under way to end after an interruption.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// Time for the removal of what was made.
@@ -61,6 +61,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     depth: Option<u16>,
 
+    /// Bytes of one request of read and write, if the server takes so many (k, M): 512, 1k, 2k or a
+    /// multiple of 4k up to 8M
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = parse_block)]
+    block: u32,
+
     /// Size of the large files of all clients together (bytes; k, M, G)
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     size: u64,
@@ -82,6 +87,14 @@ fn parse_time(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| String::from("write a number of seconds from 0.1 to 3600"))
 }
 
+fn parse_block(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
+    let is_part = matches!(bytes, 512 | 1024 | 2048);
+    let is_whole = (PAGE..=BLOCK_MAX).contains(&bytes) && bytes.is_multiple_of(PAGE);
+    let bytes = u32::try_from(bytes).ok().filter(|_| is_part || is_whole);
+    bytes.ok_or_else(|| String::from("write 512, 1k, 2k or a multiple of 4k up to 8M"))
+}
+
 /// A run, as the arguments and the server determine it.
 #[derive(Debug)]
 struct Plan {
@@ -100,11 +113,12 @@ impl Plan {
         tests.sort_unstable();
         tests.dedup();
         let clients = u64::from(bench.clients);
-        let most = share.session().info().map_or(BLOCK, |info| info.max_read.min(info.max_write));
-        let block = (most.min(BLOCK) / PAGE as u32).max(1) * PAGE as u32;
-        // Whole requests.
-        let blocks = (bench.size / clients / u64::from(block)).max(1);
-        let data = blocks * u64::from(block);
+        let most = share.session().info().map(|info| info.max_read.min(info.max_write));
+        let most = most.map_or(bench.block, |most| (most / PAGE as u32).max(1) * PAGE as u32);
+        let block = bench.block.min(most);
+        // Whole requests, and whole pages.
+        let unit = u64::from(block).max(PAGE);
+        let data = (bench.size / clients / unit).max(1) * unit;
         let files = u64::from(bench.files).div_ceil(clients);
         Self { tests, clients: bench.clients.into(), sizes: Sizes { data, block, files } }
     }

@@ -95,7 +95,8 @@ mod tests {
             let mut latency = Histogram::new(3).unwrap();
             latencies.iter().for_each(|one| latency.record(*one).unwrap());
             let operations = latencies.len() as u64;
-            Measured { test, depth: 1, operations, bytes: 0, entries: 0, seconds: 1.0, latency }
+            let (bytes, entries, seconds, cpu_seconds) = (0, 0, 1.0, 1.0);
+            Measured { test, depth: 1, operations, bytes, entries, seconds, cpu_seconds, latency }
         };
         let many: Vec<u64> = (1..2_000).map(|n| n * 1_000).collect();
         let results = [

@@ -88,6 +88,7 @@ pub(super) fn object(measured: &Measured) -> Value {
         "test": measured.test.name(),
         "depth": measured.depth,
         "seconds": measured.seconds,
+        "cpu_seconds": measured.cpu_seconds,
         "operations": measured.operations,
         "bytes": measured.bytes,
         "entries": measured.entries,

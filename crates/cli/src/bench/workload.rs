@@ -16,9 +16,9 @@ const SMALL_LEN: u32 = 4096;
 /// The tests, in the order in which they run: each finds the files that those before it leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Test {
-    /// Write a large file in place, 1 MiB at a time
+    /// Write a large file in place, one block at a time
     Write,
-    /// Read the large file, 1 MiB at a time
+    /// Read the large file, one block at a time
     Read,
     /// Write 4 KiB at random places of the large file
     RandomWrite,
