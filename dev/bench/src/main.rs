@@ -5,8 +5,8 @@
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
 //! the server the bottleneck. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
-//! alone, `admin` the admin interface, `channels` a session over several links; `agreement` compares
-//! the figures of `frevo bench` with those here.
+//! alone, `admin` the admin interface, `channels` a session over several links, `rdma` Frevo beside
+//! ksmbd over SMB Direct; `agreement` compares the figures of `frevo bench` with those here.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -26,6 +26,7 @@ mod proc;
 mod profile;
 mod quota;
 mod raw;
+mod rdma;
 mod report;
 mod rows;
 mod server;
@@ -86,6 +87,8 @@ enum Cmd {
     Channels(channels::Arguments),
     /// Read over two links while one is cut, and plot the rates (needs root, ip and tc).
     Cable(cable::Arguments),
+    /// Compare Frevo and ksmbd over SMB Direct in one guest (needs root and a kernel).
+    Rdma(rdma::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -195,6 +198,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let _priority = Priority::raise(args.common.nice);
             Ok(verdict(&clients::run(&args)?))
         }
+        Cmd::Rdma(args) => rdma::run(&args).map(|()| ExitCode::SUCCESS),
         Cmd::Channels(args) => {
             within_links(args.common.nice, || Ok(ExitCode::from(u8::from(!channels::run(&args)?))))
         }
