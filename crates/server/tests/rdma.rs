@@ -17,7 +17,7 @@ use client::files::{Mount, Want, read_draft, write_draft};
 use client::logon::Logon;
 use client::rdma::{Medium, here, open_settings};
 use client::world::{World, in_world_with};
-use client::{Draft, Offer, Peer, Via};
+use client::{Draft, Header, HeaderFlags, Offer, Peer, Via};
 use frevo_crypto::{DataNonce, Sender};
 use frevo_net::rdma::{Endpoint, Lending, Loan};
 use frevo_net::{Buf, Stream};
@@ -346,6 +346,26 @@ fn altered_data_is_refused_and_not_written() {
         }
         assert_eq!(guest.content().await, b"", "nothing was written");
         guest.peer.expect_alive().await;
+    });
+}
+
+/// MS-SMB2 3.3.5.2.10: a request that was refused with its data is not outstanding any more. One
+/// that a client repeats on another channel is not put off for it.
+#[test]
+fn a_request_without_its_data_is_not_outstanding() {
+    here(&async |world, medium| {
+        let mut guest = Guest::arrive(world, medium, &offer(&[1, 2])).await;
+        let mut bytes = pattern();
+        let proof = guest.protected(SIGNING, &mut bytes);
+        bytes[0] ^= 1;
+        let info: Info<'_> = &|at| described(Channel::RDMA_V1, vec![proof.transform()], at);
+        let answer = guest.write(&bytes, Channel::RDMA_TRANSFORM, info, Way::Signed).await;
+        assert_eq!(answer, Status::INVALID_SIGNATURE);
+        let repeated = write_draft(guest.file, 0, b"once").flags(HeaderFlags::REPLAY_OPERATION);
+        let (sequence, header) = (Status(1), repeated.header);
+        let repeated = Draft { header: Header { status: sequence, ..header }, ..repeated };
+        guest.ask(repeated, Way::Signed).await.expect(Status::SUCCESS);
+        assert_eq!(world.content("moved"), b"once");
     });
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use frevo_net::buffer::Buf;
 use frevo_net::watchdog::yield_if_due;
 use frevo_proto::compound::{Chain, FileOutcome, MixedStyles, Verdict, verdicts};
+use frevo_proto::replay::Counted;
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
@@ -190,6 +191,7 @@ impl Connection {
                 }
                 Err(refusal) => {
                     assembly.note_key(out);
+                    finish(&rq, found.counted);
                     return Answer::refused(refusal, found.channel);
                 }
             }
@@ -212,9 +214,7 @@ impl Connection {
         };
         #[cfg(feature = "rdma")]
         assembly.note_key(out);
-        if let (Some(open), Some(counted)) = (&rq.open, found.counted) {
-            open.channel_sequence.lock().finish(counted);
-        }
+        finish(&rq, found.counted);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
 
@@ -230,6 +230,13 @@ impl Connection {
         if bytes.capacity() <= 4096 && spare.len() < 2 {
             spare.push(bytes);
         }
+    }
+}
+
+/// MS-SMB2 3.3.4.1: a request that has its answer is not outstanding any more.
+fn finish(rq: &Request<'_>, counted: Option<Counted>) {
+    if let (Some(open), Some(counted)) = (&rq.open, counted) {
+        open.channel_sequence.lock().finish(counted);
     }
 }
 
