@@ -4,17 +4,17 @@ use std::io;
 use std::sync::Arc;
 
 use frevo_net::transport::Stream;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 #[cfg(feature = "rdma")]
 use {
-    crate::limits::{RDMA_AGAIN_AFTER, RDMA_DIAL},
     frevo_net::limits::RDMA_LOCKED_BYTES_MIN,
     frevo_net::rdma::{self, Endpoint, Provider},
-    parking_lot::Mutex,
     std::net::SocketAddr,
-    tokio::time::{Instant, timeout},
 };
 
 use crate::dial::{Dial, Dialing, ServerName, Tcp};
+use crate::limits::{RDMA_AGAIN_AFTER, RDMA_DIAL};
 use crate::options::Rdma;
 
 /// The port of SMB Direct over iWARP, whose ports are those of TCP: MS-SMBD 2.1.
@@ -23,10 +23,11 @@ const IWARP_PORT: u16 = 5445;
 
 /// SMB Direct, with TCP as a second choice unless it is required.
 #[derive(Debug)]
-pub(crate) struct SmbDirect {
+pub struct SmbDirect {
     is_required: bool,
+    direct: Arc<dyn Dial>,
+    tcp: Arc<dyn Dial>,
     /// Servers that only TCP reached, and when that was.
-    #[cfg(feature = "rdma")]
     vain: Mutex<Vec<(ServerName, Instant)>>,
 }
 
@@ -34,11 +35,8 @@ pub(crate) struct SmbDirect {
 pub(crate) fn dialer(rdma: Rdma) -> Arc<dyn Dial> {
     match rdma {
         Rdma::Off => Arc::new(Tcp),
-        Rdma::Auto | Rdma::Required => Arc::new(SmbDirect {
-            is_required: rdma == Rdma::Required,
-            #[cfg(feature = "rdma")]
-            vain: Mutex::default(),
-        }),
+        Rdma::Auto => Arc::new(SmbDirect::new(false, Arc::new(Device), Arc::new(Tcp))),
+        Rdma::Required => Arc::new(SmbDirect::new(true, Arc::new(Device), Arc::new(Tcp))),
     }
 }
 
@@ -48,21 +46,21 @@ impl Dial for SmbDirect {
             match self.directly(server).await {
                 Ok(stream) => Ok(stream),
                 Err(error) if self.is_required => Err(unreached(&error)),
-                Err(_) => Tcp.dial(server).await,
+                Err(_) => self.tcp.dial(server).await,
             }
         })
     }
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, is_rdma: bool) -> Dialing<'a> {
         if !is_rdma {
-            return Tcp.dial(server);
+            return self.tcp.dial(server);
         }
         // That one address is not reached says nothing of the session's server.
-        Box::pin(async move { reach(server).await.map_err(|error| unreached(&error)) })
+        Box::pin(async move { self.reach(server).await.map_err(|error| unreached(&error)) })
     }
 
     fn knows_addresses(&self) -> bool {
-        true
+        self.tcp.knows_addresses()
     }
 }
 
@@ -70,30 +68,18 @@ fn unreached(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("SMB Direct does not reach it: {error}"))
 }
 
-#[cfg(not(feature = "rdma"))]
 impl SmbDirect {
-    async fn directly(&self, server: &ServerName) -> io::Result<Stream> {
-        if !self.is_required {
-            tracing::warn!(%server, "this program was built without SMB Direct; TCP is used");
-        }
-        reach(server).await
+    /// Returns what connects by `direct`, and by `tcp` unless SMB Direct is required.
+    pub fn new(is_required: bool, direct: Arc<dyn Dial>, tcp: Arc<dyn Dial>) -> Self {
+        Self { is_required, direct, tcp, vain: Mutex::default() }
     }
-}
 
-#[cfg(not(feature = "rdma"))]
-async fn reach(_: &ServerName) -> io::Result<Stream> {
-    let text = "this program was built without it (feature rdma)";
-    Err(io::Error::new(io::ErrorKind::Unsupported, text))
-}
-
-#[cfg(feature = "rdma")]
-impl SmbDirect {
     /// Connects by SMB Direct, and notes a server that cannot be reached so.
     async fn directly(&self, server: &ServerName) -> io::Result<Stream> {
         if !self.is_required && self.is_vain(server) {
             return Err(io::ErrorKind::NetworkUnreachable.into());
         }
-        let dialed = reach(server).await;
+        let dialed = self.reach(server).await;
         if let Err(error) = &dialed
             && !self.is_required
         {
@@ -109,15 +95,30 @@ impl SmbDirect {
         let vain = self.vain.lock();
         vain.iter().any(|(other, at)| other == server && at.elapsed() < RDMA_AGAIN_AFTER)
     }
+
+    /// Connects by SMB Direct, with a time limit.
+    async fn reach(&self, server: &ServerName) -> io::Result<Stream> {
+        match timeout(RDMA_DIAL, self.direct.dial(server)).await {
+            Ok(dialed) => dialed,
+            Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
 }
 
-/// Connects by SMB Direct, with a time limit.
-#[cfg(feature = "rdma")]
-async fn reach(server: &ServerName) -> io::Result<Stream> {
-    match timeout(RDMA_DIAL, dial(server)).await {
-        Ok(dialed) => dialed,
-        Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+/// The RDMA devices of this host.
+#[derive(Debug)]
+struct Device;
+
+impl Dial for Device {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        Box::pin(dial(server))
     }
+}
+
+#[cfg(not(feature = "rdma"))]
+async fn dial(_: &ServerName) -> io::Result<Stream> {
+    let text = "this program was built without it (feature rdma)";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 #[cfg(feature = "rdma")]

@@ -291,6 +291,7 @@ pub use watch::{Change, RecursiveMode, Watch};
 pub mod internal {
     pub use crate::ambient::{Ambient, Host};
     pub use crate::dial::{Dial, Dialing, Tcp};
+    pub use crate::dial_rdma::SmbDirect;
     pub use crate::dir::KeptDir;
     pub use crate::identity::Identity;
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};

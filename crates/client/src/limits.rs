@@ -34,16 +34,13 @@ pub const INTERFACES_BYTES: u32 = 64 << 10;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Payload of a READ or WRITE, bytes, from which it moves by RDMA: a shorter one costs less inside
 /// the message.
-#[cfg(feature = "rdma")]
 pub const RDMA_FROM: u32 = 4096;
 /// Bytes of a message of SMB Direct beside its payload; Frevo's server leaves as many.
 #[cfg(feature = "rdma")]
 pub const RDMA_MESSAGE_OVERHEAD: u32 = 64 << 10;
 /// Time limit of one attempt to connect by SMB Direct, before TCP is tried.
-#[cfg(feature = "rdma")]
 pub const RDMA_DIAL: Duration = Duration::from_secs(4);
 /// Time without further attempts after SMB Direct could not reach a server that TCP reaches.
-#[cfg(feature = "rdma")]
 pub const RDMA_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Default of the time for which operations wait for a lost server.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);

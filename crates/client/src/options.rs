@@ -119,6 +119,9 @@ pub struct Options {
     pub domain_controller: Option<ServerName>,
     /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
+    /// Payload of a READ or WRITE, bytes, from which it moves by RDMA.
+    #[doc(hidden)]
+    pub rdma_from: u32,
     /// Source of the time of day and of random bytes.
     #[doc(hidden)]
     pub ambient: Arc<dyn Ambient>,
@@ -155,6 +158,7 @@ impl Default for Options {
             referrals: Referrals::Anywhere,
             domain_controller: None,
             workstation: String::from("FREVO"),
+            rdma_from: limits::RDMA_FROM,
             ambient: Arc::new(Host),
         }
     }
@@ -199,6 +203,8 @@ impl Options {
         referrals: Referrals,
         domain_controller: Option<ServerName>,
         workstation: String,
+        #[doc(hidden)]
+        rdma_from: u32,
         #[doc(hidden)]
         ambient: Arc<dyn Ambient>,
     }

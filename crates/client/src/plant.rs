@@ -28,11 +28,13 @@ pub enum Plant {
     LossBelieved,
     /// ChannelSequence stays the same when a channel is lost.
     SequenceStands,
+    /// A WRITE by RDMA ends before its memory is taken back.
+    LentTooLong,
 }
 
 impl Plant {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
@@ -44,6 +46,7 @@ impl Plant {
         Self::RenamedTwice,
         Self::LossBelieved,
         Self::SequenceStands,
+        Self::LentTooLong,
     ];
 }
 

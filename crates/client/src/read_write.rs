@@ -91,15 +91,15 @@ impl File {
         }
         let loan = message.take_loan();
         let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
-        if parsed.data.len() > len as usize || parsed.data_remaining > len {
+        let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
+        // MS-SMB2 3.2.5.11: RDMA has moved the data, which the response may describe.
+        let moved = loan.filter(|_| parsed.data.is_empty() || is_transformed);
+        let is_long = moved.is_none() && parsed.data.len() > len as usize;
+        if is_long || parsed.data_remaining > len {
             let cause = Cause::Protocol("it sent more data than was asked for");
             return Err(Error::new(cause, "read", &*self.open.url));
         }
-        let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
-        if let Some(loan) = loan
-            && (parsed.data.is_empty() || is_transformed)
-        {
-            // MS-SMB2 3.2.5.11: RDMA has moved the data.
+        if let Some(loan) = moved {
             return loan.data(&parsed).during("read", &self.open.url);
         }
         let range = parsed.data_range;

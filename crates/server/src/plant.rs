@@ -36,11 +36,13 @@ pub enum Plant {
     SessionLeft,
     /// A repeated WRITE is taken for one that was carried out.
     ReplayBelieved,
+    /// The memory of a READ is written once more after the answer.
+    KeyAfterReply,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -56,6 +58,7 @@ impl Plant {
         Self::LockTwice,
         Self::SessionLeft,
         Self::ReplayBelieved,
+        Self::KeyAfterReply,
     ];
 }
 

@@ -147,7 +147,16 @@ impl Actor {
         let was_troubled = network.is_troubled(self.client);
         let channels = self.share.session().info().map_or(0, |info| info.channels);
         let unbroken = network.unbroken(self.client, channels);
+        network.call_begins(self.client);
         let outcome = timeout(CALL_MAX, call).await;
+        let lent = network.call_ends(self.client);
+        if lent > 0 {
+            violation!(
+                trace,
+                "a{} {what}: {lent} buffers are lent and no call is under way",
+                self.id
+            );
+        }
         let disturbed = was_troubled || network.losses(self.client) != before;
         let is_handle_lost =
             matches!(&outcome, Ok(Err(error)) if matches!(error.cause(), Cause::HandleLost));

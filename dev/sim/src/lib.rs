@@ -1,11 +1,11 @@
 //! A deterministic simulator: the shipped client and the shipped server on tokio's paused clock,
 //! one thread, one seed.
 //!
-//! A [`Run`] consists of a [`network`] that delays, cuts, half-opens and stalls connections; a
-//! [`machine`] whose server is killed and restarted on a file system in memory and a [`store`] of
-//! persistent handles; [`actor`]s that use the client as programs do; [`weather`] that chooses the
-//! faults; and a [`judge`] that knows the possible answers. All random choices come from the seed:
-//! two runs of one seed have equal traces.
+//! A [`Run`] consists of a [`network`] that delays, cuts, half-opens and stalls connections, of TCP
+//! and of RDMA as its [`scenario`] says; a [`machine`] whose server is killed and restarted on a
+//! file system in memory and a [`store`] of persistent handles; [`actor`]s that use the client as
+//! programs do; [`weather`] that chooses the faults; and a [`judge`] that knows the possible answers.
+//! All random choices come from the seed: two runs of one seed have equal traces.
 #![forbid(unsafe_code)]
 
 pub mod actor;
@@ -16,6 +16,7 @@ pub mod machine;
 pub mod network;
 pub mod nonces;
 mod run;
+pub mod scenario;
 pub mod store;
 pub mod trace;
 pub mod weather;

@@ -15,7 +15,8 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
-use crate::network::Network;
+use crate::network::{Network, SERVER_ADDRESS};
+use crate::scenario::Scenario;
 use crate::store::Store;
 use crate::trace::Trace;
 use crate::{event, violation};
@@ -36,6 +37,7 @@ pub struct Machine {
     network: Arc<Network>,
     trace: Arc<Trace>,
     dice: Mutex<Dice>,
+    scenario: Mutex<Scenario>,
     vfs: Mutex<Arc<MemoryVfs>>,
     store: Mutex<Arc<Store>>,
     process: Mutex<Option<Process>>,
@@ -52,7 +54,13 @@ pub enum Fall {
 
 impl Machine {
     /// Returns a stopped machine with an empty disk.
-    pub fn new(number: usize, network: Arc<Network>, trace: Arc<Trace>, mut dice: Dice) -> Self {
+    pub fn new(
+        number: usize,
+        network: Arc<Network>,
+        trace: Arc<Trace>,
+        mut dice: Dice,
+        scenario: Scenario,
+    ) -> Self {
         let clock = Clock::new(trace.start());
         let time = clock.clone();
         let vfs = MemoryVfs::new(MemoryOptions::default(), Arc::new(move || time.now()));
@@ -63,6 +71,7 @@ impl Machine {
             network,
             trace,
             dice: Mutex::new(dice),
+            scenario: Mutex::new(scenario),
             vfs: Mutex::new(Arc::new(vfs)),
             store: Mutex::new(Arc::new(store)),
             process: Mutex::new(None),
@@ -80,6 +89,7 @@ impl Machine {
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
             encryption: Encryption::Offered,
+            signing: self.scenario.lock().signing(),
             ..Settings::default()
         };
         let parts = Server::builder()
@@ -102,7 +112,14 @@ impl Machine {
             server.metrics().waiting_opens
         );
         let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
-        let mut heard = self.network.listen(self.number);
+        let has_rdma = self.scenario.lock().listens();
+        if self.scenario.lock().has_rdma() {
+            event!(self.trace, "machine {}: listens for RDMA: {has_rdma}", self.number);
+        }
+        if has_rdma {
+            let _ = server.state().rdma_addresses.set(vec![SERVER_ADDRESS.into()]);
+        }
+        let mut heard = self.network.listen(self.number, has_rdma);
         let (serving, all) = (server.clone(), Arc::clone(&connections));
         let accepting = spawn_local(async move {
             while let Some(stream) = heard.recv().await {

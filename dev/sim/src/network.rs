@@ -1,8 +1,11 @@
-//! The network between the clients and the server: bytes move from one pair of memory streams to
-//! another, with a delay, or are lost.
+//! The network between the clients and the server: bytes of TCP and packets of RDMA move from one
+//! end to the other with a delay, or are lost.
+
+mod direct;
+mod streams;
 
 use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +14,8 @@ use std::time::Duration;
 use frevo_client::ServerName;
 use frevo_client::internal::Dial;
 use frevo_client::internal::Dialing;
-use frevo_net::memory::{self, MemoryStream};
+use frevo_net::memory;
+use frevo_net::rdma::{Fabric, Wire};
 use frevo_net::transport::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -26,8 +30,13 @@ use crate::{event, violation};
 const PIPE: usize = 256 << 10;
 /// The name of the servers, before their number.
 pub const SERVER: &str = "frevo";
+/// The address of every server.
+pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Largest latency.
 pub const LATENCY_MAX: Duration = Duration::from_millis(400);
+
+/// Bytes that all connections may register: enough, so that no loan waits for another's.
+const REGISTERED_MAX: usize = 4 << 30;
 
 /// The state of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +72,25 @@ struct Link {
     is_broken: AtomicBool,
     /// True once the client has heard that the connection is a channel of its session.
     is_bound: AtomicBool,
+    /// The wire of an RDMA connection, whose first end is the client's.
+    wire: Option<Wire>,
 }
 
 impl Link {
+    fn new(id: u64, client: usize, latency: u64, wire: Option<Wire>) -> Self {
+        Self {
+            id,
+            client,
+            state: Mutex::new(State::Flowing),
+            changed: [Notify::new(), Notify::new()],
+            latency,
+            closed: AtomicU64::new(0),
+            is_broken: AtomicBool::new(false),
+            is_bound: AtomicBool::new(false),
+            wire,
+        }
+    }
+
     fn state(&self) -> State {
         *self.state.lock()
     }
@@ -79,12 +104,16 @@ pub struct Network {
     clients: usize,
     /// Number of lost or disturbed connections of each line.
     losses: Vec<AtomicU64>,
+    /// Number of calls under way on each line.
+    calls: Vec<AtomicU64>,
+    /// The memory of all RDMA connections.
+    fabric: Arc<Fabric>,
 }
 
 struct Inner {
     dice: Dice,
     /// The listener of each server; None while it is down.
-    doors: Vec<Option<mpsc::UnboundedSender<MemoryStream>>>,
+    doors: Vec<Option<Door>>,
     /// Nonces of sealed messages.
     nonces: Nonces,
     /// True for each line whose dials hang.
@@ -94,6 +123,13 @@ struct Inner {
     last_loss: Vec<Instant>,
     /// Largest base latency of this run, microseconds.
     slowness: u64,
+}
+
+/// The listener of a server.
+struct Door {
+    accepted: mpsc::UnboundedSender<Stream>,
+    /// True if it listens for RDMA beside TCP.
+    has_rdma: bool,
 }
 
 impl fmt::Debug for Network {
@@ -109,7 +145,7 @@ impl Network {
         let slowness = *dice.pick(&[200, 2_000, 20_000, 180_000]);
         let inner = Inner {
             dice,
-            doors: vec![None; servers],
+            doors: (0..servers).map(|_| None).collect(),
             nonces: Nonces::default(),
             is_cut_off: vec![false; lines],
             links: Vec::new(),
@@ -117,8 +153,10 @@ impl Network {
             last_loss: vec![Instant::now(); lines],
             slowness,
         };
-        let losses = (0..lines).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { trace, inner: Mutex::new(inner), clients, losses })
+        let counts = || (0..lines).map(|_| AtomicU64::new(0)).collect();
+        let (losses, calls) = (counts(), counts());
+        let fabric = Fabric::new(REGISTERED_MAX);
+        Arc::new(Self { trace, inner: Mutex::new(inner), clients, losses, calls, fabric })
     }
 
     /// Returns the line from a client to a server.
@@ -126,10 +164,10 @@ impl Network {
         server * self.clients + client
     }
 
-    /// Begins to listen for a server.
-    pub fn listen(&self, server: usize) -> mpsc::UnboundedReceiver<MemoryStream> {
-        let (door, heard) = mpsc::unbounded_channel();
-        self.inner.lock().doors[server] = Some(door);
+    /// Begins to listen for a server: for TCP, and perhaps for RDMA.
+    pub fn listen(&self, server: usize, has_rdma: bool) -> mpsc::UnboundedReceiver<Stream> {
+        let (accepted, heard) = mpsc::unbounded_channel();
+        self.inner.lock().doors[server] = Some(Door { accepted, has_rdma });
         heard
     }
 
@@ -277,7 +315,8 @@ impl Network {
         self.inner.lock().dice.micros(base, base * 2)
     }
 
-    async fn connect(self: &Arc<Self>, client: usize) -> io::Result<Stream> {
+    /// Makes a connection of a line: of TCP, or of RDMA.
+    async fn connect(self: &Arc<Self>, client: usize, is_rdma: bool) -> io::Result<Stream> {
         let base = {
             let mut inner = self.inner.lock();
             let slowness = inner.slowness;
@@ -289,35 +328,15 @@ impl Network {
             self.disturbed(client);
             return std::future::pending().await;
         }
-        let at = |a, port| SocketAddr::new(Ipv4Addr::new(10, 0, 0, a).into(), port);
-        let here = u8::try_from(client % self.clients + 2).unwrap_or(255);
-        let (ours, near) = memory::pair(PIPE, [at(here, 50_000), at(1, 445)]);
-        let (far, theirs) = memory::pair(PIPE, [at(here, 50_000), at(1, 445)]);
-        let link = {
-            let mut inner = self.inner.lock();
-            let accepted = inner.doors[client / self.clients]
-                .as_ref()
-                .is_some_and(|door| door.send(theirs).is_ok());
-            if !accepted {
-                drop(inner);
-                event!(self.trace, "net c{client} is refused");
-                self.disturbed(client);
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            }
-            let id = inner.next;
-            inner.next += 1;
-            let link = Arc::new(Link {
-                id,
-                client,
-                state: Mutex::new(State::Flowing),
-                changed: [Notify::new(), Notify::new()],
-                latency: base,
-                closed: AtomicU64::new(0),
-                is_broken: AtomicBool::new(false),
-                is_bound: AtomicBool::new(false),
-            });
-            inner.links.push(Arc::clone(&link));
-            link
+        if is_rdma {
+            return self.connect_rdma(client, base);
+        }
+        let (ours, near) = memory::pair(PIPE, self.addresses(client));
+        let (far, theirs) = memory::pair(PIPE, self.addresses(client));
+        let Some(link) = self.accept(client, theirs.into(), base, None) else {
+            event!(self.trace, "net c{client} is refused");
+            self.disturbed(client);
+            return Err(io::ErrorKind::ConnectionRefused.into());
         };
         event!(self.trace, "net c{client} connects: link {}", link.id);
         let ends = [Arc::new(near), Arc::new(far)];
@@ -331,86 +350,29 @@ impl Network {
         Ok(Stream::Memory(ours))
     }
 
-    /// Carries one direction until the end of the connection.
-    async fn carry(&self, link: &Link, direction: usize, from: &MemoryStream, to: &MemoryStream) {
-        let mut buffer = vec![0; PIPE];
-        let mut free_at = Instant::now();
-        let mut frames = Frames::default();
-        loop {
-            if !pass(link, direction).await {
-                break;
-            }
-            if link.state() == State::Late {
-                self.carry_late(link, direction, from, to).await;
-                break;
-            }
-            tokio::select! {
-                biased;
-                () = link.changed[direction].notified() => continue,
-                _ = from.readable() => {}
-            }
-            let most = {
-                let mut inner = self.inner.lock();
-                if inner.dice.percent(10) { 1 + inner.dice.below(200) } else { PIPE as u64 }
-            };
-            let room = usize::try_from(most).unwrap_or(PIPE);
-            let count = match from.try_read_vectored(&mut [IoSliceMut::new(&mut buffer[..room])]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                other => other.unwrap_or(0),
-            };
-            self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
-            if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
-                if count == 0 {
-                    // The end is not seen either.
-                    while link.state() != State::Ended {
-                        link.changed[direction].notified().await;
-                    }
-                }
-                continue;
-            }
-            // Parts arrive in order, each after the latency.
-            free_at = (Instant::now() + self.delay(link.latency)).max(free_at);
-            wait_until(link, direction, free_at).await;
-            if !pass(link, direction).await {
-                break;
-            }
-            if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
-                continue;
-            }
-            if is_reset(from) {
-                // The sender has closed the connection.
-                break;
-            }
-            if count == 0 {
-                self.close_way(link, direction, to).await;
-                break;
-            }
-            event!(self.trace, "net link {} way {direction}: {count} bytes", link.id);
-            if !put(link, direction, to, &buffer[..count]).await {
-                self.change(link, State::Ended);
-                break;
-            }
-            link.is_bound.fetch_or(direction == 1 && frames.has_logged_on, Ordering::Relaxed);
-        }
-        self.change(link, State::Ended);
-        from.reset();
-        to.reset();
+    /// The addresses of a client and its server.
+    fn addresses(&self, client: usize) -> [SocketAddr; 2] {
+        let at = |address: Ipv4Addr, port| SocketAddr::new(address.into(), port);
+        let here = u8::try_from(client % self.clients + 2).unwrap_or(255);
+        [at(Ipv4Addr::new(10, 0, 0, here), 50_000), at(SERVER_ADDRESS, 445)]
     }
-}
 
-impl Network {
-    /// Closes one direction; the other goes on until its end.
-    async fn close_way(&self, link: &Link, direction: usize, to: &MemoryStream) {
-        event!(self.trace, "net link {} way {direction}: closed", link.id);
-        link.is_broken.store(true, Ordering::Relaxed);
-        self.disturbed(link.client);
-        to.shutdown_write();
-        if link.closed.fetch_add(1, Ordering::Relaxed) == 1 {
-            return;
-        }
-        while link.state() != State::Ended {
-            link.changed[direction].notified().await;
-        }
+    /// Gives the server its end of a connection. None if it does not listen.
+    fn accept(
+        &self,
+        client: usize,
+        theirs: Stream,
+        latency: u64,
+        wire: Option<Wire>,
+    ) -> Option<Arc<Link>> {
+        let mut inner = self.inner.lock();
+        let door = inner.doors[client / self.clients].as_ref();
+        let door = door.filter(|door| door.has_rdma || wire.is_none())?;
+        door.accepted.send(theirs).ok()?;
+        let link = Arc::new(Link::new(inner.next, client, latency, wire));
+        inner.next += 1;
+        inner.links.push(Arc::clone(&link));
+        Some(link)
     }
 
     /// Reports a nonce that a session has used before in this direction.
@@ -421,52 +383,6 @@ impl Network {
                 violation!(self.trace, "session {session:#x} has sealed twice with one nonce");
             }
         });
-    }
-
-    /// Ends a connection for the client at once, and delivers what it has sent much later.
-    async fn carry_late(
-        &self,
-        link: &Link,
-        direction: usize,
-        from: &MemoryStream,
-        to: &MemoryStream,
-    ) {
-        if direction == 1 {
-            // The answers go nowhere.
-            while link.state() != State::Ended {
-                tokio::select! {
-                    biased;
-                    () = link.changed[direction].notified() => {}
-                    _ = from.readable() => {
-                        let mut lost = vec![0; PIPE];
-                        if !matches!(
-                            from.try_read_vectored(&mut [IoSliceMut::new(&mut lost)]),
-                            Ok(1..)
-                        ) {
-                            sleep(Duration::from_millis(10)).await;
-                        }
-                    }
-                }
-            }
-            return;
-        }
-        let (hold, after) = {
-            let dice = &mut self.inner.lock().dice;
-            let after = *dice.pick(&[200, 1_000, 4_000, 20_000]);
-            (dice.millis(1, 400), dice.millis(after / 10, after))
-        };
-        wait_until(link, direction, Instant::now() + hold).await;
-        let mut late = vec![0; PIPE];
-        let read = from.try_read_vectored(&mut [IoSliceMut::new(&mut late)]);
-        late.truncate(read.unwrap_or(0));
-        event!(self.trace, "net link {}: {} bytes will be late", link.id, late.len());
-        from.reset();
-        wait_until(link, direction, Instant::now() + after).await;
-        if link.state() != State::Ended && !late.is_empty() {
-            event!(self.trace, "net link {}: {} late bytes", link.id, late.len());
-            let _ = put(link, direction, to, &late).await;
-            wait_until(link, direction, Instant::now() + Duration::from_secs(1)).await;
-        }
     }
 }
 
@@ -494,31 +410,6 @@ async fn pass(link: &Link, direction: usize) -> bool {
     }
 }
 
-/// Returns true if an end was reset.
-fn is_reset(end: &MemoryStream) -> bool {
-    end.try_read_vectored(&mut [])
-        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
-}
-
-async fn put(link: &Link, direction: usize, to: &MemoryStream, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match to.try_write_vectored(&[IoSlice::new(bytes)]) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::select! {
-                    biased;
-                    () = link.changed[direction].notified() => {
-                        if link.state() == State::Ended { return false; }
-                    }
-                    _ = to.writable() => {}
-                }
-            }
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
 /// A client's access to the network.
 #[derive(Debug)]
 pub struct Road {
@@ -526,12 +417,21 @@ pub struct Road {
     pub network: Arc<Network>,
     /// The number of the client.
     pub client: usize,
+    /// True for connections of RDMA, false for TCP.
+    pub is_rdma: bool,
 }
 
 impl Dial for Road {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         let number = server.host.trim_start_matches(SERVER).parse().unwrap_or(0);
-        Box::pin(self.network.connect(self.network.line(self.client, number)))
+        Box::pin(async move {
+            let line = self.network.line(self.client, number);
+            let stream = self.network.connect(line, self.is_rdma).await?;
+            if let Some(endpoint) = stream.rdma() {
+                endpoint.established().await?;
+            }
+            Ok(stream)
+        })
     }
 }
 

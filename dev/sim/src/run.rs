@@ -17,7 +17,8 @@ use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::judge::{Judge, Names, Registers, SLOT, SLOTS};
 use crate::machine::Machine;
-use crate::network::{Network, Road, SERVER};
+use crate::network::{Network, SERVER};
+use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::weather::Site;
 use crate::{actor, event, violation, weather};
@@ -102,10 +103,20 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
     let network = Network::new(clients, servers, Dice::new(seed, 2), Arc::clone(trace));
     let until = Instant::now() + dice.millis(10_000, 40_000);
+    let mut scenario = Scenario::new(Dice::new(seed, 5));
+    if scenario.has_rdma() {
+        event!(trace, "{scenario:?}");
+    }
     let sites: Vec<_> = (0..servers)
         .map(|number| {
             let dice = Dice::new(seed, 3 + 20 * number as u64);
-            let machine = Machine::new(number, Arc::clone(&network), Arc::clone(trace), dice);
+            let machine = Machine::new(
+                number,
+                Arc::clone(&network),
+                Arc::clone(trace),
+                dice,
+                scenario.of_machine(),
+            );
             machine.start();
             let stage = Stage {
                 trace: Arc::clone(trace),
@@ -121,7 +132,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
         .collect();
     let mut company = Company::default();
     for number in 0..clients {
-        if let Err(why) = company.join(number, &sites, &mut dice, seed).await {
+        if let Err(why) = company.join(number, &sites, &mut dice, seed, &mut scenario).await {
             return violation!(trace, "c{number} cannot begin: {why}");
         }
     }
@@ -149,6 +160,9 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     if network.count() > 0 {
         violation!(trace, "{} connections have not ended", network.count());
     }
+    if network.registered_bytes() > 0 {
+        violation!(trace, "{} bytes are still registered for RDMA", network.registered_bytes());
+    }
     for Site { stage, machine } in &sites {
         stage.judge.lock().at_the_end(&machine.contents());
     }
@@ -172,20 +186,24 @@ impl Company {
         sites: &[Site],
         dice: &mut Dice,
         seed: u64,
+        scenario: &mut Scenario,
     ) -> frevo_client::Result<()> {
         let Some(Site { stage, .. }) = sites.first() else { return Ok(()) };
         let (trace, network) = (&stage.trace, &stage.network);
         self.actors.resize_with(sites.len(), Vec::new);
         let clock = Clock::new(trace.start());
-        let options = options(dice, clock.clone(), seed, number);
+        let options = scenario.adapt(options(dice, clock.clone(), seed, number));
         self.clocks.push(clock);
         let Options { newest, credits, channels, durable, encryption, .. } = &options;
         event!(
             trace,
             "c{number}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
         );
-        let road = Road { network: Arc::clone(network), client: number };
-        let client = Client::with_dialer(options, Arc::new(road));
+        let way = scenario.way();
+        if scenario.has_rdma() {
+            event!(trace, "c{number}: {way:?}, {:?}", options.sign);
+        }
+        let client = Client::with_dialer(options, way.dialer(network, number));
         let home = usize::try_from(dice.below(sites.len() as u64)).unwrap_or(0);
         for (server, site) in sites.iter().enumerate() {
             if server != home && dice.percent(50) {

@@ -20,7 +20,7 @@ fn two_runs_of_one_seed_are_the_same() {
 
 /// Seeds that found something once, each with the fault. A change of the code changes what a seed
 /// does, so a unit test of the fault stands beside its mend.
-const REGRESSIONS: [(u64, &str); 4] = [
+const REGRESSIONS: [(u64, &str); 5] = [
     (
         15_664_228,
         "the judge took a lock that was lost on its way for held, beside a persistent one",
@@ -29,6 +29,10 @@ const REGRESSIONS: [(u64, &str); 4] = [
     (
         30_396_972,
         "the judge took a write that was repeated for done once, since its channel was half-open before",
+    ),
+    (
+        196,
+        "a WRITE whose data was not fetched by RDMA was outstanding for ever, and its repetition refused",
     ),
     (31_000_973, "the judge took a connection that was being bound for a channel that lived"),
 ];

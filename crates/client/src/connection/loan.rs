@@ -52,6 +52,19 @@ impl Loan {
     }
 }
 
+/// A planted fault: leaves the memory of a WRITE with the server for a while after the answer.
+#[cfg(all(feature = "plant", feature = "rdma"))]
+pub(super) fn kept(loan: Option<Loan>, command: frevo_wire::Command) -> Option<Loan> {
+    if !planted!(LentTooLong) || command != frevo_wire::Command::WRITE {
+        return loan;
+    }
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+        drop(loan);
+    });
+    None
+}
+
 /// Returns the data in the clear, if it has the protection of the answer.
 #[cfg(any(feature = "rdma", test))]
 fn proved(mut data: Buf, response: &read::Response<'_>, proof: &Proof) -> Result<Buf, Cause> {

@@ -86,6 +86,9 @@ pub(crate) struct Connection {
     /// Number of the next data that the channel's key signs outside of a message.
     #[cfg(feature = "rdma")]
     signed_data: AtomicU64,
+    /// Payload from which data moves by RDMA, bytes.
+    #[cfg(feature = "rdma")]
+    rdma_from: u32,
 }
 
 impl Connection {
@@ -96,7 +99,10 @@ impl Connection {
         client_guid: frevo_wire::dtyp::Guid,
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
-        let connection = Arc::new(Self::over(stream, options.credits, unasked));
+        let connection = Self::over(stream, options.credits, unasked);
+        #[cfg(feature = "rdma")]
+        let connection = Self { rdma_from: options.rdma_from, ..connection };
+        let connection = Arc::new(connection);
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(keep_watch(Arc::downgrade(&connection)));
         let claim = Claim::new(connection);
@@ -126,6 +132,8 @@ impl Connection {
             unasked,
             #[cfg(feature = "rdma")]
             signed_data: AtomicU64::new(0),
+            #[cfg(feature = "rdma")]
+            rdma_from: crate::limits::RDMA_FROM,
         }
     }
 

@@ -28,7 +28,7 @@ use frevo_proto::rdma_transform::Protection;
 use super::{Call, Connection, Guard, Proof};
 use crate::error::Cause;
 #[cfg(feature = "rdma")]
-use crate::limits::{RDMA_FROM, RDMA_MESSAGE_OVERHEAD};
+use crate::limits::RDMA_MESSAGE_OVERHEAD;
 
 #[cfg(not(feature = "rdma"))]
 impl Connection {
@@ -103,7 +103,7 @@ impl Connection {
     ) -> Result<(), Cause> {
         let len = call.cost;
         let is_moved = self.moved_as(guard.protection()).is_ok()
-            && (RDMA_FROM..=endpoint.transfer_max()).contains(&len)
+            && (self.rdma_from..=endpoint.transfer_max()).contains(&len)
             && self.agreed().terms.is_smb3();
         match std::mem::take(&mut call.movable) {
             Movable::Read(request) if is_moved => {

@@ -126,6 +126,10 @@ impl Connection {
         let transform = transform.name();
         tracing::trace!(target: "frevo::rdma", peer = %self.info.peer, length, transform,
             "delivered by RDMA");
+        #[cfg(feature = "plant")]
+        if planted!(KeyAfterReply) {
+            write_late(Arc::clone(endpoint), Buf::copy_of(&bytes), remote(&buffers));
+        }
         let delivered = endpoint.write_to_peer(bytes, &remote(&buffers)).await;
         delivered.map(|()| status).map_err(|error| refusal(&error))
     }
@@ -157,6 +161,15 @@ fn proved(
     let nonce = DataNonce::new(message_id, Sender::Server);
     let signed = channel.signing_key().and_then(|key| DataProof::sign(data, key, nonce));
     Ok(signed.ok_or(Status::INTERNAL_ERROR)?)
+}
+
+/// A planted fault: writes to the client's memory when the answer has been sent.
+#[cfg(feature = "plant")]
+fn write_late(endpoint: Arc<Endpoint>, bytes: Buf, to: Vec<RemoteBuffer>) {
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        drop(endpoint.write_to_peer(bytes, &to).await);
+    });
 }
 
 /// Writes the body of a READ response whose data is transformed.

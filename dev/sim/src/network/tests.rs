@@ -1,14 +1,18 @@
 //! Tests of the network that tell what the judge hears of connections.
 
+use frevo_net::Buf;
+use frevo_net::rdma::{Endpoint, Lending};
+use tokio::time::timeout;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_half_open_connection_is_trouble_until_it_ends() {
     let trace = Arc::new(Trace::new(Instant::now(), false));
     let network = Network::new(2, 1, Dice::new(1, 1), trace);
-    let _door = network.listen(0);
+    let _door = network.listen(0, false);
     let (mut dice, line) = (Dice::new(2, 1), network.line(1, 0));
-    let _stream = network.connect(line).await.unwrap();
+    let _stream = network.connect(line, false).await.unwrap();
     assert!(!network.is_troubled(line));
     network.disturb(&mut dice, State::Vanishing([false, true]));
     // A call that begins now may be repeated elsewhere before the end of this connection.
@@ -16,4 +20,52 @@ async fn a_half_open_connection_is_trouble_until_it_ends() {
     assert!(network.is_troubled(line) && !network.is_troubled(network.line(0, 0)));
     network.heal();
     assert!(!network.is_troubled(line) && network.losses(line) > losses);
+}
+
+/// The two ends of an RDMA connection that has negotiated.
+async fn direct(network: &Arc<Network>, line: usize) -> [Arc<Endpoint>; 2] {
+    let mut door = network.listen(0, true);
+    let client = network.connect(line, true).await.unwrap();
+    let server = door.recv().await.unwrap();
+    let ends = [client, server].map(|stream| Arc::clone(stream.rdma().unwrap()));
+    let (one, other) = tokio::join!(ends[0].established(), ends[1].established());
+    one.and(other).unwrap();
+    ends
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_judge_hears_of_memory_that_is_used_or_lent_too_long() {
+    let trace = Arc::new(Trace::new(Instant::now(), false));
+    let network = Network::new(1, 1, Dice::new(1, 1), Arc::clone(&trace));
+    let line = network.line(0, 0);
+    let [client, server] = direct(&network, line).await;
+    network.call_begins(line);
+    network.call_begins(line);
+    let loan = client.lend(Buf::with_capacity(8), Lending::PeerWrites(8)).await.unwrap();
+    let remote = [loan.remote()];
+    server.write_to_peer(Buf::copy_of(b"in time!"), &remote).await.unwrap();
+    let _ = timeout(Duration::from_secs(2), client.readable()).await;
+    assert_eq!(network.call_ends(line), 0, "another call is under way");
+    assert_eq!(network.call_ends(line), 1, "none is");
+    assert_eq!(loan.take_back().unwrap()[..], *b"in time!");
+    assert!(!trace.is_violated());
+    server.write_to_peer(Buf::copy_of(b"too late"), &remote).await.unwrap();
+    let _ = timeout(Duration::from_secs(2), client.readable()).await;
+    assert!(trace.is_violated());
+    drop((client, server));
+    assert_eq!(network.registered_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_gives_up_when_its_packets_vanish() {
+    let trace = Arc::new(Trace::new(Instant::now(), false));
+    let network = Network::new(1, 1, Dice::new(1, 1), Arc::clone(&trace));
+    let [client, server] = direct(&network, 0).await;
+    network.disturb(&mut Dice::new(2, 1), State::Vanishing([true, false]));
+    let prefix = [0, 0, 0, 4, 1, 2, 3, 4];
+    assert_eq!(client.try_write_vectored(&[io::IoSlice::new(&prefix)]).unwrap(), 8);
+    let ended = timeout(Duration::from_secs(9), client.readable()).await;
+    assert!(ended.is_ok(), "the client waits");
+    assert!(client.try_read_vectored(&mut []).is_err());
+    drop(server);
 }

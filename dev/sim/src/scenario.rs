@@ -1,0 +1,114 @@
+//! The use of SMB Direct in a run.
+
+use std::sync::Arc;
+
+use frevo_client::internal::{Dial, SmbDirect};
+use frevo_client::{Options, Signing};
+use frevo_server::settings;
+
+use crate::dice::Dice;
+use crate::network::{Network, Road};
+
+/// The runs with SMB Direct, percent.
+const SHARE: u64 = 25;
+
+/// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// None for a run over TCP alone.
+    direct: Option<Direct>,
+    dice: Dice,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Direct {
+    /// Payload from which data moves by RDMA, bytes.
+    from: u32,
+    /// True if sessions need not sign: data moves without a transform then.
+    is_open: bool,
+    /// True if each server listens for RDMA each time that it starts.
+    is_constant: bool,
+}
+
+/// The way in which a client connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// TCP alone.
+    Tcp,
+    /// SMB Direct where it reaches the server, else TCP.
+    Auto,
+    /// SMB Direct alone.
+    Required,
+}
+
+impl Scenario {
+    /// Chooses the use of SMB Direct with random numbers of its own: runs over TCP alone do not
+    /// depend on them.
+    pub fn new(mut dice: Dice) -> Self {
+        let direct = dice.percent(SHARE).then(|| Direct {
+            from: *dice.pick(&[1, 1, 256, 4_096]),
+            is_open: dice.percent(50),
+            is_constant: dice.percent(50),
+        });
+        Self { direct, dice }
+    }
+
+    /// Returns the scenario of a machine, with random numbers of its own.
+    pub const fn of_machine(&mut self) -> Self {
+        Self { direct: self.direct, dice: Dice::new(self.dice.next(), 0) }
+    }
+
+    /// Returns true if a server that starts now listens for RDMA.
+    pub fn listens(&mut self) -> bool {
+        match self.direct {
+            Some(direct) => direct.is_constant || self.dice.percent(75),
+            None => false,
+        }
+    }
+
+    /// Returns true if there is RDMA in this run.
+    pub const fn has_rdma(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Returns the signing that a server asks for.
+    pub fn signing(&self) -> settings::Signing {
+        let is_open = self.direct.is_some_and(|direct| direct.is_open);
+        if is_open { settings::Signing::Offered } else { settings::Signing::Required }
+    }
+
+    /// Chooses the way in which a client connects.
+    pub fn way(&mut self) -> Way {
+        match self.direct {
+            None => Way::Tcp,
+            Some(direct) => match self.dice.below(10) {
+                0..2 => Way::Tcp,
+                2..4 if direct.is_constant => Way::Required,
+                _ => Way::Auto,
+            },
+        }
+    }
+
+    /// Changes the options of a client for the run.
+    pub fn adapt(&mut self, options: Options) -> Options {
+        let Some(direct) = self.direct else { return options };
+        let options = options.rdma_from(direct.from);
+        if direct.is_open && self.dice.percent(70) {
+            options.sign(Signing::WhenAsked).require_signing(false)
+        } else {
+            options
+        }
+    }
+}
+
+impl Way {
+    /// Returns what connects a client so, by the rules of the shipped program.
+    pub fn dialer(self, network: &Arc<Network>, client: usize) -> Arc<dyn Dial> {
+        let road = |is_rdma| Arc::new(Road { network: Arc::clone(network), client, is_rdma });
+        match self {
+            Self::Tcp => road(false),
+            Self::Auto => Arc::new(SmbDirect::new(false, road(true), road(false))),
+            Self::Required => Arc::new(SmbDirect::new(true, road(true), road(false))),
+        }
+    }
+}
