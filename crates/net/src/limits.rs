@@ -168,6 +168,11 @@ pub const RDMA_CREDITS_NEW: u16 = 16;
 #[cfg(feature = "rdma")]
 pub const RDMA_SENDS_MAX: usize = 64;
 
+/// Bytes of an RDMA read or write that is copied through memory which stays registered. To register
+/// and deregister memory takes some microseconds, to copy so many bytes less than one.
+#[cfg(feature = "rdma")]
+pub const RDMA_STAGED_BYTES: usize = 8 << 10;
+
 /// RDMA reads and writes of one connection that are under way.
 #[cfg(feature = "rdma")]
 pub const RDMA_TRANSFERS_MAX: usize = 64;

@@ -204,6 +204,50 @@ fn a_peer_uses_what_is_lent_to_it_and_no_more() {
     });
 }
 
+/// Small data is copied through memory that stays registered. More transfers at a time than that has
+/// slots, each with bytes of its own, and some of them abandoned.
+#[test]
+fn small_transfers_carry_their_own_bytes() {
+    here(&async |medium| {
+        let (server, client) = used_pair(medium).await;
+        let (server, client) = (server.rdma().unwrap(), client.rdma().unwrap());
+        let held = server.held_bytes();
+        for round in 0..3_usize {
+            for size in [1, 4095, 4096, 8192, 8193] {
+                let tasks = (0..70_usize).map(|number| async move {
+                    let byte = u8::try_from((round * 70 + number) % 251).unwrap();
+                    let loan = client.lend(Buf::copy_of(&vec![byte; size]), Lending::PeerReads);
+                    let loan = loan.await.unwrap();
+                    let remote = [loan.remote()];
+                    let read = server.read_from_peer(size, &remote);
+                    if number % 10 == 9 {
+                        // It has its slot, and nobody waits for it.
+                        drop(tokio::time::timeout(Duration::ZERO, read).await);
+                    } else {
+                        assert!(*read.await.unwrap() == vec![byte; size], "{size}");
+                    }
+                    let room = Buf::with_capacity(size);
+                    let other = client.lend(room, Lending::PeerWrites(size)).await.unwrap();
+                    let remote = [other.remote()];
+                    server.write_to_peer(Buf::copy_of(&vec![!byte; size]), &remote).await.unwrap();
+                    (loan, other, !byte)
+                });
+                let (lent, ()) = both(futures_util::future::join_all(tasks), client).await;
+                while server.transfers() > 0 {
+                    let _ =
+                        tokio::time::timeout(Duration::from_millis(10), server.readable()).await;
+                }
+                for (loan, other, byte) in lent {
+                    drop(loan);
+                    assert!(*other.take_back().unwrap() == vec![byte; size], "{size}");
+                }
+            }
+        }
+        // 64 slots of 8 KiB at most.
+        assert!(server.held_bytes() - held <= 64 * 8192, "{} bytes", server.held_bytes() - held);
+    });
+}
+
 /// Waits for `done` while the other side looks after its device.
 async fn both<T>(done: impl Future<Output = T>, other: &Endpoint) -> (T, ()) {
     tokio::select! {

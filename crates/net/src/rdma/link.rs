@@ -4,6 +4,8 @@
 //! posted: a slot or a region is given out again only once the device has completed every request
 //! for it, or the queue pair is gone.
 
+mod transfers;
+
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
@@ -12,18 +14,20 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+pub(super) use transfers::{Direction, TransferKey};
+
+use self::transfers::{Memory, Transfer};
 use super::cm::{Id, outcome};
 use super::ffi::{
     CompletionChannel, Cq, DeviceAttr, Pd, QPT_RC, QpCap, QpInitAttr, ReceiveRequest,
-    SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_RDMA_READ, WR_RDMA_WRITE,
-    WR_SEND, WR_SEND_WITH_INV, WorkCompletion,
+    SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_SEND, WR_SEND_WITH_INV,
+    WorkCompletion,
 };
 use super::quota::{self, Counted, Holder};
 use super::region::{Access, Region};
 use crate::buffer::Buf;
 use crate::limits::{
-    RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFER_BYTES_MAX,
-    RDMA_TRANSFERS_MAX,
+    RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFERS_MAX,
 };
 
 /// The place of one message in the memory of a link.
@@ -47,31 +51,6 @@ struct Slots {
     /// True while the device may use the slot.
     posted: Vec<bool>,
 }
-
-/// Data that moves by RDMA.
-struct Transfer {
-    region: Region,
-    direction: Direction,
-    /// Requests that the device has not completed.
-    outstanding: u32,
-    /// True until the last request was posted.
-    is_growing: bool,
-    /// Nobody wants the region back.
-    is_abandoned: bool,
-}
-
-/// The direction of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// RDMA write: to the peer's memory.
-    ToPeer,
-    /// RDMA read: from the peer's memory.
-    FromPeer,
-}
-
-/// The number of a transfer in its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransferKey(pub(super) usize);
 
 /// The number of a lent buffer in its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +90,9 @@ pub(super) struct Link {
     has_qp: bool,
     slots: Vec<Slots>,
     transfers: Slab<Transfer>,
+    /// Slots for small transfers, in all and free.
+    staged: usize,
+    staged_free: Vec<Slot>,
     /// Memory that the peer may use at present.
     lent: Slab<Region>,
     /// Its registered memory counts there.
@@ -169,6 +151,8 @@ impl Link {
                 has_qp: false,
                 slots: Vec::new(),
                 transfers: Slab::new(),
+                staged: 0,
+                staged_free: Vec::new(),
                 lent: Slab::new(),
                 holder: Arc::default(),
                 moving: 0,
@@ -270,7 +254,7 @@ impl Link {
     }
 
     fn transfer_bytes(&self) -> usize {
-        let moving: usize = self.transfers.iter().map(|(_, one)| one.region.len()).sum();
+        let moving: usize = self.transfers.iter().map(|(_, one)| one.memory.own_bytes()).sum();
         let lent: usize = self.lent.iter().map(|(_, region)| region.len()).sum();
         moving.saturating_add(lent)
     }
@@ -278,17 +262,12 @@ impl Link {
     /// Counts all registered memory for another holder from now on.
     pub(super) fn belong_to(&mut self, holder: &Arc<Holder>) {
         self.holder = Arc::clone(holder);
-        let transfers = self.transfers.iter_mut().map(|(_, transfer)| &mut transfer.region);
+        let transfers = self.transfers.iter_mut().filter_map(|(_, transfer)| {
+            if let Memory::Own(region) = &mut transfer.memory { Some(region) } else { None }
+        });
         let slots = self.slots.iter_mut().map(|slots| &mut slots.region);
         let lent = self.lent.iter_mut().map(|(_, region)| region);
         slots.chain(transfers).chain(lent).for_each(|region| region.move_to(holder));
-    }
-
-    /// Takes room for a transfer of `bytes`; None while there is none.
-    pub(super) fn reserve(&self, bytes: usize) -> Option<Counted> {
-        let own = self.transfer_bytes();
-        let is_within = own == 0 || own.saturating_add(bytes) <= RDMA_TRANSFER_BYTES_MAX;
-        if is_within { quota::take(&self.holder, bytes).ok() } else { None }
     }
 
     /// The bytes of a slot. None while the device may use it.
@@ -364,31 +343,6 @@ impl Link {
         Ok(())
     }
 
-    /// Number of RDMA requests that may be posted now.
-    pub(super) fn room_for_transfers(&self) -> usize {
-        RDMA_TRANSFERS_MAX.saturating_sub(self.moving)
-    }
-
-    /// Begins to move all bytes of `buf` to the peer.
-    pub(super) fn begin_write(&mut self, buf: Buf, counted: Counted) -> io::Result<TransferKey> {
-        let region = self.register(buf, Access::Source, counted)?;
-        Ok(self.begin(region, Direction::ToPeer))
-    }
-
-    /// Begins to append `length` bytes of the peer to `buf`, which has room for them.
-    pub(super) fn begin_read(
-        &mut self,
-        buf: Buf,
-        length: usize,
-        counted: Counted,
-    ) -> io::Result<TransferKey> {
-        // An iWARP device writes what it reads as if the peer had.
-        let access =
-            if self.id.is_iwarp() { Access::SinkIwarp(length) } else { Access::Sink(length) };
-        let region = self.register(buf, access, counted)?;
-        Ok(self.begin(region, Direction::FromPeer))
-    }
-
     /// Lets the peer use a buffer until [`Self::take_back`].
     pub(super) fn lend(
         &mut self,
@@ -408,43 +362,6 @@ impl Link {
     /// Ends the peer's use of a buffer, and returns it: afterwards the peer's key counts no more.
     pub(super) fn take_back(&mut self, key: LentKey) -> Option<Buf> {
         self.lent.try_remove(key.0).map(Region::into_buf)
-    }
-
-    fn begin(&mut self, region: Region, direction: Direction) -> TransferKey {
-        TransferKey(self.transfers.insert(Transfer {
-            region,
-            direction,
-            outstanding: 0,
-            is_growing: true,
-            is_abandoned: false,
-        }))
-    }
-
-    /// Queues a request that moves the bytes from `offset` on to or from `remote`.
-    pub(super) fn post_transfer(
-        &mut self,
-        key: TransferKey,
-        offset: usize,
-        remote: RemoteBuffer,
-    ) -> io::Result<()> {
-        let transfer = self.transfers.get(key.0).ok_or(io::ErrorKind::NotFound)?;
-        let end = offset.checked_add(remote.length as usize);
-        if end.is_none_or(|end| end > transfer.region.len()) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let addr = transfer.region.address(offset);
-        let place = Sge { addr, length: remote.length, lkey: transfer.region.key() };
-        let opcode = match transfer.direction {
-            Direction::ToPeer => WR_RDMA_WRITE,
-            Direction::FromPeer => WR_RDMA_READ,
-        };
-        let number = MOVE | u64::try_from(key.0).unwrap_or(u64::MAX);
-        self.queue(number, place, opcode, 0, (remote.address, remote.key));
-        self.moving += 1;
-        if let Some(transfer) = self.transfers.get_mut(key.0) {
-            transfer.outstanding += 1;
-        }
-        Ok(())
     }
 
     fn queue(
@@ -496,40 +413,6 @@ impl Link {
         };
         self.queued.clear();
         result_of(errno)
-    }
-
-    /// All requests of the transfer have been posted. With `is_abandoned` its memory is freed when
-    /// they are done; else [`Self::finish`] gives it back.
-    pub(super) fn end_posting(&mut self, key: TransferKey, is_abandoned: bool) {
-        if let Some(transfer) = self.transfers.get_mut(key.0) {
-            transfer.is_growing = false;
-            transfer.is_abandoned = is_abandoned;
-        }
-        self.free_if_done(key.0);
-    }
-
-    /// Ends a transfer whose requests are all done: its keys are gone, and its buffer is returned.
-    /// None while some are not done.
-    pub(super) fn finish(&mut self, key: TransferKey) -> Option<Buf> {
-        let transfer = self.transfers.get(key.0)?;
-        if transfer.outstanding > 0 || transfer.is_growing || self.failed {
-            return None;
-        }
-        self.transfers.try_remove(key.0).map(|transfer| transfer.region.into_buf())
-    }
-
-    fn free_if_done(&mut self, number: usize) {
-        let is_free = self.transfers.get(number).is_some_and(|transfer| {
-            transfer.is_abandoned && !transfer.is_growing && transfer.outstanding == 0
-        });
-        if is_free {
-            drop(self.transfers.try_remove(number));
-        }
-    }
-
-    /// Number of transfers, and of lent buffers, that hold memory.
-    pub(super) fn transfers(&self) -> usize {
-        self.transfers.len() + self.lent.len()
     }
 
     /// Asks the device to make the descriptor readable at the next completion.
