@@ -41,7 +41,18 @@ use crate::arguments::{Arguments, Command};
 use crate::console::{print, tell_failure};
 use crate::exit::{Done, Failure};
 
+/// Has rustix look for functions of the kernel's vDSO now. It panics once if getcpu, which nobody calls
+/// here, is not there, as in User Mode Linux; the others have been found by then.
+fn find_vdso() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let _ =
+        std::panic::catch_unwind(|| rustix::time::clock_gettime(rustix::time::ClockId::Realtime));
+    std::panic::set_hook(hook);
+}
+
 fn main() -> ExitCode {
+    find_vdso();
     let line = remote::attrib::spelled(remote::mount_options::arguments());
     if line.iter().take_while(|one| *one != "--").any(|one| one == "--json") {
         exit::speak_json();
