@@ -154,6 +154,8 @@ async fn connect(mut address: SocketAddr) -> io::Result<Endpoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use super::*;
 
     /// The loopback device has no RDMA.
@@ -167,6 +169,70 @@ mod tests {
         }
         let error = dialer(Rdma::Required).dial(&server).await.err().unwrap();
         assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+    }
+
+    /// Counts its dials, which fail or hang while it is told so.
+    #[derive(Debug, Default)]
+    struct Counting {
+        dials: AtomicUsize,
+        fails: AtomicBool,
+        hangs: AtomicBool,
+    }
+
+    impl Counting {
+        fn dials(&self) -> usize {
+            self.dials.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Dial for Counting {
+        fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
+            self.dials.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                if self.hangs.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                if self.fails.load(Ordering::Relaxed) {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                let nowhere = (std::net::Ipv4Addr::LOCALHOST, 445).into();
+                Ok(Stream::Memory(frevo_net::memory::pair(1, [nowhere; 2]).0))
+            })
+        }
+    }
+
+    /// A server that only TCP reaches is not tried again for a while, but for the channels of a
+    /// session that has SMB Direct.
+    #[tokio::test(start_paused = true)]
+    async fn smb_direct_is_tried_again_after_a_while() {
+        let (direct, tcp) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+        let auto = SmbDirect::new(false, Arc::clone(&direct) as _, Arc::clone(&tcp) as _);
+        let (one, other) = (ServerName::new("one"), ServerName::new("other"));
+        let counts = || (direct.dials(), tcp.dials());
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (1, 0));
+        direct.hangs.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        auto.dial(&one).await.unwrap();
+        assert_eq!((counts(), begun.elapsed()), ((2, 1), RDMA_DIAL));
+        direct.hangs.store(false, Ordering::Relaxed);
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (2, 2), "it was in vain a moment ago");
+        auto.dial_further(&one, true).await.unwrap();
+        auto.dial(&other).await.unwrap();
+        assert_eq!(counts(), (4, 2));
+        tokio::time::sleep(RDMA_AGAIN_AFTER).await;
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (5, 2));
+        direct.fails.store(true, Ordering::Relaxed);
+        assert!(auto.dial_further(&one, true).await.is_err(), "no channel of another kind");
+        auto.dial_further(&one, false).await.unwrap();
+        assert_eq!(counts(), (6, 3));
+        let required = SmbDirect::new(true, Arc::clone(&direct) as _, Arc::clone(&tcp) as _);
+        assert!(required.dial(&one).await.is_err());
+        direct.fails.store(false, Ordering::Relaxed);
+        required.dial(&one).await.unwrap();
+        assert_eq!(counts(), (8, 3));
     }
 
     /// A session has no channels of both kinds.

@@ -116,6 +116,8 @@ struct Inner {
     doors: Vec<Option<Door>>,
     /// Nonces of sealed messages.
     nonces: Nonces,
+    /// True for each server whose RDMA device is there.
+    devices: Vec<bool>,
     /// True for each line whose dials hang.
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
@@ -146,6 +148,7 @@ impl Network {
         let inner = Inner {
             dice,
             doors: (0..servers).map(|_| None).collect(),
+            devices: vec![true; servers],
             nonces: Nonces::default(),
             is_cut_off: vec![false; lines],
             links: Vec::new(),
@@ -297,7 +300,11 @@ impl Network {
 
     /// Ends all network faults.
     pub fn heal(&self) {
-        self.inner.lock().is_cut_off.fill(false);
+        {
+            let mut inner = self.inner.lock();
+            inner.is_cut_off.fill(false);
+            inner.devices.fill(true);
+        }
         for link in self.links(|link| link.state() == State::Stalled) {
             self.change(&link, State::Flowing);
         }
@@ -366,8 +373,10 @@ impl Network {
         wire: Option<Wire>,
     ) -> Option<Arc<Link>> {
         let mut inner = self.inner.lock();
-        let door = inner.doors[client / self.clients].as_ref();
-        let door = door.filter(|door| door.has_rdma || wire.is_none())?;
+        let server = client / self.clients;
+        let has_device = inner.devices[server];
+        let door = inner.doors[server].as_ref();
+        let door = door.filter(|door| wire.is_none() || (door.has_rdma && has_device))?;
         door.accepted.send(theirs).ok()?;
         let link = Arc::new(Link::new(inner.next, client, latency, wire));
         inner.next += 1;

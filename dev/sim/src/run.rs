@@ -144,7 +144,15 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     }
     let actors = actors.into_iter().flatten();
     let acting: Vec<_> = actors.map(|actor| tokio::task::spawn_local(actor.act())).collect();
+    let devices = scenario.of_devices(Dice::new(seed, 6)).map(|scenario| {
+        let network = Arc::clone(&network);
+        tokio::task::spawn_local(scenario.lose_devices(network, servers as u64, until))
+    });
     weather::make(&sites, &clocks, Dice::new(seed, 4)).await;
+    if let Some(devices) = devices {
+        devices.abort();
+        network.heal();
+    }
     for acting in acting {
         match timeout(END_MAX, acting).await {
             Ok(Ok(())) => {}
@@ -154,7 +162,12 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     }
     leave(sessions, &mut dice, trace).await;
     sleep(FAREWELL).await;
-    for Site { machine, .. } in &sites {
+    look_at_the_end(&sites, &network, trace);
+}
+
+/// Checks that nothing is left of the run but its files.
+fn look_at_the_end(sites: &[Site], network: &Network, trace: &Trace) {
+    for Site { machine, .. } in sites {
         machine.check_empty();
     }
     if network.count() > 0 {
@@ -163,7 +176,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     if network.registered_bytes() > 0 {
         violation!(trace, "{} bytes are still registered for RDMA", network.registered_bytes());
     }
-    for Site { stage, machine } in &sites {
+    for Site { stage, machine } in sites {
         stage.judge.lock().at_the_end(&machine.contents());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frevo_client::internal::{Dial, SmbDirect};
 use frevo_client::{Options, Signing};
 use frevo_server::settings;
+use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
 use crate::network::{Network, Road};
@@ -71,6 +72,12 @@ impl Scenario {
         self.direct.is_some()
     }
 
+    /// Returns the scenario of devices that come and go, if they do.
+    pub fn of_devices(&self, mut dice: Dice) -> Option<Self> {
+        let is_so = self.has_rdma() && dice.percent(40);
+        is_so.then_some(Self { direct: self.direct, dice })
+    }
+
     /// Returns the signing that a server asks for.
     pub fn signing(&self) -> settings::Signing {
         let is_open = self.direct.is_some_and(|direct| direct.is_open);
@@ -86,6 +93,17 @@ impl Scenario {
                 2..4 if direct.is_constant => Way::Required,
                 _ => Way::Auto,
             },
+        }
+    }
+
+    /// Takes RDMA devices of servers away for a while, until the weather clears up.
+    pub async fn lose_devices(mut self, network: Arc<Network>, servers: u64, until: Instant) {
+        while Instant::now() < until {
+            sleep(self.dice.millis(100, 15_000)).await;
+            let server = usize::try_from(self.dice.below(servers)).unwrap_or(0);
+            network.set_device(server, false);
+            sleep(self.dice.millis(5, 8_000)).await;
+            network.set_device(server, true);
         }
     }
 

@@ -31,7 +31,7 @@ const REGRESSIONS: [(u64, &str); 5] = [
         "the judge took a write that was repeated for done once, since its channel was half-open before",
     ),
     (
-        196,
+        709,
         "a WRITE whose data was not fetched by RDMA was outstanding for ever, and its repetition refused",
     ),
     (31_000_973, "the judge took a connection that was being bound for a channel that lived"),

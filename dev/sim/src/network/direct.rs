@@ -179,6 +179,20 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Takes the RDMA device of a server away, with its connections, or brings it back.
+    pub fn set_device(&self, server: usize, is_there: bool) {
+        event!(self.trace, "net RDMA device of machine {server} is there: {is_there}");
+        self.inner.lock().devices[server] = is_there;
+        if !is_there {
+            let is_its = |link: &Link| link.client / self.clients == server && link.wire.is_some();
+            for link in self.links(is_its) {
+                self.change(&link, State::Ended);
+            }
+        }
+    }
+}
+
 /// Memory that is lent, and calls that may use it.
 impl Network {
     /// A call begins on a line.
