@@ -62,16 +62,22 @@ for _transport in ("rxe", "siw"):
         faults(ctx, transport)
 
 
-@group("rdma/capture-siw", full_only=True)
-def _capture(ctx):
-    """tshark reads Frevo's SMB Direct over soft iWARP: no malformed packet."""
+def captured(ctx, transport):
     reason, kernel = missing()
     with ctx.check("dissected"):
         if reason:
             raise Skip(reason)
         require_tool("tshark")
         require_tool("tcpdump")
-        command = [HERE / "rdma-capture", "siw", os.environ["FREVO_CLIENT"]]
+        command = [HERE / "rdma-capture", transport, os.environ["FREVO_CLIENT"]]
         status, output = ctx.command(*command, timeout=300, env={"UML_KERNEL": str(kernel)})
         if status:
             raise Failure(f"status {status}: {output.strip()[-250:]}")
+
+
+for _transport in ("rxe", "siw"):
+
+    @group(f"rdma/capture-{_transport}", full_only=True)
+    def _capture(ctx, transport=_transport):
+        """tshark reads Frevo's SMB Direct over soft RoCE or soft iWARP: no malformed packet."""
+        captured(ctx, transport)
