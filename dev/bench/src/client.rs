@@ -59,16 +59,17 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(target: &Target, protection: Protection) -> Result<Self> {
         let socket = TcpTransport::connect(&target.addr, Duration::from_secs(10)).await?;
-        Self::connect_over(Arc::new(socket), target, protection).await
+        Self::connect_over(Arc::new(socket), target, protection, None).await
     }
 
-    /// Logs on over a transport that is connected.
+    /// Logs on over a transport that is connected; with `signing` by that signing algorithm.
     pub(crate) async fn connect_over(
         socket: Arc<dyn Transport>,
         target: &Target,
         protection: Protection,
+        signing: Option<u16>,
     ) -> Result<Self> {
-        let first = First::new(socket);
+        let first = First::new(socket, signing);
         let tally = first.tally();
         let mut conn = wire::connection(first.clone(), "127.0.0.1");
         conn.set_compression_requested(false);

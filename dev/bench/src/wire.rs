@@ -30,6 +30,12 @@ const COMMAND_ECHO: u16 = 0x000d;
 /// Offset of the low byte of `Capabilities` in the NEGOTIATE request (MS-SMB2 2.2.3).
 const CAPABILITIES_AT: usize = HEADER_LEN + 8;
 const CAP_ENCRYPTION: u8 = 0x40;
+/// Offset of `NegotiateContextOffset` in the NEGOTIATE request.
+const CONTEXTS_AT: usize = HEADER_LEN + 28;
+/// ContextType, DataLength and Reserved (MS-SMB2 2.2.3.1).
+const CONTEXT_HEAD_LEN: usize = 8;
+/// ContextType of the signing algorithms.
+const SIGNING_CONTEXT: u16 = 8;
 
 /// Counts of the frames of each kind on a connection, in both directions.
 #[derive(Debug, Default)]
@@ -97,11 +103,20 @@ pub(crate) struct First {
     /// The first frame of each direction: NEGOTIATE and its response.
     asked: Arc<OnceLock<Vec<u8>>>,
     answered: Arc<OnceLock<Vec<u8>>>,
+    /// The only signing algorithm that is offered.
+    signing: Option<u16>,
 }
 
 impl First {
-    pub(crate) fn new(socket: Arc<dyn Transport>) -> Self {
-        Self { socket, tally: Arc::default(), asked: Arc::default(), answered: Arc::default() }
+    /// With `signing` NEGOTIATE offers that signing algorithm alone, which the library does not.
+    pub(crate) fn new(socket: Arc<dyn Transport>, signing: Option<u16>) -> Self {
+        Self {
+            socket,
+            tally: Arc::default(),
+            asked: Arc::default(),
+            answered: Arc::default(),
+            signing,
+        }
     }
 
     pub(crate) fn tally(&self) -> Arc<Tally> {
@@ -142,6 +157,9 @@ impl TransportSend for First {
             if let Some(capabilities) = negotiate.get_mut(CAPABILITIES_AT) {
                 *capabilities |= CAP_ENCRYPTION;
             }
+            if let Some(signing) = self.signing {
+                offer_only(&mut negotiate, signing).ok_or(smb2::Error::Disconnected)?;
+            }
             return self.socket.send(self.asked.get_or_init(|| negotiate)).await;
         }
         self.socket.send(data).await
@@ -161,6 +179,25 @@ impl TransportReceive for First {
 
     fn receive_progress(&self) -> Option<Arc<ReceiveProgress>> {
         self.socket.receive_progress()
+    }
+}
+
+/// Replaces all signing algorithms in a NEGOTIATE request by one. None if it has no list of them.
+fn offer_only(negotiate: &mut [u8], signing: u16) -> Option<()> {
+    let offset = negotiate.get(CONTEXTS_AT..CONTEXTS_AT + 4)?.try_into().ok()?;
+    let mut at = usize::try_from(u32::from_le_bytes(offset)).ok()?;
+    loop {
+        let head: [u8; CONTEXT_HEAD_LEN] =
+            negotiate.get(at..at + CONTEXT_HEAD_LEN)?.try_into().ok()?;
+        let [kind, len] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_le_bytes);
+        let data = at + CONTEXT_HEAD_LEN..at + CONTEXT_HEAD_LEN + usize::from(len);
+        at = data.end.next_multiple_of(8);
+        if kind == SIGNING_CONTEXT {
+            // Behind their number.
+            let (ids, _) = negotiate.get_mut(data)?.get_mut(2..)?.as_chunks_mut();
+            ids.fill(signing.to_le_bytes());
+            return Some(());
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::TcpStream as StdStream;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use frevo_crypto::{SigningAlgorithm, SigningKey};
 use smb2::transport::{TransportReceive, TransportSend};
@@ -36,7 +36,8 @@ pub(super) async fn log_on(row: &Shape, target: &Target) -> Result<LoggedOn> {
     // Further descriptors of the same socket; nobody reads by them once the client is dropped.
     let kept = socket.try_clone()?;
     let socket = Socket::new(socket)?;
-    let client = Client::connect_over(socket, target, Protection::Signed).await?;
+    let signing = row.is_cmac.then_some(SigningAlgorithm::AesCmac.id());
+    let client = Client::connect_over(socket, target, Protection::Signed, signing).await?;
     let (name, how) = match row.verb {
         Verb::Read => (share::READ_NAME, Open::Read),
         Verb::Write => (share::WRITE_NAME, Open::Write),
@@ -48,6 +49,10 @@ pub(super) async fn log_on(row: &Shape, target: &Target) -> Result<LoggedOn> {
         smb2::crypto::signing::SigningAlgorithm::AesCmac => SigningAlgorithm::AesCmac,
         smb2::crypto::signing::SigningAlgorithm::AesGmac => SigningAlgorithm::AesGmac,
     };
+    ensure!(
+        !row.is_cmac || algorithm == SigningAlgorithm::AesCmac,
+        "the server has chosen {algorithm:?}"
+    );
     let logged_on = LoggedOn {
         socket: kept,
         session_id: client.conn.session_id().0,

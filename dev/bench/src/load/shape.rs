@@ -21,6 +21,8 @@ pub(super) struct Shape {
     pub(super) connections: usize,
     /// True for offsets in no order.
     pub(super) is_random: bool,
+    /// True for AES-CMAC instead of the algorithm that the server prefers.
+    pub(super) is_cmac: bool,
 }
 
 const KIB: usize = 1024;
@@ -39,6 +41,7 @@ impl Shape {
             depth,
             connections: 1,
             is_random,
+            is_cmac: false,
         };
         for protection in [Protection::Unsigned, Protection::Signed] {
             for verb in [Verb::Read, Verb::Write] {
@@ -47,6 +50,13 @@ impl Shape {
                 }
             }
             rows.extend(DEPTHS.map(|depth| alone(Verb::Read, protection, 4 * KIB, depth, true)));
+        }
+        for verb in [Verb::Read, Verb::Write] {
+            for bytes in [64 * KIB, KIB * KIB] {
+                let cmac = |row| Self { is_cmac: true, ..row };
+                let row = |depth| cmac(alone(verb, Protection::Signed, bytes, depth, false));
+                rows.extend(DEPTHS.map(row));
+            }
         }
         for connections in CONNECTIONS {
             for (bytes, is_random) in [(4 * KIB, true), (64 * KIB, false)] {
@@ -74,7 +84,8 @@ impl Shape {
             Verb::Write => "write",
         };
         let (protection, kib) = (self.protection.name(), self.bytes / KIB);
-        format!("{verb}-{protection}-{kib}k-d{}-c{}", self.depth, self.connections)
+        let algorithm = if self.is_cmac { "-cmac" } else { "" };
+        format!("{verb}-{protection}{algorithm}-{kib}k-d{}-c{}", self.depth, self.connections)
     }
 
     /// The offset of request `n` in a file of `file_bytes`.
@@ -95,6 +106,7 @@ mod tests {
         let mut names: Vec<String> = Shape::all().iter().map(Shape::name).collect();
         assert!(names.contains(&"read-unsigned-64k-d16-c1".to_owned()));
         assert!(names.contains(&"random-unsigned-4k-d4-c1000".to_owned()));
+        assert!(names.contains(&"write-signed-cmac-64k-d16-c1".to_owned()));
         let count = names.len();
         names.sort();
         names.dedup();
