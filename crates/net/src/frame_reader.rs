@@ -111,6 +111,8 @@ pub struct FrameReader {
     ready_bytes: usize,
     fault: Option<Fault>,
     ended: bool,
+    /// The failure of a receive whose caller did not want to know it yet.
+    failure: Option<io::Error>,
     waiting_since: Option<Instant>,
     waited: Duration,
     received_bytes: u64,
@@ -129,6 +131,7 @@ impl FrameReader {
             ready_bytes: 0,
             fault: None,
             ended: false,
+            failure: None,
             waiting_since: None,
             waited: Duration::ZERO,
             received_bytes: 0,
@@ -180,6 +183,42 @@ impl FrameReader {
         Some(frame)
     }
 
+    /// Receives what has arrived, without waiting, until `count` frames or `bytes` bytes of frames
+    /// are ready. `may_receive` is as for [`Self::next_if`], but nothing is received after it has
+    /// returned false.
+    ///
+    /// Faults and failures are kept for the next call of [`Self::next`].
+    pub fn gather(
+        &mut self,
+        stream: &Stream,
+        (count, bytes): (usize, usize),
+        may_receive: impl Fn(usize, bool) -> bool,
+    ) {
+        while self.ready_count() < count
+            && self.ready_bytes < bytes
+            && !self.ended
+            && self.fault.is_none()
+            && self.failure.is_none()
+            && may_receive(self.held_bytes(), self.is_inside_frame())
+        {
+            match self.receive(stream) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+    }
+
+    /// Returns the frames that [`Self::try_next`] has, in their order.
+    pub fn ready_frames(&mut self) -> impl Iterator<Item = &mut Buf> {
+        self.next.iter_mut().chain(&mut self.ready)
+    }
+
+    fn ready_count(&self) -> usize {
+        self.ready.len() + usize::from(self.next.is_some())
+    }
+
     /// Returns the next frame without its prefix, or `None` at an orderly end.
     ///
     /// Dropping the future loses nothing: the next call continues.
@@ -211,6 +250,9 @@ impl FrameReader {
                     return Err(ReceiveError::TooLong { len, limit });
                 }
                 None => {}
+            }
+            if let Some(error) = self.failure.take() {
+                return Err(ReceiveError::Io(error));
             }
             if self.ended {
                 let whole = !self.is_inside_frame();

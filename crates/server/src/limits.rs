@@ -550,7 +550,7 @@ pub const USER_MAP_NAMES: usize = 100_000;
 /// Users that one answer tells the quotas of, and that one query may name.
 pub const QUOTA_ENTRIES: usize = 1_024;
 
-/// Replies that are signed together where that is faster (AES-CMAC).
+/// Replies that are signed or sealed together where that is faster (AES-CMAC, AES-CCM).
 pub const SIGNED_TOGETHER: usize = 8;
 
 /// Replies shorter than this do not wait for each other.
@@ -558,6 +558,15 @@ pub const SIGNED_TOGETHER_BYTES_MIN: usize = 8 << 10;
 
 /// Nor do replies that are so long together.
 pub const SIGNED_TOGETHER_BYTES_MAX: usize = 8 << 20;
+
+/// Requests that are verified or unsealed together where that is faster (AES-CMAC, AES-CCM).
+pub const CHECKED_TOGETHER: usize = 8;
+
+/// A request shorter than this waits for no others.
+pub const CHECKED_TOGETHER_BYTES_MIN: usize = 8 << 10;
+
+/// No more requests are received, to be checked together, once they have so many bytes.
+pub const CHECKED_TOGETHER_BYTES_MAX: usize = 4 << 20;
 
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);

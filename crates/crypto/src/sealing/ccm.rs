@@ -19,6 +19,8 @@ use zeroize::Zeroize;
 
 mod side_by_side;
 
+pub(super) use side_by_side::gains_by_batches;
+
 /// Bytes of the nonce.
 pub(super) const NONCE_LEN: usize = 11;
 
@@ -125,7 +127,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
             for message in &mut *group {
                 self.cipher.encrypt_with_backend(Begin(message));
             }
-            if side_by_side::is_faster() {
+            if gains_by_batches() {
                 self.side_by_side(direction, group);
             }
             for message in group {

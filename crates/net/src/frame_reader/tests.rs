@@ -280,3 +280,67 @@ async fn an_idle_connection_holds_no_memory() {
     assert_eq!(stats.retained_bytes, 50 * 768);
     assert_eq!(reader.ready.capacity(), 0);
 }
+
+#[tokio::test]
+async fn what_has_arrived_is_gathered_up_to_the_limits() {
+    let (client, server) = memory(1 << 20);
+    let bodies: Vec<Vec<u8>> = (0..9).map(|n| body(40_000, n)).collect();
+    write_all(&client, &framed(&bodies)).await;
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    let mut got = vec![reader.next(&server).await.unwrap().unwrap().to_vec()];
+    reader.gather(&server, (8, usize::MAX), |_, _| false);
+    assert!(!reader.has_more(), "no memory");
+    reader.gather(&server, (3, usize::MAX), |_, _| true);
+    assert_eq!(reader.ready_frames().count(), 3);
+    reader.gather(&server, (8, 3 * 40_000), |_, _| true);
+    assert_eq!(reader.ready_frames().count(), 3, "they have as many bytes already");
+    reader.gather(&server, (8, usize::MAX), |_, _| true);
+    assert_eq!(reader.ready_frames().count(), 8, "it does not wait for more");
+    let ready: Vec<Vec<u8>> = reader.ready_frames().map(|frame| frame.to_vec()).collect();
+    while let Some(frame) = reader.try_next() {
+        got.push(frame.to_vec());
+    }
+    assert_eq!(got, bodies);
+    assert_eq!(ready, bodies[1..]);
+}
+
+/// The frames before a fault or an end come first, and then the same error as without gathering.
+#[tokio::test]
+async fn what_ends_a_gathering_is_told_after_its_frames() {
+    for (rest, is_fault) in [(&b"\x01\0\0\x01"[..], true), (b"\0\0\0\x08half", false)] {
+        let (client, server) = memory(1000);
+        write_all(&client, &framed(&[body(8, 0), body(8, 1)])).await;
+        write_all(&client, rest).await;
+        drop(client);
+        let mut reader = FrameReader::new(100);
+        reader.gather(&server, (8, usize::MAX), |_, _| true);
+        for n in 0..2 {
+            assert_eq!(reader.next(&server).await.unwrap().unwrap().to_vec(), body(8, n));
+        }
+        for _ in 0..2 {
+            reader.gather(&server, (8, usize::MAX), |_, _| true);
+            let error = reader.next(&server).await.unwrap_err();
+            assert_eq!(matches!(error, ReceiveError::NotAFrame { .. }), is_fault, "{error}");
+            assert_eq!(matches!(error, ReceiveError::Truncated), !is_fault, "{error}");
+        }
+    }
+}
+
+/// A reset connection reports its failure once: it must not look like an orderly end afterwards.
+#[tokio::test]
+async fn a_failure_while_gathering_is_kept() {
+    let (client, server) = tcp().await;
+    write_all(&client, &framed(&[body(8, 0)])).await;
+    sleep(Duration::from_millis(20)).await;
+    let mut reader = FrameReader::new(100);
+    reader.next(&server).await.unwrap().unwrap();
+    // Closed with a byte that was not read, so it is reset.
+    write_all(&server, b"x").await;
+    sleep(Duration::from_millis(20)).await;
+    drop(client);
+    sleep(Duration::from_millis(20)).await;
+    reader.gather(&server, (8, usize::MAX), |_, _| true);
+    reader.gather(&server, (8, usize::MAX), |_, _| true);
+    let error = reader.next(&server).await.unwrap_err();
+    assert!(matches!(error, ReceiveError::Io(_)), "{error}");
+}

@@ -97,6 +97,53 @@ fn published_3_0_and_3_1_1_messages() {
     }
 }
 
+/// Frames that are sealed together and opened one by one, and the reverse: the bytes are those of
+/// one alone. Among them are a changed one and malformed ones.
+#[test]
+fn several_at_once_are_each_alone() {
+    for cipher in ALL {
+        let plain = |at: u8| {
+            let mut plain = message(SESSION, HeaderFlags::EMPTY, 0);
+            plain.resize(200 + 64 * usize::from(at), at);
+            plain
+        };
+        let buffer = |at| [vec![0xEE; HEADROOM], plain(at)].concat();
+        let (one, other) = (SealingKey::new(cipher, &[1; 32]), SealingKey::new(cipher, &[1; 32]));
+        let mut together: Vec<Vec<u8>> = (0..5).map(buffer).collect();
+        let mut alone = together.clone();
+        let mut all: Vec<&mut [u8]> = together.iter_mut().map(|buffer| &mut buffer[..]).collect();
+        seal_frames(&mut all, &one, SESSION).unwrap();
+        alone.iter_mut().for_each(|buffer| seal_frame(buffer, &other, SESSION).unwrap());
+        assert_eq!(together, alone, "{cipher:?}");
+
+        let mut frames: Vec<Vec<u8>> =
+            together.into_iter().map(|mut buffer| buffer.split_off(PREFIX_LEN)).collect();
+        *frames[1].last_mut().unwrap() ^= 1;
+        // The low byte of Flags.
+        frames[3][42] = 2;
+        frames.push(vec![0xFD; 20]);
+        let sent = frames.clone();
+        let key = OpeningKey::new(cipher, &[1; 32]);
+        let mut all: Vec<&mut [u8]> = frames.iter_mut().map(|frame| &mut frame[..]).collect();
+        let verdicts = decrypt_frames(&mut all, &key);
+        assert_eq!(verdicts, [Some(true), Some(false), Some(true), None, Some(true), None]);
+        for (at, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+            let mut again = sent[at].clone();
+            let expected = unseal_frame(&mut again, Sender::Client, false, |_| Some(&key));
+            let Some(is_right) = verdict else {
+                assert_eq!(*frame, sent[at], "a malformed frame is left alone");
+                assert!(expected.is_err());
+                continue;
+            };
+            let unsealed = conclude_frame(frame, is_right, Sender::Client, false);
+            assert_eq!(unsealed, expected, "{cipher:?}, {at}");
+            if let Ok(unsealed) = unsealed {
+                assert_eq!(frame[unsealed.message], plain(at as u8));
+            }
+        }
+    }
+}
+
 #[test]
 fn round_trip_with_every_cipher() {
     let plain = message(SESSION, HeaderFlags::EMPTY, 0);

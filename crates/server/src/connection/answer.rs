@@ -93,7 +93,7 @@ impl Connection {
             // A related element may bear another, which means nothing under seal.
             header.session_id = channel.session.id;
         }
-        let capacity = opened.frame.capacity();
+        let (capacity, verified) = (opened.frame.capacity(), opened.verified);
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let inherited = self.inherit(&mut header, message, row, place.verdict, chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
@@ -101,7 +101,7 @@ impl Connection {
             id.map_or(FileOutcome::None, FileOutcome::Some)
         });
         let found = inherited.and_then(|inherited| {
-            self.verify(message, &header, row, sealed)?;
+            self.verify(message, &header, row, (sealed, verified))?;
             self.check_length(message, &header, row)?;
             self.look_up(message, &header, row, sealed, inherited)
         });

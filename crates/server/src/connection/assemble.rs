@@ -16,6 +16,7 @@ use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
+use super::checked::Proof;
 use super::{Channel, Connection};
 use crate::activity::Spent;
 use crate::command::{self, Row};
@@ -307,14 +308,20 @@ impl Assembly {
             return;
         }
         if let Some(channel) = seal {
+            if tail.is_none()
+                && hashed.is_none()
+                && connection.gathers(&channel, Proof::Seal, frame.len())
+            {
+                return connection.protect_later(frame, channel, Proof::Seal);
+            }
             if let Err(why) = channel.seal_frame(&mut frame) {
                 connection.disconnect(why);
                 return;
             }
         } else if let (None, None, Some(channel)) = (&tail, &hashed, sole_signer(&parts))
-            && connection.gathers(channel, frame.len())
+            && connection.gathers(channel, Proof::Signature, frame.len())
         {
-            return connection.sign_later(frame, Rc::clone(channel));
+            return connection.protect_later(frame, Rc::clone(channel), Proof::Signature);
         } else {
             sign_parts(&mut frame, &parts);
         }

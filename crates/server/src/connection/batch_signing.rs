@@ -1,26 +1,34 @@
-//! Large replies that are signed together.
+//! Large replies that are signed or sealed together.
 //!
-//! AES-CMAC is a chain: each block waits for the one before it. Eight messages that are signed
-//! together take little longer than one. Where several requests have come at once, their replies
-//! wait for each other: at most [`SIGNED_TOGETHER`], and only while the requests that have come are
-//! begun. Replies leave in their original order.
+//! AES-CMAC and AES-CCM are chains: each block waits for the one before it. Eight messages that are
+//! signed or sealed together take little longer than one. Where several requests have come at once,
+//! their replies wait for each other: at most [`SIGNED_TOGETHER`], and only while the requests that
+//! have come are begun. Replies leave in their original order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use frevo_crypto::{Sender, SigningAlgorithm, SigningKey};
+use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_net::send_queue::OutFrame;
 
+use super::checked::Proof;
 use super::{Channel, Connection};
 use crate::limits::{SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_BYTES_MIN};
 
-/// Replies to be signed with one channel's key.
+/// Replies to be signed or sealed with one channel's key.
 #[derive(Default)]
 pub(super) struct SigningBatch {
     /// True while further requests of the same read are being begun.
     is_gathering: Cell<bool>,
-    replies: RefCell<Vec<(Buf, Rc<Channel>)>>,
+    replies: RefCell<Vec<Reply>>,
+}
+
+/// A reply without its signature or seal.
+struct Reply {
+    frame: Buf,
+    channel: Rc<Channel>,
+    proof: Proof,
 }
 
 impl Connection {
@@ -29,55 +37,77 @@ impl Connection {
         self.together.is_gathering.set(true);
     }
 
-    /// Signs and queues what waits.
+    /// Signs or seals what waits, and queues it.
     pub(super) fn settle(&self) {
         self.together.is_gathering.set(false);
-        self.sign_gathered();
+        self.protect_gathered();
     }
 
     /// Queues a frame that is ready, behind those that wait.
     pub(super) fn enqueue(&self, frame: OutFrame) {
-        self.sign_gathered();
+        self.protect_gathered();
         self.queue.push(frame);
     }
 
-    /// True for a reply of `len` bytes, to be signed by `channel`, that is better signed
-    /// together with others.
-    pub(super) fn gathers(&self, channel: &Channel, len: usize) -> bool {
-        let gains = |key: &SigningKey| key.algorithm() == SigningAlgorithm::AesCmac;
-        self.together.is_gathering.get()
-            && len >= SIGNED_TOGETHER_BYTES_MIN
-            && channel.signing_key().is_some_and(gains)
+    /// True for a reply of `len` bytes, to be signed or sealed by `channel`, that is better
+    /// protected together with others.
+    pub(super) fn gathers(&self, channel: &Channel, proof: Proof, len: usize) -> bool {
+        let gains = || match proof {
+            Proof::Signature => channel.signing_key().is_some_and(SigningKey::gains_by_batches),
+            Proof::Seal => channel.sealing_key().is_some_and(SealingKey::gains_by_batches),
+        };
+        self.together.is_gathering.get() && len >= SIGNED_TOGETHER_BYTES_MIN && gains()
     }
 
-    /// Has a reply, which is one message, signed with `channel`'s key and queued together with
-    /// others.
-    pub(super) fn sign_later(&self, reply: Buf, channel: Rc<Channel>) {
-        let is_other = |(_, first): &(Buf, Rc<Channel>)| !Rc::ptr_eq(first, &channel);
+    /// Has a reply, which is one message if it is signed, protected with `channel`'s key and queued
+    /// together with others.
+    pub(super) fn protect_later(&self, frame: Buf, channel: Rc<Channel>, proof: Proof) {
+        let is_other =
+            |first: &Reply| !Rc::ptr_eq(&first.channel, &channel) || first.proof != proof;
         if self.together.replies.borrow().first().is_some_and(is_other) {
-            self.sign_gathered();
+            self.protect_gathered();
         }
         let (count, bytes) = {
             let mut replies = self.together.replies.borrow_mut();
-            replies.push((reply, channel));
-            (replies.len(), replies.iter().map(|(reply, _)| reply.len()).sum::<usize>())
+            replies.push(Reply { frame, channel, proof });
+            (replies.len(), replies.iter().map(|reply| reply.frame.len()).sum::<usize>())
         };
         if count >= SIGNED_TOGETHER || bytes >= SIGNED_TOGETHER_BYTES_MAX {
-            self.sign_gathered();
+            self.protect_gathered();
         }
     }
 
-    fn sign_gathered(&self) {
+    /// Bytes of the replies that wait.
+    pub(super) fn gathered_bytes(&self) -> usize {
+        self.together.replies.borrow().iter().map(|reply| reply.frame.capacity()).sum()
+    }
+
+    fn protect_gathered(&self) {
         let mut replies = self.together.replies.take();
-        let Some(channel) = replies.first().map(|(_, channel)| Rc::clone(channel)) else { return };
-        if let Some(key) = channel.signing_key() {
-            let mut messages: Vec<&mut [u8]> =
-                replies.iter_mut().map(|(reply, _)| &mut **reply).collect();
-            let signed = frevo_proto::signature::sign_all(&mut messages, key, Sender::Server);
-            debug_assert!(signed.is_ok(), "a response has a header");
+        let Some(first) = replies.first() else { return };
+        let (channel, proof) = (Rc::clone(&first.channel), first.proof);
+        let mut frames: Vec<&mut Buf> = replies.iter_mut().map(|reply| &mut reply.frame).collect();
+        match proof {
+            Proof::Signature => sign(&mut frames, &channel),
+            Proof::Seal => {
+                if let Err(why) = channel.seal_frames(&mut frames) {
+                    self.disconnect(why);
+                    return;
+                }
+            }
         }
-        for (reply, _) in replies {
-            self.queue.push(OutFrame::new(reply));
+        if frames.len() > 1 {
+            tracing::trace!(target: "frevo::connection", replies = frames.len(), "protected together");
+        }
+        for reply in replies {
+            self.queue.push(OutFrame::new(reply.frame));
         }
     }
+}
+
+fn sign(frames: &mut [&mut Buf], channel: &Channel) {
+    let Some(key) = channel.signing_key() else { return };
+    let mut messages: Vec<&mut [u8]> = frames.iter_mut().map(|frame| &mut ***frame).collect();
+    let signed = frevo_proto::signature::sign_all(&mut messages, key, Sender::Server);
+    debug_assert!(signed.is_ok(), "a response has a header");
 }

@@ -26,8 +26,8 @@ use crate::lease::delivery::{deliver, deliver_all};
 use crate::lease::parcel::{Attempt, Parcel};
 use crate::ledger::{GAVE_UP_WAITING, Kind};
 use crate::limits::{
-    AUTHENTICATE_DEADLINE, CLOSED_ON_CORE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK,
-    NEGOTIATE_DEADLINE,
+    AUTHENTICATE_DEADLINE, CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX, CLOSED_ON_CORE,
+    IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
 };
 use crate::panics::{self, Steps};
 use crate::refusal::Doom;
@@ -224,8 +224,9 @@ impl EventLoop<'_> {
     }
 
     /// Begins the requests of a frame and of those behind it that have come already.
-    async fn begin_all(&mut self, frame: Buf) {
+    async fn begin_all(&mut self, mut frame: Buf) {
         let connection = self.connection;
+        self.check_together(&mut frame);
         if self.reader.has_more() {
             connection.gather();
         }
@@ -244,9 +245,26 @@ impl EventLoop<'_> {
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
-            let Some(frame) = self.reader.try_next() else { break };
+            let Some(mut frame) = self.reader.try_next() else { break };
+            self.check_together(&mut frame);
             self.begin(frame).await;
         }
+    }
+
+    /// Verifies or unseals `frame` together with those behind it that have come, if that is faster.
+    fn check_together(&mut self, frame: &mut Buf) {
+        let connection = self.connection;
+        if !connection.gains_company(frame) {
+            return;
+        }
+        let under_way = self.in_flight.len();
+        let may_receive = |held, _| {
+            connection.tally(held, under_way);
+            connection.info.server.ledger.relieve() != Fullness::Full
+        };
+        let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(frame.len());
+        self.reader.gather(self.stream, (CHECKED_TOGETHER - 1, bytes), may_receive);
+        connection.check_together(std::iter::once(frame).chain(self.reader.ready_frames()));
     }
 
     /// Begins the requests of one frame: the first poll answers most, and they need no place
@@ -335,7 +353,8 @@ impl Connection {
         let frames = received.saturating_add(self.served_bytes.get());
         #[cfg(feature = "rdma")]
         let frames = frames.saturating_add(self.registered_bytes());
-        self.tabs.set(frames.saturating_add(requests), self.queue.held_bytes());
+        let replies = self.queue.held_bytes().saturating_add(self.gathered_bytes());
+        self.tabs.set(frames.saturating_add(requests), replies);
     }
 
     /// True when there is no memory for more than what is under way here, or for a
@@ -406,6 +425,7 @@ impl Connection {
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
+        self.ahead.forget();
         let under_way = self.authentications.take().sessions();
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
         let others =

@@ -8,9 +8,11 @@ mod answer;
 mod answering;
 mod assemble;
 mod authentication;
+mod batch_checking;
 mod batch_signing;
 mod breaks;
 mod channel;
+mod checked;
 mod event_loop;
 mod info;
 mod look_up;
@@ -77,6 +79,8 @@ pub struct Connection {
     /// Bytes of the state of one request that was not answered at once.
     request_bytes: Cell<usize>,
     together: batch_signing::SigningBatch,
+    /// The results for frames whose turn has not come.
+    ahead: checked::CheckedAhead,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
@@ -131,6 +135,7 @@ impl Connection {
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             together: batch_signing::SigningBatch::default(),
+            ahead: checked::CheckedAhead::default(),
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             doom: Cell::new(None),

@@ -7,10 +7,12 @@ use std::rc::Rc;
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_proto::frame::{Stage, check_message_len};
+use frevo_proto::transform;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
 
+use super::checked::Checked;
 use super::{Channel, Connection};
 use crate::command::{self, Row};
 use crate::limits::COMPOUND_ELEMENTS;
@@ -34,6 +36,8 @@ pub(super) struct Opened {
     pub(super) frame: Buf,
     /// The channel whose key opened it, if it was sealed.
     pub(super) sealed: Option<Rc<Channel>>,
+    /// The result for its only message, if its signature was verified before its turn.
+    pub(super) verified: Option<bool>,
 }
 
 impl Connection {
@@ -49,9 +53,18 @@ impl Connection {
     }
 
     /// Unseals a frame: MS-SMB2 3.3.5.2.1.1. Every fault is a disconnect.
+    ///
+    /// It is called for each frame, in their order, when its turn has come.
     pub(super) fn open_frame(&self, mut frame: Buf) -> Result<Opened, Doom> {
+        let checked = self.ahead.take();
         match frame.first_chunk::<4>() {
-            Some([0xFE, b'S', b'M', b'B']) => Ok(Opened { frame, sealed: None }),
+            Some([0xFE, b'S', b'M', b'B']) => {
+                let verified = checked.and_then(|checked| {
+                    let channel = self.channel(checked.channel.session.id);
+                    checked.signature(channel.as_ref())
+                });
+                Ok(Opened { frame, sealed: None, verified })
+            }
             Some([0xFD, b'S', b'M', b'B']) => {
                 let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
                 let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
@@ -59,20 +72,20 @@ impl Connection {
                     // Connection.ConstrainedConnection
                     return Err(Doom::Rule("a sealed message before a user has logged on"));
                 }
-                let key = channel.as_ref().and_then(|c| c.session.security());
-                let key = key.and_then(|s| s.opening_key.as_ref());
-                if key.is_none() {
-                    return Err(Doom::Late("a sealed message of a session that has ended"));
-                }
-                let unsealed = frevo_proto::transform::unseal_frame(
-                    &mut frame,
-                    Sender::Client,
-                    false,
-                    |_| key,
-                )?;
+                let ended = Doom::Late("a sealed message of a session that has ended");
+                let channel = channel.ok_or(ended)?;
+                let key = channel.opening_key().ok_or(ended)?;
+                let from = Sender::Client;
+                let unsealed = match checked.as_ref().and_then(Checked::seal) {
+                    Some((by, _)) if !Rc::ptr_eq(by, &channel) => return Err(ended),
+                    Some((_, is_right)) => {
+                        transform::conclude_frame(&mut frame, is_right, from, false)?
+                    }
+                    None => transform::unseal_frame(&mut frame, from, false, |_| Some(key))?,
+                };
                 frame.truncate(unsealed.message.end);
                 frame.advance(unsealed.message.start);
-                Ok(Opened { frame, sealed: channel })
+                Ok(Opened { frame, sealed: Some(channel), verified: None })
             }
             Some([0xFC, b'S', b'M', b'B']) => {
                 Err(Doom::Rule("a compressed message, although compression was not negotiated"))

@@ -34,14 +34,14 @@ impl Connection {
         if message.len() > most { Err(Status::INVALID_PARAMETER.into()) } else { Ok(()) }
     }
 
-    /// Verifies the signature of a message, MS-SMB2 3.3.5.2.4. Unsealing has verified a
-    /// sealed message already.
+    /// Verifies the signature of a message, MS-SMB2 3.3.5.2.4, or uses the result that is known
+    /// already. Unsealing has verified a sealed message.
     pub(super) fn verify(
         &self,
         message: &mut [u8],
         header: &Header,
         row: Row,
-        sealed: bool,
+        (sealed, verified): (bool, Option<bool>),
     ) -> Result<(), Refusal> {
         if sealed {
             return Ok(());
@@ -69,7 +69,9 @@ impl Connection {
                 None => return Err(Status::NOT_SUPPORTED.into()),
             },
         };
-        if frevo_proto::signature::verify(message, key, Sender::Client) {
+        let is_right = verified
+            .unwrap_or_else(|| frevo_proto::signature::verify(message, key, Sender::Client));
+        if is_right {
             return Ok(());
         }
         let status = Status::ACCESS_DENIED;

@@ -6,6 +6,7 @@
 mod client;
 
 mod admission;
+mod batches;
 mod caps;
 mod compounds;
 mod credits;

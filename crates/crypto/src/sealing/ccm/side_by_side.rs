@@ -14,7 +14,7 @@ const WIDE: usize = 3;
 
 /// True if the processor has instructions for AES. Without them a cipher works on several blocks of
 /// one message at once, and is slower block by block.
-pub(super) fn is_faster() -> bool {
+pub(in crate::sealing) fn gains_by_batches() -> bool {
     aes::hardware_accelerated()
 }
 

@@ -1,0 +1,69 @@
+//! The results for frames that were verified or unsealed before their turn.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::Channel;
+
+/// The way in which a frame proves its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The Signature of its only message.
+    Signature,
+    /// The tag in its transform header.
+    Seal,
+}
+
+/// The result for one frame.
+pub(super) struct Checked {
+    /// The channel whose key it was checked with.
+    pub(super) channel: Rc<Channel>,
+    pub(super) proof: Proof,
+    pub(super) is_right: bool,
+}
+
+impl Checked {
+    /// True if the signature is right. None if `channel`, which its session has now, is not the one
+    /// that it was checked for.
+    pub(super) fn signature(&self, channel: Option<&Rc<Channel>>) -> Option<bool> {
+        let is_same = channel.is_some_and(|channel| Rc::ptr_eq(channel, &self.channel));
+        (is_same && self.proof == Proof::Signature).then_some(self.is_right)
+    }
+
+    /// True if the tag of the frame, which is decrypted, is right.
+    pub(super) fn seal(&self) -> Option<(&Rc<Channel>, bool)> {
+        (self.proof == Proof::Seal).then_some((&self.channel, self.is_right))
+    }
+}
+
+/// The results for the frames that come next; none for a frame that is checked in its turn.
+#[derive(Default)]
+pub(super) struct CheckedAhead(RefCell<VecDeque<Option<Checked>>>);
+
+impl CheckedAhead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Adds results in the order of their frames.
+    pub(super) fn extend(&self, results: impl IntoIterator<Item = Option<Checked>>) {
+        self.0.borrow_mut().extend(results);
+    }
+
+    /// Takes the result for the frame whose turn has come, if there is one.
+    pub(super) fn take(&self) -> Option<Checked> {
+        let mut ahead = self.0.borrow_mut();
+        let next = ahead.pop_front();
+        if ahead.is_empty() && ahead.capacity() > 0 {
+            // An idle connection holds no memory.
+            *ahead = VecDeque::new();
+        }
+        next.flatten()
+    }
+
+    /// Forgets all results, with the channels that they hold.
+    pub(super) fn forget(&self) {
+        self.0.take();
+    }
+}

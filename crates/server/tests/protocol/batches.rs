@@ -1,0 +1,401 @@
+//! Large requests that come together: they are verified or unsealed together, and judged one by one.
+//! Their large replies are signed or sealed together.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use frevo_crypto::{Cipher, SigningAlgorithm};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::client::draft::pack;
+use crate::client::files::{data, read_draft, write_draft};
+use crate::client::*;
+
+/// Length of a WRITE's data: enough for a batch, and many fit the connection.
+const LEN: usize = 9000;
+/// WRITEs that are sent at once: more than one batch.
+const COUNT: usize = 11;
+
+/// Counts the requests that were checked, and the replies that were protected, together.
+#[derive(Clone, Default)]
+struct Batches(Arc<AtomicUsize>);
+
+impl Batches {
+    fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// The number of requests or replies in a line about a batch.
+#[derive(Default)]
+struct Frames(usize);
+
+impl Visit for Frames {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if matches!(field.name(), "frames" | "replies") {
+            self.0 = usize::try_from(value).unwrap();
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+}
+
+impl Subscriber for Batches {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::TRACE && metadata.target() == "frevo::connection"
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut frames = Frames::default();
+        event.record(&mut frames);
+        self.0.fetch_add(frames.0, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An algorithm of the connection, and the way to send.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum By {
+    Sign(SigningAlgorithm),
+    Seal(Cipher),
+}
+
+/// The algorithms whose messages are faster together.
+const BATCHED: [By; 3] =
+    [By::Sign(SigningAlgorithm::AesCmac), By::Seal(Cipher::Aes128Ccm), By::Seal(Cipher::Aes256Ccm)];
+
+impl By {
+    fn offer(self) -> Offer {
+        match self {
+            Self::Sign(algorithm) => Offer { signing: vec![algorithm.id()], ..Offer::default() },
+            Self::Seal(cipher) => Offer { ciphers: vec![cipher.id()], ..Offer::default() },
+        }
+    }
+
+    fn via<'a>(self, mount: &'a Mount) -> Via<'a> {
+        match self {
+            Self::Sign(_) => Via::Signed(&mount.logon),
+            Self::Seal(_) => Via::Sealed(&mount.logon),
+        }
+    }
+}
+
+/// Runs the test in a world, with the counter of frames that were checked together.
+fn counted(test: &impl AsyncFn(&World, &Batches)) {
+    let batches = Batches::default();
+    tracing::subscriber::with_default(batches.clone(), || {
+        in_world(async |world| test(world, &batches).await);
+    });
+}
+
+/// A client with an open file.
+struct Writer {
+    peer: Peer,
+    mount: Mount,
+    file: FileId,
+}
+
+impl Writer {
+    async fn open(world: &World, by: By) -> Self {
+        let (mut peer, mount) = world.session("ann", &by.offer()).await;
+        let file = peer.open_file(&mount, &Want::file("data")).await;
+        Self { peer, mount, file }
+    }
+
+    fn write(&self, at: usize) -> Draft {
+        write_draft(self.file, (at * LEN) as u64, &vec![at as u8 + 1; LEN])
+    }
+
+    /// Returns drafts as frames, protected and numbered.
+    fn frames(&mut self, drafts: Vec<Draft>, by: By) -> Vec<Vec<u8>> {
+        let frame = |draft: Draft| {
+            let mut draft = self.mount.put(draft);
+            self.peer.stamp(&mut draft);
+            pack(&[draft], by.via(&self.mount))
+        };
+        drafts.into_iter().map(frame).collect()
+    }
+
+    fn writes(&mut self, by: By) -> Vec<Vec<u8>> {
+        let drafts = (0..COUNT).map(|at| self.write(at)).collect();
+        self.frames(drafts, by)
+    }
+
+    /// Sends all at once, so that the server finds them together.
+    async fn send(&self, frames: &[Vec<u8>]) {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            bytes.extend_from_slice(&u32::try_from(frame.len()).unwrap().to_be_bytes());
+            bytes.extend_from_slice(frame);
+        }
+        self.peer.send_bytes(&bytes).await;
+    }
+
+    /// The statuses of the next replies in their order; fewer if the connection ends.
+    async fn statuses(&mut self, count: usize) -> Vec<Status> {
+        let mut statuses = Vec::new();
+        while statuses.len() < count {
+            let Some(replies) = self.peer.replies().await else { break };
+            statuses.extend(replies.iter().map(Reply::status));
+        }
+        statuses
+    }
+}
+
+/// True if the `at`th WRITE is in the file.
+fn is_written(content: &[u8], at: usize) -> bool {
+    content.get(at * LEN..(at + 1) * LEN).is_some_and(|data| data == vec![at as u8 + 1; LEN])
+}
+
+#[test]
+fn writes_that_come_together_are_checked_together_where_it_pays() {
+    counted(&async |world, batches| {
+        for by in [
+            By::Sign(SigningAlgorithm::AesCmac),
+            By::Sign(SigningAlgorithm::AesGmac),
+            By::Sign(SigningAlgorithm::HmacSha256),
+            By::Seal(Cipher::Aes128Ccm),
+            By::Seal(Cipher::Aes128Gcm),
+            By::Seal(Cipher::Aes256Ccm),
+            By::Seal(Cipher::Aes256Gcm),
+        ] {
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let frames = writer.writes(by);
+            writer.send(&frames).await;
+            assert_eq!(writer.statuses(COUNT).await, [Status::SUCCESS; COUNT], "{by:?}");
+            let content = world.content("data");
+            assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
+            let checked = batches.take();
+            // The last of a row may be alone.
+            let expected = if BATCHED.contains(&by) { COUNT - 2..=COUNT } else { 0..=0 };
+            assert!(expected.contains(&checked), "{by:?}: {checked} checked together");
+            writer.peer.expect_alive_in(&writer.mount).await;
+        }
+    });
+}
+
+#[test]
+fn replies_to_reads_that_come_together_are_protected_together_where_it_pays() {
+    counted(&async |world, batches| {
+        for by in [
+            By::Sign(SigningAlgorithm::AesCmac),
+            By::Sign(SigningAlgorithm::AesGmac),
+            By::Seal(Cipher::Aes128Ccm),
+            By::Seal(Cipher::Aes256Ccm),
+            By::Seal(Cipher::Aes128Gcm),
+        ] {
+            let content: Vec<u8> = (0..COUNT).flat_map(|at| vec![at as u8 + 1; LEN]).collect();
+            world.file("data", &content);
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let read = |at| read_draft(writer.file, (at * LEN) as u64, LEN as u32);
+            let mut drafts: Vec<Draft> = (0..COUNT).map(read).collect();
+            // A small reply in between keeps its place.
+            drafts.insert(5, Draft::echo());
+            let frames = writer.frames(drafts, by);
+            writer.send(&frames).await;
+            let mut order = Vec::new();
+            for at in 0..=COUNT {
+                let reply = writer.peer.reply().await;
+                reply.ok();
+                assert_eq!(reply.sealed, matches!(by, By::Seal(_)));
+                order.push(reply.header.message_id);
+                if at != 5 {
+                    let block = if at < 5 { at } else { at - 1 };
+                    assert_eq!(data(&reply), vec![block as u8 + 1; LEN], "{by:?}");
+                }
+            }
+            assert!(order.is_sorted(), "{order:?}");
+            let protected = batches.take();
+            let expected = if BATCHED.contains(&by) { COUNT - 2..=COUNT } else { 0..=0 };
+            assert!(expected.contains(&protected), "{by:?}: {protected} protected together");
+        }
+    });
+}
+
+/// MS-SMB2 3.3.5.2.4: the one with the wrong signature is refused, and nothing else changes.
+#[test]
+fn a_wrong_signature_among_right_ones_is_refused_alone() {
+    let by = By::Sign(SigningAlgorithm::AesCmac);
+    counted(&async |world, batches| {
+        for wrong in 0..COUNT {
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let mut frames = writer.writes(by);
+            // Data; the Signature itself.
+            frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
+            writer.send(&frames).await;
+            let mut expected = [Status::SUCCESS; COUNT];
+            expected[wrong] = Status::ACCESS_DENIED;
+            assert_eq!(writer.statuses(COUNT).await, expected, "{wrong}");
+            assert!(batches.take() > 0);
+            let content = world.content("data");
+            for at in 0..COUNT {
+                assert_eq!(is_written(&content, at), at != wrong, "{at} of {wrong}");
+            }
+            writer.peer.close(&writer.mount, writer.file).await;
+            std::fs::remove_file(world.path("data")).unwrap();
+        }
+    });
+}
+
+/// MS-SMB2 3.3.5.2.1.1: the connection ends at a frame that does not unseal. Those before it are
+/// answered, those behind it never happened.
+#[test]
+fn a_wrong_tag_ends_the_connection_in_its_turn() {
+    for by in [By::Seal(Cipher::Aes128Ccm), By::Seal(Cipher::Aes256Ccm)] {
+        counted(&async |world, batches| {
+            for wrong in [0, 1, 4, 7, 8, COUNT - 1] {
+                let mut writer = Writer::open(world, by).await;
+                batches.take();
+                let mut frames = writer.writes(by);
+                frames[wrong][300] ^= 1;
+                writer.send(&frames).await;
+                let statuses = writer.statuses(COUNT).await;
+                assert!(statuses.len() <= wrong, "{by:?}: {statuses:?}");
+                assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
+                writer.peer.expect_disconnect().await;
+                assert!(batches.take() > 0);
+                let content = world.content("data");
+                for at in 0..COUNT {
+                    assert_eq!(is_written(&content, at), at < wrong, "{by:?}: {at} of {wrong}");
+                }
+                std::fs::remove_file(world.path("data")).unwrap();
+            }
+        });
+    }
+}
+
+/// A frame that changes its session does so for those behind it, although they were checked before.
+#[test]
+fn requests_behind_a_logoff_find_no_session() {
+    for by in BATCHED {
+        counted(&async |world, batches| {
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let drafts = vec![
+                writer.write(0),
+                writer.write(1),
+                Draft::empty(Command::LOGOFF),
+                writer.write(2),
+                writer.write(3),
+            ];
+            let frames = writer.frames(drafts, by);
+            writer.send(&frames).await;
+            let statuses = writer.statuses(5).await;
+            match by {
+                By::Sign(_) => {
+                    assert_eq!(statuses[..3], [Status::SUCCESS; 3]);
+                    assert_eq!(statuses[3..], [Status::USER_SESSION_DELETED; 2]);
+                }
+                // No key is left: a disconnect, which may overtake the replies.
+                By::Seal(_) => {
+                    assert!(statuses.len() <= 3, "{statuses:?}");
+                    assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
+                    writer.peer.expect_disconnect().await;
+                }
+            }
+            assert!(batches.take() >= 5, "{by:?}");
+            let content = world.content("data");
+            for at in 0..4 {
+                assert_eq!(is_written(&content, at), at < 2, "{by:?}, {at}");
+            }
+        });
+    }
+}
+
+/// Requests of two sessions of one connection, in turn and in rows: each is checked with the key of
+/// its session.
+#[test]
+fn each_session_has_its_own_key() {
+    for by in BATCHED {
+        counted(&async |world, batches| {
+            let mut writer = Writer::open(world, by).await;
+            let bob = writer.peer.log_on("bob").await;
+            let bob = writer.peer.mount(&bob, "data").await;
+            let file = writer.peer.open_file(&bob, &Want::file("other")).await;
+            for order in [[0, 1, 0, 1, 0, 1, 0, 1], [0, 0, 0, 1, 1, 1, 1, 0]] {
+                batches.take();
+                let mut frames = Vec::new();
+                for (at, who) in order.into_iter().enumerate() {
+                    let (mount, file) =
+                        if who == 0 { (&writer.mount, writer.file) } else { (&bob, file) };
+                    let data = vec![at as u8 + 1; LEN];
+                    let mut draft = mount.put(write_draft(file, (at * LEN) as u64, &data));
+                    writer.peer.stamp(&mut draft);
+                    frames.push(pack(&[draft], by.via(mount)));
+                }
+                writer.send(&frames).await;
+                assert_eq!(writer.statuses(8).await, [Status::SUCCESS; 8], "{by:?}");
+                let checked = batches.take();
+                assert_eq!(checked, if order[1] == 0 { 7 } else { 0 }, "{by:?}");
+                for (at, who) in order.into_iter().enumerate() {
+                    let name = if who == 0 { "data" } else { "other" };
+                    assert!(is_written(&world.content(name), at), "{by:?}: {at} in {name}");
+                }
+            }
+        });
+    }
+}
+
+/// A sequence number that was used already ends the connection at its turn, although its frame has
+/// the right signature: MS-SMB2 3.3.5.2.3.
+#[test]
+fn a_frame_that_comes_twice_ends_the_connection() {
+    for by in BATCHED {
+        counted(&async |world, batches| {
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let mut frames = writer.writes(by);
+            frames.truncate(5);
+            frames[2] = frames[1].clone();
+            writer.send(&frames).await;
+            let statuses = writer.statuses(5).await;
+            assert!(statuses.len() <= 2, "{by:?}: {statuses:?}");
+            writer.peer.expect_disconnect().await;
+            assert!(batches.take() > 0, "{by:?}");
+            let content = world.content("data");
+            for at in 0..5 {
+                assert_eq!(is_written(&content, at), at < 2, "{by:?}, {at}");
+            }
+        });
+    }
+}
+
+/// A malformed frame in the middle of a row is judged like one that comes alone.
+#[test]
+fn a_malformed_frame_does_not_spoil_those_before_it() {
+    for by in BATCHED {
+        counted(&async |world, batches| {
+            let mut writer = Writer::open(world, by).await;
+            batches.take();
+            let mut frames = writer.writes(by);
+            match by {
+                // StructureSize of the header; Flags of the transform header.
+                By::Sign(_) => frames[3][4] ^= 1,
+                By::Seal(_) => frames[3][42] = 2,
+            }
+            writer.send(&frames).await;
+            let statuses = writer.statuses(COUNT).await;
+            assert!(statuses.len() <= 3, "{by:?}: {statuses:?}");
+            writer.peer.expect_disconnect().await;
+            assert!(batches.take() > 0, "{by:?}");
+            let content = world.content("data");
+            for at in 0..COUNT {
+                assert_eq!(is_written(&content, at), at < 3, "{by:?}, {at}");
+            }
+        });
+    }
+}
