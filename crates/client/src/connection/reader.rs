@@ -7,7 +7,7 @@ use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_proto::frame::Stage;
-use frevo_proto::transform::{is_sealed, unseal_frame};
+use frevo_proto::transform::{conclude_frame, decrypt_frames, is_sealed, unseal_frame};
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
@@ -18,7 +18,9 @@ use super::crypto_offload::beside;
 use super::{Connection, Message, Unasked};
 use crate::Status;
 use crate::error::Cause;
-use crate::limits::{HAND_OVER_BYTES, INTERIMS};
+use crate::limits::{
+    BESIDE_BYTES_MIN, HAND_OVER_BYTES, INTERIMS, OPENED_TOGETHER, OPENED_TOGETHER_BYTES_MAX,
+};
 
 /// The place where a frame is decrypted.
 pub(super) enum Begun {
@@ -44,10 +46,11 @@ impl Connection {
                 Err(error) => return Some(std::io::Error::from(error).into()),
             };
             *self.heard.lock() = Instant::now();
-            let len = frame.len();
+            let behind = self.gather(&frame, &mut reader);
+            let len = frame.len() + behind.iter().map(|frame| frame.len()).sum::<usize>();
             let bytes = u64::try_from(len).unwrap_or(u64::MAX);
             self.carried.received.fetch_add(bytes, Ordering::Relaxed);
-            match self.begin(frame) {
+            match self.begin(frame, behind) {
                 Err(why) => return Some(why),
                 Ok(Begun::Here) if len >= HAND_OVER_BYTES => tokio::task::yield_now().await,
                 Ok(Begun::Here | Begun::Elsewhere) => {}
@@ -55,14 +58,29 @@ impl Connection {
         }
     }
 
-    /// Decrypts a frame and hands its messages out, or has another core do so.
-    pub(super) fn begin(self: &Arc<Self>, frame: Buf) -> Result<Begun, Cause> {
+    /// Returns the frames behind `first` that have arrived, if all of them together are decrypted
+    /// faster than one by one.
+    pub(super) fn gather(&self, first: &[u8], reader: &mut FrameReader) -> Vec<Buf> {
+        let gains = first.len() >= BESIDE_BYTES_MIN
+            && is_sealed(first)
+            && self.opening.read().as_ref().is_some_and(|(_, key)| key.gains_by_batches());
+        if !gains {
+            return Vec::new();
+        }
+        let bytes = OPENED_TOGETHER_BYTES_MAX.saturating_sub(first.len());
+        reader.gather(&self.stream, (OPENED_TOGETHER - 1, bytes), |_, _| true);
+        std::iter::from_fn(|| reader.try_next()).take(OPENED_TOGETHER - 1).collect()
+    }
+
+    /// Decrypts a frame, and those behind it that came together with it, and hands their messages
+    /// out, or has another core do so.
+    pub(super) fn begin(self: &Arc<Self>, frame: Buf, behind: Vec<Buf>) -> Result<Begun, Cause> {
         if !is_sealed(&frame) || !self.opening_speed.is_for_others(frame.len()) {
-            return self.on_frame(frame).map(|()| Begun::Here);
+            return self.on_frames(frame, behind).map(|()| Begun::Here);
         }
         let connection = Arc::clone(self);
         beside(move || {
-            if let Err(why) = connection.on_frame(frame) {
+            if let Err(why) = connection.on_frames(frame, behind) {
                 connection.fail(why);
             }
         });
@@ -84,16 +102,48 @@ impl Connection {
         }
     }
 
-    /// Decrypts a frame, splits it, and hands its messages out.
-    fn on_frame(&self, mut frame: Buf) -> Result<(), Cause> {
+    /// Handles frames in their order.
+    fn on_frames(&self, frame: Buf, behind: Vec<Buf>) -> Result<(), Cause> {
+        if behind.is_empty() {
+            return self.on_frame(frame, None);
+        }
+        let mut frames = vec![frame];
+        frames.extend(behind);
+        let mut opened = self.decrypt_all(&mut frames).into_iter();
+        frames.into_iter().try_for_each(|frame| self.on_frame(frame, opened.next().flatten()))
+    }
+
+    /// Decrypts the frames of the session together. Returns whether the tag of each is right; None
+    /// for a frame that was left alone.
+    fn decrypt_all(&self, frames: &mut [Buf]) -> Vec<Option<bool>> {
+        let Some((id, key)) = self.opening.read().clone() else { return Vec::new() };
+        let is_ours = |frame: &Buf| {
+            is_sealed(frame) && frame.get(44..52).is_some_and(|bytes| *bytes == id.to_le_bytes())
+        };
+        let ours: Vec<bool> = frames.iter().map(is_ours).collect();
+        let all = frames.iter_mut().zip(&ours).filter(|(_, is_ours)| **is_ours);
+        let mut all: Vec<&mut [u8]> = all.map(|(frame, _)| &mut **frame).collect();
+        let len = all.iter().map(|frame| frame.len()).sum();
+        let opened = self.opening_speed.measure(len, || decrypt_frames(&mut all, &key));
+        let mut opened = opened.into_iter();
+        ours.into_iter().map(|is_ours| is_ours.then(|| opened.next().flatten()).flatten()).collect()
+    }
+
+    /// Decrypts a frame, unless that was done, splits it, and hands its messages out.
+    fn on_frame(&self, mut frame: Buf, opened: Option<bool>) -> Result<(), Cause> {
         let mut sealed = None;
         if is_sealed(&frame) {
-            let opening = self.opening.read().clone();
-            let key = |id| opening.filter(|(of, _)| *of == id).map(|(_, key)| key);
-            let unsealed = self
-                .opening_speed
-                .measure(frame.len(), || unseal_frame(&mut frame, Sender::Server, false, key))
-                .map_err(|_| Cause::Security("the server sent an answer that the session's key does not decrypt; it may be forged"))?;
+            let unsealed = match opened {
+                Some(is_right) => conclude_frame(&mut frame, is_right, Sender::Server, false),
+                None => {
+                    let opening = self.opening.read().clone();
+                    let key = |id| opening.filter(|(of, _)| *of == id).map(|(_, key)| key);
+                    let len = frame.len();
+                    let unseal = || unseal_frame(&mut frame, Sender::Server, false, key);
+                    self.opening_speed.measure(len, unseal)
+                }
+            };
+            let unsealed = unsealed.map_err(|_| Cause::Security("the server sent an answer that the session's key does not decrypt; it may be forged"))?;
             frame.truncate(unsealed.message.end);
             frame.advance(unsealed.message.start);
             sealed = Some(unsealed.session_id);

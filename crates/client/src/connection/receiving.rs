@@ -1,6 +1,7 @@
 //! Encrypted answers, decrypted by the reading task or by other cores, and the speed of that
 //! without a peer: all answers are there before the first is decrypted.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use super::reader::Begun;
 use super::*;
+use crate::limits::OPENED_TOGETHER;
 
 const SESSION: u64 = 7;
 const KEY: [u8; 32] = [7; 32];
@@ -53,8 +55,9 @@ fn answers(cipher: Cipher, count: u64, len: usize) -> Vec<Buf> {
     (0..count).map(sealed).collect()
 }
 
-/// Receives `answers` one after the other, and waits until all have reached their callers.
-async fn take_in(connection: Arc<Connection>, answers: Vec<Buf>) -> Duration {
+/// Receives `answers`, as many at a time as `together` says, and waits until all have reached their
+/// callers.
+async fn take_in(connection: Arc<Connection>, mut answers: Vec<Buf>, together: usize) -> Duration {
     let asked: Vec<oneshot::Receiver<Message>> = (0..answers.len() as u64)
         .map(|message_id| {
             let taken = Taken { message_id, charge: 1, credit_request: 1 };
@@ -63,9 +66,12 @@ async fn take_in(connection: Arc<Connection>, answers: Vec<Buf>) -> Duration {
         .collect();
     let start = Instant::now();
     let reading = tokio::spawn(async move {
-        for frame in answers {
+        while !answers.is_empty() {
             // As the reader does.
-            if let Begun::Here = connection.begin(frame).unwrap() {
+            let row: Vec<Buf> = answers.drain(..together.min(answers.len())).collect();
+            let mut row = row.into_iter();
+            let first = row.next().unwrap();
+            if let Begun::Here = connection.begin(first, row.collect()).unwrap() {
                 tokio::task::yield_now().await;
             }
         }
@@ -96,8 +102,71 @@ fn what_other_cores_open_reaches_who_asked() {
             // Slow enough for others, whatever this machine is.
             connection.opening_speed.is_told(Duration::from_secs(1));
             let answers = answers(cipher, 24, 64 << 10);
-            runtime(workers).block_on(take_in(connection, answers));
+            runtime(workers).block_on(take_in(connection, answers, 1));
         }
+    }
+}
+
+#[test]
+fn answers_that_are_decrypted_together_reach_who_asked() {
+    for cipher in [Cipher::Aes128Ccm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
+        for (workers, is_slow) in [(1, false), (3, true)] {
+            let connection = connection(cipher);
+            if is_slow {
+                connection.opening_speed.is_told(Duration::from_secs(1));
+            }
+            let answers = answers(cipher, 29, 64 << 10);
+            runtime(workers).block_on(take_in(connection, answers, OPENED_TOGETHER));
+        }
+    }
+}
+
+/// A forged answer ends the connection. Those before it are handed out, those behind it are not.
+#[test]
+fn a_forged_answer_in_a_row_is_found() {
+    for forged in 0..5 {
+        let connection = connection(Cipher::Aes128Ccm);
+        let mut answers = answers(Cipher::Aes128Ccm, 5, 40 << 10);
+        let last = answers[forged].len() - 1;
+        answers[forged][last] ^= 1;
+        runtime(1).block_on(async {
+            let mut asked: Vec<oneshot::Receiver<Message>> = (0..5)
+                .map(|message_id| {
+                    let taken = Taken { message_id, charge: 1, credit_request: 1 };
+                    connection.waiters.enter(taken, false, None).unwrap()
+                })
+                .collect();
+            let mut row = answers.into_iter();
+            let first = row.next().unwrap();
+            let begun = connection.begin(first, row.collect());
+            assert!(matches!(begun, Err(Cause::Security(_))), "{forged}");
+            for (at, reply) in asked.iter_mut().enumerate() {
+                assert_eq!(reply.try_recv().is_ok(), at < forged, "{at} of {forged}");
+            }
+        });
+    }
+}
+
+/// Frames are gathered from a stream only where it pays, and up to the limit.
+#[test]
+fn answers_that_have_arrived_are_gathered() {
+    for (cipher, expected) in [(Cipher::Aes128Ccm, OPENED_TOGETHER - 1), (Cipher::Aes128Gcm, 0)] {
+        runtime(1).block_on(async {
+            let (unasked, _) = mpsc::channel(1);
+            let (peer, ours) = memory::pair(2 << 20, ["127.0.0.1:445".parse().unwrap(); 2]);
+            let connection = Connection::over(Stream::Memory(ours), 512, unasked);
+            connection.open_with(SESSION, Arc::new(OpeningKey::new(cipher, &KEY)));
+            let peer = Stream::Memory(peer);
+            for frame in answers(cipher, 12, 64 << 10) {
+                let prefix = u32::try_from(frame.len()).unwrap().to_be_bytes();
+                let whole = [&prefix[..], &frame].concat();
+                let sent = peer.try_write_vectored(&[IoSlice::new(&whole)], false);
+                assert_eq!(sent.unwrap(), whole.len());
+            }
+            let mut reader = frevo_net::frame_reader::FrameReader::new(1 << 20);
+            let first = reader.next(&connection.stream).await.unwrap().unwrap();
+            assert_eq!(connection.gather(&first, &mut reader).len(), expected, "{cipher:?}");
+        });
     }
 }
 
@@ -112,18 +181,20 @@ fn how_fast_the_receive_path_is() {
         ("aes-128-ccm", Cipher::Aes128Ccm),
         ("aes-256-ccm", Cipher::Aes256Ccm),
     ] {
-        for workers in [1, 2] {
+        for (workers, together) in [(1, 1), (2, 1), (1, 4), (2, 4), (1, 8)] {
             let runtime = runtime(workers);
             let mut rates: Vec<f64> = (0..9)
                 .map(|_| {
                     let answers = answers(cipher, COUNT, 1 << 20);
-                    let took = runtime.block_on(take_in(connection(cipher), answers));
+                    let took = runtime.block_on(take_in(connection(cipher), answers, together));
                     (COUNT << 20) as f64 / 1e6 / took.as_secs_f64()
                 })
                 .collect();
             rates.sort_by(f64::total_cmp);
             let (least, median, most) = (rates[0], rates[4], rates[8]);
-            println!("{name}, {workers} workers: {median:.0} ({least:.0}-{most:.0}) MB/s");
+            println!(
+                "{name}, {workers} workers, {together} at a time: {median:.0} ({least:.0}-{most:.0}) MB/s"
+            );
         }
     }
 }
