@@ -243,7 +243,8 @@ impl SealingKey {
         self.cipher
     }
 
-    /// True if several messages at once are faster than one after the other.
+    /// True if several messages at once are faster than one after the other. That needs a processor
+    /// with instructions for AES.
     pub fn gains_by_batches(&self) -> bool {
         self.key.gains_by_batches()
     }
@@ -296,7 +297,8 @@ impl OpeningKey {
         self.cipher
     }
 
-    /// True if several messages at once are faster than one after the other.
+    /// True if several messages at once are faster than one after the other. That needs a processor
+    /// with instructions for AES.
     pub fn gains_by_batches(&self) -> bool {
         self.key.gains_by_batches()
     }

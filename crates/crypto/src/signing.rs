@@ -164,9 +164,10 @@ impl SigningKey {
         }
     }
 
-    /// True if several messages at once are faster than one after the other.
-    pub const fn gains_by_batches(&self) -> bool {
-        matches!(self.0, Key::Cmac(_))
+    /// True if several messages at once are faster than one after the other. That needs a processor
+    /// with instructions for AES.
+    pub fn gains_by_batches(&self) -> bool {
+        matches!(self.0, Key::Cmac(_)) && aes::hardware_accelerated()
     }
 
     /// Signs `message`, which begins with its SMB2 header and ends with its last byte or the

@@ -243,6 +243,24 @@ fn known_answers_among_others() {
     }
 }
 
+/// Only chains gain, and only with instructions for AES.
+#[test]
+fn ccm_and_cmac_gain_by_batches() {
+    use crate::signing::{SigningAlgorithm, SigningKey};
+    for cipher in ALL {
+        let gains = matches!(cipher, Cipher::Aes128Ccm | Cipher::Aes256Ccm);
+        let gains = gains && aes::hardware_accelerated();
+        assert_eq!(SealingKey::new(cipher, &[1; 32]).gains_by_batches(), gains);
+        assert_eq!(OpeningKey::new(cipher, &[1; 32]).gains_by_batches(), gains);
+    }
+    for algorithm in
+        [SigningAlgorithm::HmacSha256, SigningAlgorithm::AesCmac, SigningAlgorithm::AesGmac]
+    {
+        let gains = algorithm == SigningAlgorithm::AesCmac && aes::hardware_accelerated();
+        assert_eq!(SigningKey::new(algorithm, &[1; 16]).gains_by_batches(), gains);
+    }
+}
+
 #[test]
 fn short_keys_ignore_the_second_half() {
     for cipher in ALL {
