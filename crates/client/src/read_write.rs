@@ -100,7 +100,7 @@ impl File {
             return Err(Error::new(cause, "read", &*self.open.url));
         }
         if let Some(loan) = moved {
-            return loan.data(&parsed).during("read", &self.open.url);
+            return loan.data(&parsed).await.during("read", &self.open.url);
         }
         let range = parsed.data_range;
         Ok(message.into_range(range))

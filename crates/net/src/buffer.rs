@@ -17,6 +17,8 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+#[cfg(feature = "rdma")]
+use std::sync::atomic::Ordering;
 
 pub mod budget;
 mod depot;
@@ -34,6 +36,18 @@ pub const ALIGNMENT: usize = 64;
 /// Headroom of frames, received and sent. It is enough for the headers of any reply: frame prefix
 /// 4, transform header 52, message header 64, body 16, rounded up to [`ALIGNMENT`].
 pub const HEADROOM: usize = 192;
+
+/// A block of memory, to be recognised.
+#[cfg(feature = "rdma")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Its first byte.
+    pub(crate) base: NonNull<u8>,
+    /// Length in bytes.
+    pub(crate) len: usize,
+    /// Blocks that were freed at places like this, so that the next block here is another one.
+    freed: u64,
+}
 
 /// Bytes with headroom before and spare room behind them. See the module's text.
 pub struct Buf {
@@ -108,6 +122,13 @@ impl Buf {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.block.capacity
+    }
+
+    /// Returns its whole block of memory.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn memory(&self) -> Memory {
+        let freed = pool::freed_at(self.block.ptr).load(Ordering::SeqCst);
+        Memory { base: self.block.ptr, len: self.block.capacity, freed }
     }
 
     /// Returns the bytes that can be added at the front without a copy.

@@ -177,6 +177,19 @@ pub const RDMA_STAGED_BYTES: usize = 8 << 10;
 #[cfg(feature = "rdma")]
 pub const RDMA_TRANSFERS_MAX: usize = 64;
 
+/// Memory windows of one RDMA connection. Further buffers are lent by registering each.
+#[cfg(feature = "rdma")]
+pub const RDMA_WINDOWS_MAX: usize = 64;
+
+/// Bytes of one RDMA connection that stay registered, without access by the peer, while nobody uses
+/// them.
+#[cfg(feature = "rdma")]
+pub const RDMA_KEPT_BYTES_MAX: usize = 32 << 20;
+
+/// Registrations of one RDMA connection that are kept so.
+#[cfg(feature = "rdma")]
+pub const RDMA_KEPT_MAX: usize = 64;
+
 /// Slots for messages that are registered together when there are too few.
 #[cfg(feature = "rdma")]
 pub const RDMA_SLOTS_AT_ONCE: usize = 16;

@@ -12,10 +12,12 @@
 mod attacks;
 mod cm;
 mod connect;
+mod counters;
 mod device;
 mod endpoint;
 mod fabric;
 mod ffi;
+mod lent;
 mod library;
 mod link;
 mod listener;
@@ -25,6 +27,7 @@ mod queue_pair;
 mod quota;
 mod region;
 mod state;
+mod window;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,6 +36,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use connect::{connect, provider_towards};
+pub use counters::{Counts, counts};
 pub use endpoint::{Detached, Endpoint};
 pub use fabric::{Fabric, Packet, Wire};
 pub use library::Missing;

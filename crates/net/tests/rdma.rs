@@ -29,6 +29,8 @@ fn here(test: &impl AsyncFn(&Medium)) {
     });
     // Connections end on other threads.
     assert_eq!(rdma::registered_bytes(), 0, "registered memory is left");
+    let counts = rdma::counts();
+    assert_eq!((counts.regions, counts.windows), (0, 0), "regions or windows are left");
 }
 
 fn run(test: impl AsyncFnOnce()) {
@@ -63,6 +65,18 @@ impl Medium {
             _ = accepted.readable() => panic!("nothing was sent"),
         }
         (accepted, connected)
+    }
+
+    /// True if the device has windows, which rxe alone has here.
+    fn has_windows(&self, client: &Endpoint) -> bool {
+        let is_wanted = std::env::var_os("FREVO_RDMA_RXE_WINDOWS").is_some_and(|set| set == "1");
+        match self {
+            Self::Memory(_) => true,
+            Self::Device(_) => {
+                let provider = rdma::provider_of(client.local_addr().ip());
+                is_wanted && provider == Some(rdma::Provider::InfiniBand)
+            }
+        }
     }
 
     /// Waits for `done` while the events of connections are taken.
@@ -195,7 +209,7 @@ fn a_peer_uses_what_is_lent_to_it_and_no_more() {
         while server.transfers() > 0 {
             let _ = tokio::time::timeout(Duration::from_millis(10), server.readable()).await;
         }
-        let back = loan.take_back().unwrap();
+        let back = loan.take_back().await.unwrap();
         assert!(back[..len - 1] == pattern(len - 1));
         assert_eq!(client.transfers(), 0);
         // The key of the first loan counts no more.
@@ -239,12 +253,140 @@ fn small_transfers_carry_their_own_bytes() {
                 }
                 for (loan, other, byte) in lent {
                     drop(loan);
-                    assert!(*other.take_back().unwrap() == vec![byte; size], "{size}");
+                    assert!(*other.take_back().await.unwrap() == vec![byte; size], "{size}");
                 }
             }
         }
         // 64 slots of 8 KiB at most.
         assert!(server.held_bytes() - held <= 64 * 8192, "{} bytes", server.held_bytes() - held);
+    });
+}
+
+/// Sends a frame as the server does, which invalidates a key of the client, and receives it. Returns
+/// the key that the client is told of.
+async fn answered(
+    server: &Stream,
+    client: &Stream,
+    reader: &mut FrameReader,
+    frame: u64,
+    key: Option<u32>,
+) -> Option<u32> {
+    let queue = SendQueue::default();
+    queue.push(OutFrame::new(Buf::copy_of(&pattern(3000))).invalidating(key));
+    let (sent, received) = tokio::join!(queue.flush(server), reader.next(client));
+    sent.unwrap();
+    assert!(*received.unwrap().unwrap() == pattern(3000));
+    client.rdma().unwrap().invalidated_with(frame)
+}
+
+/// The peer invalidates the key of a window with its answer, or does not: afterwards the key counts
+/// no more, the window and the registration serve the next request, and all is counted.
+#[test]
+fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
+    here(&async |medium| {
+        let (server, client) = used_pair(medium).await;
+        let (mut reader, mut asked) = (FrameReader::new(100_000), FrameReader::new(100_000));
+        let from = server.rdma().unwrap();
+        let to = client.rdma().unwrap();
+        let len = 100_000;
+        let before = rdma::counts();
+        let mut stale = Vec::new();
+        for frame in 0..20 {
+            let buf = Buf::with_capacity(len);
+            let loan = to.lend_window(buf, Lending::PeerWrites(len)).await.unwrap();
+            let remote = loan.remote();
+            assert_eq!(loan.is_window(), medium.has_windows(to));
+            if !loan.is_window() {
+                return;
+            }
+            // The window is bound before the request leaves.
+            let request = SendQueue::default();
+            request.push(OutFrame::new(Buf::copy_of(b"request")));
+            let (sent, received) = tokio::join!(request.flush(&client), asked.next(&server));
+            sent.and(received.map_err(Into::into)).unwrap();
+            both(from.write_to_peer(Buf::copy_of(&pattern(len)), &[remote]), to).await.0.unwrap();
+            let key = (frame % 4 != 3).then_some(remote.key);
+            assert_eq!(answered(&server, &client, &mut reader, frame, key).await, key);
+            assert_eq!(to.invalidated_with(frame), None, "it was told of");
+            assert!(*loan.take_back().await.unwrap() == pattern(len));
+            assert!(!stale.contains(&remote.key), "a key is used twice");
+            stale.push(remote.key);
+        }
+        assert_eq!(to.transfers(), 0);
+        let Medium::Device(_) = medium else { return };
+        let counts = rdma::counts();
+        let more = |after: u64, before: u64| after - before;
+        assert_eq!(more(counts.binds, before.binds), 20);
+        assert_eq!(more(counts.invalidations, before.invalidations), 15);
+        // The server registers for each transfer, and both perhaps for messages.
+        let registrations = more(counts.registrations, before.registrations) - 20;
+        assert!(registrations <= 3, "{registrations}");
+        // One is freed with each key that is not invalidated.
+        assert_eq!(more(counts.windows_made, before.windows_made), 5);
+        assert_eq!(counts.windows, 0);
+        // The last key counts no more, although its memory is still registered.
+        let remote = [RemoteBuffer { address: 4096, key: stale[19], length: 1 }];
+        assert!(both(from.read_from_peer(1, &remote), to).await.0.is_err());
+    });
+}
+
+/// Memory that stays registered for the next request is bounded, and gives way to what is needed.
+#[test]
+fn kept_registrations_are_bounded() {
+    here(&async |medium| {
+        let (server, client) = used_pair(medium).await;
+        let to = client.rdma().unwrap();
+        let idle = rdma::registered_bytes();
+        let len = 1 << 20;
+        let mut loans = Vec::new();
+        for _ in 0..40 {
+            let buf = Buf::with_capacity(len);
+            let loan = to.lend_window(buf, Lending::PeerWrites(len)).await.unwrap();
+            loans.push(loan);
+        }
+        let Medium::Device(_) = medium else { return };
+        if !loans[0].is_window() {
+            return;
+        }
+        assert!(rdma::registered_bytes() > idle + 40 * len);
+        let mut buffers = Vec::new();
+        for loan in loans {
+            buffers.push(loan.take_back().await.unwrap());
+        }
+        let kept = rdma::registered_bytes() - idle;
+        assert!(kept > 30 * len && kept <= frevo_net::limits::RDMA_KEPT_BYTES_MAX, "{kept}");
+        // Nearly all that a connection may have: what is kept makes room.
+        let mut loans = Vec::new();
+        for _ in 0..7 {
+            let buf = Buf::with_capacity(8 * len);
+            loans.push(to.lend(buf, Lending::PeerWrites(8 * len)).await.unwrap());
+        }
+        assert!(rdma::registered_bytes() <= idle + frevo_net::limits::RDMA_TRANSFER_BYTES_MAX);
+        drop((loans, buffers, server));
+    });
+}
+
+/// More windows than there may be: the next buffers are lent by registering them.
+#[test]
+fn windows_are_bounded() {
+    here(&async |medium| {
+        let (_server, client) = used_pair(medium).await;
+        let to = client.rdma().unwrap();
+        let mut loans = Vec::new();
+        for _ in 0..80 {
+            let buf = Buf::with_capacity(4096);
+            loans.push(to.lend_window(buf, Lending::PeerWrites(4096)).await.unwrap());
+            // The device tells that a window is bound.
+            let _ = tokio::time::timeout(Duration::from_millis(1), client.readable()).await;
+        }
+        let windows = loans.iter().filter(|loan| loan.is_window()).count();
+        let Medium::Device(_) = medium else { return };
+        let most = frevo_net::limits::RDMA_WINDOWS_MAX;
+        assert_eq!(windows, if medium.has_windows(to) { most } else { 0 });
+        assert_eq!(rdma::counts().windows, windows as u64);
+        drop(loans);
+        let _ = tokio::time::timeout(Duration::from_millis(20), client.readable()).await;
+        assert_eq!((rdma::counts().windows, to.transfers()), (0, 0));
     });
 }
 

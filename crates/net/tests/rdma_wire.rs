@@ -126,7 +126,7 @@ async fn data_moves_both_ways_and_in_parts() {
     // A message arrives behind the data that was written before.
     send(&server, b"written").await.unwrap();
     pair.client.readable().await.unwrap();
-    assert!(*loan.take_back().unwrap() == pattern(len));
+    assert!(*loan.take_back().await.unwrap() == pattern(len));
     pass(&pair, 10).await;
     assert_eq!((pair.client.transfers(), pair.server.transfers()), (0, 0));
     assert_eq!(pair.fabric.take_violations(), Vec::<String>::new());
@@ -169,7 +169,8 @@ async fn the_use_of_foreign_memory_is_noted() {
             let noted = pair.fabric.take_violations();
             assert_eq!(noted.len(), 1, "{name}: {noted:?}");
             assert!(noted[0].ends_with(said), "{name}: {noted:?}");
-            if let Some(back) = loan.and_then(frevo_net::rdma::Loan::take_back) {
+            let Some(loan) = loan else { continue };
+            if let Some(back) = loan.take_back().await {
                 assert!(back.iter().all(|byte| *byte != 7), "{name}: the memory was changed");
             }
         }
@@ -180,7 +181,7 @@ async fn the_use_of_foreign_memory_is_noted() {
 #[tokio::test(start_paused = true)]
 async fn an_invalidated_key_counts_no_more() {
     let pair = Pair::new().await;
-    let loan = pair.client.lend(Buf::copy_of(&[1; 4096]), Lending::PeerReads).await.unwrap();
+    let loan = pair.client.lend_window(Buf::copy_of(&[1; 4096]), Lending::PeerReads).await.unwrap();
     let (_, server) = pair.streams();
     let queue = SendQueue::default();
     let key = Some(loan.remote().key);
@@ -188,9 +189,10 @@ async fn an_invalidated_key_counts_no_more() {
     queue.flush(&server).await.unwrap();
     pass(&pair, 10).await;
     assert_eq!(pair.fabric.take_violations(), Vec::<String>::new());
+    assert_eq!((pair.client.invalidated_with(0), pair.client.invalidated_with(0)), (key, None));
     assert!(pair.server.read_from_peer(4096, &[loan.remote()]).await.is_err());
     assert_eq!(pair.fabric.take_violations().len(), 1);
-    assert_eq!(loan.take_back().map(|buf| buf.len()), Some(4096));
+    assert_eq!(loan.take_back().await.map(|buf| buf.len()), Some(4096));
 }
 
 /// A connection that is lost in the middle of a transfer: the memory is the client's again, and late
@@ -209,7 +211,7 @@ async fn late_packets_reach_no_memory() {
         assert_eq!(pair.wire.lent(0), 1);
         pair.client.abort();
         assert!(pair.wire.is_over(0) && !pair.wire.is_over(1));
-        let back = loan.take_back().unwrap();
+        let back = loan.take_back().await.unwrap();
         assert!(back.iter().all(|byte| *byte != 7));
         pair.loses[1].store(false, Ordering::SeqCst);
         // The server's device gives up.

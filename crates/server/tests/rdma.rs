@@ -114,7 +114,7 @@ impl Guest {
         });
         let reply = self.ask(draft, way).await;
         match reply.status() {
-            Status::SUCCESS => Ok((reply, loan.take_back().unwrap())),
+            Status::SUCCESS => Ok((reply, loan.take_back().await.unwrap())),
             status => Err(status),
         }
     }
@@ -475,7 +475,7 @@ fn a_foreign_key_reaches_nothing() {
                 replies += 1;
             }
             assert!(replies <= usize::from(is_read), "{replies} answers");
-            let memory = loan.take_back().unwrap();
+            let memory = loan.take_back().await.unwrap();
             if is_read {
                 let of_file = memory.iter().zip(pattern()).filter(|(a, b)| **a == *b).count();
                 assert!(of_file < LENGTH / 2, "{of_file} bytes of the file");

@@ -37,17 +37,28 @@ pub(crate) struct Loan {
 pub(crate) enum Loan {}
 
 impl Loan {
+    /// Returns true if the server has the memory with this key.
+    #[cfg(feature = "rdma")]
+    pub(super) const fn is_of(&self, key: u32) -> bool {
+        self.lent.remote().key == key
+    }
+
+    #[cfg(not(feature = "rdma"))]
+    pub(super) const fn is_of(&self, _: u32) -> bool {
+        match *self {}
+    }
+
     /// Takes the memory back, so that the server can no longer change it, and returns the data that
     /// the answer to a READ says is there.
     #[cfg(feature = "rdma")]
-    pub(crate) fn data(self, response: &read::Response<'_>) -> Result<Buf, Cause> {
+    pub(crate) async fn data(self, response: &read::Response<'_>) -> Result<Buf, Cause> {
         let lost = || Cause::Transport(Arc::new(std::io::ErrorKind::ConnectionReset.into()));
-        let data = self.lent.take_back().ok_or_else(lost)?;
+        let data = self.lent.take_back().await.ok_or_else(lost)?;
         proved(data, response, &self.proof)
     }
 
     #[cfg(not(feature = "rdma"))]
-    pub(crate) const fn data(self, _: &read::Response<'_>) -> Result<Buf, Cause> {
+    pub(crate) async fn data(self, _: &read::Response<'_>) -> Result<Buf, Cause> {
         match self {}
     }
 }

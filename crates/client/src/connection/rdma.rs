@@ -1,7 +1,8 @@
 //! The data of READ and WRITE that moves by RDMA: MS-SMB2 3.2.4.6, 3.2.4.7, 3.2.5.11, 3.2.5.12.
 //!
-//! The client lends the server memory for one request. The server's key counts until the answer, or
-//! until the connection ends: then the memory is taken back before anybody else uses it.
+//! The client lends the server memory for one request. The server's key counts until the answer,
+//! which may invalidate it, or until the connection ends: then the memory is taken back before
+//! anybody else uses it.
 
 #[cfg(feature = "rdma")]
 use {
@@ -10,6 +11,7 @@ use {
     frevo_crypto::{DataNonce, Sender},
     frevo_net::buffer::Buf,
     frevo_net::rdma::{Endpoint, Lending},
+    frevo_proto::Dialect,
     frevo_proto::limits::SMBD_FRAGMENTED_SIZE,
     frevo_proto::rdma_transform::{DataProof, Unprotected},
     frevo_wire::codec::Writer,
@@ -25,6 +27,7 @@ use {
 
 use frevo_proto::rdma_transform::Protection;
 
+use super::reader::Invalidated;
 use super::{Call, Connection, Guard, Proof};
 use crate::error::Cause;
 #[cfg(feature = "rdma")]
@@ -47,6 +50,10 @@ impl Connection {
     pub(crate) async fn lend(&self, _: &mut Call<'_>, _: Guard<'_>, _: Proof) -> Result<(), Cause> {
         Ok(())
     }
+
+    pub(super) const fn invalidated_with(&self, _: u64, _: usize) -> Invalidated {
+        Vec::new()
+    }
 }
 
 #[cfg(feature = "rdma")]
@@ -54,6 +61,31 @@ impl Connection {
     /// Returns true for a connection of SMB Direct.
     pub(crate) const fn is_rdma(&self) -> bool {
         self.stream.is_rdma()
+    }
+
+    /// Returns the keys of lent memory that the server has invalidated with `count` frames from
+    /// `first` on; the first of the connection is 0.
+    pub(super) fn invalidated_with(&self, first: u64, count: usize) -> Invalidated {
+        let Some(endpoint) = self.stream.rdma() else { return Vec::new() };
+        (first..).take(count).map(|frame| endpoint.invalidated_with(frame)).collect()
+    }
+
+    /// Lends a buffer through a window where the device has them and the dialect lets the server
+    /// invalidate its key: MS-SMB2 2.2.19, 2.2.21. Other keys the server cannot invalidate.
+    async fn lend_buffer(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        buf: Buf,
+        lending: Lending,
+    ) -> Result<(frevo_net::rdma::Loan, Channel), Cause> {
+        let dialect = self.agreed().terms.dialect;
+        let lent = match dialect {
+            Dialect::SMB_3_0_2 | Dialect::SMB_3_1_1 => endpoint.lend_window(buf, lending).await,
+            _ => endpoint.lend(buf, lending).await,
+        };
+        let lent = lent.map_err(refused)?;
+        let is_window = lent.is_window();
+        Ok((lent, if is_window { Channel::RDMA_V1_INVALIDATE } else { Channel::RDMA_V1 }))
     }
 
     /// Returns the largest payload of one READ or WRITE, at most `most` bytes. Over SMB Direct it is
@@ -128,10 +160,10 @@ impl Connection {
     ) -> Result<(), Cause> {
         let len = request.length;
         let buf = Buf::with_capacity(len as usize);
-        let lent = endpoint.lend(buf, Lending::PeerWrites(len as usize)).await.map_err(refused)?;
+        let lending = Lending::PeerWrites(len as usize);
+        let (lent, channel) = self.lend_buffer(endpoint, buf, lending).await?;
         let channel_info = &descriptor(&lent);
-        let (channel, remaining_bytes) = (Channel::RDMA_V1, len);
-        let request = read::Request { channel, remaining_bytes, channel_info, ..request };
+        let request = read::Request { channel, remaining_bytes: len, channel_info, ..request };
         call.message.truncate(HEADER_LEN);
         request.encode(&mut Writer::from(&mut call.message, 0));
         call.loan = Some(Loan { lent, proof });
@@ -155,8 +187,8 @@ impl Connection {
         };
         let transform = self.protect_data(&mut data, guard)?;
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let lent = endpoint.lend(data, Lending::PeerReads).await.map_err(refused)?;
-        let (channel, channel_info) = write_channel(transform.as_ref(), &descriptor(&lent));
+        let (lent, memory) = self.lend_buffer(endpoint, data, Lending::PeerReads).await?;
+        let (channel, channel_info) = write_channel(transform.as_ref(), memory, &descriptor(&lent));
         let request = write::Request {
             channel,
             remaining_bytes: len,
@@ -192,16 +224,17 @@ impl Connection {
     }
 }
 
-/// The channel and its information for a WRITE: MS-SMB2 3.2.4.7.
+/// The channel and its information for a WRITE whose data is in memory of such a channel: MS-SMB2
+/// 3.2.4.7.
 #[cfg(feature = "rdma")]
-fn write_channel(transform: Option<&DataProof>, descriptors: &[u8]) -> (Channel, Vec<u8>) {
-    let Some(proof) = transform else { return (Channel::RDMA_V1, descriptors.to_vec()) };
+fn write_channel(
+    transform: Option<&DataProof>,
+    channel: Channel,
+    descriptors: &[u8],
+) -> (Channel, Vec<u8>) {
+    let Some(proof) = transform else { return (channel, descriptors.to_vec()) };
     let mut info = Vec::new();
-    let transform = RdmaTransform {
-        channel: Channel::RDMA_V1,
-        transforms: vec![proof.transform()],
-        descriptors,
-    };
+    let transform = RdmaTransform { channel, transforms: vec![proof.transform()], descriptors };
     transform.encode(&mut Writer::new(&mut info));
     (Channel::RDMA_TRANSFORM, info)
 }

@@ -22,6 +22,9 @@ use crate::limits::{
     BESIDE_BYTES_MIN, HAND_OVER_BYTES, INTERIMS, OPENED_TOGETHER, OPENED_TOGETHER_BYTES_MAX,
 };
 
+/// The keys of lent memory that frames have invalidated, in the order of the frames; empty for none.
+pub(super) type Invalidated = Vec<Option<u32>>;
+
 /// The place where a frame is decrypted.
 pub(super) enum Begun {
     /// Decrypted by the task that reads.
@@ -34,6 +37,7 @@ impl Connection {
     /// Reads until the end. Returns the cause if the peer did not end in order.
     pub(super) async fn read(self: &Arc<Self>) -> Option<Cause> {
         let mut reader = FrameReader::new(0);
+        let mut number = 0;
         loop {
             reader.set_limit(self.frame_limit());
             let frame = match reader.next(&self.stream).await {
@@ -50,7 +54,9 @@ impl Connection {
             let len = frame.len() + behind.iter().map(|frame| frame.len()).sum::<usize>();
             let bytes = u64::try_from(len).unwrap_or(u64::MAX);
             self.carried.received.fetch_add(bytes, Ordering::Relaxed);
-            match self.begin(frame, behind) {
+            let keys = self.invalidated_with(number, 1 + behind.len());
+            number += 1 + u64::try_from(behind.len()).unwrap_or(0);
+            match self.begin(frame, behind, keys) {
                 Err(why) => return Some(why),
                 Ok(Begun::Here) if len >= HAND_OVER_BYTES => tokio::task::yield_now().await,
                 Ok(Begun::Here | Begun::Elsewhere) => {}
@@ -73,14 +79,19 @@ impl Connection {
     }
 
     /// Decrypts a frame, and those behind it that came together with it, and hands their messages
-    /// out, or has another core do so.
-    pub(super) fn begin(self: &Arc<Self>, frame: Buf, behind: Vec<Buf>) -> Result<Begun, Cause> {
+    /// out, or has another core do so. They have invalidated these keys of lent memory.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        frame: Buf,
+        behind: Vec<Buf>,
+        keys: Invalidated,
+    ) -> Result<Begun, Cause> {
         if !is_sealed(&frame) || !self.opening_speed.is_for_others(frame.len()) {
-            return self.on_frames(frame, behind).map(|()| Begun::Here);
+            return self.on_frames(frame, behind, keys).map(|()| Begun::Here);
         }
         let connection = Arc::clone(self);
         beside(move || {
-            if let Err(why) = connection.on_frames(frame, behind) {
+            if let Err(why) = connection.on_frames(frame, behind, keys) {
                 connection.fail(why);
             }
         });
@@ -103,14 +114,17 @@ impl Connection {
     }
 
     /// Handles frames in their order.
-    fn on_frames(&self, frame: Buf, behind: Vec<Buf>) -> Result<(), Cause> {
+    fn on_frames(&self, frame: Buf, behind: Vec<Buf>, keys: Invalidated) -> Result<(), Cause> {
+        let mut keys = keys.into_iter();
         if behind.is_empty() {
-            return self.on_frame(frame, None);
+            return self.on_frame(frame, None, keys.next().flatten());
         }
         let mut frames = vec![frame];
         frames.extend(behind);
         let mut opened = self.decrypt_all(&mut frames).into_iter();
-        frames.into_iter().try_for_each(|frame| self.on_frame(frame, opened.next().flatten()))
+        let mut handle =
+            |frame| self.on_frame(frame, opened.next().flatten(), keys.next().flatten());
+        frames.into_iter().try_for_each(&mut handle)
     }
 
     /// Decrypts the frames of the session together. Returns whether the tag of each is right; None
@@ -130,7 +144,12 @@ impl Connection {
     }
 
     /// Decrypts a frame, unless that was done, splits it, and hands its messages out.
-    fn on_frame(&self, mut frame: Buf, opened: Option<bool>) -> Result<(), Cause> {
+    fn on_frame(
+        &self,
+        mut frame: Buf,
+        opened: Option<bool>,
+        invalidated: Option<u32>,
+    ) -> Result<(), Cause> {
         let mut sealed = None;
         if is_sealed(&frame) {
             let unsealed = match opened {
@@ -154,14 +173,30 @@ impl Connection {
             Err(malformed) => return Err(malformed.into()),
         };
         if first.next_command == 0 {
+            self.check_invalidated(invalidated, &[first])?;
             return self.on_message(frame, first, sealed);
         }
-        let mut parts = Vec::new();
+        let (mut parts, mut headers) = (Vec::new(), Vec::new());
         for part in Compound::new(&frame) {
             let (_, part) = part?;
-            parts.push((Buf::copy_of(part), Header::parse(part)?));
+            parts.push(Buf::copy_of(part));
+            headers.push(Header::parse(part)?);
         }
-        parts.into_iter().try_for_each(|(part, header)| self.on_message(part, header, sealed))
+        self.check_invalidated(invalidated, &headers)?;
+        let mut parts = parts.into_iter().zip(headers);
+        parts.try_for_each(|(part, header)| self.on_message(part, header, sealed))
+    }
+
+    /// Fails unless the key that came with a frame is that of memory which was lent for a request
+    /// that the frame answers.
+    fn check_invalidated(&self, key: Option<u32>, headers: &[Header]) -> Result<(), Cause> {
+        let Some(key) = key else { return Ok(()) };
+        let is_lent =
+            |header: &Header| !is_interim(header) && self.waiters.has_lent(header.message_id, key);
+        if headers.iter().any(is_lent) {
+            return Ok(());
+        }
+        Err(Cause::Protocol("it invalidated memory that it had for another request"))
     }
 
     fn on_message(&self, buf: Buf, header: Header, sealed: Option<u64>) -> Result<(), Cause> {
@@ -172,9 +207,7 @@ impl Connection {
             return self.on_unasked(&buf, &header, sealed.is_some());
         }
         let id = header.message_id;
-        let is_interim = Status::from(header.status) == Status::PENDING
-            && header.flags.contains(HeaderFlags::ASYNC_COMMAND);
-        if is_interim {
+        if is_interim(&header) {
             let Route::Async { async_id } = header.route else { return Ok(()) };
             // The final response may have overtaken it on another core.
             let count = self.waiters.interim(id, async_id, |taken| {
@@ -212,4 +245,10 @@ impl Connection {
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }
+}
+
+/// Returns true for an interim response, MS-SMB2 3.2.5.1.5: the final one is still to come.
+fn is_interim(header: &Header) -> bool {
+    Status::from(header.status) == Status::PENDING
+        && header.flags.contains(HeaderFlags::ASYNC_COMMAND)
 }

@@ -71,7 +71,7 @@ async fn take_in(connection: Arc<Connection>, mut answers: Vec<Buf>, together: u
             let row: Vec<Buf> = answers.drain(..together.min(answers.len())).collect();
             let mut row = row.into_iter();
             let first = row.next().unwrap();
-            if let Begun::Here = connection.begin(first, row.collect()).unwrap() {
+            if let Begun::Here = connection.begin(first, row.collect(), Vec::new()).unwrap() {
                 tokio::task::yield_now().await;
             }
         }
@@ -138,7 +138,7 @@ fn a_forged_answer_in_a_row_is_found() {
                 .collect();
             let mut row = answers.into_iter();
             let first = row.next().unwrap();
-            let begun = connection.begin(first, row.collect());
+            let begun = connection.begin(first, row.collect(), Vec::new());
             assert!(matches!(begun, Err(Cause::Security(_))), "{forged}");
             for (at, reply) in asked.iter_mut().enumerate() {
                 assert_eq!(reply.try_recv().is_ok(), at < forged, "{at} of {forged}");

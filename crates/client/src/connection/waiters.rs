@@ -67,6 +67,13 @@ impl Waiters {
         Some(receiver)
     }
 
+    /// Returns true if the memory with this key was lent for a request.
+    pub(super) fn has_lent(&self, id: u64, key: u32) -> bool {
+        let waiters = self.all.lock();
+        let loan = waiters.as_ref().and_then(|all| all.get(&id)?.loan.as_ref());
+        loan.is_some_and(|loan| loan.is_of(key))
+    }
+
     /// Removes the request that an answer belongs to.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
         let waiter = self.remove(id)?;

@@ -3,6 +3,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
+#[cfg(feature = "rdma")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{ALIGNMENT, depot};
 use crate::limits::{POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
@@ -29,6 +31,18 @@ pub(super) const MAPPED_BYTES_MIN: usize = 64 << 10;
 pub(super) struct Block {
     pub(super) ptr: NonNull<u8>,
     pub(super) capacity: usize,
+}
+
+/// Numbers of blocks that were freed, each for the places with one hash: a block is the one that was
+/// at its place before if no such block was freed since.
+#[cfg(feature = "rdma")]
+static FREED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Returns the counter for blocks at `ptr`.
+#[cfg(feature = "rdma")]
+pub(super) fn freed_at(ptr: NonNull<u8>) -> &'static AtomicU64 {
+    let place = ptr.addr().get() / ALIGNMENT;
+    &FREED[(place ^ (place >> 8) ^ (place >> 16)) % FREED.len()]
 }
 
 // SAFETY: a Block owns its memory alone and has no tie to a thread; both
@@ -74,6 +88,8 @@ impl Drop for Block {
         if self.capacity == 0 {
             return;
         }
+        #[cfg(feature = "rdma")]
+        freed_at(self.ptr).fetch_add(1, Ordering::SeqCst);
         if self.capacity < MAPPED_BYTES_MIN {
             // SAFETY: allocated in `allocate` with this very layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };

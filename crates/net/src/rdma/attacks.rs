@@ -3,6 +3,7 @@
 //! They attack connections in memory, and those of an RDMA device if `FREVO_RDMA_ADDRESS` is its
 //! address: soft RDMA in a guest.
 
+mod invalidation;
 mod medium;
 
 use std::net::SocketAddr;
@@ -277,7 +278,7 @@ fn the_key_of_another_connection_is_of_no_use() {
         let (endpoint, mut attacker) = target.negotiated().await;
         attacker.touch(loan.remote());
         target.survive("a foreign key", Stream::Rdma(endpoint), attacker).await;
-        let back = loan.take_back().unwrap();
+        let back = loan.take_back().await.unwrap();
         assert!(back.iter().all(|byte| *byte != 7), "the memory was changed");
         bystander.still_works().await;
         drop(client);
@@ -373,13 +374,13 @@ fn peers_that_die_at_any_step_leave_nothing() {
                 }
                 step => {
                     let (endpoint, mut attacker) = target.negotiated().await;
-                    let counted = attacker.link.bound().take(&Arc::default(), 1 << 20).unwrap();
                     let (buf, access) = if step == 4 {
                         (Buf::copy_of(&vec![1; 1 << 20]), super::region::Access::PeerReads)
                     } else {
                         (Buf::with_capacity(1 << 20), super::region::Access::PeerWrites(1 << 20))
                     };
-                    let (_, remote) = attacker.link.lend(buf, access, counted).unwrap();
+                    let lent = attacker.link.lend(&mut Some(buf), access, round % 4 == 0);
+                    let (_, remote, _) = lent.unwrap().unwrap();
                     let moving = async {
                         if step == 4 {
                             let _ = endpoint.read_from_peer(1 << 20, &[remote]).await;

@@ -192,7 +192,10 @@ impl Endpoint {
     ///
     /// # Errors
     /// The connection has ended before.
-    async fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> io::Result<T> {
+    pub(super) async fn wait<T>(
+        &self,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> io::Result<T> {
         if let Some(found) = self.look(&mut ready).flatten() {
             return Ok(found);
         }
@@ -352,18 +355,33 @@ impl Endpoint {
     ///
     /// # Errors
     /// The connection has ended, or there was no room for a long time.
-    pub(super) async fn reserve(&self, bytes: usize) -> io::Result<Counted> {
-        if let Some(counted) = self.look(|state| state.link.reserve(bytes)).flatten() {
-            return Ok(counted);
+    async fn reserve(&self, bytes: usize) -> io::Result<Counted> {
+        self.room(bytes, |state| state.link.reserve(bytes)).await
+    }
+
+    /// Waits until `take` has found room for about `bytes`.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(super) async fn room<T>(
+        &self,
+        bytes: usize,
+        mut take: impl FnMut(&mut State) -> Option<T>,
+    ) -> io::Result<T> {
+        if let Some(taken) = self.look(&mut take).flatten() {
+            return Ok(taken);
         }
-        let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
-        let room =
-            quota::wait(&bound, bytes, || self.look(|state| state.link.reserve(bytes)).flatten());
-        tokio::select! {
-            biased;
-            counted = room => counted,
-            end = self.wait(|_| None::<Counted>) => end,
-        }
+        // Boxed: most requests need not hold its state.
+        Box::pin(async {
+            let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
+            let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());
+            tokio::select! {
+                biased;
+                room = room => room,
+                end = self.wait(|_| None::<T>) => end,
+            }
+        })
+        .await
     }
 
     async fn post_all(&self, key: TransferKey, parts: &[(usize, RemoteBuffer)]) -> io::Result<()> {

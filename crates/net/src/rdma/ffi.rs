@@ -6,6 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
+use std::ptr::null_mut;
 
 /// `struct ibv_device`
 #[repr(C)]
@@ -24,7 +25,12 @@ pub(super) const TRANSPORT_IWARP: c_int = 1;
 #[repr(C)]
 pub(super) struct Context {
     pub(super) device: *mut Device,
-    unused_before: [*mut c_void; 11],
+    unused_before: [*mut c_void; 7],
+    // SAFETY: of whoever calls: these are the device's functions, verbs.h has their rules.
+    pub(super) alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_int) -> *mut Mw>,
+    bind_mw: *mut c_void,
+    pub(super) dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
+    unused_create_cq: *mut c_void,
     // SAFETY: of whoever calls: these are the device's functions, verbs.h has their rules.
     pub(super) poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut WorkCompletion) -> c_int,
     pub(super) req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
@@ -68,6 +74,34 @@ pub(super) struct Mr {
     pub(super) rkey: u32,
 }
 
+/// `struct ibv_mw`
+#[repr(C)]
+pub(super) struct Mw {
+    context: *mut Context,
+    pd: *mut Pd,
+    pub(super) rkey: u32,
+    handle: u32,
+    kind: c_int,
+}
+
+#[cfg(test)]
+impl Mw {
+    pub(super) const fn fake(rkey: u32) -> Self {
+        Self { context: null_mut(), pd: null_mut(), rkey, handle: 0, kind: MW_TYPE_2 }
+    }
+}
+
+#[cfg(test)]
+impl Mr {
+    pub(super) const fn fake(length: usize) -> Self {
+        let (context, pd, addr) = (null_mut(), null_mut(), null_mut());
+        Self { context, pd, addr, length, handle: 0, lkey: 0, rkey: 0 }
+    }
+}
+
+/// `enum ibv_mw_type`: a window that a work request binds.
+pub(super) const MW_TYPE_2: c_int = 2;
+
 /// `struct ibv_comp_channel`
 #[repr(C)]
 pub(super) struct CompletionChannel {
@@ -103,14 +137,14 @@ pub(super) const QPT_RC: c_int = 2;
 
 /// `struct ibv_sge`
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Sge {
     pub(super) addr: u64,
     pub(super) length: u32,
     pub(super) lkey: u32,
 }
 
-/// `struct ibv_send_wr`, with the fields of an RDMA operation in place of its unions.
+/// `struct ibv_send_wr`, with the fields of an RDMA operation and of a bind in place of its unions.
 #[repr(C)]
 pub(super) struct SendRequest {
     pub(super) wr_id: u64,
@@ -122,13 +156,32 @@ pub(super) struct SendRequest {
     pub(super) invalidate_rkey: u32,
     pub(super) remote_addr: u64,
     pub(super) rkey: u32,
-    pub(super) rest: [u32; 19],
+    pub(super) rest: [u32; 7],
+    pub(super) bind: Bind,
+}
+
+/// The union's `bind_mw`, with `struct ibv_mw_bind_info`.
+#[repr(C)]
+pub(super) struct Bind {
+    pub(super) mw: *mut Mw,
+    pub(super) rkey: u32,
+    pub(super) mr: *mut Mr,
+    pub(super) addr: u64,
+    pub(super) length: u64,
+    pub(super) access: c_uint,
+}
+
+impl Bind {
+    /// The fields of a request that binds nothing.
+    pub(super) const NONE: Self =
+        Self { mw: null_mut(), rkey: 0, mr: null_mut(), addr: 0, length: 0, access: 0 };
 }
 
 /// `enum ibv_wr_opcode`
 pub(super) const WR_RDMA_WRITE: c_int = 0;
 pub(super) const WR_SEND: c_int = 2;
 pub(super) const WR_RDMA_READ: c_int = 4;
+pub(super) const WR_BIND_MW: c_int = 8;
 pub(super) const WR_SEND_WITH_INV: c_int = 9;
 
 /// `enum ibv_send_flags`: the request has a completion.
@@ -138,6 +191,7 @@ pub(super) const SEND_SIGNALED: c_uint = 2;
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(super) const ACCESS_REMOTE_READ: c_int = 4;
+pub(super) const ACCESS_MW_BIND: c_int = 16;
 
 /// `struct ibv_recv_wr`
 #[repr(C)]
@@ -173,9 +227,12 @@ pub(super) const WC_WITH_INV_KERNEL: c_uint = 4;
 /// `struct ibv_device_attr`: a part of it, the rest is room.
 #[repr(C)]
 pub(super) struct DeviceAttr {
-    before: [u64; 14],
+    before: [u64; 12],
+    pub(super) vendor_id: u32,
+    between: [u32; 3],
     pub(super) max_qp_wr: c_int,
-    flags: c_uint,
+    /// `enum ibv_device_cap_flags`
+    pub(super) flags: c_uint,
     max_sge: c_int,
     max_sge_rd: c_int,
     max_cq: c_int,
@@ -189,10 +246,18 @@ pub(super) struct DeviceAttr {
     rest: [u64; 32],
 }
 
+/// `enum ibv_device_cap_flags`: memory windows of type 2A or 2B, of which a device has one.
+pub(super) const DEVICE_WINDOWS: c_uint = 1 << 23 | 1 << 24;
+
+/// Vendors of Linux's rxe: the older kernels have none.
+pub(super) const VENDORS_RXE: [u32; 2] = [0, 0xff_ffff];
+
 impl DeviceAttr {
     pub(super) const fn zeroed() -> Self {
         Self {
-            before: [0; 14],
+            before: [0; 12],
+            vendor_id: 0,
+            between: [0; 3],
             max_qp_wr: 0,
             flags: 0,
             max_sge: 0,
@@ -274,21 +339,26 @@ pub(super) const EVENT_TIMEWAIT_EXIT: c_int = 15;
 
 const _: () = {
     assert!(offset_of!(Device, transport_type) == 20);
+    assert!(offset_of!(Context, alloc_mw) == 64 && offset_of!(Context, dealloc_mw) == 80);
     assert!(offset_of!(Context, poll_cq) == 96 && offset_of!(Context, req_notify_cq) == 104);
     assert!(offset_of!(Context, post_send) == 208 && offset_of!(Context, post_recv) == 216);
     assert!(offset_of!(Context, cmd_fd) == 264 && offset_of!(Context, async_fd) == 268);
     assert!(offset_of!(Mr, lkey) == 36);
+    assert!(offset_of!(Mw, rkey) == 16);
     assert!(offset_of!(CompletionChannel, fd) == 8);
     assert!(size_of::<QpInitAttr>() == 64 && offset_of!(QpInitAttr, cap) == 32);
     assert!(offset_of!(QpInitAttr, qp_type) == 52 && offset_of!(QpInitAttr, sq_sig_all) == 56);
     assert!(size_of::<Sge>() == 16);
     assert!(size_of::<SendRequest>() == 128 && offset_of!(SendRequest, invalidate_rkey) == 36);
     assert!(offset_of!(SendRequest, remote_addr) == 40 && offset_of!(SendRequest, rkey) == 48);
+    assert!(offset_of!(SendRequest, bind) == 80 && offset_of!(Bind, mr) == 16);
+    assert!(offset_of!(Bind, addr) == 24 && offset_of!(Bind, access) == 40);
     assert!(size_of::<ReceiveRequest>() == 32);
     assert!(size_of::<WorkCompletion>() == 48 && offset_of!(WorkCompletion, wc_flags) == 36);
     assert!(offset_of!(WorkCompletion, invalidated_rkey) == 24);
     assert!(size_of::<DeviceAttr>() >= 232 && offset_of!(DeviceAttr, max_qp_wr) == 112);
-    assert!(offset_of!(DeviceAttr, max_cqe) == 132);
+    assert!(offset_of!(DeviceAttr, vendor_id) == 96);
+    assert!(offset_of!(DeviceAttr, flags) == 116 && offset_of!(DeviceAttr, max_cqe) == 132);
     assert!(offset_of!(DeviceAttr, max_qp_init_rd_atom) == 156);
     assert!(offset_of!(CmId, qp) == 24 && offset_of!(CmId, source) == 32);
     assert!(offset_of!(CmId, destination) == 160);

@@ -4,6 +4,7 @@
 //! posted: a slot or a region is given out again only once the device has completed every request
 //! for it, or the queue pair is gone.
 
+mod lend;
 mod transfers;
 
 use std::io;
@@ -19,10 +20,11 @@ pub(super) use transfers::{Direction, TransferKey};
 use self::transfers::{Memory, Transfer};
 use super::cm::{Id, outcome};
 use super::ffi::{
-    CompletionChannel, Cq, DeviceAttr, Pd, QPT_RC, QpCap, QpInitAttr, ReceiveRequest,
+    Bind, CompletionChannel, Cq, DeviceAttr, Pd, QPT_RC, QpCap, QpInitAttr, ReceiveRequest,
     SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_SEND, WR_SEND_WITH_INV,
     WorkCompletion,
 };
+use super::lent::LentMemory;
 use super::quota::{self, Counted, Holder};
 use super::region::{Access, Region};
 use crate::buffer::Buf;
@@ -52,10 +54,6 @@ struct Slots {
     posted: Vec<bool>,
 }
 
-/// The number of a lent buffer in its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LentKey(pub(super) usize);
-
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
@@ -63,7 +61,7 @@ pub(super) enum Completion {
     Received { slot: Slot, len: usize, invalidated: Option<u32> },
     /// A message has left.
     Sent(Slot),
-    /// A part of a transfer is done.
+    /// A part of a transfer is done, or a window is bound.
     Moved,
     /// The connection has failed, with `enum ibv_wc_status`.
     Failed(i32),
@@ -94,10 +92,12 @@ pub(super) struct Link {
     staged: usize,
     staged_free: Vec<Slot>,
     /// Memory that the peer may use at present.
-    lent: Slab<Region>,
+    lent: LentMemory,
+    /// The device has memory windows that can be used. Known when the first is wanted.
+    has_windows: Option<bool>,
     /// Its registered memory counts there.
     holder: Arc<Holder>,
-    /// RDMA requests that the device has not completed.
+    /// RDMA requests, and binds of windows, that the device has not completed.
     moving: usize,
     /// Sends that the device has not completed.
     sending: usize,
@@ -113,6 +113,7 @@ unsafe impl Send for Link {}
 const RECEIVE: u64 = 1 << 32;
 const SEND: u64 = 2 << 32;
 const MOVE: u64 = 3 << 32;
+const BIND: u64 = 4 << 32;
 
 impl Link {
     /// Makes a queue pair for a connection that is not established yet.
@@ -153,7 +154,8 @@ impl Link {
                 transfers: Slab::new(),
                 staged: 0,
                 staged_free: Vec::new(),
-                lent: Slab::new(),
+                lent: LentMemory::default(),
+                has_windows: None,
                 holder: Arc::default(),
                 moving: 0,
                 sending: 0,
@@ -216,16 +218,16 @@ impl Link {
 
     /// The number of RDMA reads that the device can have under way for one queue pair.
     pub(super) fn reads_max(&self) -> u8 {
+        self.attributes().map_or(1, |all| u8::try_from(all.max_qp_init_rd_atom).unwrap_or(u8::MAX))
+    }
+
+    fn attributes(&self) -> Option<DeviceAttr> {
         let mut attributes = DeviceAttr::zeroed();
         // SAFETY: the context lives, and the structure is at least as large as the library's.
         let outcome = unsafe {
             (self.id.library().ibv_query_device)(self.id.raw().as_ref().verbs, &mut attributes)
         };
-        if outcome == 0 {
-            u8::try_from(attributes.max_qp_init_rd_atom).unwrap_or(u8::MAX)
-        } else {
-            1
-        }
+        (outcome == 0).then_some(attributes)
     }
 
     /// Adds `count` slots of `bytes` each.
@@ -255,8 +257,7 @@ impl Link {
 
     fn transfer_bytes(&self) -> usize {
         let moving: usize = self.transfers.iter().map(|(_, one)| one.memory.own_bytes()).sum();
-        let lent: usize = self.lent.iter().map(|(_, region)| region.len()).sum();
-        moving.saturating_add(lent)
+        moving.saturating_add(self.lent.bytes())
     }
 
     /// Counts all registered memory for another holder from now on.
@@ -266,8 +267,8 @@ impl Link {
             if let Memory::Own(region) = &mut transfer.memory { Some(region) } else { None }
         });
         let slots = self.slots.iter_mut().map(|slots| &mut slots.region);
-        let lent = self.lent.iter_mut().map(|(_, region)| region);
-        slots.chain(transfers).chain(lent).for_each(|region| region.move_to(holder));
+        slots.chain(transfers).for_each(|region| region.move_to(holder));
+        self.lent.move_to(holder);
     }
 
     /// The bytes of a slot. None while the device may use it.
@@ -343,48 +344,41 @@ impl Link {
         Ok(())
     }
 
-    /// Lets the peer use a buffer until [`Self::take_back`].
-    pub(super) fn lend(
-        &mut self,
-        buf: Buf,
-        access: Access,
-        counted: Counted,
-    ) -> io::Result<(LentKey, RemoteBuffer)> {
-        let region = self.register(buf, access, counted)?;
-        let remote = RemoteBuffer {
-            address: region.address(0),
-            key: region.remote_key(),
-            length: u32::try_from(region.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-        };
-        Ok((LentKey(self.lent.insert(region)), remote))
-    }
-
-    /// Ends the peer's use of a buffer, and returns it: afterwards the peer's key counts no more.
-    pub(super) fn take_back(&mut self, key: LentKey) -> Option<Buf> {
-        self.lent.try_remove(key.0).map(Region::into_buf)
-    }
-
     fn queue(
         &mut self,
         wr_id: u64,
         place: Sge,
         opcode: i32,
         invalidate_rkey: u32,
-        (remote_addr, rkey): (u64, u32),
+        remote: (u64, u32),
     ) {
+        self.queue_with(wr_id, Some(place), opcode, invalidate_rkey, remote, Bind::NONE);
+    }
+
+    fn queue_with(
+        &mut self,
+        wr_id: u64,
+        place: Option<Sge>,
+        opcode: i32,
+        invalidate_rkey: u32,
+        (remote_addr, rkey): (u64, u32),
+        bind: Bind,
+    ) {
+        let num_sge = i32::from(place.is_some());
         let request = SendRequest {
             wr_id,
             next: null_mut(),
             sg_list: null_mut(),
-            num_sge: 1,
+            num_sge,
             opcode,
             send_flags: SEND_SIGNALED,
             invalidate_rkey,
             remote_addr,
             rkey,
-            rest: [0; 19],
+            rest: [0; 7],
+            bind,
         };
-        self.queued.push((request, place));
+        self.queued.push((request, place.unwrap_or_default()));
     }
 
     /// Gives the device all queued requests at once: each time may cost a system call, or a look of
@@ -465,6 +459,7 @@ impl Link {
                     transfer.outstanding = transfer.outstanding.saturating_sub(1);
                 }
             }
+            BIND => self.moving = self.moving.saturating_sub(1),
             _ => {
                 self.sending -= usize::from(kind == SEND && self.sending > 0);
                 let slots = self.slots.get_mut(usize::from(slot.slab));
@@ -481,6 +476,10 @@ impl Link {
         match kind {
             MOVE => {
                 self.free_if_done(number);
+                Completion::Moved
+            }
+            BIND => {
+                self.lent.is_bound(u32::try_from(number).unwrap_or(0));
                 Completion::Moved
             }
             SEND => Completion::Sent(slot),
@@ -520,6 +519,7 @@ impl Drop for Link {
         let library = self.id.library();
         if self.has_qp {
             self.id.disconnect();
+            self.lent.free_windows();
             // SAFETY: the queue pair is the identifier's, and is not used afterwards.
             unsafe { (library.rdma_destroy_qp)(self.id.raw().as_ptr()) };
             self.take_events();

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
-use super::link::{LentKey, RemoteBuffer};
+use super::lent::{Back, LentKey};
+use super::link::RemoteBuffer;
 use super::region::Access;
 use crate::buffer::Buf;
 
@@ -18,13 +19,15 @@ pub enum Lending {
     PeerWrites(usize),
 }
 
-/// A buffer that the peer may use until this is dropped, or the connection ends.
+/// A buffer that the peer may use until it invalidates the key, or this is dropped, or the
+/// connection ends.
 #[must_use = "dropping it ends the peer's use"]
 pub struct Loan {
     endpoint: Arc<Endpoint>,
     /// None once it was taken back: another loan may have the number then.
     key: Option<LentKey>,
     remote: RemoteBuffer,
+    is_window: bool,
 }
 
 impl fmt::Debug for Loan {
@@ -40,14 +43,35 @@ impl Endpoint {
     /// The connection has ended, there was no room in the memory that may be registered, or
     /// `ulimit -l` is too small.
     pub async fn lend(self: &Arc<Self>, buf: Buf, lending: Lending) -> io::Result<Loan> {
-        let (access, len) = match lending {
+        self.lend_as(buf, lending, false).await
+    }
+
+    /// Lets the peer use a buffer for one request, and invalidate its key with the answer if the
+    /// device can let it: [`Loan::is_window`] tells.
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    pub async fn lend_window(self: &Arc<Self>, buf: Buf, lending: Lending) -> io::Result<Loan> {
+        self.lend_as(buf, lending, true).await
+    }
+
+    async fn lend_as(self: &Arc<Self>, buf: Buf, lend: Lending, window: bool) -> io::Result<Loan> {
+        let (access, len) = match lend {
             Lending::PeerReads => (Access::PeerReads, buf.len()),
             Lending::PeerWrites(len) => (Access::PeerWrites(len), len),
         };
-        let counted = self.reserve(len).await?;
-        let lent = self.look(|state| state.link.lend(buf, access, counted));
-        let (key, remote) = lent.ok_or(io::ErrorKind::NotConnected)??;
-        Ok(Loan { endpoint: Arc::clone(self), key: Some(key), remote })
+        // For a window the whole block is registered.
+        let bytes = if window { buf.capacity() } else { len };
+        let mut buf = Some(buf);
+        let lent = self.room(bytes, |state| state.link.lend(&mut buf, access, window));
+        let (key, remote, is_window) = lent.await??;
+        Ok(Loan { endpoint: Arc::clone(self), key: Some(key), remote, is_window })
+    }
+
+    /// Returns the key of this side that the peer has invalidated with a frame, MS-SMBD 3.1.5.8.
+    /// The first frame of the connection is 0. Each is asked for once, in their order.
+    pub fn invalidated_with(&self, frame: u64) -> Option<u32> {
+        self.look(|state| state.invalidated_with(frame)).flatten()
     }
 }
 
@@ -57,19 +81,41 @@ impl Loan {
         self.remote
     }
 
-    /// Ends the peer's use and returns the buffer. None if the connection is gone.
-    pub fn take_back(mut self) -> Option<Buf> {
-        self.end()
+    /// True if the peer can invalidate the key. A key of another kind it cannot: its attempt would
+    /// end the connection.
+    pub const fn is_window(&self) -> bool {
+        self.is_window
     }
 
-    fn end(&mut self) -> Option<Buf> {
-        let key = self.key.take()?;
-        self.endpoint.look(|state| state.link.take_back(key)).flatten()
+    /// Ends the peer's use, if it has not done so, and returns the buffer. None if the connection
+    /// is gone.
+    pub async fn take_back(mut self) -> Option<Buf> {
+        let key = self.key?;
+        let endpoint = Arc::clone(&self.endpoint);
+        let back = endpoint.wait(|state| match state.link.take_back(key) {
+            Back::NotYet => {
+                // The bind may not even be posted yet.
+                state.ring();
+                None
+            }
+            back => Some(back),
+        });
+        let back = back.await.ok()?;
+        self.key = None;
+        match back {
+            Back::Buf(buf) => Some(buf),
+            Back::NotYet | Back::Gone => None,
+        }
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        drop(self.end());
+        if let Some(key) = self.key.take() {
+            self.endpoint.look(|state| {
+                state.link.abandon(key);
+                state.ring();
+            });
+        }
     }
 }

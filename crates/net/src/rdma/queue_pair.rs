@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cm::Fate;
-use super::link::{Completion, LentKey, Link, RemoteBuffer, Slot, TransferKey};
+use super::lent::{Back, LentKey, NewlyLent};
+use super::link::{Completion, Link, RemoteBuffer, Slot, TransferKey};
 use super::memory::MemoryLink;
 use super::quota::{self, Bound, Counted, Holder};
 use super::region::Access;
@@ -162,7 +163,7 @@ impl QueuePair {
         either!(self, link => link.belong_to(holder));
     }
 
-    pub(super) fn reserve(&self, bytes: usize) -> Option<Counted> {
+    pub(super) fn reserve(&mut self, bytes: usize) -> Option<Counted> {
         either!(self, link => link.reserve(bytes))
     }
 
@@ -206,15 +207,37 @@ impl QueuePair {
 
     pub(super) fn lend(
         &mut self,
-        buf: Buf,
+        buf: &mut Option<Buf>,
         access: Access,
-        counted: Counted,
-    ) -> io::Result<(LentKey, RemoteBuffer)> {
-        either!(self, link => link.lend(buf, access, counted))
+        by_window: bool,
+    ) -> Option<io::Result<NewlyLent>> {
+        either!(self, link => link.lend(buf, access, by_window))
     }
 
-    pub(super) fn take_back(&mut self, key: LentKey) -> Option<Buf> {
+    pub(super) fn is_invalidated(&mut self, key: u32) -> bool {
+        match self {
+            Self::Device(link) => link.is_invalidated(key),
+            // It refuses other keys.
+            Self::Memory(_) => true,
+        }
+    }
+
+    pub(super) fn take_back(&mut self, key: LentKey) -> Back {
         either!(self, link => link.take_back(key))
+    }
+
+    pub(super) fn abandon(&mut self, key: LentKey) {
+        match self {
+            Self::Device(link) => link.abandon(key),
+            Self::Memory(link) => drop(link.take_back(key)),
+        }
+    }
+
+    /// Ends what is registered for no request.
+    pub(super) fn rest(&mut self) {
+        if let Self::Device(link) = self {
+            link.rest();
+        }
     }
 
     /// True if dropping it, or [`Self::close`], may wait for a device.

@@ -92,6 +92,13 @@ impl Bound {
         Some(Counted { bound: Arc::clone(self), holder: Arc::clone(holder), bytes })
     }
 
+    /// True while so little is registered that registrations may be kept which nobody uses at
+    /// present.
+    pub(super) fn is_ample(&self) -> bool {
+        let is_waited_for = self.waiting.load(Ordering::SeqCst) > 0;
+        !is_waited_for && self.used() <= self.max.load(Ordering::SeqCst) / 4
+    }
+
     async fn take_when_there_is_room<T>(&self, mut take: impl FnMut() -> Option<T>) -> T {
         let _waiting = Waiting::new(&self.waiting);
         loop {

@@ -6,10 +6,13 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::ffi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd};
+use super::counters::REGIONS;
+use super::ffi::{
+    ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd,
+};
 use super::library::Library;
 use super::quota::{Counted, Holder};
-use crate::buffer::Buf;
+use crate::buffer::{Buf, Memory};
 
 /// The use of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +42,118 @@ impl Access {
             Self::PeerReads => ACCESS_REMOTE_READ,
         }
     }
+
+    /// The rights of the peer that a window has.
+    pub(super) const fn remote_flags(self) -> c_int {
+        self.flags() & (ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE)
+    }
+
+    /// The place in the buffer, and the bytes that the device puts behind the buffer's own.
+    fn place(self, buf: &mut Buf) -> io::Result<(NonNull<u8>, usize, usize)> {
+        let (room, is_full) = match self {
+            Self::Source | Self::PeerReads => (&mut **buf, true),
+            Self::Slots(len) | Self::Sink(len) | Self::SinkIwarp(len) | Self::PeerWrites(len) => {
+                let room = buf.memory_mut().get_mut(..len);
+                (room.ok_or(io::ErrorKind::InvalidInput)?, false)
+            }
+        };
+        let len = room.len();
+        Ok((NonNull::from(room).cast(), len, if is_full { 0 } else { len }))
+    }
+}
+
+/// Memory that a device knows. Its keys count until this is dropped.
+pub(super) struct Registration {
+    mr: NonNull<Mr>,
+    // SAFETY: of whoever calls: it deregisters what it is given.
+    deregister: unsafe extern "C" fn(*mut Mr) -> c_int,
+    len: usize,
+    counted: ManuallyDrop<Counted>,
+}
+
+impl Registration {
+    /// Registers memory, which is counted.
+    ///
+    /// # Safety
+    /// The domain lives longer than the registration. Whoever has requests posted that name its
+    /// keys owns the memory meanwhile.
+    ///
+    /// # Errors
+    /// `ulimit -l` is too small.
+    unsafe fn new(
+        library: &'static Library,
+        pd: NonNull<Pd>,
+        (base, len): (NonNull<u8>, usize),
+        flags: c_int,
+        counted: Counted,
+    ) -> io::Result<Self> {
+        // SAFETY: the domain lives, and the memory is the caller's.
+        let mr = unsafe { (library.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags) };
+        let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
+        REGIONS.add();
+        let deregister = library.ibv_dereg_mr;
+        Ok(Self { mr, deregister, len, counted: ManuallyDrop::new(counted) })
+    }
+
+    /// Registers the whole block of a buffer for windows. No peer can use it without one.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    ///
+    /// # Errors
+    /// `ulimit -l` is too small.
+    pub(super) unsafe fn for_windows(
+        library: &'static Library,
+        pd: NonNull<Pd>,
+        memory: Memory,
+        counted: Counted,
+    ) -> io::Result<Self> {
+        let flags = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND;
+        // SAFETY: guaranteed by the caller.
+        unsafe { Self::new(library, pd, (memory.base, memory.len), flags, counted) }
+    }
+
+    /// The bytes that are registered.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Counts the bytes for another holder from now on.
+    pub(super) fn move_to(&mut self, holder: &Arc<Holder>) {
+        self.counted.move_to(holder);
+    }
+
+    /// Deregisters the memory. False if the device does not: it may go on using it.
+    fn end(self) -> bool {
+        ManuallyDrop::new(self).release()
+    }
+
+    fn release(&mut self) -> bool {
+        // SAFETY: it is registered, and this is called once.
+        let is_free = unsafe { (self.deregister)(self.mr.as_ptr()) } == 0;
+        if is_free {
+            REGIONS.remove();
+            // SAFETY: taken once. Memory that the device may still use stays counted.
+            drop(unsafe { ManuallyDrop::take(&mut self.counted) });
+        }
+        is_free
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 /// A buffer that the device may use. Its key counts until it is dropped.
 pub(super) struct Region {
-    library: &'static Library,
-    mr: NonNull<Mr>,
     base: NonNull<u8>,
     len: usize,
     /// Bytes that the device has put behind the buffer's own.
     appended: usize,
     buf: ManuallyDrop<Buf>,
-    counted: ManuallyDrop<Counted>,
+    registration: ManuallyDrop<Registration>,
 }
 
 impl Region {
@@ -69,31 +172,35 @@ impl Region {
         access: Access,
         counted: Counted,
     ) -> io::Result<Self> {
-        let room = match access {
-            Access::Source | Access::PeerReads => &mut *buf,
-            Access::Slots(len)
-            | Access::Sink(len)
-            | Access::SinkIwarp(len)
-            | Access::PeerWrites(len) => {
-                buf.memory_mut().get_mut(..len).ok_or(io::ErrorKind::InvalidInput)?
-            }
-        };
-        let len = room.len();
-        let base = NonNull::from(room).cast::<u8>();
-        let is_full = matches!(access, Access::Source | Access::PeerReads);
-        let appended = if is_full { 0 } else { len };
+        let (base, len, appended) = access.place(&mut buf)?;
+        let flags = access.flags();
         // SAFETY: the domain lives, and the memory is owned by the buffer.
-        let mr =
-            unsafe { (library.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, access.flags()) };
-        let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
+        let registration = unsafe { Registration::new(library, pd, (base, len), flags, counted) }?;
         Ok(Self {
-            library,
-            mr,
             base,
             len,
             appended,
             buf: ManuallyDrop::new(buf),
-            counted: ManuallyDrop::new(counted),
+            registration: ManuallyDrop::new(registration),
+        })
+    }
+
+    /// Makes a region of a buffer whose block is registered for windows.
+    ///
+    /// # Errors
+    /// The buffer has too little room.
+    pub(super) fn within(
+        registration: Registration,
+        mut buf: Buf,
+        access: Access,
+    ) -> io::Result<Self> {
+        let (base, len, appended) = access.place(&mut buf)?;
+        Ok(Self {
+            base,
+            len,
+            appended,
+            buf: ManuallyDrop::new(buf),
+            registration: ManuallyDrop::new(registration),
         })
     }
 
@@ -101,21 +208,31 @@ impl Region {
         self.len
     }
 
+    /// The bytes that are registered.
+    pub(super) fn registered(&self) -> usize {
+        self.registration.len()
+    }
+
     /// Counts the bytes for another holder from now on.
     pub(super) fn move_to(&mut self, holder: &Arc<Holder>) {
-        self.counted.move_to(holder);
+        self.registration.move_to(holder);
+    }
+
+    /// The device's structure, for a request that binds a window to it.
+    pub(super) fn raw(&self) -> *mut Mr {
+        self.registration.mr.as_ptr()
     }
 
     /// The key that requests of this side name.
     pub(super) fn key(&self) -> u32 {
         // SAFETY: the library's structure lives until the region is deregistered.
-        unsafe { self.mr.as_ref() }.lkey
+        unsafe { self.registration.mr.as_ref() }.lkey
     }
 
     /// The key that the peer's requests name.
     pub(super) fn remote_key(&self) -> u32 {
         // SAFETY: as above.
-        unsafe { self.mr.as_ref() }.rkey
+        unsafe { self.registration.mr.as_ref() }.rkey
     }
 
     /// The address of a byte, for requests.
@@ -150,37 +267,52 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
     }
 
-    /// Deregisters the memory, and returns the buffer with what the device has put there.
-    pub(super) fn into_buf(mut self) -> Buf {
-        if !self.deregister() {
-            // The device still has the old buffer, which is leaked.
-            std::mem::forget(self);
-            return Buf::new();
-        }
+    /// Ends the region of a buffer whose block stays registered for windows: none is bound to it.
+    pub(super) fn apart(self) -> (Registration, Buf) {
+        let mut region = ManuallyDrop::new(self);
         // SAFETY: each is taken once: `drop` is not run.
-        let (mut buf, counted) =
-            unsafe { (ManuallyDrop::take(&mut self.buf), ManuallyDrop::take(&mut self.counted)) };
-        drop(counted);
-        buf.set_filled(self.appended);
-        std::mem::forget(self);
-        buf
+        let (registration, mut buf) = unsafe {
+            (ManuallyDrop::take(&mut region.registration), ManuallyDrop::take(&mut region.buf))
+        };
+        buf.set_filled(region.appended);
+        (registration, buf)
     }
 
-    fn deregister(&mut self) -> bool {
-        // SAFETY: it is registered, and this is called once.
-        unsafe { (self.library.ibv_dereg_mr)(self.mr.as_ptr()) == 0 }
+    /// Deregisters the memory, and returns the buffer with what the device has put there.
+    pub(super) fn into_buf(self) -> Buf {
+        let (registration, buf) = self.apart();
+        if registration.end() {
+            return buf;
+        }
+        // The device still has the old buffer, which is leaked.
+        std::mem::forget(buf);
+        Buf::new()
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.deregister() {
-            // SAFETY: each is taken once, and the device has no key to the buffer any more.
-            unsafe {
+        // SAFETY: each is taken once. A buffer that the device may still use is leaked.
+        unsafe {
+            if ManuallyDrop::take(&mut self.registration).end() {
                 drop(ManuallyDrop::take(&mut self.buf));
-                drop(ManuallyDrop::take(&mut self.counted));
             }
         }
-        // A buffer that the device may still use is leaked, and stays counted.
+    }
+}
+
+#[cfg(test)]
+impl Registration {
+    /// A registration with no device.
+    pub(super) fn fake(len: usize, counted: Counted) -> Self {
+        // SAFETY: it frees what was leaked below, once.
+        unsafe extern "C" fn deregister(mr: *mut Mr) -> c_int {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(mr) });
+            0
+        }
+        REGIONS.add();
+        let mr = NonNull::from(Box::leak(Box::new(Mr::fake(len))));
+        Self { mr, deregister, len, counted: ManuallyDrop::new(counted) }
     }
 }

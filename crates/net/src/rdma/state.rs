@@ -88,6 +88,11 @@ pub(super) struct State {
     sends: usize,
     send_free: Vec<Slot>,
     arrived: VecDeque<Arrived>,
+    /// Frames that have arrived whole.
+    frames: u64,
+    /// Keys of this side that the peer has invalidated, each with the number of its frame. Each
+    /// was lent, so that they are few.
+    invalidated: VecDeque<(u64, u32)>,
     filling: Option<Filling>,
     /// The beginning of a prefix that is being written.
     prefix: Vec<u8>,
@@ -123,6 +128,8 @@ impl State {
             sends: 1,
             send_free: vec![send],
             arrived: VecDeque::new(),
+            frames: 0,
+            invalidated: VecDeque::new(),
             filling: None,
             prefix: Vec::new(),
             is_armed: true,
@@ -224,7 +231,11 @@ impl State {
     fn end_what_is_late(&mut self) {
         if self.now >= self.machine.deadline() {
             match self.machine.on_time(self.now) {
-                Ok(()) => self.go_on(),
+                Ok(()) => {
+                    // Nothing has come for a long time.
+                    self.link.rest();
+                    self.go_on();
+                }
                 Err(why) => self.end = Some(End::Peer(why)),
             }
         }
@@ -247,6 +258,10 @@ impl State {
     }
 
     fn receive(&mut self, slot: Slot, len: usize, invalidated: Option<u32>) {
+        if invalidated.is_some_and(|key| !self.link.is_invalidated(key)) {
+            self.end = self.end.or(Some(End::Peer(Disconnect::Token)));
+            return;
+        }
         let now = self.now;
         let message = self.link.slot(slot).and_then(|bytes| bytes.get(..len)).unwrap_or_default();
         let received = self.machine.on_message(message, invalidated, now);
@@ -259,11 +274,22 @@ impl State {
                 return;
             }
         };
+        if let Some(key) = fragment.invalidated {
+            self.invalidated.push_back((self.frames, key));
+        }
+        self.frames += u64::from(fragment.remaining == 0);
         let data = fragment.data.clone();
         let total = u32::try_from(data.len()).unwrap_or(0).saturating_add(fragment.remaining);
         let prefix = if fragment.is_first { 0..PREFIX_BYTES } else { 0..0 };
         let prefix_bytes = total.to_be_bytes();
         self.arrived.push_back(Arrived { slot, data, prefix, prefix_bytes });
+    }
+
+    /// The key of this side that the peer has invalidated with a frame.
+    pub(super) fn invalidated_with(&mut self, frame: u64) -> Option<u32> {
+        let is_its = self.invalidated.front().is_some_and(|(of, _)| *of <= frame);
+        let (of, key) = if is_its { self.invalidated.pop_front() } else { None }?;
+        (of == frame).then_some(key)
     }
 
     /// Posts receives and sends what can be sent now.

@@ -23,6 +23,8 @@ pub enum Disconnect {
     Credits,
     /// Fragments that contradict each other, or more data than was agreed.
     Fragments,
+    /// A token that was not lent, or that was invalidated before.
+    Token,
     /// The negotiation took too long.
     NegotiationTimeout,
     /// A fragmented message took too long.
@@ -48,6 +50,7 @@ impl fmt::Display for Disconnect {
             Self::DataPlace => write!(f, "data outside its SMB Direct message"),
             Self::Credits => write!(f, "a message without a send credit"),
             Self::Fragments => write!(f, "fragments that do not make a message"),
+            Self::Token => write!(f, "it invalidated memory that was not lent to it"),
             Self::NegotiationTimeout => write!(f, "did not negotiate SMB Direct in time"),
             Self::Stalled => write!(f, "a fragmented message made no progress"),
             Self::Silent => write!(f, "no answer to a keep-alive"),

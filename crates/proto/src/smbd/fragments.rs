@@ -63,7 +63,13 @@ impl Reassembly {
         invalidated: Option<u32>,
         now: Duration,
     ) -> Result<Option<Fragment>, Disconnect> {
-        self.invalidated = invalidated.or(self.invalidated);
+        // Deviation: MS-SMBD 3.1.5.8 has the second token of a message overwrite the first, whose
+        // request would never hear of it. By 3.1.5.4 a message has one.
+        if let Some(token) = invalidated
+            && self.invalidated.replace(token).is_some()
+        {
+            return Err(Disconnect::Token);
+        }
         if header.data_length == 0 {
             // Peers grant credits by such messages, also between the parts of a message.
             return Ok(None);

@@ -279,6 +279,11 @@ fn an_invalidated_token_comes_with_the_end_of_its_message() {
     assert_eq!(token(&mut machine, 100, 8, Some(5)), None);
     assert_eq!(token(&mut machine, 8, 0, None), Some(5));
     assert_eq!(token(&mut machine, 8, 0, None), None);
+    // The next message may have one again; a second one in it would hide the first.
+    let mut machine = accepted();
+    assert_eq!(token(&mut machine, 100, 16, Some(5)), None);
+    let again = machine.on_message(&data(0, 8, 8), Some(6), START);
+    assert_eq!(again, Err(Disconnect::Token));
 }
 
 #[test]

@@ -47,7 +47,7 @@ async fn the_judge_hears_of_memory_that_is_used_or_lent_too_long() {
     let _ = timeout(Duration::from_secs(2), client.readable()).await;
     assert_eq!(network.call_ends(line), 0, "another call is under way");
     assert_eq!(network.call_ends(line), 1, "none is");
-    assert_eq!(loan.take_back().unwrap()[..], *b"in time!");
+    assert_eq!(loan.take_back().await.unwrap()[..], *b"in time!");
     assert!(!trace.is_violated());
     server.write_to_peer(Buf::copy_of(b"too late"), &remote).await.unwrap();
     let _ = timeout(Duration::from_secs(2), client.readable()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frevo_proto::limits::SMBD_FRAGMENTED_SIZE;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::{Endpoint, Fabric, Listener, connect, registered_bytes};
+use super::super::{Endpoint, Fabric, Listener, connect, counts, registered_bytes};
 use super::{Attacker, request};
 use crate::frame_reader::FrameReader;
 use crate::transport::{Detached, Stream};
@@ -37,6 +37,8 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
     // Connections end on other threads.
     drop(runtime);
     assert_eq!(registered_bytes(), 0, "registered memory is left");
+    let counts = counts();
+    assert_eq!((counts.regions, counts.windows), (0, 0), "regions or windows are left");
 }
 
 /// The address of ends in memory.
@@ -118,6 +120,8 @@ impl AttackedServer {
         self.hear(async {
             let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
             while let Ok(Some(_)) = reader.next(&stream).await {}
+            // What it has lent must not keep the connection.
+            stream.abort();
         })
         .await;
     }

@@ -60,11 +60,17 @@ pub(in crate::rdma) enum Direction {
 pub(in crate::rdma) struct TransferKey(pub(in crate::rdma) usize);
 
 impl Link {
-    /// Takes room for a transfer of `bytes`; None while there is none.
-    pub(in crate::rdma) fn reserve(&self, bytes: usize) -> Option<Counted> {
-        let own = self.transfer_bytes();
-        let is_within = own == 0 || own.saturating_add(bytes) <= RDMA_TRANSFER_BYTES_MAX;
-        if is_within { quota::take(&self.holder, bytes).ok() } else { None }
+    /// Takes room for a transfer of `bytes`; None while there is none. Registrations that are kept
+    /// make room.
+    pub(in crate::rdma) fn reserve(&mut self, bytes: usize) -> Option<Counted> {
+        loop {
+            let own = self.transfer_bytes();
+            let is_within = own == 0 || own.saturating_add(bytes) <= RDMA_TRANSFER_BYTES_MAX;
+            let counted = is_within.then(|| quota::take(&self.holder, bytes).ok()).flatten();
+            if counted.is_some() || !self.lent.forget_one() {
+                return counted;
+            }
+        }
     }
 
     /// Number of RDMA requests that may be posted now.

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::super::cm::Fate;
-use super::super::link::{Completion, Direction, LentKey, RemoteBuffer, Slot, TransferKey};
+use super::super::lent::{Back, LentKey, NewlyLent};
+use super::super::link::{Completion, Direction, RemoteBuffer, Slot, TransferKey};
 use super::super::quota::{Bound, Counted, Holder};
 use super::super::region::Access;
 use super::Cable;
-use super::port::{Completed, Content, Posted, address_of};
+use super::port::{Completed, Content, Lent, Posted, address_of};
 use crate::buffer::Buf;
 use crate::limits::{RDMA_COMPLETIONS_AT_ONCE, RDMA_TRANSFER_BYTES_MAX, RDMA_TRANSFERS_MAX};
 
@@ -276,24 +277,32 @@ impl MemoryLink {
 
     pub(in crate::rdma) fn lend(
         &mut self,
-        mut buf: Buf,
+        buf: &mut Option<Buf>,
         access: Access,
-        counted: Counted,
-    ) -> io::Result<(LentKey, RemoteBuffer)> {
+        by_window: bool,
+    ) -> Option<io::Result<NewlyLent>> {
+        let room = buf.as_mut()?;
         let len = match access {
-            Access::PeerWrites(len) if len <= buf.memory_mut().len() => len,
-            Access::PeerReads => buf.len(),
-            _ => return Err(io::ErrorKind::InvalidInput.into()),
+            Access::PeerWrites(len) if len <= room.memory_mut().len() => len,
+            Access::PeerReads => room.len(),
+            _ => return Some(Err(io::ErrorKind::InvalidInput.into())),
         };
-        let length = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let counted = self.reserve(len)?;
+        let Ok(length) = u32::try_from(len) else {
+            return Some(Err(io::ErrorKind::InvalidInput.into()));
+        };
+        let buf = buf.take()?;
         let key = self.cable.common.next_key.fetch_add(1, Ordering::Relaxed);
-        self.cable.at(self.end, |port| port.lend(key, buf, access, len, counted));
-        Ok((LentKey(key as usize), RemoteBuffer { address: address_of(key), key, length }))
+        let lent = Lent { buf, access, len, counted, is_window: by_window, is_invalid: false };
+        self.cable.at(self.end, |port| port.lend(key, lent));
+        let remote = RemoteBuffer { address: address_of(key), key, length };
+        Some(Ok((LentKey(key as usize), remote, by_window)))
     }
 
-    pub(in crate::rdma) fn take_back(&mut self, key: LentKey) -> Option<Buf> {
-        let key = u32::try_from(key.0).ok()?;
-        self.cable.at(self.end, |port| port.take_back(key))
+    pub(in crate::rdma) fn take_back(&mut self, key: LentKey) -> Back {
+        let key = u32::try_from(key.0).unwrap_or(0);
+        let buf = self.cable.at(self.end, |port| port.take_back(key));
+        buf.map_or(Back::Gone, Back::Buf)
     }
 
     pub(in crate::rdma) fn poll(&mut self) -> Vec<Completion> {

@@ -65,12 +65,14 @@ pub(in crate::rdma) enum Completed {
 
 /// A buffer that the peer may use by its key.
 pub(in crate::rdma) struct Lent {
-    buf: Buf,
-    access: Access,
-    len: usize,
-    counted: Counted,
+    pub(in crate::rdma) buf: Buf,
+    pub(in crate::rdma) access: Access,
+    pub(in crate::rdma) len: usize,
+    pub(in crate::rdma) counted: Counted,
+    /// The peer may invalidate the key.
+    pub(in crate::rdma) is_window: bool,
     /// The peer has invalidated the key.
-    is_invalid: bool,
+    pub(in crate::rdma) is_invalid: bool,
 }
 
 /// See the module's text.
@@ -147,15 +149,8 @@ impl Port {
         self.packets.push_back(packet);
     }
 
-    pub(in crate::rdma) fn lend(
-        &mut self,
-        key: u32,
-        buf: Buf,
-        access: Access,
-        len: usize,
-        counted: Counted,
-    ) {
-        self.lent.insert(key, Lent { buf, access, len, counted, is_invalid: false });
+    pub(in crate::rdma) fn lend(&mut self, key: u32, lent: Lent) {
+        self.lent.insert(key, lent);
     }
 
     /// Ends the peer's use of a buffer, and returns it.
@@ -229,7 +224,7 @@ impl Port {
             return Err((REM_INV_REQ_ERR, why));
         }
         if let Some(key) = invalidate {
-            match self.lent.get_mut(&key).filter(|lent| !lent.is_invalid) {
+            match self.lent.get_mut(&key).filter(|lent| lent.is_window && !lent.is_invalid) {
                 Some(lent) => lent.is_invalid = true,
                 None => {
                     self.receives.push_front((slot, room));
