@@ -330,6 +330,53 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
     });
 }
 
+/// In a guest with `FREVO_RDMA_ADDRESS` and `FREVO_RDMA_RXE_WINDOWS=1`:
+/// `cargo test -p frevo-net --features rdma --test rdma how_long -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stdout, reason = "it is for its output")]
+fn how_long_lending_takes() {
+    here(&async |medium| {
+        let Medium::Device(_) = medium else { return };
+        let (server, client) = used_pair(medium).await;
+        let (mut reader, mut asked) = (FrameReader::new(100_000), FrameReader::new(100_000));
+        let to = client.rdma().unwrap();
+        let mut frame = 0;
+        for (len, is_window) in
+            [4096, 65_536, 524_288, 1 << 20].map(|l| [(l, false), (l, true)]).concat()
+        {
+            let (mut took, before) = (Duration::ZERO, rdma::counts());
+            for _ in 0..500 {
+                let begun = std::time::Instant::now();
+                let (buf, lending) = (Buf::with_capacity(len), Lending::PeerWrites(len));
+                let loan = match is_window {
+                    true => to.lend_window(buf, lending).await,
+                    false => to.lend(buf, lending).await,
+                };
+                let loan = loan.unwrap();
+                took += begun.elapsed();
+                let request = SendQueue::default();
+                request.push(OutFrame::new(Buf::copy_of(b"request")));
+                let (sent, received) = tokio::join!(request.flush(&client), asked.next(&server));
+                sent.and(received.map_err(Into::into)).unwrap();
+                let key = loan.is_window().then_some(loan.remote().key);
+                assert_eq!(answered(&server, &client, &mut reader, frame, key).await, key);
+                frame += 1;
+                let begun = std::time::Instant::now();
+                drop(loan.take_back().await.unwrap());
+                took += begun.elapsed();
+            }
+            let after = rdma::counts();
+            println!(
+                "{len} bytes, window {is_window}: {:?} to lend and take back; {} registrations, {} binds",
+                took / 500,
+                after.registrations - before.registrations,
+                after.binds - before.binds
+            );
+        }
+    });
+}
+
 /// Memory that stays registered for the next request is bounded, and gives way to what is needed.
 #[test]
 fn kept_registrations_are_bounded() {
