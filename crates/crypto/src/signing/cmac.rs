@@ -47,17 +47,23 @@ impl Cmac {
 
     /// Passes the codes of several messages to `code`, in their order.
     pub(super) fn of_all(&self, messages: &[&[u8]], mut code: impl FnMut([u8; BLOCK_LEN])) {
-        for group in messages.chunks(LANES) {
-            match group.len() {
+        let mut rest = messages;
+        while !rest.is_empty() {
+            // A loop for each number is much code.
+            let count = match rest.len() {
+                1 => 1,
+                2 | 3 => 2,
+                4..LANES => 4,
+                _ => LANES,
+            };
+            let (group, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            match count {
                 2 => self.beside::<2>(group, &mut code),
-                3 => self.beside::<3>(group, &mut code),
                 4 => self.beside::<4>(group, &mut code),
-                5 => self.beside::<5>(group, &mut code),
-                6 => self.beside::<6>(group, &mut code),
-                7 => self.beside::<7>(group, &mut code),
-                8 => self.beside::<8>(group, &mut code),
+                LANES => self.beside::<LANES>(group, &mut code),
                 _ => group.iter().for_each(|message| code(self.of(&[message]))),
             }
+            rest = behind;
         }
     }
 

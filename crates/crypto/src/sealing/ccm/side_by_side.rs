@@ -43,13 +43,10 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
             let is_done = match (wide, count) {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
+                // The others come in the next turns: a loop for each number is much code.
                 (None, 1) => self.beside::<1>(direction, group),
-                (None, 2) => self.beside::<2>(direction, group),
-                (None, 3) => self.beside::<3>(direction, group),
-                (None, 4) => self.beside::<4>(direction, group),
-                (None, 5) => self.beside::<5>(direction, group),
-                (None, 6) => self.beside::<6>(direction, group),
-                (None, 7) => self.beside::<7>(direction, group),
+                (None, 2 | 3) => self.beside::<2>(direction, group),
+                (None, 4..LANES) => self.beside::<4>(direction, group),
                 (None, _) => self.beside::<LANES>(direction, group),
             };
             if is_done {
