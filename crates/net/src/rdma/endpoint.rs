@@ -2,9 +2,9 @@
 //!
 //! To its owner it is a stream like TCP: four bytes before each frame have its length
 //! (MS-SMB2 2.1). They never travel: reading makes them of the fragments' lengths, and writing
-//! makes fragments of them. Only messages are copied. Data of READ and WRITE moves by RDMA between
-//! the peer's memory and a buffer, with [`Endpoint::write_to_peer`] and
-//! [`Endpoint::read_from_peer`].
+//! makes fragments of them. Messages are copied. Data of READ and WRITE moves by RDMA between the
+//! peer's memory and a buffer, with [`Endpoint::write_to_peer`] and [`Endpoint::read_from_peer`];
+//! little data ([`RDMA_STAGED_BYTES`](crate::limits::RDMA_STAGED_BYTES)) is copied, too.
 //!
 //! A received message stays in its slot until its bytes are read, and only then a further receive
 //! is posted for the peer: who does not read gives no credits.
