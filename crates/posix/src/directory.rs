@@ -131,7 +131,7 @@ impl PosixDirectory {
             });
         }
         if self.share.options.list_ea_sizes && self.share.volume.xattrs {
-            extra.ea_size = self.share.entry_ea_size(fd, entry);
+            extra.ea_size = self.share.ea_size(stx, || self.share.entry_ea_size(fd, entry));
         }
         extra
     }

@@ -6,6 +6,10 @@
 //!
 //! Linux cannot store a ChangeTime that a client sets. It follows that structure, where smbd does
 //! not look, marked by a flag of smbd's older versions.
+//!
+//! A new file was created when it was born. Its value is written before that time is read, and so
+//! has the clock's time, at most a tick earlier, with a flag of Frevo's own: the time of birth is
+//! shown while it is that near. A copy that was born later shows the stored time.
 
 use frevo_wire::dtyp::FileTime;
 
@@ -18,6 +22,12 @@ const VALID_ATTRIB: u32 = 0x01;
 const VALID_CREATE_TIME: u32 = 0x10;
 /// A change time is valid; Frevo's follows version 5's structure.
 const VALID_CHANGE_TIME: u32 = 0x20;
+/// The creation time is that of the file's birth, or a tick earlier. Frevo's own.
+const AT_BIRTH: u32 = 0x4000_0000;
+
+/// The most that the time of birth is later than a creation time with [`AT_BIRTH`], and earlier on a
+/// medium with coarse times: 20 ms and 2 s, in units of FILETIME.
+const BIRTH_SLACK: (u64, u64) = (200_000, 20_000_000);
 
 /// Bytes of the part of [`DosAttrib::encode`] that smbd reads.
 const SMBD_LEN: usize = 24;
@@ -41,6 +51,8 @@ pub struct DosAttrib {
     pub attributes: u32,
     /// CreationTime, if it was stored.
     pub created: Option<FileTime>,
+    /// True if CreationTime means the file's birth; see [`Self::with_birth`].
+    pub at_birth: bool,
     /// ChangeTime, if a client set it.
     pub changed: Option<SetChangeTime>,
 }
@@ -51,7 +63,8 @@ impl DosAttrib {
         out.fill(0);
         let flags = VALID_ATTRIB
             | self.created.map_or(0, |_| VALID_CREATE_TIME)
-            | self.changed.map_or(0, |_| VALID_CHANGE_TIME);
+            | self.changed.map_or(0, |_| VALID_CHANGE_TIME)
+            | if self.at_birth { AT_BIRTH } else { 0 };
         // The empty string and a pad byte are zero already.
         out[2..4].copy_from_slice(&5u16.to_le_bytes());
         out[4..6].copy_from_slice(&5u16.to_le_bytes());
@@ -62,6 +75,21 @@ impl DosAttrib {
         out[24..32].copy_from_slice(&changed.shown.0.to_le_bytes());
         out[32..40].copy_from_slice(&changed.until.0.to_le_bytes());
         out
+    }
+
+    /// Returns the value with the exact CreationTime of a file that was born at `birth`.
+    #[must_use]
+    pub fn with_birth(self, birth: Option<FileTime>) -> Self {
+        let is_near = |created: FileTime, birth: FileTime| {
+            let (later, earlier) = BIRTH_SLACK;
+            birth.0.saturating_sub(created.0) <= later
+                && created.0.saturating_sub(birth.0) <= earlier
+        };
+        let created = match (self.created, birth) {
+            (Some(created), Some(birth)) if self.at_birth && is_near(created, birth) => Some(birth),
+            (created, _) => created,
+        };
+        Self { created, at_birth: false, ..self }
     }
 
     /// Reads versions 1 to 5 and the plain string; `None` for anything else.
@@ -80,7 +108,7 @@ impl DosAttrib {
             1 => {
                 let attributes = ndr.u32()?;
                 ndr.skip(4 + 8 + 8)?;
-                Some(Self { attributes, created: ndr.time(), changed: None })
+                Some(Self { attributes, created: ndr.time(), ..Self::default() })
             }
             2 => {
                 ndr.skip(4)?;
@@ -103,7 +131,8 @@ impl DosAttrib {
                 let flags = ndr.u32()?;
                 let attributes = ndr.u32()?;
                 let value = Self::of_flags(flags, attributes, ndr.time());
-                Some(Self { changed: ndr.changed(flags), ..value })
+                let at_birth = value.created.is_some() && flags & AT_BIRTH != 0;
+                Some(Self { changed: ndr.changed(flags), at_birth, ..value })
             }
             _ => None,
         }
@@ -114,7 +143,7 @@ impl DosAttrib {
             // smbd takes the attributes whatever the flags say.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
-            changed: None,
+            ..Self::default()
         }
     }
 }
@@ -191,7 +220,7 @@ mod tests {
     fn what_smbd_wrote_reads_and_writes_the_same() {
         for (hex, attributes, created) in FROM_SMBD {
             let created = Some(FileTime(created));
-            let value = DosAttrib { attributes, created, changed: None };
+            let value = DosAttrib { attributes, created, ..DosAttrib::default() };
             assert_eq!(DosAttrib::decode(&bytes(hex)), Some(value));
             assert_eq!(value.encode(&mut [0; ENCODED_LEN]), bytes(hex));
         }
@@ -214,7 +243,7 @@ mod tests {
             let created = created.filter(|_| version != 2);
             assert_eq!(
                 DosAttrib::decode(&value),
-                Some(DosAttrib { attributes: 0x22, created, changed: None }),
+                Some(DosAttrib { attributes: 0x22, created, ..DosAttrib::default() }),
                 "version {version}"
             );
         }
@@ -246,6 +275,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_was_created_when_it_was_born() {
+        const MS: u64 = 10_000;
+        let at = 1 << 40;
+        let of = |created: u64, birth: Option<u64>| {
+            let created = Some(FileTime(created));
+            let value = DosAttrib { created, at_birth: true, ..DosAttrib::default() };
+            let exact = value.with_birth(birth.map(FileTime));
+            assert!(!exact.at_birth);
+            assert_eq!(
+                DosAttrib { at_birth: false, ..value }.with_birth(birth.map(FileTime)).created,
+                created
+            );
+            exact.created.map(|created| created.0)
+        };
+        for birth in [at, at + 1, at + 20 * MS, at - 1, at - 2_000 * MS] {
+            assert_eq!(of(at, Some(birth)), Some(birth));
+        }
+        // Copies with the value of another file, and a medium that does not know.
+        for birth in [Some(at + 20 * MS + 1), Some(at - 2_000 * MS - 1), None] {
+            assert_eq!(of(at, birth), Some(at));
+        }
+    }
+
+    #[test]
     fn cut_or_strange_values_are_refused() {
         let whole = bytes(FROM_SMBD[0].0);
         for len in 4..16 {
@@ -269,11 +322,13 @@ mod tests {
         fn what_is_written_is_read(
             attributes in 0u32..,
             created in 1u64..,
+            at_birth: bool,
             changed in proptest::option::of((1u64.., 1u64..)),
         ) {
             let changed = changed
                 .map(|(shown, until)| SetChangeTime { shown: FileTime(shown), until: FileTime(until) });
-            let value = DosAttrib { attributes, created: Some(FileTime(created)), changed };
+            let created = Some(FileTime(created));
+            let value = DosAttrib { attributes, created, at_birth, changed };
             let mut out = [0; ENCODED_LEN];
             assert_eq!(DosAttrib::decode(value.encode(&mut out)), Some(value));
         }

@@ -4,28 +4,33 @@
 //! Setting or removing an attribute, changing the mode, the owner or a list: the kernel notes each
 //! of these in the time of change, which nobody can set. So a fact holds while that time is the same
 //! as when the attribute was read, if that was settled by then: a change within one tick of the
-//! kernel's clock may get the same time once more. The state of a file is asked for anyway, and so
-//! the check costs no call. Whoever changes a file, this process or another, is noticed.
+//! kernel's clock may get the same time once more. Since Linux 6.13 it does not, once somebody has
+//! read the time. The state of a file is asked for anyway, and so the check costs no call. Whoever
+//! changes a file, this process or another, is noticed.
+//!
+//! A file that this process has just made has the attributes that it wrote, and no others. Another
+//! program may have changed them in the few microseconds before the time of change was read, so that
+//! is believed for [`TICK_MS`] only, and only where times are exact.
 //!
 //! This is so on the file systems of [`NOTING`]. On others, and for a user as whom the server works
 //! and who may not be allowed to read the attribute, it is read each time.
 
 use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::LazyLock;
 
 use frevo_store::FileKey;
 use frevo_wire::dtyp::FileTime;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use rustix::fs::Statx;
+use rustix::fs::{MemfdFlags, Mode, Statx, memfd_create};
 use rustix::io::Errno;
 
 use crate::dosattrib::DosAttrib;
 use crate::limits::{DOSATTRIB_BYTES, KNOWN_FILES, TICK_MS};
 use crate::ntacl;
 use crate::share::Share;
-use crate::{credentials, stat};
+use crate::{credentials, security, stat, sys};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
 const NOTING: [u64; 3] = [
@@ -46,6 +51,42 @@ pub(crate) fn are_kept(root: BorrowedFd<'_>, is_recent: bool) -> bool {
     })
 }
 
+/// True if a change of a file beside `root` gets a time of change that nobody has read before
+/// (multigrain timestamps, Linux 6.13).
+pub(crate) fn are_times_exact(root: BorrowedFd<'_>) -> bool {
+    /// True if this kernel has them, as a file in memory shows.
+    static KERNEL: LazyLock<bool> = LazyLock::new(|| tells_changes_apart().unwrap_or(false));
+    *KERNEL && are_kept(root, true) && kind_of_mount(root).is_some_and(|kind| is_exact(&kind))
+}
+
+/// True for the kinds that have them. Of the family of ext4 the older two do not.
+fn is_exact(kind: &str) -> bool {
+    matches!(kind, "ext4" | "xfs" | "btrfs" | "tmpfs")
+}
+
+/// Changes a file with a read of its time before each change. Several pairs of changes fall into
+/// different ticks of the clock by chance less than once in a million times.
+fn tells_changes_apart() -> Result<bool, Errno> {
+    const CHANGES: u32 = 5;
+    let file = memfd_create("frevo-times", MemfdFlags::CLOEXEC)?;
+    let mut times = Vec::new();
+    for change in 0..CHANGES {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600 | (change & 1) << 6))?;
+        let stx = sys::stat_fd(file.as_fd())?;
+        times.push((stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec));
+    }
+    Ok(times.windows(2).all(|pair| pair[0] != pair[1]))
+}
+
+/// Returns the kind of the mounted file system that `root` is in, as the kernel calls it.
+fn kind_of_mount(root: BorrowedFd<'_>) -> Option<String> {
+    let mount = sys::stat_fd(root).ok()?.stx_mnt_id.to_string();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount))?;
+    // Optional fields end with a dash.
+    line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
+}
+
 /// Seconds and nanoseconds.
 type Time = (i64, u32);
 
@@ -54,11 +95,18 @@ type Time = (i64, u32);
 pub(crate) struct Version {
     key: FileKey,
     changed: Time,
+    /// The next change gets another time.
+    is_exact: bool,
 }
 
 impl Version {
     /// True if a change of the file from now on gets another time.
     pub(crate) fn is_settled(&self) -> bool {
+        self.is_exact || self.is_old()
+    }
+
+    /// True if the last change was more than a tick of the kernel's clock ago.
+    fn is_old(&self) -> bool {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         let ms = |seconds: i64, nanoseconds: i64| {
             seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000)
@@ -79,14 +127,33 @@ struct Kept {
     created: Option<FileTime>,
 }
 
+impl Kept {
+    const fn of(dos: DosAttrib) -> Self {
+        Self { attributes: dos.attributes, created: dos.created }
+    }
+
+    fn dos_attrib(self) -> DosAttrib {
+        let Self { attributes, created } = self;
+        DosAttrib { attributes, created, ..DosAttrib::default() }
+    }
+}
+
 /// The facts of one file.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     changed: Time,
     /// DOSATTRIB, once it was read.
     dos: Option<Option<Kept>>,
-    /// Bits of the attributes for descriptors that are known to be absent.
+    /// Bits of attributes that are known to be absent.
     absent: u8,
+    /// These are facts of a file that was just made. They were not read.
+    is_new: bool,
+}
+
+impl Known {
+    const fn nothing(changed: Time) -> Self {
+        Self { changed, dos: None, absent: 0, is_new: false }
+    }
 }
 
 const SHARDS: usize = 64;
@@ -103,8 +170,9 @@ impl Facts {
     }
 
     fn of(&self, version: Version) -> Option<Known> {
-        let shard = self.shard(version.key).lock();
-        shard.get(&version.key).copied().filter(|known| known.changed == version.changed)
+        let known = self.shard(version.key).lock().get(&version.key).copied()?;
+        let holds = known.changed == version.changed && !(known.is_new && version.is_old());
+        holds.then_some(known)
     }
 
     fn note(&self, version: Version, fact: impl FnOnce(&mut Known)) {
@@ -113,14 +181,19 @@ impl Facts {
             let some = shard.keys().next().copied();
             some.map(|key| shard.remove(&key));
         }
-        let new = Known { changed: version.changed, dos: None, absent: 0 };
-        let known = shard.entry(version.key).or_insert(new);
-        if known.changed != version.changed {
-            *known = new;
+        let nothing = Known::nothing(version.changed);
+        let known = shard.entry(version.key).or_insert(nothing);
+        if known.changed != version.changed || known.is_new {
+            *known = nothing;
         }
         fact(known);
     }
 }
+
+/// The bit of all attributes that clients may see.
+const EAS: u8 = 4;
+/// All bits.
+const ALL: u8 = EAS | 2 | 1;
 
 /// The bit of an attribute for descriptors.
 fn bit(attribute: &CStr) -> u8 {
@@ -133,7 +206,17 @@ impl Share {
         let key = stat::key_of(stx);
         let is_noted = self.keeps_facts && key.device == self.home && !credentials::is_acting();
         let changed = (stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec);
-        is_noted.then_some(Version { key, changed })
+        // A medium with whole seconds gives one time to many changes.
+        let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
+        is_noted.then_some(Version { key, changed, is_exact })
+    }
+
+    /// Records the facts of a file that this process has just made, and written `dos` to, before
+    /// `stx` was read.
+    pub(crate) fn note_new(&self, stx: &Statx, dos: Option<DosAttrib>) {
+        let Some(version) = self.version(stx).filter(|version| version.is_exact) else { return };
+        let dos = dos.map(|dos| Some(Kept::of(dos.with_birth(stat::birth_of(stx)))));
+        FACTS.note(version, |known| *known = Known { dos, absent: ALL, is_new: true, ..*known });
     }
 
     /// Returns DOSATTRIB of a file whose state is `stx`. `read` reads it, if it is not known.
@@ -144,21 +227,43 @@ impl Share {
     ) -> Option<DosAttrib> {
         let version = self.version(stx);
         if let Some(known) = version.and_then(|version| FACTS.of(version)?.dos) {
-            let dos =
-                |Kept { attributes, created }| DosAttrib { attributes, created, changed: None };
-            return known.map(dos);
+            return known.map(Kept::dos_attrib);
         }
         // Before it is read: what changes meanwhile gets another time.
         let settled = version.filter(Version::is_settled);
         let mut value = [0; DOSATTRIB_BYTES];
         let read = read(&mut value);
         let dos = read.ok().and_then(|len| value.get(..len)).and_then(DosAttrib::decode);
+        let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
         let is_whole = dos.is_none_or(|dos| dos.changed.is_none());
         if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
-            let kept = dos.map(|dos| Kept { attributes: dos.attributes, created: dos.created });
-            FACTS.note(version, |known| known.dos = Some(kept));
+            FACTS.note(version, |known| known.dos = Some(dos.map(Kept::of)));
         }
         dos
+    }
+
+    /// Returns the size of the extended attributes of a file whose state is `stx`. `read` reads it,
+    /// unless there are known to be none.
+    pub(crate) fn ea_size(&self, stx: &Statx, read: impl FnOnce() -> Result<u32, Errno>) -> u32 {
+        let version = self.version(stx);
+        if version
+            .is_some_and(|version| FACTS.of(version).is_some_and(|known| known.absent & EAS != 0))
+        {
+            return 0;
+        }
+        let settled = version.filter(Version::is_settled);
+        let size = read();
+        if let (Some(version), Ok(0)) = (settled, size) {
+            FACTS.note(version, |known| known.absent |= EAS);
+        }
+        size.unwrap_or(0)
+    }
+
+    /// True if no attribute of a file with this state has to be read to open it.
+    pub(crate) fn knows(&self, stx: &Statx) -> bool {
+        let Some(version) = self.version(stx) else { return false };
+        let has_dos = FACTS.of(version).is_some_and(|known| known.dos.is_some());
+        (has_dos || !self.keeps_attributes()) && security::needs_no_read(self, version)
     }
 }
 
@@ -178,7 +283,7 @@ mod tests {
     use super::*;
 
     fn version(inode: u64, changed: Time) -> Version {
-        Version { key: FileKey::of_file(7, inode), changed }
+        Version { key: FileKey::of_file(7, inode), changed, is_exact: false }
     }
 
     /// At n - 1, n and n + 1 files for each shard, and at many more.
@@ -211,6 +316,37 @@ mod tests {
         facts.note(new, |known| known.dos = Some(None));
         assert_eq!(facts.of(new).map(|known| (known.absent, known.dos)), Some((0, Some(None))));
         assert!(facts.of(old).is_none());
+    }
+
+    /// Facts of a new file end with the tick in which it was made, and with the first that is read.
+    #[test]
+    fn a_new_file_is_believed_for_a_tick() {
+        let facts = Facts(std::array::from_fn(|_| Mutex::default()));
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let now = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap().max(1));
+        let made = Version { is_exact: true, ..version(1, now) };
+        let is_new = |known: &mut Known| *known = Known { absent: ALL, is_new: true, ..*known };
+        facts.note(made, is_new);
+        assert_eq!(facts.of(made).map(|known| known.absent), Some(ALL));
+        std::thread::sleep(std::time::Duration::from_millis(3 * TICK_MS));
+        assert!(facts.of(made).is_none());
+        facts.note(made, is_new);
+        facts.note(made, |known| known.dos = Some(None));
+        assert_eq!(facts.of(made).map(|known| (known.absent, known.dos)), Some((0, Some(None))));
+    }
+
+    /// Of the kernels that are supported some tell changes apart and some do not, but each always
+    /// says the same.
+    #[test]
+    fn a_kernel_tells_changes_apart_or_does_not() {
+        let first = tells_changes_apart().unwrap();
+        assert!((0..20).all(|_| tells_changes_apart().unwrap() == first));
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &std::path::Path| std::fs::File::open(path).unwrap();
+        let kind = kind_of_mount(open(folder.path()).as_fd()).unwrap();
+        assert_eq!(are_times_exact(open(folder.path()).as_fd()), first && is_exact(&kind));
+        assert!(!are_times_exact(open(std::path::Path::new("/proc")).as_fd()));
+        assert!(!["ext2", "ext3", "overlay", "vfat"].map(is_exact).contains(&true));
     }
 
     #[test]

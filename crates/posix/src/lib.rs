@@ -25,6 +25,7 @@ mod fold;
 mod guard;
 mod host;
 mod kept_folders;
+mod known_paths;
 pub mod limits;
 mod locks;
 pub mod name_service;
@@ -54,6 +55,7 @@ mod unix;
 mod vfs;
 mod volume;
 mod walk;
+mod writable;
 mod xattr;
 
 pub use errno::fault_of;

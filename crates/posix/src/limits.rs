@@ -15,6 +15,12 @@ pub const TUNNELS: usize = 256;
 /// bytes.
 pub const KNOWN_FILES: usize = if cfg!(test) { 256 } else { 1 << 17 };
 
+/// Paths that are remembered as leading to such files, in all shares: 8 bytes each.
+pub const KNOWN_PATHS: usize = 1 << 13;
+
+/// Mounts that are remembered as having just taken a change.
+pub const CHANGED_MOUNTS: usize = 16;
+
 /// Bytes of a DOSATTRIB value that are read. Samba's values have fewer than 100, unless they
 /// contain a name, as only version 2 does.
 pub const DOSATTRIB_BYTES: usize = 384;

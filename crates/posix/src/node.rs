@@ -28,6 +28,7 @@ use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
+use crate::writable;
 use crate::xattr::{DOSATTRIB, Handle};
 
 /// An open file, directory, link or special file of a share.
@@ -36,6 +37,8 @@ pub(crate) struct PosixNode {
     share: Arc<Share>,
     handle: Handle,
     key: FileKey,
+    /// The number of the mount in which it was opened.
+    mount: u64,
     kind: Kind,
     /// True if it was opened to read or write data.
     moves_data: bool,
@@ -60,6 +63,7 @@ impl PosixNode {
     ) -> Self {
         Self {
             key: share.marked(stat::key_of(stx)),
+            mount: stx.stx_mnt_id,
             share,
             kind: stat::kind_of(stx),
             moves_data: (how.read || how.write) && !handle.is_path_only(),
@@ -91,6 +95,7 @@ impl PosixNode {
     pub(crate) fn sibling(&self, handle: Handle, stx: &Statx) -> Self {
         Self {
             key: self.share.marked(stat::key_of(stx)),
+            mount: stx.stx_mnt_id,
             share: Arc::clone(&self.share),
             kind: stat::kind_of(stx),
             moves_data: false,
@@ -161,7 +166,7 @@ impl PosixNode {
 
     /// Returns the size of the extended attributes; see [`Stat::ea_size`].
     pub(crate) fn ea_size(&self) -> u32 {
-        if self.has_xattrs() { self.handle.ea_size() } else { 0 }
+        if self.has_xattrs() { self.handle.ea_size().unwrap_or(0) } else { 0 }
     }
 
     /// Returns DOSATTRIB of this file, whose state is `stx`.
@@ -169,6 +174,23 @@ impl PosixNode {
         let kept = self.share.keeps_attributes() && self.has_xattrs();
         let read = |value: &mut [u8]| self.handle.value(DOSATTRIB, value);
         if kept { self.share.dos_attrib(stx, read) } else { None }
+    }
+
+    /// Returns the state, with the size of the extended attributes if that is wanted.
+    fn state(&self, with_eas: bool) -> VfsResult<Stat> {
+        let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+        let dos = self.dos_attrib_of(&stx);
+        let with_eas = with_eas && self.has_xattrs();
+        let extra = Extra {
+            dos,
+            hidden_name: self.hidden_name,
+            ea_size: if with_eas { self.share.ea_size(&stx, || self.handle.ea_size()) } else { 0 },
+            reparse_tag: reparse_tag::tag(dos, |into| {
+                self.handle.value(reparse_tag::ATTRIBUTE, into)
+            }),
+            is_directory_link: self.handle.is_directory_link(&stx),
+        };
+        Ok(self.share.stat_of(&stx, &extra))
     }
 
     pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
@@ -191,7 +213,7 @@ impl Node for PosixNode {
         if let Some(now) = self.successor() {
             return now.stat();
         }
-        Ok(Stat { ea_size: self.ea_size(), ..self.stat_without_eas()? })
+        self.state(true)
     }
 
     fn data_device(&self) -> Option<(u32, u32)> {
@@ -205,18 +227,7 @@ impl Node for PosixNode {
         if let Some(now) = self.successor() {
             return now.stat_without_eas();
         }
-        let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
-        let dos = self.dos_attrib_of(&stx);
-        let extra = Extra {
-            dos,
-            hidden_name: self.hidden_name,
-            ea_size: 0,
-            reparse_tag: reparse_tag::tag(dos, |into| {
-                self.handle.value(reparse_tag::ATTRIBUTE, into)
-            }),
-            is_directory_link: self.handle.is_directory_link(&stx),
-        };
-        Ok(self.share.stat_of(&stx, &extra))
+        self.state(false)
     }
 
     fn is_read_only(&self) -> VfsResult<bool> {
@@ -229,6 +240,9 @@ impl Node for PosixNode {
 
     fn takes_changes(&self) -> VfsResult<()> {
         self.share.writable()?;
+        if writable::is_noted(self.mount) {
+            return Ok(());
+        }
         let mounted = rustix::fs::fstatvfs(self.handle.fd()).map_err(fault_of)?;
         if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) {
             return Err(Fault::ReadOnly);

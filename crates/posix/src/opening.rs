@@ -8,7 +8,7 @@ use frevo_store::Name;
 use frevo_store::vfs::{
     Existence, Kind, KindWanted, OpenHow, Opened, STORED_ATTRIBUTES, VfsResult,
 };
-use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::dtyp::{FileAttributes, FileTime};
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
@@ -16,6 +16,7 @@ use crate::cache::Seen;
 use crate::credentials::FileGroup;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
+use crate::known_paths::KnownPath;
 use crate::limits::RETRIES;
 use crate::names::DiskPath;
 use crate::node::PosixNode;
@@ -23,7 +24,7 @@ use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
 use crate::walk::Location;
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{reparse_tag, security, sys};
+use crate::{reparse_tag, security, sys, writable};
 
 impl PosixVfs {
     /// Opens an existing object at `path` below `dir`. Fails with NotFound if a component is
@@ -43,8 +44,23 @@ impl PosixVfs {
                 opened => return opened,
             }
         }
+        let is_look = !how.read && !how.write && !follow;
+        let known = is_look.then(|| self.share().path_below_root(dir, path)).flatten();
+        if known.is_some_and(KnownPath::is_noted) {
+            // O_PATH has no effect on any kind, which need not be known before. Extended attributes
+            // cost more with it, but these are known.
+            let found = self.open_as(dir, path, how, None)?;
+            if self.share().knows(&found.1) {
+                return Ok(found);
+            }
+            return self.open_as(dir, path, how, Some(stat::kind_of(&found.1)));
+        }
         let kind = kind_before(dir, path, follow)?;
-        self.open_as(dir, path, how, kind)
+        let found = self.open_as(dir, path, how, kind)?;
+        if let Some(path) = known.filter(|_| self.share().knows(&found.1)) {
+            path.note();
+        }
+        Ok(found)
     }
 
     /// Opens an object of this `kind`, if its kind could be seen before.
@@ -101,7 +117,11 @@ impl PosixVfs {
         let extra = Extra {
             dos,
             hidden_name: self.share().hides(entry),
-            ea_size: if is_look && has_eas { handle.ea_size() } else { 0 },
+            ea_size: if is_look && has_eas {
+                self.share().ea_size(&stx, || handle.ea_size())
+            } else {
+                0
+            },
             reparse_tag: reparse_tag::tag(dos, |into| handle.value(reparse_tag::ATTRIBUTE, into)),
             is_directory_link: handle.is_directory_link(&stx),
         };
@@ -145,7 +165,7 @@ impl PosixVfs {
         how: &OpenHow,
     ) -> VfsResult<Opened> {
         for attempt in 0..RETRIES {
-            let parent = match seen.take() {
+            let parent = match seen.take().or(place.seen.take()) {
                 Some(seen) => seen,
                 None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
             };
@@ -198,6 +218,7 @@ impl PosixVfs {
     fn create(&self, place: &Location, how: &OpenHow) -> VfsResult<Opened> {
         self.share().writable()?;
         let entry = place.wanted.as_slice();
+        let before = stat::coarse_clock();
         let fd = if how.kind == KindWanted::Directory {
             self.make_directory(place, how)?
         } else {
@@ -217,9 +238,18 @@ impl PosixVfs {
         }
         let handle = Handle::new(fd, false);
         // The file exists even if its attributes could not be stored.
-        let dos = self.new_dos_attrib(how, handle.fd());
+        let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
+        // Only now: after a read of the change time the kernel stores finer ones, which costs more.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        writable::note(stx.stx_mnt_id);
+        if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {
+            self.share().note_new(&stx, dos);
+            let root = self.share().root.as_fd();
+            let path = self.share().path_below_root(root, &place.path_of(entry));
+            path.into_iter().for_each(KnownPath::note);
+        }
+        let dos = dos.map(|dos| dos.with_birth(stat::birth_of(&stx)));
         let extra = Extra { dos, hidden_name: self.share().hides(entry), ..Extra::default() };
         let stat = self.share().stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);
@@ -249,18 +279,19 @@ impl PosixVfs {
         rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
     }
 
-    /// Returns the attributes to store for a new file.
-    fn new_dos_attrib(&self, how: &OpenHow, fd: BorrowedFd<'_>) -> Option<DosAttrib> {
+    /// Returns the attributes to store for a new file. The kernel's clock said `before` when it was
+    /// to be made.
+    fn new_dos_attrib(&self, how: &OpenHow, before: FileTime) -> Option<DosAttrib> {
         if !self.share().keeps_attributes() {
             return None;
         }
         // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium's birth time is
-        // exact; the clock can be a tick off.
-        let created = Some(sys::birth(fd).unwrap_or_else(stat::clock));
+        // exact and is shown; the clock can be a tick off.
+        let created = Some(before);
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
         let attributes = (how.attributes & STORED_ATTRIBUTES) | bits;
-        Some(DosAttrib { attributes: attributes.0, created, changed: None })
+        Some(DosAttrib { attributes: attributes.0, created, at_birth: true, changed: None })
     }
 
     fn make_directory(&self, place: &Location, how: &OpenHow) -> VfsResult<OwnedFd> {

@@ -74,7 +74,8 @@ impl PosixNode {
             Some(created) => created,
             None => self.stat()?.created,
         };
-        let value = DosAttrib { attributes: bits, created: Some(created), changed: None };
+        let at_birth = old.is_some_and(|old| old.at_birth);
+        let value = DosAttrib { attributes: bits, created: Some(created), at_birth, changed: None };
         self.handle().set_dos_attrib(&value).map_err(fault_of)
     }
 }

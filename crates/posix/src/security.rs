@@ -9,7 +9,6 @@ use std::path::Path;
 use frevo_store::Fault;
 use frevo_store::security::HostAcl;
 use frevo_store::vfs::{Kind, Security, SecurityChange, VfsResult};
-use frevo_wire::dtyp::FileTime;
 use rustix::fs::{AtFlags, CWD, Mode, Statx, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -100,6 +99,11 @@ pub(crate) fn is_bare(share: &Share, version: Version) -> bool {
         && (!reads_unprivileged(share) || facts::lacks(version, ntacl::UNPRIVILEGED))
 }
 
+/// True if nothing has to be read to tell the stored descriptor of a file in this version.
+pub(crate) fn needs_no_read(share: &Share, version: Version) -> bool {
+    share.options.nt_acls != NtAcls::Xattr || is_bare(share, version)
+}
+
 /// Returns the descriptor in `attribute` if it belongs to the permissions that the host
 /// has now. Costs one system call where there is no such attribute.
 fn in_force(
@@ -146,8 +150,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let Some(descriptor) = change.descriptor else { return Ok(()) };
     let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
     let acl = host_acl(handle, &stx)?;
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let now = FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0));
+    let now = stat::coarse_clock();
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
     // The attribute belongs to the server; only the file's owner may set it.
     if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {

@@ -43,6 +43,8 @@ pub(crate) struct Share {
     pub(crate) entry_xattrs: bool,
     /// True if facts from attributes of unchanged files are kept; see [`crate::facts`].
     pub(crate) keeps_facts: bool,
+    /// True if each change that follows a read of the time of change gets another time.
+    pub(crate) has_exact_times: bool,
     /// The number of the root's file system.
     pub(crate) home: u64,
     /// The mark in the keys of files; 0 except in snapshots.
@@ -120,7 +122,7 @@ impl Share {
 
     /// Returns the size of the extended attributes of an entry without opening it; see
     /// [`Stat::ea_size`].
-    pub(crate) fn entry_ea_size(&self, dir: BorrowedFd<'_>, entry: &CStr) -> u32 {
+    pub(crate) fn entry_ea_size(&self, dir: BorrowedFd<'_>, entry: &CStr) -> Result<u32, Errno> {
         let list = |list: &mut [u8]| {
             if self.entry_xattrs {
                 sys::listxattr_at(dir, entry, list)

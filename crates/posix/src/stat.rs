@@ -44,6 +44,12 @@ pub(crate) fn clock() -> FileTime {
     FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// Returns the host's time at the last tick of its clock, which is the birth time of a new file.
+pub(crate) fn coarse_clock() -> FileTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    FileTime::from_unix(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// Returns the birth time, if the medium has it.
 pub(crate) fn birth_of(stx: &Statx) -> Option<FileTime> {
     (stx.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(&stx.stx_btime))

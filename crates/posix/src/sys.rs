@@ -40,13 +40,6 @@ pub(crate) fn stat_fd(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT_MASK)
 }
 
-/// Returns the birth time of an open file, if the medium has it. Nothing else is read: a read of
-/// the change time makes the kernel store finer times.
-pub(crate) fn birth(fd: BorrowedFd<'_>) -> Option<frevo_wire::dtyp::FileTime> {
-    let stx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-    crate::stat::birth_of(&stx)
-}
-
 /// Returns the state of an entry; links are not followed.
 pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)

@@ -94,6 +94,7 @@ impl PosixVfs {
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
         let ntacl = crate::security::attribute(root.as_fd());
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
+        let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
         let share = Share {
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
@@ -108,6 +109,7 @@ impl PosixVfs {
             ntacl,
             entry_xattrs,
             keeps_facts,
+            has_exact_times,
             home: key.device,
             mark,
             folder_id: folder_id_of_root(key, mark),
@@ -153,7 +155,10 @@ impl PosixVfs {
             Some(place) => place,
             None => self.share.place(&path, exact)?,
         };
-        let parent = Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?);
+        let parent = match place.seen {
+            Some(seen) => seen,
+            None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
+        };
         let naming = (!exact).then(|| self.share.names.naming(parent.key, &place.wanted));
         let naming = naming.transpose().map_err(fault_of)?;
         let existing = match self.share.existing(&place, exact, Some(parent)) {

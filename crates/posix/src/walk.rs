@@ -26,19 +26,24 @@ pub(crate) struct Location {
     parent_path: Vec<u8>,
     /// The last component as it was asked for.
     pub(crate) wanted: Vec<u8>,
+    /// The parent's state, if it has just been read.
+    pub(crate) seen: Option<Seen>,
 }
 
 impl Location {
     /// Makes the location of `wanted` in an open directory with this path below the root.
     pub(crate) fn new(parent: Dir, parent_path: Vec<u8>, wanted: &[u8]) -> Self {
-        Self { parent, parent_path, wanted: wanted.to_vec() }
+        Self { parent, parent_path, wanted: wanted.to_vec(), seen: None }
     }
 
     /// Returns the location of `path`, if it is in this directory.
     pub(crate) fn beside(&self, path: &DiskPath) -> Option<Self> {
         let (parent_path, wanted) = path.split();
-        (parent_path == self.parent_path && !wanted.is_empty())
-            .then(|| Self::new(self.parent.clone(), parent_path.to_vec(), wanted))
+        let is_here = parent_path == self.parent_path && !wanted.is_empty();
+        is_here.then(|| Self {
+            seen: self.seen,
+            ..Self::new(self.parent.clone(), parent_path.to_vec(), wanted)
+        })
     }
 
     /// Returns the path below the root of an entry of the parent.
@@ -72,23 +77,24 @@ impl Share {
             // The root has no location, since no directory contains it.
             return Err(Fault::AccessDenied);
         }
-        let (parent, parent_path) = self.directory(parent_path, exact)?;
-        let place = Location { parent, parent_path, wanted: wanted.to_vec() };
+        let (parent, parent_path, seen) = self.directory(parent_path, exact)?;
+        let place = Location { parent, parent_path, wanted: wanted.to_vec(), seen };
         self.admit(&place.path_of(wanted))?;
         Ok(place)
     }
 
-    /// Opens the directory at `path`, and returns its path as stored.
-    fn directory(&self, path: &[u8], exact: bool) -> VfsResult<(Dir, Vec<u8>)> {
+    /// Opens the directory at `path`, and returns its path as stored, and its state if that was
+    /// read.
+    fn directory(&self, path: &[u8], exact: bool) -> VfsResult<(Dir, Vec<u8>, Option<Seen>)> {
         if path.is_empty() {
-            return Ok((Dir::Root(Arc::clone(&self.root)), Vec::new()));
+            return Ok((Dir::Root(Arc::clone(&self.root)), Vec::new(), None));
         }
-        if let Some((fd, _)) = self.kept_folder(path) {
-            return Ok((Dir::Sub(fd), path.to_vec()));
+        if let Some((fd, stx)) = self.kept_folder(path) {
+            return Ok((Dir::Sub(fd), path.to_vec(), Some(Seen::of(&stx))));
         }
         if path.len() <= PATH_BYTES {
             match self.open_directory(self.root.as_fd(), path) {
-                Ok(fd) => return Ok((Dir::Sub(Arc::new(fd)), path.to_vec())),
+                Ok(fd) => return Ok((Dir::Sub(Arc::new(fd)), path.to_vec(), None)),
                 Err(Errno::NOENT) if exact => return Err(Fault::PathNotFound),
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(walk_fault(errno)),
@@ -101,7 +107,7 @@ impl Share {
             }
             walk.step(component, exact)?;
         }
-        Ok((walk.dir, walk.stored))
+        Ok((walk.dir, walk.stored, None))
     }
 
     fn open_directory(&self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {

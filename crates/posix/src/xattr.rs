@@ -166,7 +166,7 @@ impl Handle {
     }
 
     /// Returns the size of the extended attributes; see [`ea_size`].
-    pub(crate) fn ea_size(&self) -> u32 {
+    pub(crate) fn ea_size(&self) -> Result<u32, Errno> {
         ea_size(|list| self.list(list), |name| self.value_len(name))
     }
 
@@ -380,8 +380,8 @@ fn listed(
 pub(crate) fn ea_size(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     value_len: impl Fn(&CStr) -> Result<usize, Errno>,
-) -> u32 {
-    let Ok(names) = visible(list) else { return 0 };
+) -> Result<u32, Errno> {
+    let names = visible(list)?;
     let mut total = 0usize;
     for name in names {
         if let Ok(len) = value_len(&name) {
@@ -389,7 +389,8 @@ pub(crate) fn ea_size(
             total = total.saturating_add(shown).saturating_add(len).saturating_add(5);
         }
     }
-    if total == 0 { 0 } else { u32::try_from(total.saturating_add(4)).unwrap_or(u32::MAX) }
+    let with_header = if total == 0 { 0 } else { total.saturating_add(4) };
+    Ok(u32::try_from(with_header).unwrap_or(u32::MAX))
 }
 
 /// True if clients may see an attribute of this name.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use common::{Share, how, name, share};
 use frevo_posix::dosattrib;
-use frevo_store::Vfs;
-use frevo_store::vfs::SecurityChange;
+use frevo_store::vfs::{Existence, Kind, KindWanted, OpenHow, SecurityChange};
+use frevo_store::{Fault, Vfs};
 use frevo_wire::dtyp::FileAttributes;
-use rustix::fs::XattrFlags;
+use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 
 /// After this time what is read of a file may be kept.
 const SETTLED: Duration = Duration::from_millis(60);
@@ -108,4 +108,92 @@ fn a_descriptor_that_is_set_is_seen() {
         }
         assert_eq!(stored(), None);
     }
+}
+
+/// Another program's change of a file that has just been made is seen, also within one tick of the
+/// kernel's clock.
+#[test]
+fn a_change_of_a_new_file_is_seen() {
+    let share = share();
+    let make = OpenHow { existence: Existence::MustNotExist, ..how() };
+    for kind in [KindWanted::NotDirectory, KindWanted::Directory] {
+        for round in 0..200 {
+            let made = share.vfs.open(&name("f"), &OpenHow { kind, ..make }).unwrap().stat;
+            let is_file = kind == KindWanted::NotDirectory;
+            assert_eq!(made.created, made.written, "round {round}");
+            let path = share.path("f");
+            let look = |share: &Share| share.vfs.open(&name("f"), &OpenHow::LOOK).unwrap();
+            let again = look(&share).stat;
+            assert_eq!((again.created, again.changed), (made.created, made.changed));
+            assert_eq!(again.attributes, made.attributes);
+            assert_eq!(look(&share).stored_security().unwrap(), None);
+            set(&path, FileAttributes::HIDDEN);
+            let kind = if is_file { FileAttributes::EMPTY } else { FileAttributes::DIRECTORY };
+            assert_eq!(look(&share).stat.attributes, FileAttributes::HIDDEN | kind);
+            set(&path, FileAttributes::SYSTEM);
+            assert_eq!(look(&share).stat.attributes, FileAttributes::SYSTEM | kind);
+            rustix::fs::removexattr(&path, dosattrib::NAME).unwrap();
+            let bare = if is_file { FileAttributes::NORMAL } else { kind };
+            assert_eq!(look(&share).stat.attributes, bare);
+            if is_file { std::fs::remove_file(&path) } else { std::fs::remove_dir(&path) }.unwrap();
+        }
+    }
+}
+
+/// A descriptor that another program stores for a new file is read at once.
+#[test]
+fn a_descriptor_of_a_new_file_is_seen() {
+    let share = share();
+    let make = OpenHow { existence: Existence::MustNotExist, ..how() };
+    for round in 0..50 {
+        let file = format!("f{round}");
+        let opened = share.vfs.open(&name(&file), &make).unwrap();
+        let change =
+            SecurityChange { descriptor: Some(&[1; 60]), uid: None, gid: None, mode: None };
+        opened.node.set_security(&change).unwrap();
+        let attribute = ["security.NTACL", "user.NTACL"].into_iter().find_map(|attribute| {
+            let mut value = vec![0; 4_096];
+            let len = rustix::fs::getxattr(share.path(&file), attribute, &mut value).ok()?;
+            value.truncate(len);
+            Some((attribute, value))
+        });
+        let (attribute, value) = attribute.unwrap();
+        let other = format!("g{round}");
+        drop(share.vfs.open(&name(&other), &make).unwrap());
+        let stored = || {
+            let opened = share.vfs.open(&name(&other), &OpenHow::LOOK).unwrap();
+            opened.stored_security().unwrap()
+        };
+        assert_eq!(stored(), None);
+        let path = share.path(&other);
+        rustix::fs::setxattr(&path, attribute, &value, XattrFlags::empty()).unwrap();
+        assert_eq!(stored().as_deref(), Some(&[1; 60][..]), "round {round}");
+    }
+}
+
+/// A FIFO or a link that takes the place of a file that was known is opened as what it is.
+#[test]
+fn what_replaces_a_known_file_is_not_taken_for_it() {
+    let share = share();
+    let path = share.path("f");
+    let known = || {
+        std::fs::write(&path, "").unwrap();
+        std::thread::sleep(SETTLED);
+        (0..4).for_each(|_| {
+            let opened = share.vfs.open(&name("f"), &OpenHow::LOOK).unwrap();
+            assert_eq!(opened.stored_security().unwrap(), None);
+        });
+        std::fs::remove_file(&path).unwrap();
+    };
+    known();
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    assert_eq!(share.vfs.open(&name("f"), &OpenHow::LOOK).unwrap().stat.kind, Kind::Fifo);
+    std::fs::remove_file(&path).unwrap();
+    known();
+    std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+    assert_eq!(share.vfs.open(&name("f"), &OpenHow::LOOK).unwrap_err(), Fault::Symlink);
+    std::fs::remove_file(&path).unwrap();
+    known();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(share.vfs.open(&name("f"), &OpenHow::LOOK).unwrap().stat.kind, Kind::Directory);
 }

@@ -84,7 +84,11 @@ impl AttributePolicy {
 fn kept(file: &LocalHandle) -> io::Result<Option<DosAttrib>> {
     let mut value = [0; 256];
     match rustix::fs::fgetxattr(file, dosattrib::NAME, &mut value) {
-        Ok(len) => Ok(value.get(..len).and_then(DosAttrib::decode)),
+        Ok(len) => {
+            let birth = file.metadata().and_then(|metadata| metadata.created()).ok();
+            let value = value.get(..len).and_then(DosAttrib::decode);
+            Ok(value.map(|value| value.with_birth(birth.map(file_time))))
+        }
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
@@ -142,7 +146,8 @@ impl CopiedAttributes {
     ) -> io::Result<()> {
         if carry == AttributePolicy::Xattr && !self.known.is_empty() {
             let created = self.created.map(file_time);
-            let value = DosAttrib { attributes: self.attributes.bits(), created, changed: None };
+            let attributes = self.attributes.bits();
+            let value = DosAttrib { attributes, created, ..DosAttrib::default() };
             let mut room = [0; dosattrib::ENCODED_LEN];
             let value = value.encode(&mut room);
             rustix::fs::fsetxattr(copy, dosattrib::NAME, value, XattrFlags::empty())?;

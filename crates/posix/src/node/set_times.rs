@@ -42,6 +42,7 @@ impl PosixNode {
         };
         // Only FSCTL_SET_REPARSE_POINT changes this one.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
+        let at_birth = created.is_none() && old.is_some_and(|old| old.at_birth);
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
             Some(created) => created,
             None => {
@@ -50,7 +51,7 @@ impl PosixNode {
             }
         };
         let attributes = attributes | directory;
-        let value = DosAttrib { attributes, created: Some(created), changed: None };
+        let value = DosAttrib { attributes, created: Some(created), at_birth, changed: None };
         match changed {
             Some(changed) => self.keep_change_time(value, changed),
             None => self.handle.set_dos_attrib(&value).map_err(fault_of),
