@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use smb2::client::{Connection, Session, Tree};
+use smb2::crypto::encryption::Cipher;
 use smb2::crypto::kdf::PreauthHasher;
 use smb2::crypto::signing::SigningAlgorithm;
 use smb2::msg::close::CloseRequest;
@@ -22,7 +23,7 @@ use smb2::types::status::NtStatus;
 use smb2::types::{Command, CreditCharge, FileId, OplockLevel, TreeId};
 
 use crate::server::Target;
-use crate::wire::{self, First, Tally};
+use crate::wire::{self, First, Offer, Tally};
 
 /// The protection of requests after the tree connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,22 +55,31 @@ pub(crate) struct Client {
     tally: Arc<Tally>,
     description: String,
     signing: (Vec<u8>, SigningAlgorithm),
+    sealing: Option<SealingKeys>,
+}
+
+/// The cipher of a session and its keys, for messages to the server and from it.
+#[derive(Clone)]
+pub(crate) struct SealingKeys {
+    pub(crate) cipher: Cipher,
+    pub(crate) to_server: Vec<u8>,
+    pub(crate) from_server: Vec<u8>,
 }
 
 impl Client {
     pub(crate) async fn connect(target: &Target, protection: Protection) -> Result<Self> {
         let socket = TcpTransport::connect(&target.addr, Duration::from_secs(10)).await?;
-        Self::connect_over(Arc::new(socket), target, protection, None).await
+        Self::connect_over(Arc::new(socket), target, protection, Offer::default()).await
     }
 
-    /// Logs on over a transport that is connected; with `signing` by that signing algorithm.
+    /// Logs on over a transport that is connected.
     pub(crate) async fn connect_over(
         socket: Arc<dyn Transport>,
         target: &Target,
         protection: Protection,
-        signing: Option<u16>,
+        offer: Offer,
     ) -> Result<Self> {
-        let first = First::new(socket, signing);
+        let first = First::new(socket, offer);
         let tally = first.tally();
         let mut conn = wire::connection(first.clone(), "127.0.0.1");
         conn.set_compression_requested(false);
@@ -86,6 +96,7 @@ impl Client {
             .context("SESSION_SETUP")?;
         let tree = Tree::connect(&mut conn, "share").await.context("TREE_CONNECT")?;
         let description = describe(&conn, &session, protection)?;
+        let mut sealing = None;
         match protection {
             Protection::Signed => {
                 ensure!(
@@ -101,7 +112,8 @@ impl Client {
                 else {
                     bail!("no encryption keys on this dialect");
                 };
-                conn.activate_encryption(enc, dec, cipher);
+                conn.activate_encryption(enc.clone(), dec.clone(), cipher);
+                sealing = Some(SealingKeys { cipher, to_server: enc, from_server: dec });
             }
             Protection::Unsigned => {
                 ensure!(
@@ -113,7 +125,7 @@ impl Client {
         }
         let tree_id = tree.tree_id;
         let signing = (session.signing_key.clone(), session.signing_algorithm);
-        Ok(Self { conn, tree, tree_id, tally, description, signing })
+        Ok(Self { conn, tree, tree_id, tally, description, signing, sealing })
     }
 
     /// Returns the dialect, the protection with its algorithm, and the server's sizes.
@@ -127,6 +139,11 @@ impl Client {
 
     pub(crate) const fn signing_algorithm(&self) -> SigningAlgorithm {
         self.signing.1
+    }
+
+    /// Returns the keys of a session with [`Protection::Sealed`].
+    pub(crate) const fn sealing_keys(&self) -> Option<&SealingKeys> {
+        self.sealing.as_ref()
     }
 
     pub(crate) fn tally(&self) -> &Tally {
@@ -201,6 +218,8 @@ pub(crate) enum Open {
     Write,
     /// A new file; fails if it exists.
     New,
+    /// An existing folder.
+    Folder,
 }
 
 impl Requests {
@@ -226,6 +245,8 @@ impl Requests {
             Open::Read => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
             Open::Write => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileOpenIf),
             Open::New => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileCreate),
+            // FILE_LIST_DIRECTORY is the same bit.
+            Open::Folder => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
         };
         let body = CreateRequest {
             requested_oplock_level: OplockLevel::None,
@@ -240,7 +261,8 @@ impl Requests {
                     | ShareAccess::FILE_SHARE_DELETE,
             ),
             create_disposition: disposition,
-            create_options: 0x40, // FILE_NON_DIRECTORY_FILE, MS-SMB2 2.2.13
+            // FILE_DIRECTORY_FILE or FILE_NON_DIRECTORY_FILE, MS-SMB2 2.2.13
+            create_options: if matches!(how, Open::Folder) { 0x01 } else { 0x40 },
             name: name.to_owned(),
             create_contexts: vec![],
         };

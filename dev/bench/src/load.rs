@@ -2,14 +2,22 @@
 //! the kernel, and some replies are kept and verified after the round. So the server, not the
 //! client, limits the rate.
 
+pub(crate) mod bare;
 mod connection;
 mod engine;
+mod listing;
 mod logon;
+mod office;
 mod page;
+mod plot;
 mod requests;
+mod script;
+mod sealing;
 mod shape;
+mod talk;
+mod turn;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -20,7 +28,7 @@ use crate::server::{self, Kind, Peer, Programs};
 use crate::share;
 use engine::{Engine, Measured};
 use page::{Outcome, Page};
-use shape::Shape;
+use shape::{Shape, Verb};
 
 /// Settings by which administrators make smbd faster for large files: data goes from file to socket
 /// without a copy, and reads and writes are not handed to threads.
@@ -46,9 +54,12 @@ pub(crate) struct Arguments {
     /// Length of a round in milliseconds.
     #[arg(long, default_value_t = 500)]
     round_ms: u64,
-    /// Servers to measure: frevo, smbd, tuned (smbd with settings for speed).
-    #[arg(long, value_delimiter = ',', default_value = "smbd,tuned,frevo")]
+    /// Servers to measure: frevo, smbd, tuned (smbd with settings for speed), bare (no SMB).
+    #[arg(long, value_delimiter = ',', default_value = "bare,smbd,tuned,frevo")]
     only: Vec<String>,
+    /// Write the page here and a picture beside it (.svg).
+    #[arg(long, value_name = "FILE.md")]
+    out: Option<PathBuf>,
 }
 
 /// Measures every row on every server in turns; returns the page.
@@ -57,6 +68,13 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     ensure!(!rows.is_empty(), "no row has that name");
     let scratch = args.common.scratch()?;
     let share = share::prepare(scratch.path(), false)?;
+    for row in &rows {
+        match row.verb {
+            Verb::List => share::make_listed(&share, row.bytes)?,
+            Verb::Office => share::make_offices(&share, row.connections)?,
+            Verb::Read | Verb::Write => {}
+        }
+    }
     let peers = start(args, &share, scratch.path())?;
     let labels: Vec<String> = peers.iter().map(|peer| peer.label.clone()).collect();
     let mut page = Page::new(labels, setting(args, scratch.path()));
@@ -65,6 +83,10 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
         let outcomes = measure(&row, &peers, &share, (args.rounds, round)).await?;
         eprintln!("{} done", row.name());
         page.row(&row, &outcomes);
+    }
+    if let Some(out) = &args.out {
+        std::fs::write(out, page.markdown())?;
+        std::fs::write(out.with_extension("svg"), page.picture())?;
     }
     Ok(page.markdown())
 }
@@ -80,8 +102,9 @@ fn start(args: &Arguments, share: &Path, scratch: &Path) -> Result<Vec<Peer>> {
         .map(|name| match name.as_str() {
             "frevo" => server::start(Kind::Frevo, "Frevo", share, scratch, &programs),
             "smbd" => server::start(Kind::Smbd, "smbd", share, scratch, &programs),
+            "bare" => server::start(Kind::Bare, "bare", share, scratch, &programs),
             "tuned" => server::start(Kind::Smbd, "tuned", share, scratch, &tuned),
-            other => anyhow::bail!("{other} is no server; servers: frevo, smbd, tuned"),
+            other => anyhow::bail!("{other} is no server; servers: frevo, smbd, tuned, bare"),
         })
         .collect()
 }
@@ -103,8 +126,10 @@ async fn measure(
     (rounds, round): (usize, Duration),
 ) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = peers.iter().map(|_| Outcome::default()).collect();
+    let is_asked = |peer: &Peer| peer.kind != Kind::Bare || row.has_bare_path();
     for n in 0..rounds {
-        let mut order: Vec<(&Peer, &mut Outcome)> = peers.iter().zip(&mut outcomes).collect();
+        let all = peers.iter().zip(&mut outcomes);
+        let mut order: Vec<_> = all.filter(|(peer, _)| is_asked(peer)).collect();
         if n % 2 == 1 {
             order.reverse();
         }
@@ -118,6 +143,9 @@ async fn measure(
 }
 
 async fn one_round(row: &Shape, peer: &Peer, share: &Path, round: Duration) -> Result<Measured> {
+    if row.verb == Verb::Office {
+        share::tidy_offices(share, row.connections)?;
+    }
     let mut engine = Engine::open(row, peer).await?;
     engine.run(peer.pid(), round / 4)?;
     let measured = engine.run(peer.pid(), round)?;

@@ -109,6 +109,9 @@ enum Cmd {
     /// Serve the bare data path.
     #[command(hide = true)]
     RawServer { share: PathBuf },
+    /// Serve the bare data path for the frames of the load.
+    #[command(hide = true)]
+    BareServer { share: PathBuf },
 }
 
 #[derive(Args)]
@@ -177,16 +180,11 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Cmd::RawServer { share } => {
-            raw::serve(&share)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Cmd::RawServer { share } => raw::serve(&share).map(|()| ExitCode::SUCCESS),
+        Cmd::BareServer { share } => load::bare::serve(&share).map(|()| ExitCode::SUCCESS),
+        Cmd::StreamServer => clients::stream::serve().map(|()| ExitCode::SUCCESS),
         Cmd::Usage { report, program } => {
             clients::usage::watch(&report, &program)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Cmd::StreamServer => {
-            clients::stream::serve()?;
             Ok(ExitCode::SUCCESS)
         }
         Cmd::Stream { address, verb, there, here } => {

@@ -177,6 +177,7 @@ impl Load {
     pub(crate) async fn open(row: Row, peer: &Peer, share: &Path) -> Result<Self> {
         let work = match peer.kind {
             Kind::Limit => Work::Limit(RawLoad::open(row, &peer.target.addr)?),
+            Kind::Bare => anyhow::bail!("the bare path of the load has no rows of the table"),
             Kind::Smbd | Kind::Frevo | Kind::Running => {
                 Work::Smb(Box::new(SmbLoad::open(row, peer).await?))
             }

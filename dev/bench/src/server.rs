@@ -20,6 +20,9 @@ pub(crate) enum Kind {
     /// The bare data path; see `raw`.
     #[value(skip)]
     Limit,
+    /// The bare data path for the frames of the load; see `load::bare`.
+    #[value(skip)]
+    Bare,
     /// A server that somebody else has started.
     #[value(skip)]
     Running,
@@ -31,6 +34,7 @@ impl Kind {
             Self::Smbd => "smbd",
             Self::Frevo => "Frevo",
             Self::Limit => "limit",
+            Self::Bare => "bare",
             Self::Running => "running",
         }
     }
@@ -148,7 +152,8 @@ fn start_with(
     let child = match kind {
         Kind::Smbd => start_smbd(&target, share, &state, programs)?,
         Kind::Frevo => start_frevo(&target, share, &state, programs)?,
-        Kind::Limit => start_limit(&mut target, share)?,
+        Kind::Limit => start_own("raw-server", &mut target, share)?,
+        Kind::Bare => start_own("bare-server", &mut target, share)?,
         Kind::Running => bail!("a running server is not started"),
     };
     Ok(Peer { kind, label, target, programs: programs.clone(), child: Some(child) })
@@ -217,10 +222,11 @@ fn start_frevo(target: &Target, share: &Path, state: &Path, programs: &Programs)
     Ok(child)
 }
 
-fn start_limit(target: &mut Target, share: &Path) -> Result<Child> {
+/// Starts a server that is a hidden command of this program.
+fn start_own(name: &str, target: &mut Target, share: &Path) -> Result<Child> {
     let own = std::env::current_exe()?;
     let mut child = command(&own)
-        .arg("raw-server")
+        .arg(name)
         .arg(share)
         .stdout(Stdio::piped())
         .spawn()

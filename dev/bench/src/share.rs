@@ -22,12 +22,72 @@ pub(crate) const SMALL_LEN: usize = 4096;
 /// Number of files in the listed directory.
 pub(crate) const LISTED_FILES: usize = 20_000;
 
+/// Documents in the folder of each of the people of the office load, and their length.
+pub(crate) const DOCUMENTS: usize = 24;
+pub(crate) const DOCUMENT_BYTES: usize = 16 << 10;
+
 pub(crate) const READ_NAME: &str = "read.bin";
 pub(crate) const WRITE_NAME: &str = "write.bin";
 pub(crate) const LIST_NAME: &str = "list";
 
 pub(crate) fn small_name(n: u64) -> String {
     format!("small-{}.bin", n % SMALL_FILES)
+}
+
+/// Returns the name of the folder with this many entries.
+pub(crate) fn folder_name(entries: usize) -> String {
+    format!("list-{entries}")
+}
+
+/// Returns the path of a folder of the office load on the share.
+pub(crate) fn office_name(user: usize) -> String {
+    format!("office-{user}")
+}
+
+/// Returns the path of a document on the share.
+pub(crate) fn document_name(user: usize, n: usize) -> String {
+    format!("{}\\document-{n:02}.txt", office_name(user))
+}
+
+/// Makes a folder of empty files.
+pub(crate) fn make_listed(share: &Path, entries: usize) -> Result<()> {
+    let folder = share.join(folder_name(entries));
+    fs::create_dir(&folder)?;
+    for n in 0..entries {
+        fs::File::create(folder.join(format!("file-{n:06}.dat")))?;
+    }
+    open_to_all(&folder)
+}
+
+/// Makes the folders of the office load.
+pub(crate) fn make_offices(share: &Path, users: usize) -> Result<()> {
+    for user in 0..users {
+        let folder = share.join(office_name(user));
+        if folder.exists() {
+            continue;
+        }
+        fs::create_dir(&folder)?;
+        open_to_all(&folder)?;
+        for n in 0..DOCUMENTS {
+            let path = share.join(document_name(user, n).replace('\\', "/"));
+            fs::write(&path, &block(n as u64, 3)[..DOCUMENT_BYTES])?;
+            open_to_all(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a round of the office load left in the middle of a day.
+pub(crate) fn tidy_offices(share: &Path, users: usize) -> Result<()> {
+    for user in 0..users {
+        for name in ["copy.txt", "moved.txt"] {
+            match fs::remove_file(share.join(office_name(user)).join(name)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the content of block `n`, which differs from block to block and within each.

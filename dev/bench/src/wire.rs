@@ -34,7 +34,8 @@ const CAP_ENCRYPTION: u8 = 0x40;
 const CONTEXTS_AT: usize = HEADER_LEN + 28;
 /// ContextType, DataLength and Reserved (MS-SMB2 2.2.3.1).
 const CONTEXT_HEAD_LEN: usize = 8;
-/// ContextType of the signing algorithms.
+/// ContextType of the ciphers, and of the signing algorithms.
+const CIPHER_CONTEXT: u16 = 2;
 const SIGNING_CONTEXT: u16 = 8;
 
 /// Counts of the frames of each kind on a connection, in both directions.
@@ -95,6 +96,15 @@ impl Frames {
     }
 }
 
+/// The only algorithms that NEGOTIATE offers; None leaves the library's own offer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Number of a signing algorithm, MS-SMB2 2.2.3.1.7.
+    pub(crate) signing: Option<u16>,
+    /// Number of a cipher, MS-SMB2 2.2.3.1.2.
+    pub(crate) cipher: Option<u16>,
+}
+
 /// The socket's frames as the library's own connection sees them.
 #[derive(Clone)]
 pub(crate) struct First {
@@ -103,19 +113,17 @@ pub(crate) struct First {
     /// The first frame of each direction: NEGOTIATE and its response.
     asked: Arc<OnceLock<Vec<u8>>>,
     answered: Arc<OnceLock<Vec<u8>>>,
-    /// The only signing algorithm that is offered.
-    signing: Option<u16>,
+    offer: Offer,
 }
 
 impl First {
-    /// With `signing` NEGOTIATE offers that signing algorithm alone, which the library does not.
-    pub(crate) fn new(socket: Arc<dyn Transport>, signing: Option<u16>) -> Self {
+    pub(crate) fn new(socket: Arc<dyn Transport>, offer: Offer) -> Self {
         Self {
             socket,
             tally: Arc::default(),
             asked: Arc::default(),
             answered: Arc::default(),
-            signing,
+            offer,
         }
     }
 
@@ -157,8 +165,11 @@ impl TransportSend for First {
             if let Some(capabilities) = negotiate.get_mut(CAPABILITIES_AT) {
                 *capabilities |= CAP_ENCRYPTION;
             }
-            if let Some(signing) = self.signing {
-                offer_only(&mut negotiate, signing).ok_or(smb2::Error::Disconnected)?;
+            let Offer { signing, cipher } = self.offer;
+            for (context, only) in [(SIGNING_CONTEXT, signing), (CIPHER_CONTEXT, cipher)] {
+                if let Some(only) = only {
+                    offer_only(&mut negotiate, context, only).ok_or(smb2::Error::Disconnected)?;
+                }
             }
             return self.socket.send(self.asked.get_or_init(|| negotiate)).await;
         }
@@ -182,8 +193,8 @@ impl TransportReceive for First {
     }
 }
 
-/// Replaces all signing algorithms in a NEGOTIATE request by one. None if it has no list of them.
-fn offer_only(negotiate: &mut [u8], signing: u16) -> Option<()> {
+/// Replaces all algorithms of a negotiate context by one. None if the request has no such context.
+fn offer_only(negotiate: &mut [u8], context: u16, only: u16) -> Option<()> {
     let offset = negotiate.get(CONTEXTS_AT..CONTEXTS_AT + 4)?.try_into().ok()?;
     let mut at = usize::try_from(u32::from_le_bytes(offset)).ok()?;
     loop {
@@ -192,10 +203,10 @@ fn offer_only(negotiate: &mut [u8], signing: u16) -> Option<()> {
         let [kind, len] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_le_bytes);
         let data = at + CONTEXT_HEAD_LEN..at + CONTEXT_HEAD_LEN + usize::from(len);
         at = data.end.next_multiple_of(8);
-        if kind == SIGNING_CONTEXT {
+        if kind == context {
             // Behind their number.
             let (ids, _) = negotiate.get_mut(data)?.get_mut(2..)?.as_chunks_mut();
-            ids.fill(signing.to_le_bytes());
+            ids.fill(only.to_le_bytes());
             return Some(());
         }
     }

@@ -1,23 +1,29 @@
 //! One connection of the load: sends while it may, drops the data of replies, keeps samples.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use frevo_crypto::Sender;
 use frevo_proto::signature::verify;
+use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Header, HeaderFlags, Status};
-use hdrhistogram::Histogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::logon::LoggedOn;
-use super::requests::{PREFIX_LEN, Payload, Requests};
+use super::requests::{Payload, Requests};
 use super::shape::{Shape, Verb};
+use super::turn::{Load, Turn};
 use crate::client::Protection;
+use crate::share;
 
-/// Prefix and header: the part of a reply that is always looked at.
-const HEAD_LEN: usize = 68;
+/// Bytes before the header: the length of the frame.
+const PREFIX_LEN: usize = 4;
+const HEADER_LEN: usize = 64;
 /// Fixed part of the body of both responses, without the header.
 const BODY_LEN: usize = 16;
 /// A reply of this many is kept whole.
@@ -27,7 +33,8 @@ const SAMPLES: usize = 4;
 
 /// A reply to verify after the round.
 struct Sample {
-    message: Vec<u8>,
+    /// The frame without its prefix.
+    frame: Vec<u8>,
     offset: u64,
 }
 
@@ -39,7 +46,7 @@ struct Sent {
 }
 
 pub(super) struct Connection {
-    pub(super) on: LoggedOn,
+    on: LoggedOn,
     row: Shape,
     requests: Requests,
     /// Requests begun so far.
@@ -50,25 +57,16 @@ pub(super) struct Connection {
     /// The rest of the request that is being sent.
     head_left: Vec<u8>,
     payload_at: Option<u64>,
-    head: [u8; HEAD_LEN],
+    /// The part of a reply that is always looked at: prefix, transform header if sealed, and header.
+    head: Vec<u8>,
     head_have: usize,
     /// Bytes of a reply's rest that are to come.
     rest: usize,
     keeping: Option<Sample>,
     samples: Vec<Sample>,
     /// Replies since the counts were reset.
-    pub(super) done: u64,
+    done: u64,
     is_exhausted: bool,
-}
-
-/// The things that a turn of a connection needs besides itself.
-pub(super) struct Turn<'a> {
-    pub(super) payload: &'a Payload,
-    /// Never touched: the kernel counts, and copies nothing.
-    pub(super) void: &'a mut [u8],
-    pub(super) latency: &'a mut Histogram<u64>,
-    /// True once no further request may begin.
-    pub(super) is_over: bool,
 }
 
 impl Connection {
@@ -80,6 +78,8 @@ impl Connection {
     ) -> Result<Self> {
         on.socket.set_nonblocking(true)?;
         let requests = Requests::new(row, &on, file_bytes, payload)?;
+        let transform_len = if on.sealing.is_some() { TRANSFORM_HEADER_LEN } else { 0 };
+        let head_len = PREFIX_LEN + transform_len + HEADER_LEN;
         Ok(Self {
             row: *row,
             requests,
@@ -89,7 +89,7 @@ impl Connection {
             credits: on.credits,
             head_left: Vec::new(),
             payload_at: None,
-            head: [0; HEAD_LEN],
+            head: vec![0; head_len],
             head_have: 0,
             rest: 0,
             keeping: None,
@@ -98,31 +98,6 @@ impl Connection {
             is_exhausted: false,
             on,
         })
-    }
-
-    /// Prepares a round.
-    pub(super) fn reset(&mut self, payload: &Payload) -> Result<()> {
-        self.done = 0;
-        self.is_exhausted = false;
-        self.requests.sign_ahead(self.begun, self.next_message_id, payload, &self.on)
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
-    }
-
-    /// Receives and sends until the socket has and takes nothing more.
-    pub(super) fn turn(&mut self, turn: &mut Turn<'_>) -> Result<()> {
-        loop {
-            let received = self.receive(turn)?;
-            let sent = self.send(turn)?;
-            if !received && !sent {
-                return Ok(());
-            }
-            if !received && self.in_flight.len() >= self.row.depth {
-                return Ok(());
-            }
-        }
     }
 
     /// Sends as much as the socket takes. True if a request was begun or went on.
@@ -145,7 +120,8 @@ impl Connection {
                 && let Some(at) = &mut self.payload_at
             {
                 let left = self.row.bytes - usize::try_from(*at)?;
-                match rustix::fs::sendfile(&self.on.socket, &turn.payload.file, Some(at), left) {
+                let file = self.requests.sealed_payload.as_ref().unwrap_or(&turn.payload.file);
+                match rustix::fs::sendfile(&self.on.socket, file, Some(at), left) {
                     Ok(n) if n == left => self.payload_at = None,
                     Ok(_) => {}
                     Err(Errno::AGAIN) => return Ok(any),
@@ -167,11 +143,10 @@ impl Connection {
             return Ok(false);
         }
         let message_id = self.next_message_id;
-        let Some(head) = self.requests.encode(self.begun, message_id, &self.on)? else {
+        if !self.requests.encode(self.begun, message_id, &self.on, &mut self.head_left)? {
             self.is_exhausted = true;
             return Ok(false);
-        };
-        self.head_left.extend_from_slice(head);
+        }
         self.payload_at = (self.row.verb == Verb::Write).then_some(0);
         let offset = self.requests.offset(self.begun);
         self.in_flight.push_back(Sent { message_id, offset, at: Instant::now() });
@@ -191,7 +166,7 @@ impl Connection {
                     return Ok(any);
                 };
                 self.head_have += n;
-                if self.head_have < HEAD_LEN {
+                if self.head_have < self.head.len() {
                     continue;
                 }
                 self.head_have = 0;
@@ -204,8 +179,8 @@ impl Connection {
                     some(recv(&self.on.socket, void, RecvFlags::TRUNC))?
                 }
                 Some(sample) => {
-                    let at = sample.message.len() - self.rest;
-                    let room = sample.message.get_mut(at..).unwrap_or_default();
+                    let at = sample.frame.len() - self.rest;
+                    let room = sample.frame.get_mut(at..).unwrap_or_default();
                     some(recv(&self.on.socket, room, RecvFlags::empty()))?
                 }
             };
@@ -219,10 +194,13 @@ impl Connection {
     }
 
     fn on_head(&mut self, turn: &mut Turn<'_>) -> Result<()> {
-        let length = u32::from_be_bytes([0, self.head[1], self.head[2], self.head[3]]) as usize;
-        let header = Header::parse(&self.head[PREFIX_LEN..])?;
-        self.rest =
-            length.checked_sub(HEAD_LEN - PREFIX_LEN).context("a reply without a header")?;
+        let (prefix, head) = self.head.split_at_checked(PREFIX_LEN).context("a prefix")?;
+        let length = u32::from_be_bytes(prefix.try_into()?) as usize;
+        let header = match &self.on.sealing {
+            Some(sealing) => Header::parse(&sealing.header(head)?)?,
+            None => Header::parse(head)?,
+        };
+        self.rest = length.checked_sub(head.len()).context("a reply without a header")?;
         self.credits += u32::from(header.credits);
         if header.status == Status::PENDING && header.flags.contains(HeaderFlags::ASYNC_COMMAND) {
             return Ok(());
@@ -241,40 +219,83 @@ impl Connection {
         turn.latency.record(took)?;
         self.done += 1;
         if self.done.is_multiple_of(SAMPLED) && self.samples.len() < SAMPLES {
-            let mut message = self.head[PREFIX_LEN..].to_vec();
-            message.resize(length, 0);
-            self.keeping = Some(Sample { message, offset: sent.offset });
+            let mut frame = self.head.get(PREFIX_LEN..).context("a head")?.to_vec();
+            frame.resize(length, 0);
+            self.keeping = Some(Sample { frame, offset: sent.offset });
         }
         Ok(())
     }
 
-    /// Verifies the replies that were kept: signature, and the data against `content`, which returns
-    /// the bytes of the file. Returns their number.
-    pub(super) fn verify(
-        &mut self,
-        content: impl Fn(u64, usize) -> Result<Vec<u8>>,
-    ) -> Result<usize> {
-        let count = self.samples.len();
+    /// Verifies signature or seal of the replies that were kept, and their data.
+    fn verify_samples(&mut self, file: &File) -> Result<()> {
         for mut sample in self.samples.drain(..) {
             if self.row.protection == Protection::Signed {
                 ensure!(
-                    verify(&mut sample.message, &self.on.key, Sender::Server),
+                    verify(&mut sample.frame, &self.on.key, Sender::Server),
                     "a reply has a wrong signature"
                 );
             }
+            let message = match &self.on.sealing {
+                Some(sealing) => sealing.open(&mut sample.frame)?,
+                None => &sample.frame,
+            };
             if self.row.verb == Verb::Read {
-                let data = sample.message.get(HEAD_LEN - PREFIX_LEN + BODY_LEN..);
-                let expected = content(sample.offset, self.row.bytes)?;
+                let data = message.get(HEADER_LEN + BODY_LEN..);
+                let expected = content(file, sample.offset, self.row.bytes)?;
                 ensure!(data == Some(&expected[..]), "wrong bytes at offset {}", sample.offset);
             }
         }
-        Ok(count)
+        Ok(())
+    }
+}
+
+impl Load for Connection {
+    fn reset(&mut self, payload: &Payload) -> Result<()> {
+        self.done = 0;
+        self.is_exhausted = false;
+        self.requests.prepare(self.begun, self.next_message_id, payload, &self.on)
     }
 
-    /// The offset of the last request that was answered, if all were.
-    pub(super) fn last_offset(&self) -> Option<u64> {
-        Some(self.requests.offset(self.begun.checked_sub(1)?))
+    fn turn(&mut self, turn: &mut Turn<'_>) -> Result<()> {
+        loop {
+            let received = self.receive(turn)?;
+            let sent = self.send(turn)?;
+            if !received && !sent {
+                return Ok(());
+            }
+            if !received && self.in_flight.len() >= self.row.depth {
+                return Ok(());
+            }
+        }
     }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Verifies the replies that were kept, and what the last WRITE left in the file.
+    fn verify(&mut self, dir: &Path, payload: &Payload) -> Result<()> {
+        let is_read = self.row.verb == Verb::Read;
+        let file =
+            File::open(dir.join(if is_read { share::READ_NAME } else { share::WRITE_NAME }))?;
+        self.verify_samples(&file)?;
+        if !is_read && let Some(last) = self.begun.checked_sub(1) {
+            let offset = self.requests.offset(last);
+            let found = content(&file, offset, self.row.bytes)?;
+            ensure!(found == payload.bytes, "wrong bytes were written at {offset}");
+        }
+        Ok(())
+    }
+}
+
+fn content(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
 }
 
 /// Bytes that were received; None where there are none yet.

@@ -1,7 +1,5 @@
 //! All connections of a row on one thread.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,13 +10,18 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use tokio::task::JoinSet;
 
-use super::connection::{Connection, Turn};
-use super::logon::log_on;
+use super::bare;
+use super::connection::Connection;
+use super::listing::Listing;
+use super::logon::{LoggedOn, log_on};
+use super::office::Office;
 use super::requests::Payload;
 use super::shape::{Shape, Verb};
+use super::talk::Talk;
+use super::turn::{Load, Turn};
 use crate::proc;
-use crate::server::Peer;
-use crate::share::{self, BLOCK_LEN, READ_BLOCKS, WRITE_BLOCKS};
+use crate::server::{Kind, Peer};
+use crate::share::{BLOCK_LEN, READ_BLOCKS, WRITE_BLOCKS};
 
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 2;
@@ -44,7 +47,7 @@ pub(super) struct Measured {
 
 pub(super) struct Engine {
     row: Shape,
-    connections: Vec<Connection>,
+    connections: Vec<Box<dyn Load>>,
     poll: std::os::fd::OwnedFd,
     payload: Payload,
     void: Vec<u8>,
@@ -52,27 +55,32 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) async fn open(row: &Shape, peer: &Peer) -> Result<Self> {
-        let payload = Payload::new(row.bytes, &peer.label)?;
-        let blocks = if row.verb == Verb::Read { READ_BLOCKS } else { WRITE_BLOCKS };
-        let file_bytes = blocks * BLOCK_LEN as u64;
+        let payload = Payload::new(row.payload_bytes(), &peer.label)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut connections = Vec::with_capacity(row.connections);
+        let mut connections: Vec<Box<dyn Load>> = Vec::with_capacity(row.connections);
         while connections.len() < row.connections {
             let mut batch = JoinSet::new();
-            for _ in 0..CONNECTING.min(row.connections - connections.len()) {
-                let (row, target) = (*row, peer.target.clone());
-                batch.spawn(async move { log_on(&row, &target).await });
+            let have = connections.len();
+            for n in have..row.connections.min(have + CONNECTING) {
+                let (row, target, kind) = (*row, peer.target.clone(), peer.kind);
+                batch.spawn(async move {
+                    if kind == Kind::Bare {
+                        return bare::connect(&row, &target);
+                    }
+                    log_on(&row, &target, n).await
+                });
             }
             while let Some(on) = batch.join_next().await {
-                let on = on?.with_context(|| format!("connection {}", connections.len()))?;
-                let data = epoll::EventData::new_u64(connections.len() as u64);
+                let n = connections.len();
+                let on = on?.with_context(|| format!("connection {n}"))?;
+                let data = epoll::EventData::new_u64(n as u64);
                 // Edge-triggered: a turn goes on until the socket has nothing more.
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
                 epoll::add(&poll, &on.socket, data, flags)?;
-                connections.push(Connection::new(on, row, file_bytes, &payload)?);
+                connections.push(load(on, row, &payload)?);
             }
         }
-        let void = vec![0; 2 * BLOCK_LEN];
+        let void = vec![0; row.payload_bytes().max(BLOCK_LEN) + BLOCK_LEN];
         Ok(Self { row: *row, connections, poll, payload, void })
     }
 
@@ -101,7 +109,7 @@ impl Engine {
                 let connection = self.connections.get_mut(at).context("a connection")?;
                 connection.turn(&mut turn)?;
             }
-            if is_over && self.connections.iter().all(Connection::is_idle) {
+            if is_over && self.connections.iter().all(|c| c.is_idle()) {
                 break;
             }
             events.clear();
@@ -117,21 +125,21 @@ impl Engine {
             if events.is_empty() {
                 waited += WAIT;
                 ensure!(waited < DRAIN, "the server answers nothing");
-                if self.connections.iter().all(Connection::is_idle) {
+                if self.connections.iter().all(|c| c.is_idle()) {
                     break;
                 }
             }
         }
         let seconds = start.elapsed().as_secs_f64();
         let now = (proc::cpu_seconds(server), proc::own_cpu_seconds());
-        let mut done: Vec<u64> = self.connections.iter().map(|c| c.done).collect();
+        let mut done: Vec<u64> = self.connections.iter().map(|c| c.done()).collect();
         done.sort_unstable();
         let requests: u64 = done.iter().sum();
         let median = done.get(done.len() / 2).copied().unwrap_or(0).max(1);
         ensure!(requests > 0, "no request was answered");
         Ok(Measured {
             requests,
-            bytes: requests * self.row.bytes as u64,
+            bytes: requests * self.row.payload_bytes() as u64,
             seconds,
             server_cpu_seconds: now.0 - cpu.0,
             client_cpu_seconds: now.1 - cpu.1,
@@ -140,24 +148,29 @@ impl Engine {
         })
     }
 
-    /// Verifies the replies that were kept, and what the last WRITE left in the file.
+    /// Checks what the rounds have read and written.
     pub(super) fn verify(&mut self, dir: &Path) -> Result<()> {
-        let name = if self.row.verb == Verb::Read { share::READ_NAME } else { share::WRITE_NAME };
-        let file = File::open(dir.join(name))?;
-        let content = |offset: u64, len: usize| {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, offset)?;
-            Ok(bytes)
-        };
         for connection in &mut self.connections {
-            connection.verify(content)?;
-            if self.row.verb == Verb::Write
-                && let Some(offset) = connection.last_offset()
-            {
-                let found = content(offset, self.row.bytes)?;
-                ensure!(found == self.payload.bytes, "wrong bytes were written at {offset}");
-            }
+            connection.verify(dir, &self.payload)?;
         }
         Ok(())
     }
+}
+
+fn load(on: LoggedOn, row: &Shape, payload: &Payload) -> Result<Box<dyn Load>> {
+    let folder = on.file_id;
+    Ok(match row.verb {
+        Verb::Read => Box::new(Connection::new(on, row, READ_BLOCKS * BLOCK_LEN as u64, payload)?),
+        Verb::Write => {
+            Box::new(Connection::new(on, row, WRITE_BLOCKS * BLOCK_LEN as u64, payload)?)
+        }
+        Verb::List => {
+            let listing = Listing::new(folder, row.bytes as u64);
+            Box::new(Talk::new(on, row, Box::new(listing))?)
+        }
+        Verb::Office => {
+            let office = Office::new(on.number, folder);
+            Box::new(Talk::new(on, row, Box::new(office))?)
+        }
+    })
 }

@@ -5,62 +5,84 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use frevo_crypto::{SigningAlgorithm, SigningKey};
+use frevo_crypto::{Cipher, SigningAlgorithm, SigningKey};
+use frevo_wire::file_id::FileId;
 use smb2::transport::{TransportReceive, TransportSend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
+use super::sealing::Sealing;
 use super::shape::{Shape, Verb};
 use crate::client::{Client, Open, Protection};
 use crate::server::Target;
 use crate::share;
+use crate::wire::Offer;
 
 /// The state that a connection goes on with after the logon.
 pub(super) struct LoggedOn {
     pub(super) socket: StdStream,
     pub(super) session_id: u64,
     pub(super) tree_id: u32,
-    /// Persistent and volatile part.
-    pub(super) file_id: (u64, u64),
+    pub(super) file_id: FileId,
     pub(super) next_message_id: u64,
     pub(super) credits: u32,
     pub(super) key: SigningKey,
+    /// The number of the client.
+    pub(super) number: usize,
+    /// Some if requests and replies are sealed.
+    pub(super) sealing: Option<Sealing>,
 }
 
-/// Connects, logs on, connects to the share and opens the file of the row.
-pub(super) async fn log_on(row: &Shape, target: &Target) -> Result<LoggedOn> {
+/// Connects as the `n`th client, logs on, connects to the share and opens what the row uses.
+pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<LoggedOn> {
     let socket = TcpStream::connect(&target.addr).await?;
     socket.set_nodelay(true)?;
     let socket = socket.into_std()?;
     // Further descriptors of the same socket; nobody reads by them once the client is dropped.
     let kept = socket.try_clone()?;
     let socket = Socket::new(socket)?;
-    let signing = row.is_cmac.then_some(SigningAlgorithm::AesCmac.id());
-    let client = Client::connect_over(socket, target, Protection::Signed, signing).await?;
-    let (name, how) = match row.verb {
-        Verb::Read => (share::READ_NAME, Open::Read),
-        Verb::Write => (share::WRITE_NAME, Open::Write),
+    let cipher = if row.is_older { Cipher::Aes128Ccm } else { Cipher::Aes128Gcm };
+    let (protection, offer) = match row.protection {
+        Protection::Sealed => {
+            (Protection::Sealed, Offer { cipher: Some(cipher.id()), ..Offer::default() })
+        }
+        _ => {
+            let signing = row.is_older.then_some(SigningAlgorithm::AesCmac.id());
+            (Protection::Signed, Offer { signing, ..Offer::default() })
+        }
     };
-    let file = client.requests().open(name, how).await?;
+    let client = Client::connect_over(socket, target, protection, offer).await?;
+    let (name, how) = match row.verb {
+        Verb::Read => (share::READ_NAME.to_owned(), Open::Read),
+        Verb::Write => (share::WRITE_NAME.to_owned(), Open::Write),
+        Verb::List => (share::folder_name(row.bytes), Open::Folder),
+        Verb::Office => (share::office_name(n), Open::Folder),
+    };
+    let file = client.requests().open(&name, how).await?;
     let key: [u8; 16] = client.signing_key().get(..16).context("a signing key")?.try_into()?;
     let algorithm = match client.signing_algorithm() {
         smb2::crypto::signing::SigningAlgorithm::HmacSha256 => SigningAlgorithm::HmacSha256,
         smb2::crypto::signing::SigningAlgorithm::AesCmac => SigningAlgorithm::AesCmac,
         smb2::crypto::signing::SigningAlgorithm::AesGmac => SigningAlgorithm::AesGmac,
     };
-    ensure!(
-        !row.is_cmac || algorithm == SigningAlgorithm::AesCmac,
-        "the server has chosen {algorithm:?}"
-    );
+    let session_id = client.conn.session_id().0;
+    let sealing = client.sealing_keys().map(|keys| Sealing::new(keys, session_id)).transpose()?;
+    let is_asked = match &sealing {
+        Some(sealing) => sealing.cipher() == cipher,
+        None => !row.is_older || algorithm == SigningAlgorithm::AesCmac,
+    };
+    ensure!(is_asked, "the server has chosen another algorithm");
     let logged_on = LoggedOn {
         socket: kept,
-        session_id: client.conn.session_id().0,
+        session_id,
         tree_id: client.tree_id.0,
-        file_id: (file.persistent, file.volatile),
+        file_id: FileId { persistent: file.persistent, volatile: file.volatile },
         next_message_id: client.conn.next_message_id(),
         credits: client.conn.credits().into(),
         key: SigningKey::new(algorithm, &key),
+        sealing,
+        number: n,
     };
     drop(client);
     // The client's tasks end when they run next.

@@ -6,6 +6,7 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 
 use super::engine::Measured;
+use super::plot::{self, Line};
 use super::shape::Shape;
 use crate::report::spread;
 
@@ -45,6 +46,11 @@ impl Outcome {
         Ok(())
     }
 
+    /// True if the row was measured on this server.
+    fn is_measured(&self) -> bool {
+        !self.rates.is_empty()
+    }
+
     /// CPU seconds of the server for a GB or for 1000 requests.
     fn cpu(&self) -> f64 {
         self.server_cpu_seconds / self.units
@@ -62,32 +68,44 @@ pub(super) struct Page {
     setting: Vec<String>,
     rates: String,
     details: String,
+    lines: Vec<Line>,
 }
 
 impl Page {
     pub(super) fn new(labels: Vec<String>, setting: Vec<String>) -> Self {
-        Self { labels, setting, rates: String::new(), details: String::new() }
+        let (rates, details) = (String::new(), String::new());
+        Self { labels, setting, rates, details, lines: Vec::new() }
     }
 
     pub(super) fn row(&mut self, row: &Shape, outcomes: &[Outcome]) {
         let name = row.name();
-        let median = |values: &[f64]| spread(values.to_vec()).map_or(0.0, |s| s.median);
         let _ = write!(self.rates, "| {name} |");
         for outcome in outcomes {
-            let rate = median(&outcome.rates);
             let unit = if outcome.is_counted { "k/s" } else { "GB/s" };
-            let _ = write!(self.rates, " {rate:.2} {unit} |");
+            let rate = format!("{:.2} {unit}", median(&outcome.rates));
+            let _ = write!(self.rates, " {} |", if outcome.is_measured() { &rate } else { "–" });
         }
         for outcome in outcomes {
-            let _ = write!(self.rates, " {:.4} |", outcome.cpu());
+            let cpu = format!("{:.4}", outcome.cpu());
+            let _ = write!(self.rates, " {} |", if outcome.is_measured() { &cpu } else { "–" });
         }
-        if let Some(last) = outcomes.last().filter(|_| outcomes.len() > 1) {
-            for other in &outcomes[..outcomes.len() - 1] {
-                let _ = write!(self.rates, " **{:.2}** |", last.cpu() / other.cpu());
+        let mut parts = Vec::new();
+        if let Some((last, others)) = outcomes.split_last() {
+            for other in others {
+                let part = other.is_measured().then(|| last.cpu() / other.cpu());
+                let text = part.map_or("–".to_owned(), |part| format!("**{part:.2}**"));
+                let _ = write!(self.rates, " {text} |");
+                parts.push(part);
             }
         }
         self.rates.push('\n');
-        for (label, outcome) in self.labels.iter().zip(outcomes) {
+        self.detail(&name, outcomes);
+        self.lines.push(Line { name, parts });
+    }
+
+    fn detail(&mut self, name: &str, outcomes: &[Outcome]) {
+        let measured = self.labels.iter().zip(outcomes).filter(|(_, o)| o.is_measured());
+        for (label, outcome) in measured {
             let _ = writeln!(
                 self.details,
                 "| {name} | {label} | {} | {:.0} % | {:.0} % | {:.2} | {:.2} |",
@@ -98,6 +116,12 @@ impl Page {
                 median(&outcome.worst),
             );
         }
+    }
+
+    /// Returns the picture of the last server beside the others.
+    pub(super) fn picture(&self) -> String {
+        let (last, others) = self.labels.split_last().map_or(("", &[][..]), |(l, o)| (l, o));
+        plot::picture(last, others, &self.lines)
     }
 
     pub(super) fn markdown(&self) -> String {
@@ -114,8 +138,8 @@ impl Page {
         let _ = writeln!(page, "|---|{}", "---|".repeat(heads.len()));
         page.push_str(&self.rates);
         page.push_str(
-            "\n*CPU s* is the server's, of its whole process tree, for a GB or for 1000 requests. \
-             Rates are medians.\n\n\
+            "\n*CPU s* is the server's, of its whole process tree, for a GB, or for 1000 requests or \
+             entries. Rates are medians.\n\n\
              | row | server | latency 50 / 99 / 99.9 %, µs | server's core | client's core | \
              client's CPU of server's | worst connection of the median |\n\
              |---|---|---|---|---|---|---|\n",
@@ -123,6 +147,10 @@ impl Page {
         page.push_str(&self.details);
         page
     }
+}
+
+fn median(values: &[f64]) -> f64 {
+    spread(values.to_vec()).map_or(0.0, |s| s.median)
 }
 
 #[cfg(test)]

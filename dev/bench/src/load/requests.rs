@@ -1,29 +1,28 @@
 //! Requests that are encoded once: before each is sent, only its numbers and its signature change.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use frevo_crypto::Sender;
 use frevo_proto::signature::sign;
+use frevo_proto::transform::HEADROOM;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
-use frevo_wire::file_id::FileId;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::logon::LoggedOn;
+use super::sealing::Sealing;
 use super::shape::{Shape, Verb};
 use crate::client::Protection;
 
-/// Bytes before the header: the length of the frame.
-pub(super) const PREFIX_LEN: usize = 4;
 /// Header and fixed part of a READ or WRITE.
 const FIXED_LEN: usize = 112;
-/// Most bytes of payload that are signed before a round.
-const SIGNED_AHEAD: usize = 2 << 30;
+/// Most bytes of payload that are signed or sealed before a round.
+const PREPARED_BYTES: usize = 2 << 30;
 
 const MESSAGE_ID: std::ops::Range<usize> = 24..32;
-const SIGNATURE: std::ops::Range<usize> = 48..64;
 /// Offset of the field Offset, in both requests (MS-SMB2 2.2.19, 2.2.21).
 const OFFSET: std::ops::Range<usize> = 72..80;
 
@@ -31,11 +30,14 @@ const OFFSET: std::ops::Range<usize> = 72..80;
 pub(super) struct Requests {
     row: Shape,
     file_bytes: u64,
-    /// Prefix, header and body, without a payload.
-    frame: Vec<u8>,
+    /// Header and body, without a payload.
+    message: Vec<u8>,
     pub(super) charge: u16,
-    /// Signatures of the next WRITEs, since those of large messages take long.
-    signatures: std::collections::VecDeque<[u8; 16]>,
+    /// The bytes before the payloads of the next WRITEs, since signing and sealing large messages takes
+    /// long.
+    ahead: VecDeque<Vec<u8>>,
+    /// The sealed payload of all WRITEs.
+    pub(super) sealed_payload: Option<OwnedFd>,
 }
 
 /// The payload of all WRITEs: a file in memory, from which the kernel sends without a copy.
@@ -46,16 +48,20 @@ pub(super) struct Payload {
 
 impl Payload {
     pub(super) fn new(len: usize, label: &str) -> Result<Self> {
-        let mut bytes = crate::share::written_block(label);
-        ensure!(len <= bytes.len(), "a request of {len} bytes is too long");
+        let block = crate::share::written_block(label);
+        let mut bytes = block.repeat(len.div_ceil(block.len()));
         bytes.truncate(len);
-        let file = memfd_create("frevo-bench-payload", MemfdFlags::CLOEXEC)?;
-        let mut written = 0;
-        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            written += rustix::io::write(&file, rest)?;
-        }
-        Ok(Self { file, bytes })
+        Ok(Self { file: in_memory(&bytes)?, bytes })
     }
+}
+
+fn in_memory(bytes: &[u8]) -> Result<OwnedFd> {
+    let file = memfd_create("frevo-bench-payload", MemfdFlags::CLOEXEC)?;
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        written += rustix::io::write(&file, rest)?;
+    }
+    Ok(file)
 }
 
 impl Requests {
@@ -66,38 +72,29 @@ impl Requests {
         payload: &Payload,
     ) -> Result<Self> {
         let charge = u16::try_from(row.bytes.div_ceil(65_536))?;
-        let is_signed = row.protection == Protection::Signed;
-        let header = Header {
-            credit_charge: charge,
-            status: Status(0),
-            command: match row.verb {
-                Verb::Read => Command::READ,
-                Verb::Write => Command::WRITE,
-            },
-            // The window grows until the server's limit.
-            credits: charge.saturating_mul(2),
-            flags: if is_signed { HeaderFlags::SIGNED } else { HeaderFlags::EMPTY },
-            next_command: 0,
-            message_id: 0,
-            route: Route::Sync { process_id: 0, tree_id: on.tree_id },
-            session_id: on.session_id,
-            signature: [0; 16],
+        let (command, length) = match row.verb {
+            Verb::Read => (Command::READ, None),
+            _ => (Command::WRITE, Some(FIXED_LEN)),
         };
-        let (persistent, volatile) = on.file_id;
-        let file_id = FileId { persistent, volatile };
+        // The window grows until the server's limit.
+        let header = header(on, command, charge, charge.saturating_mul(2));
+        let header = Header {
+            flags: match row.protection {
+                Protection::Signed => HeaderFlags::SIGNED,
+                Protection::Unsigned | Protection::Sealed => HeaderFlags::EMPTY,
+            },
+            ..header
+        };
+        let file_id = on.file_id;
         let mut message = header.to_bytes().to_vec();
         let mut w = Writer::from(&mut message, 0);
         match row.verb {
             Verb::Read => read::Request::new(file_id, 0, u32::try_from(row.bytes)?).encode(&mut w),
-            Verb::Write => write::Request::new(file_id, 0, &payload.bytes).encode(&mut w),
+            _ => write::Request::new(file_id, 0, &payload.bytes).encode(&mut w),
         }
-        let length = u32::try_from(message.len())?;
-        if row.verb == Verb::Write {
-            message.truncate(FIXED_LEN);
-        }
-        let mut frame = length.to_be_bytes().to_vec();
-        frame.append(&mut message);
-        Ok(Self { row: *row, file_bytes, frame, charge, signatures: [].into() })
+        message.truncate(length.unwrap_or(message.len()));
+        let ahead = VecDeque::new();
+        Ok(Self { row: *row, file_bytes, message, charge, ahead, sealed_payload: None })
     }
 
     /// The offset of the `n`th request in its file.
@@ -105,52 +102,103 @@ impl Requests {
         self.row.offset(n, self.file_bytes)
     }
 
-    /// Returns the bytes of the `n`th request before its payload; None once no signature is left.
+    /// Appends the bytes of the `n`th request before its payload to `out`; false once no WRITE is
+    /// prepared any more.
     pub(super) fn encode(
         &mut self,
         n: u64,
         message_id: u64,
         on: &LoggedOn,
-    ) -> Result<Option<&[u8]>> {
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if self.is_prepared() {
+            let Some(head) = self.ahead.pop_front() else { return Ok(false) };
+            out.extend_from_slice(&head);
+            return Ok(true);
+        }
         let offset = self.offset(n);
-        let message = self.frame.get_mut(PREFIX_LEN..).context("a message")?;
-        put(message, MESSAGE_ID, &message_id.to_le_bytes());
-        put(message, OFFSET, &offset.to_le_bytes());
-        if self.row.protection == Protection::Signed {
-            if self.row.verb == Verb::Write {
-                let Some(signature) = self.signatures.pop_front() else { return Ok(None) };
-                put(message, SIGNATURE, &signature);
-            } else {
-                sign(message, &on.key, Sender::Client)?;
+        put(&mut self.message, MESSAGE_ID, &message_id.to_le_bytes());
+        put(&mut self.message, OFFSET, &offset.to_le_bytes());
+        match &on.sealing {
+            Some(sealing) => out.extend_from_slice(&sealing.seal(&self.message)?),
+            None => {
+                if self.row.protection == Protection::Signed {
+                    sign(&mut self.message, &on.key, Sender::Client)?;
+                }
+                let payload = if self.row.verb == Verb::Write { self.row.bytes } else { 0 };
+                let length = u32::try_from(self.message.len() + payload)?;
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(&self.message);
             }
         }
-        Ok(Some(&self.frame))
+        Ok(true)
     }
 
-    /// Signs the next WRITEs, from the `n`th on.
-    pub(super) fn sign_ahead(
+    /// True if requests are signed or sealed before a round.
+    fn is_prepared(&self) -> bool {
+        self.row.verb == Verb::Write && self.row.protection != Protection::Unsigned
+    }
+
+    /// Signs or seals the next WRITEs, from the `n`th on.
+    pub(super) fn prepare(
         &mut self,
         mut n: u64,
         mut message_id: u64,
         payload: &Payload,
         on: &LoggedOn,
     ) -> Result<()> {
-        if self.row.verb != Verb::Write || self.row.protection != Protection::Signed {
+        if !self.is_prepared() {
             return Ok(());
         }
-        let mut message = self.frame.get(PREFIX_LEN..).context("a message")?.to_vec();
+        let mut message = self.message.clone();
         message.extend_from_slice(&payload.bytes);
-        self.signatures.clear();
-        for _ in 0..SIGNED_AHEAD / self.row.bytes / self.row.connections {
+        self.ahead.clear();
+        for _ in 0..PREPARED_BYTES / self.row.bytes / self.row.connections {
             put(&mut message, MESSAGE_ID, &message_id.to_le_bytes());
             put(&mut message, OFFSET, &self.offset(n).to_le_bytes());
-            sign(&mut message, &on.key, Sender::Client)?;
-            let signature = message.get(SIGNATURE).context("a signature")?;
-            self.signatures.push_back(signature.try_into()?);
+            let head = match &on.sealing {
+                Some(sealing) => self.seal(&message, sealing)?,
+                None => {
+                    sign(&mut message, &on.key, Sender::Client)?;
+                    let length = u32::try_from(message.len())?.to_be_bytes();
+                    let fixed = message.get(..FIXED_LEN).context("a fixed part")?;
+                    [&length, fixed].concat()
+                }
+            };
+            self.ahead.push_back(head);
             message_id += u64::from(self.charge);
             n += 1;
         }
         Ok(())
+    }
+
+    /// Seals a WRITE; returns its bytes before the payload. The first one's payload is kept for all.
+    fn seal(&mut self, message: &[u8], sealing: &Sealing) -> Result<Vec<u8>> {
+        let mut frame = vec![0; HEADROOM];
+        frame.extend_from_slice(message);
+        sealing.seal_alike(&mut frame)?;
+        let (head, payload) =
+            frame.split_at_checked(HEADROOM + FIXED_LEN).context("a sealed request")?;
+        if self.sealed_payload.is_none() {
+            self.sealed_payload = Some(in_memory(payload)?);
+        }
+        Ok(head.to_vec())
+    }
+}
+
+/// Returns the header of a request; MessageId and signature are filled in later.
+pub(super) fn header(on: &LoggedOn, command: Command, charge: u16, credits: u16) -> Header {
+    Header {
+        credit_charge: charge,
+        status: Status(0),
+        command,
+        credits,
+        flags: HeaderFlags::EMPTY,
+        next_command: 0,
+        message_id: 0,
+        route: Route::Sync { process_id: 0, tree_id: on.tree_id },
+        session_id: on.session_id,
+        signature: [0; 16],
     }
 }
 

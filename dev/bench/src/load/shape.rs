@@ -7,6 +7,10 @@ use crate::client::Protection;
 pub(super) enum Verb {
     Read,
     Write,
+    /// A folder of `bytes` entries is listed, answer by answer.
+    List,
+    /// The requests of people at work; see `office`.
+    Office,
 }
 
 /// One row.
@@ -14,57 +18,90 @@ pub(super) enum Verb {
 pub(super) struct Shape {
     pub(super) verb: Verb,
     pub(super) protection: Protection,
-    /// Bytes of one request.
+    /// Bytes of one request; entries of a folder in a listing.
     pub(super) bytes: usize,
     /// Requests in flight on each connection.
     pub(super) depth: usize,
     pub(super) connections: usize,
     /// True for offsets in no order.
     pub(super) is_random: bool,
-    /// True for AES-CMAC instead of the algorithm that the server prefers.
-    pub(super) is_cmac: bool,
+    /// True for AES-CMAC instead of AES-GMAC, and AES-CCM instead of AES-GCM, as macOS, Windows 10 and
+    /// older Linux negotiate them.
+    pub(super) is_older: bool,
 }
 
 const KIB: usize = 1024;
 const DEPTHS: [usize; 3] = [1, 16, 64];
+/// Depths of the largest requests, which take 128 credits each.
+const LARGE_DEPTHS: [usize; 2] = [1, 8];
 /// Depth of the rows with many connections.
 const SHARED_DEPTH: usize = 4;
 const CONNECTIONS: [usize; 3] = [8, 64, 1000];
+/// Entries of the listed folders.
+pub(super) const LISTED: [usize; 3] = [1_000, 20_000, 100_000];
+const OFFICES: [usize; 3] = [1, 8, 64];
 
 impl Shape {
-    fn all() -> Vec<Self> {
-        let mut rows = Vec::new();
-        let alone = |verb, protection, bytes, depth, is_random| Self {
+    const fn new(verb: Verb, protection: Protection, bytes: usize) -> Self {
+        Self {
             verb,
             protection,
             bytes,
-            depth,
+            depth: 1,
             connections: 1,
-            is_random,
-            is_cmac: false,
-        };
-        for protection in [Protection::Unsigned, Protection::Signed] {
+            is_random: false,
+            is_older: false,
+        }
+    }
+
+    fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        let protections = [
+            (Protection::Unsigned, false),
+            (Protection::Signed, false),
+            (Protection::Signed, true),
+            (Protection::Sealed, false),
+            (Protection::Sealed, true),
+        ];
+        for (protection, is_older) in protections {
             for verb in [Verb::Read, Verb::Write] {
-                for bytes in [64 * KIB, KIB * KIB] {
-                    rows.extend(DEPTHS.map(|depth| alone(verb, protection, bytes, depth, false)));
+                for (bytes, depths) in [
+                    (64 * KIB, &DEPTHS[..]),
+                    (KIB * KIB, &DEPTHS[..]),
+                    (8 * KIB * KIB, &LARGE_DEPTHS[..]),
+                ] {
+                    let row = Self { is_older, ..Self::new(verb, protection, bytes) };
+                    rows.extend(depths.iter().map(|depth| Self { depth: *depth, ..row }));
                 }
             }
-            rows.extend(DEPTHS.map(|depth| alone(Verb::Read, protection, 4 * KIB, depth, true)));
-        }
-        for verb in [Verb::Read, Verb::Write] {
-            for bytes in [64 * KIB, KIB * KIB] {
-                let cmac = |row| Self { is_cmac: true, ..row };
-                let row = |depth| cmac(alone(verb, Protection::Signed, bytes, depth, false));
-                rows.extend(DEPTHS.map(row));
+            if !is_older {
+                let small = Self::new(Verb::Read, protection, 4 * KIB);
+                rows.extend(DEPTHS.map(|depth| Self { depth, is_random: true, ..small }));
             }
         }
         for connections in CONNECTIONS {
             for (bytes, is_random) in [(4 * KIB, true), (64 * KIB, false)] {
-                let one = alone(Verb::Read, Protection::Unsigned, bytes, SHARED_DEPTH, is_random);
-                rows.push(Self { connections, ..one });
+                let one = Self::new(Verb::Read, Protection::Unsigned, bytes);
+                rows.push(Self { connections, is_random, depth: SHARED_DEPTH, ..one });
             }
         }
+        rows.extend(LISTED.map(|entries| Self::new(Verb::List, Protection::Unsigned, entries)));
+        let office = Self::new(Verb::Office, Protection::Signed, 0);
+        rows.extend(OFFICES.map(|connections| Self { connections, ..office }));
         rows
+    }
+
+    /// Bytes of data in a request or its reply; 0 where requests are counted.
+    pub(super) const fn payload_bytes(&self) -> usize {
+        match self.verb {
+            Verb::Read | Verb::Write => self.bytes,
+            Verb::List | Verb::Office => 0,
+        }
+    }
+
+    /// True if the server without SMB can be asked the same.
+    pub(super) fn has_bare_path(&self) -> bool {
+        self.protection == Protection::Unsigned
     }
 
     /// Returns the rows whose name contains one of the comma-separated parts of `pattern`.
@@ -82,9 +119,15 @@ impl Shape {
             Verb::Read if self.is_random => "random",
             Verb::Read => "read",
             Verb::Write => "write",
+            Verb::List => return format!("list-{}", self.bytes),
+            Verb::Office => return format!("office-c{}", self.connections),
         };
         let (protection, kib) = (self.protection.name(), self.bytes / KIB);
-        let algorithm = if self.is_cmac { "-cmac" } else { "" };
+        let algorithm = match (self.protection, self.is_older) {
+            (Protection::Signed, true) => "-cmac",
+            (Protection::Sealed, true) => "-ccm",
+            _ => "",
+        };
         format!("{verb}-{protection}{algorithm}-{kib}k-d{}-c{}", self.depth, self.connections)
     }
 
@@ -107,6 +150,9 @@ mod tests {
         assert!(names.contains(&"read-unsigned-64k-d16-c1".to_owned()));
         assert!(names.contains(&"random-unsigned-4k-d4-c1000".to_owned()));
         assert!(names.contains(&"write-signed-cmac-64k-d16-c1".to_owned()));
+        assert!(names.contains(&"read-sealed-ccm-8192k-d8-c1".to_owned()));
+        assert!(names.contains(&"list-100000".to_owned()));
+        assert!(names.contains(&"office-c64".to_owned()));
         let count = names.len();
         names.sort();
         names.dedup();
