@@ -1,10 +1,12 @@
 //! An open file, directory, link or special object.
 
 mod set_times;
+mod sync;
 
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Kind, Node, ObjectId,
@@ -49,6 +51,8 @@ pub(crate) struct PosixNode {
     version: Option<Version>,
     /// The directory in which this node was created, until that entry is durable.
     created_in: Mutex<Option<Dir>>,
+    /// True if more than data and size was changed through this node since its last sync.
+    altered: AtomicBool,
     /// The object that replaced this one, see [`Vfs::replace`](frevo_store::Vfs::replace).
     successor: Mutex<Option<Arc<Self>>>,
 }
@@ -71,6 +75,7 @@ impl PosixNode {
             hidden_name,
             version: None,
             created_in: Mutex::new(None),
+            altered: AtomicBool::new(false),
             successor: Mutex::new(None),
         }
     }
@@ -103,6 +108,7 @@ impl PosixNode {
             hidden_name: self.hidden_name,
             version: None,
             created_in: Mutex::new(None),
+            altered: AtomicBool::new(false),
             successor: Mutex::new(None),
         }
     }
@@ -294,21 +300,13 @@ impl Node for PosixNode {
         Ok(())
     }
 
-    /// Calls fdatasync, which covers the data and all that is needed to find it, the length
-    /// included; only times may be older. The first sync of a node that created its file also makes
-    /// the entry durable.
     fn sync(&self) -> VfsResult<()> {
-        if self.handle.is_path_only() {
-            let fd = sys::reopen(self.handle.fd(), OFlags::RDONLY).map_err(fault_of)?;
-            retry_on_intr(|| rustix::fs::fdatasync(&fd)).map_err(fault_of)?;
-        } else {
-            retry_on_intr(|| rustix::fs::fdatasync(self.handle.fd())).map_err(fault_of)?;
-        }
+        let altered = self.altered.swap(false, Ordering::AcqRel);
         let mut created_in = self.created_in.lock();
+        let is_all = altered || created_in.is_some() || self.kind == Kind::Directory;
+        self.sync_self(is_all).inspect_err(|_| self.mark_altered())?;
         if let Some(parent) = created_in.as_ref() {
-            let fd = sys::reopen(parent.fd(), OFlags::RDONLY | OFlags::DIRECTORY);
-            let fd = fd.map_err(fault_of)?;
-            retry_on_intr(|| rustix::fs::fsync(&fd)).map_err(fault_of)?;
+            self.sync_folder(parent.fd())?;
             *created_in = None;
         }
         Ok(())
@@ -355,6 +353,7 @@ impl Node for PosixNode {
     }
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.set_basic(change);
         }
@@ -377,6 +376,7 @@ impl Node for PosixNode {
     }
 
     fn clear_streams(&self) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.clear_streams();
         }
@@ -409,6 +409,7 @@ impl Node for PosixNode {
     }
 
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.set_ea(name, value);
         }
@@ -427,6 +428,7 @@ impl Node for PosixNode {
     }
 
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.set_ea_needed(name, needed);
         }
@@ -438,6 +440,7 @@ impl Node for PosixNode {
     }
 
     fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.set_eas(changes);
         }
@@ -482,6 +485,7 @@ impl Node for PosixNode {
     }
 
     fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
+        self.mark_altered();
         self.share.writable()?;
         match self.successor() {
             Some(now) => now.change_object_id(change),
@@ -490,6 +494,7 @@ impl Node for PosixNode {
     }
 
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        self.mark_altered();
         self.share.writable()?;
         match self.successor() {
             Some(now) => now.keep_reparse(buffer),
@@ -513,6 +518,7 @@ impl Node for PosixNode {
     }
 
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
+        self.mark_altered();
         if let Some(now) = self.successor() {
             return now.set_security(change);
         }
@@ -545,6 +551,7 @@ impl Node for PosixNode {
     }
 
     fn set_compressed(&self, compressed: bool) -> VfsResult<()> {
+        self.mark_altered();
         self.share.writable()?;
         if !self.share.volume.compresses || !matches!(self.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);

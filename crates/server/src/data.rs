@@ -71,26 +71,6 @@ async fn write_acting(
     Ok(())
 }
 
-/// Puts what was written on stable storage, away from the core: a disk takes
-/// its time, and one that stalls holds up its own files alone.
-pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
-    if let Some(failure) = file.sync_failure.get() {
-        return Err(*failure);
-    }
-    let node = Arc::clone(&file.node);
-    let outcome = match file.io() {
-        Some(io) => io.run_blocking(move |_| Ok(node.sync())).await,
-        None => file_io::run_blocking(move || node.sync()).await,
-    };
-    let outcome = match outcome {
-        Ok(outcome) => outcome.map_err(Fault::status),
-        Err(error) => Err(status(&error)),
-    };
-    outcome.inspect_err(|failure| {
-        let _ = file.sync_failure.set(*failure);
-    })
-}
-
 /// The status that a client gets for an error of the host.
 pub(crate) fn status(error: &io::Error) -> Status {
     // Only a system call's error has a number; others are our own runtime's.

@@ -151,6 +151,7 @@ pub mod share;
 pub mod share_access;
 mod shown;
 mod slots;
+mod stable;
 mod sync;
 mod throttle;
 mod time_machine;

@@ -119,6 +119,8 @@ pub struct FileOpen {
     /// once and drops what it could not write, so that a later success would
     /// prove nothing: it fails until the file is opened anew.
     pub sync_failure: OnceLock<Status>,
+    /// The file got a name through this Open since it was last put on stable storage.
+    pub moved: AtomicBool,
     /// Another object has taken the place of the file that was opened
     /// (FSCTL_SET_REPARSE_POINT): the descriptor is of no use any more.
     pub turned: AtomicBool,

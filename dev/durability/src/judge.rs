@@ -7,26 +7,48 @@ use frevo_client::{LeaseState, OpenOptions, ShareMode, Status};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::load::is_refused;
-use crate::model::SPACING;
+use crate::machine::KEPT;
+use crate::model::{Acknowledged, SPACING};
+use crate::possible::Possible;
 use crate::random::Random;
-use crate::world::{ALL, COMMON, Peer, SLOTS, World, log_on};
+use crate::world::{ALL, COMMON, OPEN_LANES, Peer, SLOTS, World, log_on};
 
 /// How long clients may take to reconnect and complete a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The offset in a client's own file, after its slots, that other clients write to break the lease.
 const NOBODYS: u64 = SLOTS as u64 * SPACING;
 
-/// Checks that the disk holds everything that was acknowledged before the call. May be called at
-/// any time.
-pub(crate) fn disk(world: &World, when: &str) {
-    let read = |name: &str| std::fs::read(world.files.join(name)).unwrap_or_default();
-    // The acknowledged state is taken before the disk is read.
-    let sets = |peer: &Peer| (peer.own_slots.acknowledged(), peer.common_slots.acknowledged());
-    let acknowledged: Vec<_> = world.peers.iter().map(|peer| sets(peer)).collect();
-    let common = read(COMMON);
-    for (peer, (own, in_common)) in world.peers.iter().zip(&acknowledged) {
+/// The changes that were acknowledged to a client until some moment.
+pub(crate) struct Promised {
+    own: Acknowledged,
+    common: Acknowledged,
+    passing: [Possible; OPEN_LANES],
+}
+
+/// Returns what has been acknowledged to each client.
+pub(crate) fn promised(world: &World) -> Vec<Promised> {
+    let of = |peer: &Peer| Promised {
+        own: peer.own_slots.acknowledged(),
+        common: peer.common_slots.acknowledged(),
+        passing: peer.passing.each_ref().map(|possible| possible.lock().clone()),
+    };
+    world.peers.iter().map(|peer| of(peer)).collect()
+}
+
+/// Checks that the disk holds everything that was promised. What was promised must be taken before
+/// the files are read or copied.
+pub(crate) fn disk(world: &World, promised: &[Promised], when: &str) {
+    let read = |name: &str| std::fs::read(world.files.join(name)).ok();
+    let common = read(COMMON).unwrap_or_default();
+    for (peer, Promised { own, common: in_common, passing }) in world.peers.iter().zip(promised) {
+        for (lane, possible) in passing.iter().enumerate() {
+            let name = peer.passing_name(lane);
+            if let Err(what) = possible.judge(&read(&name)) {
+                world.found(format!("{when}: {name}: {what}"));
+            }
+        }
         let name = peer.own_name();
-        for what in peer.own_slots.judge(&read(&name), own) {
+        for what in peer.own_slots.judge(&read(&name).unwrap_or_default(), own) {
             world.found(format!("{when}: {name}: {what}"));
         }
         for what in peer.common_slots.judge(&common, in_common) {
@@ -41,8 +63,8 @@ pub(crate) fn disk(world: &World, when: &str) {
 
 /// Tries to take handles as another client, right after the restart: the server must refuse it
 /// everything that is kept for a client.
-pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
-    let (session, share) = log_on(port, false).await?;
+pub(crate) async fn intrude(world: &World) -> Result<()> {
+    let (session, share) = log_on(world.address, KEPT, false).await?;
     let until = Instant::now() + PATIENCE;
     let options = OpenOptions::new().read(true).write(true);
     let file = loop {
@@ -70,7 +92,9 @@ pub(crate) async fn intrude(world: &World, port: u16) -> Result<()> {
 
 /// Checks locks, leases and delete-on-close while the load pauses.
 pub(crate) async fn at_rest(world: &World, random: &mut Random) -> Result<()> {
-    disk(world, "at rest");
+    if world.shows_the_present {
+        disk(world, &promised(world), "at rest");
+    }
     for peer in &world.peers {
         locks(world, peer).await;
         lease(world, peer, random).await?;
@@ -145,7 +169,7 @@ async fn doomed(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
     if let Some(file) = file {
         file.close().await?;
     }
-    if world.files.join(&name).exists() {
+    if peer.share.exists(&name).await? {
         world.found(format!("{name} is there after it was closed"));
     }
     let file = peer.open_doomed().await?;
@@ -155,11 +179,11 @@ async fn doomed(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
 
 /// Checks, after all clients have closed their files and the server was killed again, that nothing
 /// is kept.
-pub(crate) async fn nothing_is_left(world: &World, port: u16) -> Result<()> {
-    let (session, share) = log_on(port, false).await?;
+pub(crate) async fn nothing_is_left(world: &World) -> Result<()> {
+    let (session, share) = log_on(world.address, KEPT, false).await?;
     let alone = OpenOptions::new().read(true).write(true).share_mode(ShareMode::EMPTY);
-    for entry in std::fs::read_dir(&world.files)? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
+    for entry in share.list_dir("").await? {
+        let name = entry.file_name().to_owned();
         if name.starts_with("doomed") {
             world.found(format!("{name} is there after it was closed"));
         }

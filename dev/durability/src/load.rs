@@ -4,19 +4,22 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frevo_client::{File, LockKind, OpenOptions, Result};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+use crate::machine::PLAIN;
+use crate::names::{self, Way};
 use crate::random::Random;
-use crate::world::{PASSING, Peer, World};
+use crate::world::{OPEN_LANES, PASSING, Peer, World, log_on};
 
 /// Writes of one client that are under way at once, by file.
 const OWN_LANES: usize = 3;
 const COMMON_LANES: usize = 2;
 /// Number of concurrent locks of one handle, whose lock sequences must not be confused.
 const LOCK_LANES: u64 = 2;
-const OPEN_LANES: u64 = 2;
 
 /// The result of one step of a task; an error is a finding.
 pub(crate) type Step = std::result::Result<(), String>;
@@ -56,8 +59,20 @@ pub(crate) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
             tasks.spawn(async move { repeat!(w, open(&w, &p, lane, &mut r)) });
         }
     }
+    for way in [Way::Continuous, Way::Asked] {
+        let (w, r) = (Arc::clone(world), random());
+        tasks.spawn(async move { names::run(&w, w.address, way, r).await });
+    }
     let (w, mut r) = (Arc::clone(world), random());
     tasks.spawn(async move { repeat!(w, probe(&w, &mut r)) });
+    let (w, mut r) = (Arc::clone(world), random());
+    tasks.spawn(async move {
+        while !w.is_over() {
+            // Nothing is promised, so that nothing can be lost.
+            let _ = litter(&w, &mut r).await;
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
     tasks
 }
 
@@ -119,19 +134,33 @@ pub(crate) async fn is_refused(file: &File, offset: u64, len: u64) -> Step {
 }
 
 /// Opens a file, locks and writes a part of it, and closes it.
-async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Step {
-    let name = format!("passing-{}-{lane}", peer.number);
+async fn open(world: &World, peer: &Peer, lane: usize, random: &mut Random) -> Step {
+    let name = peer.passing_name(lane);
     let goes = random.one_in(2);
     let there = world.files.join(&name);
     let number = random.next();
+    let content = Some(number.to_le_bytes().to_vec());
+    let possible = &peer.passing[lane];
     let what = |error: String| format!("client {}, {name}: {error}", peer.number);
     let steps = async {
         let options = OpenOptions::new().write(true).create(true).write_through(true);
+        possible.lock().begin(Some(Vec::new()));
         let file = options.delete_on_close(goes).open(&peer.share, &name).await?;
+        possible.lock().exists();
         file.try_lock(0, 10, LockKind::Exclusive).await?;
+        possible.lock().begin(content.clone());
+        // An interrupted write may leave a hole.
+        possible.lock().begin(Some(vec![0; 8]));
         file.write_all_at(&number.to_le_bytes(), 0).await?;
-        let was_there = there.exists();
+        possible.lock().settle(content.clone());
+        let was_there = !world.shows_the_present || there.exists();
+        if goes {
+            possible.lock().begin(None);
+        }
         file.close().await?;
+        if goes {
+            possible.lock().settle(None);
+        }
         Result::Ok(was_there)
     };
     match steps.await {
@@ -140,12 +169,28 @@ async fn open(world: &World, peer: &Peer, lane: u64, random: &mut Random) -> Ste
         Err(error) => return Err(what(error.to_string())),
     }
     world.counts.opens.fetch_add(1, Ordering::Relaxed);
-    let found = std::fs::read(&there).ok();
-    let expected = (!goes).then(|| number.to_le_bytes().to_vec());
-    if found != expected {
-        return Err(what(format!("{found:?} was left when it was closed, not {expected:?}")));
+    if world.shows_the_present {
+        let left = possible.lock().judge(&std::fs::read(&there).ok());
+        left.map_err(what)?;
     }
     Ok(())
+}
+
+/// Writes without a wish for stability, so that the disk has more than promises to lose.
+async fn litter(world: &World, random: &mut Random) -> anyhow::Result<()> {
+    let (_session, share) = log_on(world.address, PLAIN, false).await?;
+    loop {
+        let name = format!("litter-{}", random.below(8));
+        let file = OpenOptions::new().write(true).create(true).truncate(random.one_in(4));
+        let file = file.open(&share, &name).await?;
+        let data = vec![random.next() as u8; 4096 << random.below(6)];
+        file.write_all_at(&data, random.below(1 << 20)).await?;
+        file.close().await?;
+        if world.is_over() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Tries to lock the ranges that clients hold during the whole run.

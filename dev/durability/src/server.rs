@@ -8,16 +8,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-pub(crate) const USER: &str = "ann";
-pub(crate) const PASSWORD: &str = "Passw0rd";
-pub(crate) const SHARE: &str = "kept";
+use crate::machine::{Address, PASSWORD, SHARES, USER, configuration};
 
 /// The server's folder and its process.
 #[derive(Debug)]
 pub(crate) struct Server {
     program: PathBuf,
     dir: PathBuf,
-    pub(crate) port: u16,
+    port: u16,
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
 
@@ -27,14 +25,11 @@ impl Server {
         let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let server = Self { program, dir: dir.into(), port, running: None };
-        std::fs::create_dir_all(server.files())?;
+        for (share, _) in SHARES {
+            std::fs::create_dir_all(server.folder(share))?;
+        }
         std::fs::create_dir_all(dir.join("state"))?;
-        let config = format!(
-            "[server]\nname = \"KEPT\"\nlisten = [\"127.0.0.1:{port}\"]\nstate_dir = {:?}\n\n\
-             [[share]]\nname = \"{SHARE}\"\npath = {:?}\ncontinuous = true\n",
-            dir.join("state"),
-            server.files(),
-        );
+        let config = configuration(&format!("127.0.0.1:{port}"), dir);
         std::fs::write(dir.join("frevo.toml"), config)?;
         let mut add = Command::new(&server.program)
             .args(["user", "--state-dir"])
@@ -52,9 +47,13 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the shared folder.
-    pub(crate) fn files(&self) -> PathBuf {
-        self.dir.join("files")
+    pub(crate) const fn address(&self) -> Address {
+        Address { host: "127.0.0.1", port: self.port }
+    }
+
+    /// Returns the folder of a share.
+    pub(crate) fn folder(&self, share: &str) -> PathBuf {
+        self.dir.join(share)
     }
 
     pub(crate) fn log(&self) -> PathBuf {

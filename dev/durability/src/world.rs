@@ -12,14 +12,19 @@ use frevo_client::{
 };
 use parking_lot::Mutex;
 
+use crate::machine::{Address, KEPT, Machine, PASSWORD, USER};
 use crate::model::{SPACING, Slots};
-use crate::server::{PASSWORD, SHARE, Server, USER};
+use crate::possible::Possible;
 
 /// The common file of all clients; each writes to slots of its own.
 pub(crate) const COMMON: &str = "common";
 /// Number of slots of each client in its own file, and in the common one.
 pub(crate) const SLOTS: usize = 48;
 const COMMON_SLOTS: usize = 16;
+/// Files of each client that are opened and closed all the time.
+pub(crate) const OPEN_LANES: usize = 2;
+/// Findings that are printed; more say nothing new.
+const SHOWN: usize = 20;
 /// The offset of ranges that stay locked and that no client writes.
 const STANDING: u64 = 1 << 40;
 /// The offset of ranges that are locked and unlocked all the time.
@@ -28,14 +33,30 @@ pub(crate) const PASSING: u64 = 1 << 41;
 /// The server, the clients and the counters of the run.
 #[derive(Debug)]
 pub(crate) struct World {
+    /// The files, or the copy of them that the last start has made.
     pub(crate) files: PathBuf,
+    /// True if `files` are those that the server serves.
+    pub(crate) shows_the_present: bool,
+    pub(crate) address: Address,
     pub(crate) peers: Vec<Arc<Peer>>,
     pub(crate) prober: Prober,
     /// Held for reading by every step of the load; holding it for writing pauses the load.
     pub(crate) gate: tokio::sync::RwLock<()>,
     pub(crate) is_over: AtomicBool,
     pub(crate) counts: Counts,
-    findings: Mutex<Vec<String>>,
+    period: AtomicU64,
+    findings: Mutex<usize>,
+}
+
+/// The time between two failures, or between a failure and the restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Period(u64);
+
+impl Period {
+    /// True if the machine runs.
+    pub(crate) const fn is_up(self) -> bool {
+        self.0.is_multiple_of(2)
+    }
 }
 
 /// Counters of completed steps.
@@ -45,6 +66,7 @@ pub(crate) struct Counts {
     pub(crate) writes: AtomicU64,
     pub(crate) locks: AtomicU64,
     pub(crate) opens: AtomicU64,
+    pub(crate) names: AtomicU64,
 }
 
 /// A client with a ClientGuid of its own.
@@ -59,6 +81,8 @@ pub(crate) struct Peer {
     pub(crate) common_slots: Slots,
     /// A file with delete-on-close.
     pub(crate) doomed: Mutex<Option<File>>,
+    /// The possible states of the files that are opened and closed all the time.
+    pub(crate) passing: [Mutex<Possible>; OPEN_LANES],
 }
 
 /// A client's own file.
@@ -84,6 +108,10 @@ pub(crate) const ALL: LeaseState =
 impl Peer {
     pub(crate) fn own_name(&self) -> String {
         format!("own-{}", self.number)
+    }
+
+    pub(crate) fn passing_name(&self, lane: usize) -> String {
+        format!("passing-{}-{lane}", self.number)
     }
 
     pub(crate) fn doomed_name(&self) -> String {
@@ -129,36 +157,55 @@ impl Peer {
 
 impl World {
     /// Logs all clients on and opens their files.
-    pub(crate) async fn new(server: &Server, clients: u32) -> Result<Self> {
+    pub(crate) async fn new(machine: &Machine, clients: u32) -> Result<Self> {
+        let address = machine.address();
         let mut peers = Vec::new();
         for number in 0..clients {
-            peers.push(Arc::new(peer(server.port, number).await?));
+            peers.push(Arc::new(peer(address, number).await?));
         }
-        let (session, share) = log_on(server.port, true).await?;
+        let (session, share) = log_on(address, KEPT, true).await?;
         let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
         let common = common.open(&share, COMMON).await?;
         // A reconnect by name alone could not restore the lock.
         common.try_lock(STANDING - 1, 1, LockKind::Exclusive).await?;
         Ok(Self {
-            files: server.files(),
+            files: machine.files(),
+            shows_the_present: machine.shows_the_present(),
+            address,
             peers,
             prober: Prober { session, share, common },
             gate: tokio::sync::RwLock::default(),
             is_over: AtomicBool::new(false),
             counts: Counts::default(),
+            period: AtomicU64::new(0),
             findings: Mutex::default(),
         })
     }
 
+    pub(crate) fn period(&self) -> Period {
+        Period(self.period.load(Ordering::Acquire))
+    }
+
+    /// Begins the next period, before a failure and after a restart.
+    pub(crate) fn begin_period(&self) {
+        self.period.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Reports a finding.
     pub(crate) fn found(&self, what: impl Into<String>) {
-        let what = what.into();
-        eprintln!("finding: {what}");
-        self.findings.lock().push(what);
+        let mut findings = self.findings.lock();
+        *findings += 1;
+        if *findings <= SHOWN {
+            eprintln!("finding: {}", what.into());
+        }
     }
 
     pub(crate) fn findings(&self) -> usize {
-        self.findings.lock().len()
+        *self.findings.lock()
+    }
+
+    pub(crate) fn count_names(&self) {
+        self.counts.names.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -184,16 +231,20 @@ impl World {
 }
 
 /// Makes a new client; returns its session and the share.
-pub(crate) async fn log_on(port: u16, durable: bool) -> Result<(Session, Share)> {
+pub(crate) async fn log_on(
+    address: Address,
+    share: &str,
+    durable: bool,
+) -> Result<(Session, Share)> {
     let client = Client::new(Options::new().durable(durable));
-    let server = ServerName::new("127.0.0.1").at_port(port);
+    let server = ServerName::new(address.host).at_port(address.port);
     let session = client.connect(server, Credentials::new(USER, PASSWORD)).await?;
-    let share = session.share(SHARE).await?;
+    let share = session.share(share).await?;
     Ok((session, share))
 }
 
-async fn peer(port: u16, number: u32) -> Result<Peer> {
-    let (session, share) = log_on(port, true).await?;
+async fn peer(address: Address, number: u32) -> Result<Peer> {
+    let (session, share) = log_on(address, KEPT, true).await?;
     let base = u64::from(number) * COMMON_SLOTS as u64 * SPACING;
     let through = number.is_multiple_of(2);
     let options = OpenOptions::new().read(true).write(true).create(true).write_through(through);
@@ -208,6 +259,7 @@ async fn peer(port: u16, number: u32) -> Result<Peer> {
         common,
         common_slots: Slots::new(number, base, COMMON_SLOTS),
         doomed: Mutex::default(),
+        passing: Default::default(),
     };
     placeholder.close().await?;
     let own = peer.open_own().await?;

@@ -11,6 +11,7 @@ use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 use crate::shown;
+use crate::stable;
 
 /// Closes an Open; returns the attributes of the file when asked.
 /// Waits for its operations on all channels: after the answer nothing is read or written
@@ -30,10 +31,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     } else {
         close::Response::default()
     };
+    let mut doomed = None;
     if let OpenTarget::File(file) = &open.target {
+        let (deletes, is_doomed) = file.cell.lock().deletion_of(file.id);
+        doomed = (deletes || is_doomed).then(|| (file, file.name()));
         // Windows: what is deleted by being closed is first taken from those who
         // keep closed handles; smbtorture's lease.unlink shows it.
-        let deletes = file.cell.lock().deletion_of(file.id).0;
         if deletes && lease::contend(rq, file, Cause::Delete).await.is_err() {
             // The client is gone, or has given up: it is closed all the same.
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
@@ -48,6 +51,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
+    // The record of a file that may come back stays with it.
+    let stable = match doomed {
+        Some((file, name)) => stable::sync_removal(file, name).await,
+        None => Ok(()),
+    };
     // It is closed whether or not the record could be removed, which is tried again.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
@@ -55,6 +63,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // Deviation: MS-FSA 2.1.5.5 has no error for a removal that fails. The Open is closed, but
     // a client that deleted the file must learn that it is still there; smbd reports it too.
     open.removed()?;
+    stable?;
     response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
 }

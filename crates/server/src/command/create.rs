@@ -149,6 +149,9 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let (fresh, action, stat) = create.finish(made)?;
     let open = &fresh.open;
     let file = open.file()?;
+    create.write_through(open)?;
+    // Before anything is promised that stands on the file, such as its record.
+    create.make_stable(open, action).await?;
     let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
     if !tree.share.level2_oplocks {
         file.cell.lock().oplocks.forbid_level_two();

@@ -4,11 +4,11 @@ use frevo_wire::Status;
 use frevo_wire::command::flush;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::data;
 use crate::open::OpenTarget;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::stable;
 
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.
@@ -22,7 +22,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
         file.settle_times(rq.server().ambient.now());
         if !planted!(SkippedFlush) {
-            data::sync(file).await?;
+            stable::sync(file).await?;
         }
     }
     flush::Response.encode(&mut out.writer());

@@ -28,6 +28,7 @@ use crate::open::OpenTarget;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::stable;
 use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 
@@ -59,6 +60,13 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let max_output = request.max_output_response.min(room);
     let call = Call { rq, input: request.input, max_output };
     let (output, status) = act(&call, row.act).await?;
+    if row.changes && row.act != Act::CopyChunk {
+        let file = call.open()?.file()?;
+        // Another object may have taken the name.
+        let is_another = matches!(row.act, Act::SetReparsePoint | Act::DeleteReparsePoint);
+        let names = if is_another { vec![file.name()] } else { Vec::new() };
+        stable::sync_change(file, names).await?;
+    }
     if output.len() > max_output as usize {
         // No handler does that; were one to, nothing of it may leave.
         return Err(Status::BUFFER_TOO_SMALL.into());

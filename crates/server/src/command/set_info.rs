@@ -14,7 +14,7 @@ mod streams;
 mod tests;
 mod writable;
 
-use frevo_store::FileTable;
+use frevo_store::{FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::set_info::{self, InfoType};
@@ -27,10 +27,11 @@ use super::query_info::security;
 use crate::audit::told;
 use crate::domain_names::DomainNames;
 use crate::durable::record;
-use crate::open::Open;
+use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
+use crate::stable;
 
 /// Changes what is known of a file.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -48,6 +49,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     {
         file.settle_times(rq.server().ambient.now());
     }
+    let from = open.file().ok().map(FileOpen::name);
     if request.info_type == InfoType::QUOTA {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
@@ -56,10 +58,39 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .map_err(|status| rename::stopped(open, &request, status))?;
     }
     if let Ok(file) = open.file() {
+        let stable = match changed(file, from, &request) {
+            Some(names) => stable::sync_change(file, names).await,
+            None => Ok(()),
+        };
+        // Persistent handles have the new name whether or not the change is stable.
         record::keep_file(rq.server(), &file.cell).await?;
+        stable?;
     }
     set_info::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// Returns the names that a request has given and taken, if it changed more than the handle. What
+/// is to be deleted is not yet.
+fn changed(
+    file: &FileOpen,
+    from: Option<Name>,
+    request: &set_info::Request<'_>,
+) -> Option<Vec<Name>> {
+    let class = FileInfoClass(request.file_info_class);
+    match (request.info_type, class) {
+        (InfoType::SECURITY, _) => Some(Vec::new()),
+        (InfoType::FILE, FileInfoClass::DISPOSITION | FileInfoClass::DISPOSITION_EX) => None,
+        (InfoType::FILE, FileInfoClass::RENAME | FileInfoClass::RENAME_EX) => {
+            let to = file.name();
+            Some(from.into_iter().filter(|from| *from != to).chain([to.clone()]).collect())
+        }
+        (InfoType::FILE, FileInfoClass::LINK) => {
+            Some(rename::new_name(request, file.posix).into_iter().collect())
+        }
+        (InfoType::FILE, _) if file::modifies(class) => Some(Vec::new()),
+        _ => None,
+    }
 }
 
 fn apply(

@@ -16,6 +16,7 @@ use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
 use crate::share::MAX_OFFSET;
+use crate::stable;
 
 /// MS-SMB2 3.3.5.13: no header is longer.
 const MAX_DATA_OFFSET: u16 = 0x100;
@@ -100,7 +101,7 @@ async fn write_file(
     if request.flags.contains(WriteFlags::WRITE_THROUGH)
         || file.has_mode(CreateOptions::WRITE_THROUGH)
     {
-        data::sync(file).await?;
+        stable::sync(file).await?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! that puts what has come in the meantime on stable storage in one go.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -42,6 +42,10 @@ impl DiskState {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = FileBackend::new(options.open(path).map_err(fault)?).map_err(fault)?;
         let database = Database::builder().create_with_backend(file).map_err(fault)?;
+        // redb syncs its file, and not the entry of a new one.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fault)?;
+        folder.sync_all().map_err(fault)?;
         let database = std::sync::Arc::new(database);
         let (changes, received) = sync_channel(STATE_QUEUE);
         let writing = std::sync::Arc::clone(&database);

@@ -324,6 +324,7 @@ fn reopen(
         max_size: share.max_file_size,
         times: Times::new(share.late_write_times),
         sync_failure: OnceLock::new(),
+        moved: AtomicBool::new(false),
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),
         altered: AtomicBool::new(false),

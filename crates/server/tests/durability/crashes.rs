@@ -10,7 +10,7 @@ use frevo_wire::fscc::FileInfoClass;
 use proptest::prelude::*;
 
 use super::disk::*;
-use crate::client::files::{delete_draft, flush_draft, rename_draft, write_draft};
+use crate::client::files::{close_draft, delete_draft, flush_draft, rename_draft, write_draft};
 use crate::client::*;
 
 const NAMES: [&str; 4] = ["a", "b", "d\\c", "d\\e"];
@@ -147,9 +147,13 @@ impl Model {
     /// The server said that the file is on stable storage, and so is what was
     /// done to directories before.
     fn acknowledge(&mut self, name: usize) {
+        self.acknowledge_names();
+        self.content(name).acknowledge();
+    }
+
+    fn acknowledge_names(&mut self) {
         self.acknowledged = self.names.clone();
         self.names_changed = false;
-        self.content(name).acknowledge();
     }
 
     /// Takes over the files that a crash left, after they were checked.
@@ -196,13 +200,23 @@ impl Client {
                 let mode =
                     if through { CreateOptions::WRITE_THROUGH } else { CreateOptions::EMPTY };
                 let want = Want::file(NAMES[name]).options(mode);
-                let file = self.peer.open_file(&self.mount, &want).await;
+                let reply = self.peer.create(&self.mount, &want).await;
+                let is_new = !self.model.names.contains_key(&name);
+                if reply.status() == Status::UNEXPECTED_IO_ERROR && through && is_new {
+                    // It was made, could not be made stable, and is gone.
+                    self.model.names_changed = true;
+                    return;
+                }
+                let file = files::file_id(reply.ok());
                 self.model.open.insert(name, Handle { file, through, failed: false });
-                if !self.model.names.contains_key(&name) {
+                if is_new {
                     self.model.next += 1;
                     self.model.names.insert(name, self.model.next);
                     self.model.names_changed = true;
                     self.model.files.insert(self.model.next, Content::default());
+                    if through {
+                        self.model.acknowledge(name);
+                    }
                 }
             }
             Step::Close(name) => {
@@ -220,25 +234,32 @@ impl Client {
             }
             Step::SetEnd(name, end) => {
                 let Some(&handle) = self.model.open.get(&name) else { return };
-                assert_eq!(self.on(end_draft(handle.file, end.into())).await, Status::SUCCESS);
+                let status = self.on(end_draft(handle.file, end.into())).await;
                 self.model.content(name).set_end(end.into());
+                self.changed(name, handle, status);
             }
             Step::Rename(from, to) if from != to && !self.model.open.contains_key(&to) => {
                 let Some(&handle) = self.model.open.get(&from) else { return };
                 let rename = rename_draft(FileInfoClass::RENAME, handle.file, NAMES[to], true);
-                assert_eq!(self.on(rename).await, Status::SUCCESS);
+                let status = self.on(rename).await;
                 let id = self.model.names.remove(&from).unwrap();
                 self.model.names.insert(to, id);
                 self.model.names_changed = true;
                 self.model.open.remove(&from);
                 self.model.open.insert(to, handle);
+                self.changed(to, handle, status);
             }
             Step::Delete(name) => {
                 let Some(handle) = self.model.open.remove(&name) else { return };
                 assert_eq!(self.on(delete_draft(handle.file)).await, Status::SUCCESS);
-                self.peer.close(&self.mount, handle.file).await;
+                let status = self.on(close_draft(handle.file)).await;
                 self.model.names.remove(&name);
                 self.model.names_changed = true;
+                if handle.through && status == Status::SUCCESS {
+                    self.model.acknowledge_names();
+                } else if status != Status::SUCCESS {
+                    assert!(handle.through && status == Status::UNEXPECTED_IO_ERROR);
+                }
             }
             Step::FailSync => self.disk.faults().fail_next(Operation::Sync, Fault::Io(5)),
             Step::FailWrite => self.disk.faults().fail_next(Operation::Write, Fault::DiskFull),
@@ -263,6 +284,15 @@ impl Client {
         }
         self.model.content(name).write(offset, len, byte);
         if through || handle.through {
+            self.synced(name, handle, status);
+        } else {
+            assert_eq!(status, Status::SUCCESS);
+        }
+    }
+
+    /// The answer to a change of the size or the name.
+    fn changed(&mut self, name: usize, handle: Handle, status: Status) {
+        if handle.through {
             self.synced(name, handle, status);
         } else {
             assert_eq!(status, Status::SUCCESS);

@@ -73,6 +73,8 @@ fn a_write_through_that_failed_says_so() {
                 _ => write_draft(file, 0, b"data"),
             };
             let kept = || contents(&disk.vfs.crash()).into_iter().find(|(n, _)| n == name);
+            let file = peer.open_file(mount, &Want::file(name)).await;
+            peer.close(mount, file).await;
             let file = peer.open_file(mount, &want).await;
             disk.faults().fail_next(Operation::Write, Fault::DiskFull);
             let syncs = disk.faults().calls(Operation::Sync);

@@ -9,3 +9,4 @@ mod client;
 mod crashes;
 mod disk;
 mod faults;
+mod names;

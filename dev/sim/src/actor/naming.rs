@@ -107,6 +107,8 @@ const fn did(ended: &Ended<()>) -> Did {
         Ok(()) => Did::Done(0),
         Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => Did::NotFound,
         Err(Failed::Status(Status::OBJECT_NAME_COLLISION)) => Did::Collision,
+        // It may have been carried out, and then could not be made stable.
+        Err(Failed::Status(Status::UNEXPECTED_IO_ERROR | Status::DISK_FULL)) => Did::Unknown,
         Err(Failed::Status(_)) => Did::Not,
         Err(Failed::Lost) => Did::Unknown,
     }

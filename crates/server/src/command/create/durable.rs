@@ -128,6 +128,16 @@ impl Create<'_> {
         durables.add(open, session.id)
     }
 
+    /// MS-SMB2 3.3.5.9: on a continuously available share, what was acknowledged is there after a
+    /// crash.
+    pub(super) fn write_through(&self, open: &Open) -> Result<(), Status> {
+        if is_continuous(self.rq)? && !planted!(WriteNotThrough) {
+            let mode = &open.file()?.mode;
+            mode.fetch_or(u64::from(CreateOptions::WRITE_THROUGH.0), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// A persistent Open is on stable storage before its client knows of it. One
     /// that cannot be kept there is not persistent, and its client is told so.
     pub(super) async fn keep(&self, open: &Open) -> Result<(), Status> {
@@ -135,10 +145,6 @@ impl Create<'_> {
             return Ok(());
         }
         let file = open.file()?;
-        // MS-SMB2 3.3.5.9: what was acknowledged is there after a crash.
-        if !planted!(WriteNotThrough) {
-            file.mode.fetch_or(u64::from(CreateOptions::WRITE_THROUGH.0), Ordering::Relaxed);
-        }
         if record::keep(self.rq.server(), open).await.is_err() {
             self.rq.server().durables.not_kept(open);
         }

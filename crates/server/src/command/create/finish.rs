@@ -20,6 +20,7 @@ use crate::blocking_pool;
 use crate::changes;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::response::Response;
+use crate::stable;
 use crate::times::Times;
 
 /// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
@@ -53,6 +54,7 @@ impl Create<'_> {
             max_size: self.rq.tree()?.share.max_file_size,
             times: Times::new(self.rq.tree()?.share.late_write_times),
             sync_failure: OnceLock::new(),
+            moved: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
             altered: AtomicBool::new(false),
@@ -89,6 +91,24 @@ impl Create<'_> {
             }
         })?;
         Ok((fresh, action, stat))
+    }
+
+    /// Makes a file that was made or overwritten stable, if the Open writes through. One that was
+    /// made goes if that fails.
+    pub(super) async fn make_stable(
+        &self,
+        open: &Open,
+        action: CreateAction,
+    ) -> Result<(), Status> {
+        if action == CreateAction::OPENED {
+            return Ok(());
+        }
+        let file = open.file()?;
+        stable::sync_change(file, Vec::new()).await.inspect_err(|_| {
+            if action == CreateAction::CREATED {
+                file.cell.lock().set_delete_pending(open.id(), true);
+            }
+        })
     }
 
     /// MS-FSA 2.1.5.1.1 and 2.1.5.1.2.3: what those who watch are told.

@@ -6,8 +6,9 @@ use frevo_store::{FileKey, Stat};
 use frevo_wire::dtyp::AccessMask;
 
 use super::super::query_info::testing::Bench;
-use crate::data::{sync, write};
+use crate::data::write;
 use crate::open::OpenTarget;
+use crate::stable::sync;
 use frevo_store::Fault;
 use std::sync::Arc;
 

@@ -24,6 +24,7 @@ use crate::lease;
 use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::open::{FileOpen, Open, OpenTarget};
 use crate::share::MAX_OFFSET;
+use crate::stable;
 
 /// Bytes of SRV_REQUEST_RESUME_KEY.
 const RESUME_KEY_LEN: u32 = 32;
@@ -146,7 +147,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     };
     if progress.bytes != 0
         && target.has_mode(CreateOptions::WRITE_THROUGH)
-        && let Err(status) = data::sync(target).await
+        && let Err(status) = stable::sync(target).await
     {
         progress.failure.get_or_insert(status);
     }

@@ -9,7 +9,6 @@ use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
 use frevo_store::vfs::ExtentCopy;
 use frevo_wire::Status;
-use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl::copychunk::Chunk;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::fsctl::{
@@ -21,7 +20,6 @@ use frevo_wire::fscc::fsctl::{
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use super::copychunk;
-use crate::data;
 use crate::lease;
 use crate::limits::TRIM_RANGES;
 use crate::open::{FileOpen, Open, OpenTarget};
@@ -185,9 +183,6 @@ async fn share(
 
 /// Finishes a change of a file's data: times, reports and stable storage.
 pub(super) async fn written(call: &Call<'_>, file: &FileOpen) -> Answer {
-    if file.has_mode(CreateOptions::WRITE_THROUGH) {
-        data::sync(file).await?;
-    }
     file.report_written(&call.rq.server().files);
     NO_OUTPUT
 }

@@ -8,13 +8,11 @@ use frevo_store::lease::Cause;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
-use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
-use crate::data;
 use crate::lease;
 use crate::open::FileOpen;
 use crate::share::MAX_OFFSET;
@@ -89,9 +87,6 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
-    if file.has_mode(CreateOptions::WRITE_THROUGH) {
-        data::sync(file).await?;
-    }
     file.report_written(&call.rq.server().files);
     NO_OUTPUT
 }

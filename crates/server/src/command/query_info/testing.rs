@@ -109,6 +109,7 @@ impl Bench {
             max_size: self.share.max_file_size,
             times: Times::new(self.share.late_write_times),
             sync_failure: OnceLock::new(),
+            moved: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
             altered: AtomicBool::new(false),

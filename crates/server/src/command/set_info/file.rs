@@ -79,6 +79,11 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
     })
 }
 
+/// True for a class that changes more than the handle.
+pub(super) fn modifies(class: FileInfoClass) -> bool {
+    row(class).is_ok_and(|row| row.modifies)
+}
+
 /// True for a class before which a late LastWriteTime is brought up to date. Windows: also
 /// FileBasicInformation, even when it changes nothing.
 pub(super) const fn settles(class: FileInfoClass) -> bool {
