@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{Existence, OpenHow, Opened, Parent, VfsResult};
-use frevo_store::{Fault, Name, vfs::Vfs as _};
+use frevo_store::{Fault, FileKey, Name, vfs::Vfs as _};
 use rustix::fs::Statx;
 
 use crate::credentials;
@@ -16,7 +16,7 @@ use crate::names::client_name;
 use crate::node::PosixNode;
 use crate::security;
 use crate::share::Share;
-use crate::stat::Extra;
+use crate::stat::{self, Extra};
 use crate::sys;
 use crate::vfs::PosixVfs;
 use crate::walk::Location;
@@ -81,6 +81,16 @@ impl PosixVfs {
             Name::from_stored(name.path().to_owned())
         };
         Ok(self.looked_at(found, name))
+    }
+
+    /// Returns the key of the parent of `name`; one look at it if it is kept open.
+    pub(crate) fn key_of_parent(&self, name: &Name) -> VfsResult<FileKey> {
+        let parent = name.parent();
+        let path = self.path_of(&parent, parent.is_exact())?;
+        match self.share().kept_folder(path.as_bytes()) {
+            Some((_, stx)) => Ok(stat::key_of(&stx)),
+            None => self.stat(&parent).map(|stat| stat.key),
+        }
     }
 
     fn looked_at(&self, (handle, stx): (Handle, Statx), name: Name) -> Opened {

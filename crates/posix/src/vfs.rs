@@ -374,6 +374,10 @@ impl Vfs for PosixVfs {
         Ok(Stat { ea_size: node.map_or(0, PosixNode::ea_size), ..opened.stat })
     }
 
+    fn parent_key(&self, name: &Name) -> VfsResult<FileKey> {
+        self.key_of_parent(name)
+    }
+
     fn space(&self) -> VfsResult<Space> {
         rustix::fs::fstatvfs(&self.share.root).map(|vfs| volume::space(&vfs)).map_err(fault_of)
     }

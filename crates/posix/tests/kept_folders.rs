@@ -69,6 +69,22 @@ fn a_folder_that_was_replaced_gets_no_files() {
 }
 
 #[test]
+fn the_key_of_a_parent_is_that_of_the_folder_at_the_path() {
+    let _others = FULL.read().unwrap();
+    let share = used();
+    let key = |path: &str| share.vfs.stat(&name(path)).map(|stat| stat.key);
+    for (file, folder) in [("a\\new", "a"), ("a\\b\\new", "a\\b"), ("A\\new", "a"), ("new", "")] {
+        assert_eq!(share.vfs.parent_key(&name(file)), key(folder), "{file}");
+    }
+    let before = key("a");
+    std::fs::rename(share.path("a"), share.path("moved")).unwrap();
+    assert_eq!(share.vfs.parent_key(&name("a\\new")), Err(Fault::NotFound));
+    std::fs::create_dir(share.path("a")).unwrap();
+    assert_eq!(share.vfs.parent_key(&name("a\\new")), key("a"));
+    assert_ne!(key("a"), before);
+}
+
+#[test]
 fn a_removal_is_in_the_folder_of_the_path() {
     let _others = FULL.read().unwrap();
     let share = used();

@@ -114,8 +114,8 @@ impl FileTable {
         if !self.leases.has_directories() || name.is_root() {
             return;
         }
-        let Ok(parent) = vfs.stat(&name.parent()) else { return };
-        if let Some(cell) = self.find(parent.key) {
+        let Ok(parent) = vfs.parent_key(name) else { return };
+        if let Some(cell) = self.find(parent) {
             let contention = cell.lock().oplocks.contend(actor, Cause::Entry);
             self.leases.teller.tell(&cell, contention.breaks);
         }

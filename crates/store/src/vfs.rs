@@ -136,6 +136,11 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         self.open(name, &how).map(|opened| opened.stat)
     }
 
+    /// Returns the key of the parent directory of `name`.
+    fn parent_key(&self, name: &Name) -> VfsResult<FileKey> {
+        self.stat(&name.parent()).map(|stat| stat.key)
+    }
+
     /// Returns free and total space.
     fn space(&self) -> VfsResult<Space> {
         Ok(Space::FULL)

@@ -30,7 +30,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, LIST_BUFFER_BYTES};
+use crate::limits::{
+    HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE, LIST_BUFFER_BYTES,
+};
 use crate::names::client_name;
 use crate::sys;
 use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
@@ -195,9 +197,13 @@ impl Hub {
             if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
                 return false;
             }
-            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            let was_woken = rustix::io::read(&self.wake, &mut [0; 8]).is_ok();
             let mut told = Told::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
+            if told.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
+                // Only changes by this process: the next ones are read together.
+                std::thread::sleep(HOST_OWN_PAUSE);
+            }
             tell(&mut told);
             self.scan(&mut told);
             true
