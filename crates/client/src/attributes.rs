@@ -19,7 +19,7 @@ use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::fsctl::control;
 use crate::info::{output, query, set_call};
-use crate::open::{Open, carried_through};
+use crate::open::{Haste, Open, carried_through};
 use crate::share::{Replay, Share};
 use crate::types::SecurityDescriptor;
 
@@ -277,15 +277,15 @@ impl Share {
         let cause = Cause::Usage("the target of the link is too long");
         let input = input.ok_or_else(|| Error::new(cause, operation, &*url))?;
         let (share, path) = (self.clone(), path.to_owned());
-        carried_through(operation, &url, async move {
+        carried_through(async move {
             let (open, _) = Open::new(&share, &path, ask, operation).await?;
             let code = CtlCode::SET_REPARSE_POINT;
             if let Err(error) = control(&open, operation, code, &input, 0, &[]).await {
                 let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
-                let _ = open.close().await;
+                let _ = open.close(Haste::AtOnce).await;
                 return Err(error);
             }
-            open.close().await
+            open.close(Haste::AtOnce).await
         })
         .await
     }

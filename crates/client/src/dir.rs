@@ -24,7 +24,7 @@ use crate::error::{Cause, During, Error, Result};
 use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTING_NAMES, LISTINGS};
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
-use crate::open::Open;
+use crate::open::{Haste, Open};
 use crate::path::is_sound;
 use crate::posix_metadata::PosixMetadata;
 use crate::session::lease::Lease;
@@ -462,7 +462,7 @@ impl KeptDir {
     /// # Errors
     /// Fails if the server does.
     pub async fn close(&self) -> Result<()> {
-        self.open.close().await
+        self.open.close(Haste::AtOnce).await
     }
 }
 

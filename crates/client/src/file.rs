@@ -13,7 +13,7 @@ use crate::error::{During, Result};
 use crate::info;
 use crate::limits::PAYLOAD_MAX;
 use crate::metadata::Metadata;
-use crate::open::Open;
+use crate::open::{Haste, Open};
 use crate::session::breaks::LeaseHolder;
 use crate::share::{Replay, Share};
 use crate::types::LeaseState;
@@ -106,7 +106,18 @@ impl File {
     /// # Errors
     /// Fails if the server does: data that was written may then be lost.
     pub async fn close(self) -> Result<()> {
-        self.open.close().await
+        self.open.close(Haste::AtOnce).await
+    }
+
+    /// As [`Self::close`], for a caller that has other requests to send or can wait a moment: the
+    /// CLOSE leaves with the next request, at the latest after
+    /// [`UNHURRIED_FOR`](crate::limits::UNHURRIED_FOR), or with [`Share::hurry`].
+    ///
+    /// # Errors
+    /// Fails as [`Self::close`] does.
+    #[doc(hidden)]
+    pub async fn close_with_next(self) -> Result<()> {
+        self.open.close(Haste::WithNext).await
     }
 
     /// Returns true if the server keeps the handle, with its locks and its lease, even when

@@ -296,6 +296,7 @@ pub mod internal {
     pub use crate::identity::Identity;
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
     pub use crate::metadata::{file_time, system_time};
+    pub use crate::open::{CarriedThrough, carried_through};
     pub use crate::posix_metadata::Special;
     pub use crate::session::breaks::{LeaseHolder, Yield};
     pub use crate::session::lease::{Grant, Lease};

@@ -58,7 +58,7 @@ impl File {
         let patience = Arc::new(Patience::default());
         let work = locked(Arc::clone(&self.open), (offset, len), flags, Arc::clone(&patience));
         let _waits = Waits(patience);
-        carried_through("lock", &self.open.url, work).await?.keep();
+        carried_through(work).await?.keep();
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl File {
     /// has not locked exactly this range.
     pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
         let work = unlocked(Arc::clone(&self.open), (offset, len));
-        carried_through("unlock", &self.open.url, work).await
+        carried_through(work).await
     }
 }
 

@@ -141,18 +141,21 @@ impl File {
     /// may have been written then.
     pub async fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let (_, most) = self.sizes().await?;
+        let write = |at: u64, part| async move {
+            let len = u32::try_from(<[u8]>::len(part)).unwrap_or(u32::MAX);
+            let fill = |payload: &mut Buf| {
+                payload.extend_from_slice(part);
+                Ok(())
+            };
+            self.write_with(at, len, fill).await
+        };
+        if buf.len() <= most as usize {
+            return if buf.is_empty() { Ok(()) } else { write(offset, buf).await };
+        }
         let parts: FuturesUnordered<_> = buf
             .chunks(most as usize)
             .enumerate()
-            .map(|(at, part)| async move {
-                let at = offset + at as u64 * u64::from(most);
-                let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
-                let fill = |payload: &mut Buf| {
-                    payload.extend_from_slice(part);
-                    Ok(())
-                };
-                self.write_with(at, len, fill).await
-            })
+            .map(|(at, part)| write(offset + at as u64 * u64::from(most), part))
             .collect();
         parts.collect::<Vec<_>>().await.into_iter().collect()
     }

@@ -168,6 +168,14 @@ impl Share {
         self.inner.bound.lock().is_some_and(|bound| bound.seal)
     }
 
+    /// Sends the requests that were held back to leave with the next one.
+    #[doc(hidden)]
+    pub fn hurry(&self) {
+        if let Some(live) = self.inner.session.inner.current() {
+            live.hurry();
+        }
+    }
+
     /// Ends the session, and the sessions with servers behind DFS links. Open files are closed;
     /// no server keeps them as durable handles.
     pub async fn log_off(self) {

@@ -23,6 +23,7 @@ use answers::{attr, data, empty, opened, value, written};
 
 use crate::limits;
 use crate::node::Range;
+use crate::poll_inline::begin;
 use crate::volume::{Caller, Changes, Entry, EntryReply, NameLookup, Volume};
 
 /// The implementation of fuser's trait.
@@ -323,11 +324,10 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        // Nobody waits for the answer: the kernel need not remember the request meanwhile.
+        reply.ok();
         let volume = Arc::clone(&self.volume);
-        self.runtime.spawn(async move {
-            volume.release(handle.0).await;
-            reply.ok();
-        });
+        begin(&self.runtime, async move { volume.release(handle.0).await });
     }
 
     fn fsync(&self, asks: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {

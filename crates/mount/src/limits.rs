@@ -74,6 +74,12 @@ pub const ABSENT_MAX: usize = 4096;
 pub const LOOKUPS_PER_LISTING: u32 = 3;
 /// Most entries of a directory that is listed instead of single look-ups.
 pub const LOOKUP_LISTING_MAX: usize = 2048;
+/// How long after its last change by this mount a directory counts as being filled.
+pub const FILLED_FOR: Duration = Duration::from_secs(1);
+/// Most names of one directory that are known to be all of its names.
+pub const KNOWN_NAMES_MAX: usize = 8192;
+/// How long the names of a directory that changes are not listed again after an attempt.
+pub const NAMES_PAUSE: Duration = Duration::from_secs(1);
 /// How long after a lease break a directory is opened for a lease only by a listing.
 pub const LEASE_BREAK_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of requests that check the server's presence while directory leases are held.

@@ -62,6 +62,8 @@ pub(crate) struct Call<'a> {
     pub(crate) cost: u32,
     /// True if the answer may take any time: it waits for other clients.
     pub(crate) waits: bool,
+    /// True if nobody waits for the answer: the request may leave together with the next one.
+    pub(crate) is_unhurried: bool,
     /// The caller's patience: at its end the request is cancelled, and its answer awaited.
     pub(crate) patience: Option<Arc<Patience>>,
     /// Space for the header, and the body.
@@ -111,6 +113,7 @@ impl<'a> Call<'a> {
             channel_sequence: 0,
             cost: 0,
             waits: false,
+            is_unhurried: false,
             patience: None,
             message,
             payload: Payload::None,

@@ -234,6 +234,7 @@ impl Connection {
         guard: Guard<'_>,
     ) -> Result<(Sent, Vec<u8>), Gone> {
         let keep = call.command == Command::SESSION_SETUP || call.command == Command::NEGOTIATE;
+        let is_unhurried = call.is_unhurried;
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
         let mut kept = Vec::new();
@@ -248,7 +249,7 @@ impl Connection {
             }
             _ => protect(message, guard, see),
         };
-        self.put(frame?)?;
+        self.queue(frame?, is_unhurried)?;
         Ok((Sent { id, reply }, kept))
     }
 
@@ -316,12 +317,28 @@ impl Connection {
 
     /// Sends a frame. It may have been sent even if this fails.
     pub(crate) fn put(&self, frame: Buf) -> Result<(), Gone> {
+        self.queue(frame, false)
+    }
+
+    /// [Sends](Self::put) a frame, or holds it back for a moment if it `is_unhurried`.
+    fn queue(&self, frame: Buf, is_unhurried: bool) -> Result<(), Gone> {
         let bytes = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         self.carried.sent.fetch_add(bytes, Ordering::Relaxed);
-        self.outbox.push(frame, &self.stream).map_err(|error| {
+        let queued = match is_unhurried {
+            true => self.outbox.push_unhurried(frame, &self.stream),
+            false => self.outbox.push(frame, &self.stream),
+        };
+        queued.map_err(|error| {
             self.fail(error.into());
             Gone
         })
+    }
+
+    /// Sends the frames that were held back.
+    pub(crate) fn hurry(&self) {
+        if let Err(error) = self.outbox.drain(&self.stream) {
+            self.fail(error.into());
+        }
     }
 
     fn charge(&self, call: &Call<'_>) -> u16 {

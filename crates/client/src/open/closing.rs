@@ -17,14 +17,22 @@ use crate::sequences::Sequences;
 use crate::session::Failure;
 use crate::share::Replay;
 
+/// The time at which a CLOSE is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    AtOnce,
+    /// With the next request, or after a moment.
+    WithNext,
+}
+
 impl Open {
     /// Closes it, even if the caller gives up waiting. Later requests fail with FILE_CLOSED.
-    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
+    pub(crate) async fn close(self: &Arc<Self>, haste: Haste) -> Result<()> {
         if !self.begin_closing() {
             return Ok(());
         }
         let mut closing = Closing { open: self, is_done: false };
-        let done = self.finish_closing().await;
+        let done = self.finish_closing(haste).await;
         closing.is_done = true;
         done
     }
@@ -40,10 +48,10 @@ impl Open {
     }
 
     /// Moves on to [`Phase::Closed`]. It may be begun again after it was given up.
-    async fn finish_closing(&self) -> Result<()> {
+    async fn finish_closing(&self, haste: Haste) -> Result<()> {
         // Before the CLOSE: a lease that is granted after it is another one.
         self.leave_lease();
-        let done = self.send_close().await;
+        let done = self.send_close(haste).await;
         self.state.lock().phase = Phase::Closed;
         done
     }
@@ -55,7 +63,7 @@ impl Open {
         }
     }
 
-    async fn send_close(&self) -> Result<()> {
+    async fn send_close(&self, haste: Haste) -> Result<()> {
         let binding = self.state.lock().binding;
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
@@ -67,7 +75,7 @@ impl Open {
         let mut was_sent = false;
         let closed = self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| {
             was_sent = true;
-            Ok(close_call(id))
+            Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_call(id) })
         });
         match closed.await {
             // The answer was lost, and the handle with it: it is closed.
@@ -123,7 +131,7 @@ impl Drop for Open {
         if binding.durability != Durability::None && !is_lost && !is_closed {
             // The server would keep it, in the way of other clients.
             let left = self.taken_over();
-            runtime.spawn(async move { left.finish_closing().await });
+            runtime.spawn(async move { left.finish_closing(Haste::AtOnce).await });
             return;
         }
         self.leave_lease();
@@ -162,7 +170,7 @@ impl Drop for Closing<'_> {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let open = Arc::clone(self.open);
-        runtime.spawn(async move { open.finish_closing().await });
+        runtime.spawn(async move { open.finish_closing(Haste::AtOnce).await });
     }
 }
 

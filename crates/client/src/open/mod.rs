@@ -4,6 +4,7 @@
 //! the server kept it, else by its name if it is still the same file and nothing is lost
 //! that only the handle had.
 
+mod carried;
 mod closing;
 mod contexts;
 mod create_attempt;
@@ -23,7 +24,7 @@ use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::{Ask, Durability, Opened};
 use crate::dfs::Located;
-use crate::error::{Cause, During, Error, Result};
+use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, REPEAT_FOR, REPEAT_PAUSE_MAX};
 use crate::path::wire_path;
 use crate::sequences::Sequences;
@@ -31,6 +32,8 @@ use crate::session::Failure;
 use crate::session::bound::Bound;
 use crate::session::lease::{Granted, Lease};
 use crate::share::{Replay, Share};
+pub use carried::{CarriedThrough, carried_through};
+pub(crate) use closing::Haste;
 use create_attempt::CreateAttempt;
 
 /// The server's handle in one session.
@@ -88,18 +91,6 @@ pub(crate) struct Open {
     pub(crate) sequences: Sequences,
 }
 
-/// Carries `work` through, even if the caller gives up waiting.
-pub(crate) async fn carried_through<T: Send + 'static>(
-    operation: &'static str,
-    url: &str,
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    match tokio::spawn(work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Error::new(Cause::Usage("the program is ending"), operation, url)),
-    }
-}
-
 impl Open {
     /// Opens `path`. It goes on when the caller gives up waiting, so that no handle is left
     /// behind on the server.
@@ -112,8 +103,7 @@ impl Open {
         let share = share.clone();
         let url = share.url(path);
         let path = wire_path(path).during(operation, &url)?;
-        let named = url.clone();
-        carried_through(operation, &named, Self::reach(share, url, path, ask, operation)).await
+        carried_through(Self::reach(share, url, path, ask, operation)).await
     }
 
     /// Opens a path, on whatever server DFS links lead to.

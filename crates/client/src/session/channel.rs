@@ -125,6 +125,11 @@ impl Live {
         self.channels.read().iter().any(|channel| !channel.connection.is_gone())
     }
 
+    /// Sends the requests that were held back.
+    pub(crate) fn hurry(&self) {
+        self.channels.read().iter().for_each(|channel| channel.connection.hurry());
+    }
+
     /// Adds a channel. Returns false if all others were lost meanwhile: the session is over, and a
     /// new one that its user has begun to make ends it on the server.
     pub(super) fn widen(&self, channel: Channel) -> bool {

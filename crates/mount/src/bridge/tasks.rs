@@ -11,7 +11,8 @@ use crate::poll_inline::begin;
 use crate::volume::{Caller, EntryReply, Volume};
 
 impl Bridge {
-    /// Runs `work` as a task and passes its outcome to `answer`. See [`answered`].
+    /// Begins `work` on this thread; what has to wait becomes a task. Passes the outcome to
+    /// `answer`. See [`answered`].
     pub(super) fn spawn<T: Send + 'static, F: Future<Output = Outcome<T>> + Send + 'static>(
         &self,
         asks: &Request,
@@ -46,7 +47,8 @@ impl Bridge {
         undo: Undo<T>,
     ) {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
-        self.runtime.spawn(answered(volume, Caller::new(asks.pid()), work, answer, Some(undo)));
+        let work = answered(volume, Caller::new(asks.pid()), work, answer, Some(undo));
+        begin(&self.runtime, work);
     }
 
     /// Runs a read, which is cancelled when its caller is killed.
@@ -74,7 +76,7 @@ impl Bridge {
     pub(crate) fn forgotten(&self, id: u64, count: u64) {
         if let Some(node) = self.volume.forget(id, count) {
             let volume = Arc::clone(&self.volume);
-            self.runtime.spawn(async move { volume.let_go(&node).await });
+            begin(&self.runtime, async move { volume.let_go(&node).await });
         }
     }
 }

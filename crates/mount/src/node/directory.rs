@@ -1,4 +1,6 @@
-//! The cached state of a directory: its lease, its listing, its absent names.
+//! The cached state of a directory: its lease, its listing, its names.
+
+mod known_names;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -10,7 +12,8 @@ use frevo_client::internal::{Grant, KeptDir, Lease, LeaseHolder};
 use frevo_client::{DirEntry, LeaseState};
 use parking_lot::Mutex;
 
-use crate::limits::LOOKUPS_PER_LISTING;
+use crate::limits::{FILLED_FOR, LOOKUPS_PER_LISTING, NAMES_PAUSE};
+use known_names::KnownNames;
 
 /// The lease state that allows caching of names.
 pub(crate) const KEEPING: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
@@ -29,6 +32,10 @@ pub(crate) struct DirectoryCache {
 pub(crate) struct State {
     pub(crate) held: Option<Arc<LeasedDirectory>>,
     pub(crate) listing: Option<DirectoryListing>,
+    /// The names of the last listing, and those that this mount has made since.
+    names: Option<KnownNames>,
+    /// The time at which the names were last looked for while the directory changed.
+    sought: Option<Instant>,
     /// Names that the kernel has cached as absent.
     pub(crate) absent: HashSet<OsString>,
     /// The time of the last lease break.
@@ -72,6 +79,27 @@ impl DirectoryListing {
     }
 }
 
+impl State {
+    /// Takes the names from a listing that was read under a lease.
+    fn learn_names(&mut self) {
+        let listing = self.listing.as_ref().and_then(|listing| Some((listing.grant?, listing)));
+        if let Some((grant, listing)) = listing
+            && self.names.as_ref().is_none_or(|names| names.version() != grant.version)
+        {
+            let names = listing.entries.iter().map(DirEntry::file_name);
+            self.names = KnownNames::of(grant.version, names);
+        }
+    }
+
+    /// Forgets everything that the lease allowed. Returns the names that the kernel has cached as
+    /// absent.
+    pub(crate) fn forget(&mut self) -> HashSet<OsString> {
+        self.listing = None;
+        self.names = None;
+        std::mem::take(&mut self.absent)
+    }
+}
+
 impl LeasedDirectory {
     /// Returns the lease if it allows caching of names and an open handle (H): such a handle does
     /// not block others from removing or moving the directory.
@@ -103,12 +131,50 @@ impl DirectoryCache {
         held.dir.close().await.unwrap();
     }
 
-    /// Records a local change in the directory.
-    pub(crate) fn changed(&self) {
+    /// Records that this mount has made or removed `name`; without one that the names may be
+    /// others.
+    pub(crate) fn changed(&self, name: Option<&str>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         let mut state = self.state.lock();
+        state.learn_names();
         state.listing = None;
         state.changed = Some(Instant::now());
+        match name {
+            Some(name) => {
+                // A removed name stays: the server is asked for it.
+                state.names.take_if(|names| !names.add(name));
+            }
+            None => state.names = None,
+        }
+    }
+
+    /// Returns the lease under which no file is named `name`; None if one may be. Only of a
+    /// directory that this mount is filling: elsewhere the server is asked once for each name, for
+    /// the case that another client has just made it and the break of the lease is on its way.
+    pub(crate) fn lacks(&self, name: &str) -> Option<Grant> {
+        let mut state = self.state.lock();
+        if state.changed.is_none_or(|at| at.elapsed() >= FILLED_FOR) {
+            return None;
+        }
+        state.learn_names();
+        let now = state.held.as_ref()?.grant()?;
+        let names = state.names.as_ref().filter(|names| names.version() == now.version)?;
+        names.lack(name).then_some(now)
+    }
+
+    /// Returns true if the names have to be looked for although the directory changes: they are
+    /// unknown, and this was not tried lately.
+    pub(crate) fn seeks_names(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = state.held.as_ref().and_then(|held| held.grant());
+        let is_known =
+            now.is_some_and(|now| state.names.as_ref().is_some_and(|n| n.version() == now.version));
+        let is_lately = state.sought.is_some_and(|at| at.elapsed() < NAMES_PAUSE);
+        if is_known || is_lately {
+            return false;
+        }
+        state.sought = Some(Instant::now());
+        true
     }
 
     pub(crate) fn changes(&self) -> u64 {

@@ -134,7 +134,7 @@ impl Volume {
             let by_writer = {
                 // The kernel does not wait for a close. The close of a written file updates its
                 // time, unless the time was set through the same Open.
-                let _turn = node.opening.lock().await;
+                let _turn = self.turn(&node).await;
                 match self.writer(&node) {
                     Some(file) => Some(file.set_metadata(&basic).await),
                     None => None,

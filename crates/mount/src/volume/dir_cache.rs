@@ -1,7 +1,8 @@
 //! The cache of directories: listings and absent names.
 //!
 //! While the server's lease on a directory is valid (MS-SMB2 2.2.13.2.10, with R and H), the listed
-//! names are complete: a name outside the listing does not exist. A lease covers only names: the
+//! names are complete: a name outside the listing does not exist, if this mount has not made it
+//! since (`node/directory/known_names.rs`). A lease covers only names: the
 //! lease of the directory breaks when another client closes a written file (MS-FSA 2.1.5.5), so
 //! sizes and times stay valid only as long as without a lease.
 //!
@@ -22,8 +23,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::{Volume, attributes};
 use crate::errno::{Outcome, errno};
 use crate::limits::{
-    ABSENT_MAX, CACHED_ENTRIES_MAX, LEASE_BREAK_PAUSE, LEASED_DIRS_MAX, LISTING_ENTRIES_MAX,
-    LOOKUP_LISTING_MAX, SPECIALS_AT_ONCE, SPECIALS_MAX,
+    ABSENT_MAX, CACHED_ENTRIES_MAX, FILLED_FOR, LEASE_BREAK_PAUSE, LEASED_DIRS_MAX,
+    LISTING_ENTRIES_MAX, LOOKUP_LISTING_MAX, SPECIALS_AT_ONCE, SPECIALS_MAX,
 };
 use crate::names::from_wire;
 use crate::node::{DirectoryListing, KEEPING, LeasedDirectory, Node};
@@ -249,13 +250,15 @@ impl Volume {
         if let Some(found) = lately() {
             return Some(found);
         }
-        let is_before = |at: Option<Instant>| at.is_none_or(|at| at.elapsed() >= LEASE_BREAK_PAUSE);
+        let is_over = |at: Option<Instant>, pause| at.is_none_or(|at| at.elapsed() >= pause);
         let (may_hold, is_quiet, is_long) = {
             let state = parent.directory.state.lock();
-            (is_before(state.taken), is_before(state.changed), state.is_long)
+            let is_quiet = is_over(state.changed, FILLED_FOR);
+            (is_over(state.taken, LEASE_BREAK_PAUSE), is_quiet, state.is_long)
         };
-        // A directory that is just being filled would be listed for each new name.
-        if !is_quiet {
+        // A directory that is just being filled is listed once, for its names.
+        let seeks = is_quiet || (may_hold && parent.directory.seeks_names());
+        if !seeks {
             return None;
         }
         let held = if may_hold { self.hold(parent).await } else { parent.directory.held() };
@@ -314,11 +317,7 @@ impl Volume {
 
     /// Discards the cache of a directory, here and in the kernel.
     fn forget_dir(&self, node: &Node) {
-        let absent = {
-            let mut state = node.directory.state.lock();
-            state.listing = None;
-            std::mem::take(&mut state.absent)
-        };
+        let absent = node.directory.state.lock().forget();
         self.forget_absent(node, absent.into_iter().collect());
     }
 
@@ -326,14 +325,14 @@ impl Volume {
     pub(super) fn distrust(&self, node: &Node) {
         node.invalidate();
         if let Some((parent, _)) = node.name() {
-            parent.directory.changed();
+            parent.directory.changed(None);
         }
     }
 
     /// Records a local change of `name` in a directory. On a server that ignores case, other
     /// spellings of the name may exist now.
     pub(super) fn changed(&self, directory: &Node, name: &str) {
-        directory.directory.changed();
+        directory.directory.changed(Some(name));
         directory.invalidate();
         let name = from_wire(name, self.spelling());
         let is_it = |other: &OsString| other.to_str().is_none_or(|other| may_be_same(&name, other));

@@ -49,7 +49,7 @@ impl Volume {
         if writes {
             self.check_writable()?;
         }
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(&node).await;
         self.open_on_server(&node, reads, writes).await?;
         self.enter(&node, flags)
     }
@@ -106,7 +106,7 @@ impl Volume {
         self.changed(&parent, &name);
         let found = metadata.with_links(metadata.links().max(1));
         let node = self.nodes.found(&parent, &name, found, asked);
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
             // The data cache of a file that was already open may have changed.
@@ -207,7 +207,7 @@ impl Volume {
     /// Truncates or extends a file, open or not.
     pub(super) async fn truncate(&self, node: &Arc<Node>, size: u64) -> Outcome<()> {
         self.check_writable()?;
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         let was_open = self.writer(node).is_some();
         let file = self.open_on_server(node, false, true).await?;
         let resized = self.content(node).await?.resize(&file, size).await;
@@ -260,7 +260,7 @@ impl Volume {
         if self.settings.read_only {
             return None;
         }
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         // Without the right to write, this mount has written nothing.
         self.open_on_server(node, false, true).await.ok()
     }
@@ -270,7 +270,7 @@ impl Volume {
         let Some(handle) = self.files.lock().remove(&number) else { return };
         let node = &handle.node;
         self.unlock_through(node, number).await;
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         {
             let mut opens = node.opens.lock();
             opens.users = opens.users.saturating_sub(1);
@@ -283,7 +283,7 @@ impl Volume {
             tracing::warn!(?node, ?error, "written data is lost");
         }
         if !self.keeps(node) {
-            self.close_all(node).await;
+            self.close_all_with_next(node).await;
         }
     }
 }

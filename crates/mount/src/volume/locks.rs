@@ -28,7 +28,7 @@ impl Volume {
         if !wanted.exclusive || self.settings.read_only || self.writer(node).is_some() {
             return;
         }
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         if let Err(error) = self.open_on_server(node, true, true).await {
             tracing::debug!(?error, "the lock is taken through a read-only Open");
         }

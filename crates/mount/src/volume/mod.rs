@@ -36,6 +36,7 @@ use crate::limits::{ABSENT_TIMEOUT, UNKNOWN_TRIES};
 use crate::names::{Spelling, to_wire};
 use crate::node::{Node, Nodes, TimedMetadata};
 use crate::settings::Settings;
+use names::is_hidden;
 
 /// A share that is mounted.
 pub(crate) struct Volume {
@@ -124,18 +125,18 @@ impl Volume {
         if let Some(told) = self.look_in_listing(&parent, &spelled).await {
             return Ok(NameLookup::Found(told));
         }
+        let absent = |before| match self.is_absent(&parent, name.to_owned(), before) {
+            true => Ok(NameLookup::Absent(ABSENT_TIMEOUT)),
+            false => Err(Errno::ENOENT),
+        };
+        if let Some(grant) = parent.directory.lacks(&spelled).filter(|_| !is_hidden(&spelled)) {
+            return absent(Some(grant));
+        }
         let before = self.dir_grant(&parent);
         let asked = Instant::now();
         let metadata = match self.look_at(&parent.below(&spelled)?).await {
             Ok(metadata) => metadata,
-            Err(error) if errno(&error) == Errno::ENOENT => {
-                let is_kept = self.is_absent(&parent, name.to_owned(), before);
-                return if is_kept {
-                    Ok(NameLookup::Absent(ABSENT_TIMEOUT))
-                } else {
-                    Err(Errno::ENOENT)
-                };
-            }
+            Err(error) if errno(&error) == Errno::ENOENT => return absent(before),
             Err(error) => return Err(errno(&error)),
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);

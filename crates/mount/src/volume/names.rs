@@ -169,7 +169,7 @@ impl Volume {
         let is_gone = |found| found == Errno::ENOENT;
         // Not under `opening`: the server may break the lease first.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         if node.is_open() {
             self.remove_at_close(node, to);
             return Ok(());

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use frevo_client::internal::Lease;
 use frevo_client::{Cause, File, LeaseState, Metadata, OpenOptions, Status};
 use fuser::{Errno, INodeNo};
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::Volume;
@@ -200,8 +201,30 @@ impl Volume {
         }
     }
 
+    /// Waits for its turn to change the Opens of a node.
+    pub(super) async fn turn<'n>(&self, node: &'n Node) -> MutexGuard<'n, ()> {
+        if let Ok(turn) = node.opening.try_lock() {
+            return turn;
+        }
+        // The holder may wait for a CLOSE that was held back.
+        self.share.hurry();
+        node.opening.lock().await
+    }
+
     /// Closes all Opens of a node. The caller holds `opening`.
     pub(super) async fn close_all(&self, node: &Node) {
+        self.close_opens(node, File::close).await;
+    }
+
+    /// As [`Self::close_all`], when nobody waits for it: a CLOSE leaves with the next request.
+    pub(super) async fn close_all_with_next(&self, node: &Node) {
+        self.close_opens(node, File::close_with_next).await;
+    }
+
+    async fn close_opens<F>(&self, node: &Node, close: impl Fn(File) -> F)
+    where
+        F: Future<Output = frevo_client::Result<()>>,
+    {
         let (files, hidden) = {
             let mut opens = node.opens.lock();
             if opens.kept.take().is_some() {
@@ -210,7 +233,7 @@ impl Volume {
             (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
         for opened in files {
-            if let Err(error) = opened.file.close().await {
+            if let Err(error) = close(opened.file).await {
                 tracing::warn!(%error, "closing a file failed");
             }
         }
@@ -229,7 +252,7 @@ impl Volume {
         if node.directory.is_held() {
             self.let_go_dir(node).await;
         }
-        let _turn = node.opening.lock().await;
+        let _turn = self.turn(node).await;
         self.close_if_unused(node).await;
     }
 

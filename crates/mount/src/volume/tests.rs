@@ -6,6 +6,7 @@ mod world;
 mod closing;
 mod directories;
 mod failures;
+mod filling;
 mod locks;
 mod posix;
 mod random_reads;

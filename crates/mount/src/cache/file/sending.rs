@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_client::internal::Grant;
+use frevo_client::internal::{Grant, carried_through};
 use frevo_client::{File, LeaseState};
 use fuser::Errno;
 use futures_util::stream::StreamExt;
@@ -140,10 +140,9 @@ impl FileCache {
         if !self.is_unsent() {
             return Ok(());
         }
-        // In a task of its own: the waiting program may give up.
+        // To its end: the waiting program may give up.
         let content = Arc::clone(self);
-        let sent = tokio::spawn(async move { content.send_gathered().await }).await;
-        sent.unwrap_or(Err(Errno::EIO))
+        carried_through(async move { content.send_gathered().await }).await
     }
 
     async fn send_gathered(&self) -> Outcome<()> {
@@ -170,6 +169,11 @@ impl FileCache {
 /// Sends extents, several at once and on several cores. Returns the first failure, and the bytes of
 /// all failed extents.
 async fn send_all(writer: Option<&File>, extents: Vec<Extent>) -> (Outcome<()>, u64) {
+    if let (Some(writer), [(offset, data)]) = (writer, &*extents) {
+        let written = writer.write_all_at(data.as_slice(), *offset).await;
+        let lost = if written.is_err() { data.len() as u64 } else { 0 };
+        return (written.map_err(|error| errno(&error)), lost);
+    }
     let each = extents.into_iter().map(|(offset, data)| {
         let (writer, len) = (writer.cloned(), data.len() as u64);
         async move {

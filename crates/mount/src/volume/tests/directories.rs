@@ -14,7 +14,7 @@ pub(super) async fn names_of(volume: &Volume, directory: u64) -> Vec<String> {
 }
 
 /// Waits for the effect of a lease break.
-async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(super) async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..400 {
         if holds().await {
             return;
@@ -64,7 +64,7 @@ fn a_directory_whose_handle_is_closed_while_it_is_listed_is_listed_by_its_name()
         assert_eq!(names_of(&one, ROOT).await, ["a"]);
         // The listing has expired, and the handle is just closed.
         let root = Arc::clone(one.nodes.root());
-        root.directory.changed();
+        root.directory.changed(None);
         root.directory.close_half().await;
         assert_eq!(names_of(&one, ROOT).await, ["a"]);
     });
