@@ -40,7 +40,7 @@ impl KnownNames {
 
     /// Returns true if no file has this name.
     pub(super) fn lack(&self, name: &str) -> bool {
-        // A server may find a file by its short name (MS-FSCC 2.4.44), and a stream behind a colon;
+        // A server may find a file by its short name (MS-FSCC 2.4.46), and a stream behind a colon;
         // neither is listed.
         let is_plain = name.is_ascii() && !name.contains(['~', ':']);
         is_plain && !self.hashes.contains(&self.hash(name))
