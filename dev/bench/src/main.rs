@@ -5,7 +5,7 @@
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
 //! the server the bottleneck. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
-//! alone, `admin` the admin interface, `channels` a session over several links, `rdma` Frevo beside
+//! alone, `admin` the admin interface, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
 //! ksmbd over SMB Direct; `agreement` compares the figures of `frevo bench` with those here.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -80,6 +80,8 @@ enum Cmd {
     Client(clients::Arguments),
     /// Measure the answers of the admin interface and what they cost the clients.
     Admin(admin::Arguments),
+    /// Measure memory while thousands of connections are idle, and after they have left.
+    Idle(memory::Arguments),
     /// Compare the figures of `frevo bench` with this program's.
     Agreement(agreement::Arguments),
     /// Measure one client with 1 to 8 channels over links of 1 Gbit/s each and over the loopback
@@ -218,6 +220,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
             raise_open_files();
             let _priority = Priority::raise(args.common.nice);
             println!("{}", admin::run(&args).await?);
+            Ok(ExitCode::SUCCESS)
+        }),
+        Cmd::Idle(args) => block_on(args.common.client_threads, async {
+            raise_open_files();
+            println!("{}", memory::idle(&args).await?);
             Ok(ExitCode::SUCCESS)
         }),
         Cmd::Agreement(args) => block_on(args.common.client_threads, async {
