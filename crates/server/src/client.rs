@@ -9,6 +9,8 @@ use frevo_proto::Dialect;
 use frevo_store::order::{Ordered, rank};
 use frevo_wire::dtyp::Guid;
 
+use crate::surplus::return_surplus;
+
 #[derive(Debug)]
 struct Client {
     dialect: Dialect,
@@ -44,6 +46,7 @@ impl ClientTable {
             client.sessions = client.sessions.saturating_sub(1);
             if client.sessions == 0 {
                 clients.remove(&key);
+                return_surplus(&mut clients);
             }
         }
     }

@@ -152,6 +152,7 @@ pub mod share_access;
 mod shown;
 mod slots;
 mod stable;
+mod surplus;
 mod sync;
 mod throttle;
 mod time_machine;

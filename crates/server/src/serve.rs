@@ -37,6 +37,7 @@ use crate::limits::{
 use crate::panics;
 use crate::recycle;
 use crate::server::ServerState;
+use crate::surplus::return_surplus;
 
 /// The listeners of a server.
 pub(crate) struct Listeners {
@@ -421,6 +422,7 @@ impl Drop for CoreSlot {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 load.of_client.remove(&client);
+                return_surplus(&mut load.of_client);
             }
         }
     }

@@ -40,6 +40,7 @@ pub use crate::principals::SharedAccounts;
 use crate::session::{Identity, Session};
 use crate::settings::Settings;
 use crate::share::Shares;
+use crate::surplus::return_surplus;
 use crate::throttle::LogonThrottle;
 use crate::watchdog::Watchdog;
 
@@ -298,7 +299,11 @@ impl ServerState {
     /// Ends a session: its Opens close or wait for their client, its channels
     /// forget it.
     pub fn close_session(self: &Arc<Self>, session: &Session) {
-        self.sessions.lock().remove(&session.id);
+        {
+            let mut sessions = self.sessions.lock();
+            sessions.remove(&session.id);
+            return_surplus(&mut sessions);
+        }
         let mut steps = Steps::default();
         steps.take(|| {
             if session.close(&self.clients, |open| self.close_open(open))

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::errors::Errors;
 use super::{Activity, Spent, Totals, is_failure};
 use crate::connection::ConnectionInfo;
+use crate::surplus::return_surplus;
 
 /// All channels of a server, with the sum of those that have ended.
 #[derive(Debug, Default)]
@@ -130,7 +131,9 @@ impl Drop for Registered {
         // A later logon of the session on the connection has an entry of its own.
         let is_own = |entry: &Entry| Arc::ptr_eq(&entry.activity, &self.activity);
         let ended = if table.channels.get(&self.key).is_some_and(is_own) {
-            table.channels.remove(&self.key)
+            let ended = table.channels.remove(&self.key);
+            return_surplus(&mut table.channels);
+            ended
         } else {
             None
         };
