@@ -33,6 +33,7 @@ pub struct OpenOptions {
     truncate: bool,
     delete_on_close: bool,
     write_through: bool,
+    unbuffered: bool,
     share_mode: ShareMode,
     access: AccessMask,
     lease: LeaseState,
@@ -72,6 +73,7 @@ impl OpenOptions {
             truncate: false,
             delete_on_close: false,
             write_through: false,
+            unbuffered: false,
             share_mode: ShareMode::ALL,
             access: AccessMask::EMPTY,
             lease: LeaseState::READ.union(LeaseState::HANDLE),
@@ -102,6 +104,10 @@ impl OpenOptions {
         delete_on_close
         /// Makes the server write data to stable storage before it acknowledges a write.
         write_through
+        /// Asks the server not to keep the data in its cache (FILE_NO_INTERMEDIATE_BUFFERING), for
+        /// large files that nobody reads again soon. Windows demands offsets and lengths that are
+        /// multiples of a sector then; Frevo does not.
+        unbuffered
     }
 
     /// Sets the uses of the file that other opens are allowed meanwhile. Default: all.
@@ -174,6 +180,9 @@ impl OpenOptions {
         }
         if self.write_through {
             options |= CreateOptions::WRITE_THROUGH;
+        }
+        if self.unbuffered {
+            options |= CreateOptions::NO_INTERMEDIATE_BUFFERING;
         }
         if !self.follow {
             options |= CreateOptions::OPEN_REPARSE_POINT;

@@ -12,6 +12,11 @@
 //! `RWF_NOWAIT` does not help: ext4 refuses it for buffered writes, and others for every write that
 //! extends a file.
 //!
+//! Data can be kept out of the page cache ([`Caching::NotKept`]): with `RWF_DONTCACHE` the same calls
+//! do so, on the same descriptor, without demands on alignment, and see what others have cached.
+//! `O_DIRECT` would need a second descriptor, which breaks leases of the host, and aligned copies;
+//! docs/benchmarks/2026-11-27-unbuffered.md compares them.
+//!
 //! Files of servers and of user-space file systems are never written on the core. `fsync` never
 //! runs on the core.
 
@@ -41,6 +46,18 @@ pub use sys::FileFd;
 pub struct File {
     fd: FileFd,
     mount: Arc<Mount>,
+    caching: Caching,
+}
+
+/// The fate of data in the page cache after it was read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Caching {
+    /// It stays as long as the kernel has room.
+    #[default]
+    Kept,
+    /// It leaves the cache, unless it was there before or was written over old blocks, where the
+    /// kernel (6.14) and the file system can do so. Elsewhere it stays.
+    NotKept,
 }
 
 /// The result of an attempt that must not wait.
@@ -65,7 +82,7 @@ impl File {
     /// `InvalidInput` if it is not a regular file, or the error of `fstat`.
     pub fn new(fd: FileFd) -> io::Result<Self> {
         let mount = Mount::of(fd.as_fd())?;
-        Ok(Self { fd, mount })
+        Ok(Self { fd, mount, caching: Caching::Kept })
     }
 
     /// Makes a `File` from a descriptor that is known to be a regular file on the device with these
@@ -75,7 +92,59 @@ impl File {
     /// The error of `fstatfs`.
     pub fn on(fd: FileFd, major: u32, minor: u32) -> io::Result<Self> {
         let mount = Mount::at(rustix::fs::makedev(major, minor), fd.as_fd())?;
-        Ok(Self { fd, mount })
+        Ok(Self { fd, mount, caching: Caching::Kept })
+    }
+
+    /// Sets what becomes of the data in the page cache.
+    #[must_use]
+    pub fn caching(self, caching: Caching) -> Self {
+        Self { caching, ..self }
+    }
+
+    /// Returns the flag that keeps data out of the page cache, or none.
+    fn cache_flag(&self) -> libc::c_int {
+        let avoids = self.caching == Caching::NotKept && self.mount.may_dontcache();
+        if avoids { sys::RWF_DONTCACHE } else { 0 }
+    }
+
+    /// Like [`Self::cache_flag`], for a write at `offset`. A write over old blocks goes without: the
+    /// kernel's writeback keeps their pages all the same (ext4, Linux 6.18), and waits for each write.
+    fn write_flag(&self, offset: u64) -> libc::c_int {
+        let flag = self.cache_flag();
+        if flag == 0 {
+            return 0;
+        }
+        match rustix::fs::seek(self.fd.as_fd(), rustix::fs::SeekFrom::Hole(offset)) {
+            Ok(hole) if hole != offset => 0,
+            // At the end of the file, or behind it.
+            Ok(_) | Err(rustix::io::Errno::NXIO) => flag,
+            Err(_) => 0,
+        }
+    }
+
+    /// Learns from an outcome of a call with `flag` and `others`. If the kernel refuses the flag, it is
+    /// cleared, and true tells that the call is to be tried again. A refusal may be about another flag.
+    fn is_refused<T>(
+        &self,
+        flag: &mut libc::c_int,
+        others: libc::c_int,
+        outcome: &io::Result<T>,
+    ) -> bool {
+        if *flag == 0 {
+            return false;
+        }
+        match outcome {
+            Ok(_) => self.mount.learn_dontcache(true),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                if others == 0 {
+                    self.mount.learn_dontcache(false);
+                }
+                *flag = 0;
+                return true;
+            }
+            Err(_) => {}
+        }
+        false
     }
 
     /// Returns the file's descriptor.
@@ -190,11 +259,15 @@ impl File {
         if !CHOICE.get().inline || !(in_memory || self.mount.may_read_nowait()) {
             return Ok(Attempt::WouldWait);
         }
-        let flags = if in_memory { 0 } else { libc::RWF_NOWAIT };
-        let mut done = 0;
+        let nowait = if in_memory { 0 } else { libc::RWF_NOWAIT };
+        let (mut done, mut flag) = (0, self.cache_flag());
         while done < len {
             let at = offset + done as u64;
-            match sys::read(self.fd.as_fd(), at, buf, len - done, flags) {
+            let outcome = sys::read(self.fd.as_fd(), at, buf, len - done, nowait | flag);
+            if self.is_refused(&mut flag, nowait, &outcome) {
+                continue;
+            }
+            match outcome {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -216,9 +289,12 @@ impl File {
     async fn read_off_core(&self, offset: u64, buf: Buf, len: usize) -> io::Result<Buf> {
         if self.takes_ring() {
             let permit = permit(&self.mount.ring_ops).await?;
-            let (buf, outcome) = ring::read(&self.fd, offset, buf, len, permit).await;
+            let mut flag = self.cache_flag();
+            let (buf, outcome) = ring::read(&self.fd, offset, buf, len, flag, permit).await;
+            let is_refused = self.is_refused(&mut flag, 0, &outcome);
             return match outcome {
                 Ok(_) => Ok(buf),
+                Err(_) if is_refused => self.read_on_thread(offset, buf, len).await,
                 // The kernel's worker was interrupted or gave up, as it does when the medium fails:
                 // a thread will get the real error.
                 Err(error) if gave_up(&error) => self.read_on_thread(offset, buf, len).await,
@@ -229,9 +305,15 @@ impl File {
     }
 
     async fn read_on_thread(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
+        let file = self.clone();
         self.run_blocking(move |fd| {
+            let mut flag = file.cache_flag();
             loop {
-                match sys::read(fd, offset, &mut buf, len, 0) {
+                let outcome = sys::read(fd, offset, &mut buf, len, flag);
+                if file.is_refused(&mut flag, 0, &outcome) {
+                    continue;
+                }
+                match outcome {
                     Ok(_) => return Ok(buf),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
@@ -299,9 +381,15 @@ impl File {
         if !plain && !self.mount.may_write_nowait() {
             return Ok(Attempt::WouldWait);
         }
-        let flags = if plain { 0 } else { libc::RWF_NOWAIT };
+        let nowait = if plain { 0 } else { libc::RWF_NOWAIT };
         let sleeps = self.mount.is_suspect().then(sys::voluntary_switches);
-        match sys::write(self.fd.as_fd(), offset + *done as u64, rest, flags) {
+        let at = offset + *done as u64;
+        let mut flag = self.write_flag(at);
+        let mut outcome = sys::write(self.fd.as_fd(), at, rest, nowait | flag);
+        if self.is_refused(&mut flag, nowait, &outcome) {
+            outcome = sys::write(self.fd.as_fd(), at, rest, nowait);
+        }
+        match outcome {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => *done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -327,14 +415,17 @@ impl File {
     /// ring gives the write up.
     async fn write_off_core(&self, offset: u64, data: Buf) -> io::Result<()> {
         let (mut data, mut done) = (Box::new(data), 0);
+        let mut flag = self.write_flag(offset);
         while done < data.len() {
             if !self.takes_ring() {
                 return self.write_on_thread(offset, data, done).await;
             }
             let permit = permit(&self.mount.blocking_calls).await?;
             let at = offset + done as u64;
-            let (back, outcome) = ring::write(&self.fd, at, data, done, permit).await;
+            let (back, outcome) = ring::write(&self.fd, at, data, done, flag, permit).await;
+            let is_refused = self.is_refused(&mut flag, 0, &outcome);
             match outcome {
+                Err(_) if is_refused => {}
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -350,10 +441,15 @@ impl File {
     }
 
     async fn write_on_thread(&self, offset: u64, data: Box<Buf>, done: usize) -> io::Result<()> {
+        let file = self.clone();
         self.run_blocking(move |fd| {
-            let mut done = done;
+            let (mut done, mut flag) = (done, file.write_flag(offset + done as u64));
             while done < data.len() {
-                match sys::write(fd, offset + done as u64, &data[done..], 0) {
+                let outcome = sys::write(fd, offset + done as u64, &data[done..], flag);
+                if file.is_refused(&mut flag, 0, &outcome) {
+                    continue;
+                }
+                match outcome {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(count) => done += count,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -55,7 +55,29 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         shares_extents: extents::can_share(root),
         compresses: compression::is_kept(root),
         cluster: space(&vfs).unit,
+        physical_sector: physical_sector(stx.stx_dev_major, stx.stx_dev_minor),
     })
+}
+
+/// Returns the physical sector of a device, as the kernel has it from the disk. File systems without
+/// a device of their own, such as btrfs and overlayfs, have none.
+fn physical_sector(major: u32, minor: u32) -> u32 {
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has the queue of its disk.
+    let told = ["queue", "../queue"].iter().find_map(|queue| {
+        std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
+    });
+    let bytes = told.and_then(|text| text.trim().parse().ok()).unwrap_or(SECTOR_MIN);
+    sector_of(bytes)
+}
+
+/// The least and the largest sector that MS-FSA 2.1.1.1 allows: the latter is a page.
+const SECTOR_MIN: u32 = 512;
+const SECTOR_MAX: u32 = 4096;
+
+/// Returns a size of a sector that MS-FSA 2.1.1.1 allows.
+fn sector_of(bytes: u32) -> u32 {
+    if bytes.is_power_of_two() { bytes.clamp(SECTOR_MIN, SECTOR_MAX) } else { SECTOR_MIN }
 }
 
 pub(crate) fn space(vfs: &StatVfs) -> Space {
@@ -67,5 +89,26 @@ pub(crate) fn space(vfs: &StatVfs) -> Space {
         free: vfs.f_bfree,
         files: vfs.f_files,
         free_files: vfs.f_ffree,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_are_powers_of_two_within_a_page() {
+        for (told, sector) in [
+            (512, 512),
+            (4096, 4096),
+            (0, 512),
+            (1, 512),
+            (520, 512),
+            (16_384, 4096),
+            (1 << 31, 4096),
+        ] {
+            assert_eq!(sector_of(told), sector, "{told}");
+        }
+        assert_eq!(physical_sector(u32::MAX, u32::MAX), SECTOR_MIN, "there is no such device");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use frevo_net::file_io;
+use frevo_net::file_io::{self, Caching};
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::order::model::step;
@@ -88,6 +88,8 @@ pub struct FileOpen {
     pub node: Arc<dyn Node>,
     /// Its descriptor, when data may be moved through it directly.
     pub fd: Option<Arc<OwnedFd>>,
+    /// The fate of data in the host's page cache.
+    pub caching: Caching,
     /// The descriptor with the facts of its medium; from the first use on.
     pub io: OnceLock<Option<file_io::File>>,
     /// File system of the file.
@@ -376,7 +378,7 @@ impl FileOpen {
                 Some((major, minor)) => file_io::File::on(fd, major, minor),
                 None => file_io::File::new(fd),
             };
-            file.ok()
+            Some(file.ok()?.caching(self.caching))
         };
         self.io.get_or_init(made).as_ref()
     }

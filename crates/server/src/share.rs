@@ -102,6 +102,9 @@ pub struct Share {
     /// LastWriteTime moves two seconds after the first write, or when the file is
     /// flushed or closed.
     pub late_write_times: bool,
+    /// Data of Opens with FILE_NO_INTERMEDIATE_BUFFERING stays in the host's page cache, like that of
+    /// others.
+    pub cache_unbuffered: bool,
     /// True where an access list that a client sets counts as inherited by its DI bit alone
     /// (MS-DTYP 2.4.6), without the DC bit.
     pub inherited_as_set: bool,
@@ -190,6 +193,7 @@ impl Share {
             change_notify: true,
             max_file_size: MAX_OFFSET,
             late_write_times: false,
+            cache_unbuffered: true,
             inherited_as_set: false,
             forward_slashes: false,
             blocking_pool: None,

@@ -75,6 +75,7 @@ pub struct Mount {
     read_nowait: Lesson,
     write_nowait: Lesson,
     cachestat: Lesson,
+    dontcache: Lesson,
     /// Until when writes leave the core, and the length of that time.
     away: Mutex<Option<(Instant, Duration)>>,
     /// True if `away` has ever been set.
@@ -165,6 +166,7 @@ impl Mount {
             read_nowait: Lesson::new(),
             write_nowait: Lesson::new(),
             cachestat: Lesson::new(),
+            dontcache: Lesson::new(),
             away: Mutex::new(None),
             ever_away: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
@@ -220,6 +222,23 @@ impl Mount {
 
     pub(super) fn learn_cachestat(&self, works: bool) {
         self.cachestat.learn(if works { Learned::Yes } else { Learned::No });
+    }
+
+    /// True if data may be moved with `RWF_DONTCACHE`. In memory there is nothing but the cache.
+    pub(super) fn may_dontcache(&self) -> bool {
+        self.medium == Medium::Disk && self.dontcache.learned() != Learned::No
+    }
+
+    /// Learns from a call with `RWF_DONTCACHE`. One file's refusal, as of a file on persistent memory,
+    /// is not that of all.
+    pub(super) fn learn_dontcache(&self, works: bool) {
+        match works {
+            true => self.dontcache.learn(Learned::Yes),
+            false if self.dontcache.learned() == Learned::Unknown => {
+                self.dontcache.learn(Learned::No);
+            }
+            false => {}
+        }
     }
 
     pub(super) fn count_read(&self, inline: bool) {

@@ -126,13 +126,15 @@ fn refusal(error: &io::Error) -> String {
     format!("io_uring: {why} ({error})")
 }
 
-/// Reads up to `len` bytes at `offset` and appends them to `buf`, which has room. Returns the
+/// Reads up to `len` bytes at `offset` with the flags of `preadv2`, and appends them to `buf`, which
+/// has room. Returns the
 /// buffer, and the number of bytes or an error.
 pub(super) async fn read(
     file: &FileFd,
     offset: u64,
     mut buf: Buf,
     len: usize,
+    flags: libc::c_int,
     mount: OwnedSemaphorePermit,
 ) -> (Buf, io::Result<usize>) {
     let (target, count) = {
@@ -143,7 +145,7 @@ pub(super) async fn read(
         return (buf, Err(io::ErrorKind::InvalidInput.into()));
     };
     let fd = types::Fd(file.as_fd().as_raw_fd());
-    let entry = opcode::Read::new(fd, target, count).offset(offset).build();
+    let entry = opcode::Read::new(fd, target, count).offset(offset).rw_flags(flags).build();
     // SAFETY: `target` points into the block that `buf` owns; the block does
     // not move with the Buf, and the Buf stays in the slot until the kernel
     // is done.
@@ -167,12 +169,13 @@ pub(super) async fn read(
     }
 }
 
-/// Writes `data[skip..]` at `offset`, and returns the data for further writes.
+/// Writes `data[skip..]` at `offset` with the flags of `pwritev2`, and returns the data for further writes.
 pub(super) async fn write<B>(
     file: &FileFd,
     offset: u64,
     data: Box<B>,
     skip: usize,
+    flags: libc::c_int,
     mount: OwnedSemaphorePermit,
 ) -> (Option<Box<B>>, io::Result<usize>)
 where
@@ -183,7 +186,7 @@ where
         (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     };
     let fd = types::Fd(file.as_fd().as_raw_fd());
-    let entry = opcode::Write::new(fd, source, count).offset(offset).build();
+    let entry = opcode::Write::new(fd, source, count).offset(offset).rw_flags(flags).build();
     // SAFETY: the bytes were borrowed from the boxed value, which neither
     // moves nor is touched while it lies in the slot: as good as a borrow
     // that lasts until the kernel is done.

@@ -13,6 +13,10 @@ pub type FileFd = Arc<dyn AsFd + Send + Sync>;
 /// `cachestat(2)` has this number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
+/// Flag of `preadv2` and `pwritev2`, Linux 6.14: pages that the call brings into the page cache
+/// leave it when they have been copied or written back. Others stay.
+pub(super) const RWF_DONTCACHE: libc::c_int = 0x80;
+
 #[repr(C)]
 struct CachestatRange {
     offset: u64,

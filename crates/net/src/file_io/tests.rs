@@ -38,7 +38,7 @@ fn evict(file: &std::fs::File) {
 fn stalling_file() -> (File, OwnedWriter) {
     let (read, write) = rustix::pipe::pipe().unwrap();
     let mount = Arc::clone(&disk_file(b"").0.mount);
-    (File { fd: Arc::new(read), mount }, OwnedWriter(write))
+    (File { fd: Arc::new(read), mount, caching: Caching::Kept }, OwnedWriter(write))
 }
 
 struct OwnedWriter(std::os::fd::OwnedFd);
@@ -97,6 +97,44 @@ async fn every_road_writes_the_same() {
             assert!(got == expected, "{choice:?}");
             assert_eq!(raw.metadata().unwrap().len(), expected.len() as u64);
         }
+    }
+}
+
+/// Tests that data which is not to be kept leaves no pages behind, and takes none away.
+#[tokio::test]
+async fn data_that_is_not_kept_leaves_the_cache() {
+    const LEN: usize = 4 << 20;
+    let data = pattern(LEN);
+    for choice in ROADS {
+        choose_roads(choice);
+        let (kept, raw) = disk_file(&data);
+        let file = kept.clone().caching(Caching::NotKept);
+        evict(&raw);
+        for offset in (0..LEN).step_by(1 << 20) {
+            let buf = file.read(offset as u64, Buf::with_capacity(1 << 20), 1 << 20).await.unwrap();
+            assert!(buf[..] == data[offset..offset + (1 << 20)], "{choice:?}");
+        }
+        if file.cache_flag() == 0 {
+            eprintln!("skipped: this kernel or file system has no RWF_DONTCACHE");
+            return;
+        }
+        let pages = (LEN / rustix::param::page_size()) as u64;
+        let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
+        // Pages that are read ahead may come after the last read.
+        assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
+        // Old blocks are written as ever.
+        assert_eq!(file.write_flag(0), 0);
+        raw.set_len(0).unwrap();
+        assert_ne!(file.write_flag(0), 0);
+        file.write(0, &data).await.unwrap();
+        raw.sync_all().unwrap();
+        assert!(cached() <= pages / 4, "{choice:?}: {} pages after a write", cached());
+        // Others have it there for a reason.
+        kept.read(0, Buf::with_capacity(LEN), LEN).await.unwrap();
+        let before = cached();
+        assert!(before >= pages * 3 / 4, "{choice:?}: {before} pages");
+        file.read(0, Buf::with_capacity(LEN), LEN).await.unwrap();
+        assert!(cached() >= before, "{choice:?}: a read took pages away");
     }
 }
 
@@ -188,7 +226,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
         let fd = Arc::clone(&file.fd);
         let mut buf = Buf::with_capacity(64 << 10);
         buf.reserve(64 << 10);
-        async move { ring::read(&fd, u64::MAX, buf, 64 << 10, permit).await }
+        async move { ring::read(&fd, u64::MAX, buf, 64 << 10, 0, permit).await }
     };
     tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
     assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
@@ -222,7 +260,7 @@ fn a_dying_thread_leaks_rather_than_frees() {
             let (file, writer) = stalling_file();
             let permit = permit(&file.mount.ring_ops).await.unwrap();
             let buf = Buf::with_capacity(4096);
-            let read = ring::read(&file.fd, u64::MAX, buf, 4096, permit);
+            let read = ring::read(&file.fd, u64::MAX, buf, 4096, 0, permit);
             tokio::time::timeout(Duration::from_millis(10), read).await.unwrap_err();
             Some(writer)
         })

@@ -62,8 +62,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
+    let caching = data::demanded(open, request.flags.contains(ReadFlags::READ_UNBUFFERED));
     if let Some(ClientMemory { buffers, transform, .. }) = memory {
-        let bytes = data::read(file, request.offset, request.length).await?;
+        let bytes = data::read(file, request.offset, request.length, caching).await?;
         let count = u32::try_from(bytes.len()).unwrap_or(request.length);
         if count == 0 || count < request.minimum_count {
             return Err(Status::END_OF_FILE.into());
@@ -74,7 +75,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let payload = match direct(rq, file, &request)? {
         Some(payload) => payload,
-        None => Payload::Buf(data::read(file, request.offset, request.length).await?),
+        None => Payload::Buf(data::read(file, request.offset, request.length, caching).await?),
     };
     let count = u32::try_from(payload.len()).unwrap_or(request.length);
     if (count == 0 && request.length != 0) || count < request.minimum_count {

@@ -95,7 +95,8 @@ async fn write_file(
         return Err(Status::FILE_LOCK_CONFLICT);
     }
     file.before_write()?;
-    data::write(file, offset, request.data).await?;
+    let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
+    data::write(file, offset, request.data, caching).await?;
     // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
     // Linux clients send it, and what they mean is clear.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)

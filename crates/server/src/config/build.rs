@@ -184,6 +184,7 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         change_notify: section.change_notify,
         max_file_size: section.max_file_size.map_or(MAX_OFFSET, |size| size.0.min(MAX_OFFSET)),
         late_write_times: section.late_write_times,
+        cache_unbuffered: section.cache_unbuffered,
         inherited_as_set: section.inherited_as_set,
         forward_slashes: section.forward_slashes,
         blocking_pool: section.is_off_core().then(Arc::default),

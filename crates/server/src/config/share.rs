@@ -119,6 +119,9 @@ pub struct ShareSection {
     /// LastWriteTime moves some time after a write.
     #[serde(default)]
     pub late_write_times: bool,
+    /// Data that clients move unbuffered stays in the page cache.
+    #[serde(default = "yes")]
+    pub cache_unbuffered: bool,
     /// Access lists count as inherited when the client that sets them says so.
     #[serde(default)]
     pub inherited_as_set: bool,
@@ -235,6 +238,7 @@ impl ShareSection {
             change_notify: true,
             max_file_size: None,
             late_write_times: false,
+            cache_unbuffered: true,
             inherited_as_set: false,
             forward_slashes: false,
             short_names: false,

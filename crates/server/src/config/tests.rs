@@ -136,6 +136,7 @@ pub(super) const EVERY_KEY: &str = r#"
         change_notify = false
         max_file_size = "100G"
         late_write_times = true
+        cache_unbuffered = false
         forward_slashes = true
         short_names = true
         list_ea_sizes = true

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
+use crate::data;
 use crate::host::UnixUser;
 use crate::host_locks;
 use crate::host_users::HostUser;
@@ -311,6 +312,7 @@ fn reopen(
     let target = OpenTarget::File(FileOpen {
         fd: shared_fd(&*opened.node),
         node: opened.node,
+        caching: data::caching(share, CreateOptions(record.mode)),
         io: OnceLock::new(),
         vfs: Arc::clone(vfs),
         id,

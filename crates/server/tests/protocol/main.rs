@@ -19,5 +19,6 @@ mod negotiation;
 mod off_core;
 mod sessions;
 mod sharing;
+mod unbuffered;
 mod waiting;
 mod watchdog;

@@ -51,6 +51,7 @@ impl MemoryVfs {
             shares_extents: true,
             compresses: false,
             cluster: u32::try_from(MEMORY_PAGE_BYTES).unwrap_or(u32::MAX),
+            physical_sector: 512,
             descriptors: true,
             short_names: false,
         };

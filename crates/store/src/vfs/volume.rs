@@ -58,6 +58,9 @@ pub struct Volume {
     pub compresses: bool,
     /// Bytes of a cluster. Ranges of [`Node::share_extents`] are aligned to it.
     pub cluster: u32,
+    /// Bytes that the device below writes together (MS-FSA 2.1.1.1 PhysicalBytesPerSector): a power
+    /// of two from 512 to 4096, and 512 if nobody knows.
+    pub physical_sector: u32,
     /// Files can have security descriptors.
     pub descriptors: bool,
     /// Files have short names beside their own: [`crate::short_name`].
@@ -81,6 +84,7 @@ impl Volume {
             shares_extents: false,
             compresses: false,
             cluster: 4_096,
+            physical_sector: 512,
             descriptors: false,
             short_names: false,
         }

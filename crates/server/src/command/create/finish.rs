@@ -18,6 +18,7 @@ use super::creation::{Create, Fresh, Made};
 use super::{apple, contexts, lease, streams};
 use crate::blocking_pool;
 use crate::changes;
+use crate::data;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::response::Response;
 use crate::stable;
@@ -41,6 +42,7 @@ impl Create<'_> {
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*used),
             node: used,
+            caching: data::caching(&self.rq.tree()?.share, self.request.create_options),
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             id: self.id(),

@@ -1,6 +1,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use frevo_net::file_io::Caching;
 use frevo_store::vfs::{BasicChange, Directory, HostAccess, Node, VfsResult};
 use frevo_store::{FileKey, Stat};
 use frevo_wire::dtyp::AccessMask;
@@ -79,7 +80,7 @@ async fn after_a_loss_no_flush_succeeds() {
     sync(file).await.unwrap();
     let failure = sync(file).await.unwrap_err();
     for _ in 0..2 {
-        write(file, 0, b"more").await.unwrap();
+        write(file, 0, b"more", Caching::Kept).await.unwrap();
         assert_eq!(sync(file).await, Err(failure), "what was lost stays lost");
     }
     assert_eq!(syncs.load(Ordering::Relaxed), 2, "nobody asks again");

@@ -8,6 +8,7 @@ use frevo_store::lease::Cause;
 use frevo_store::vfs::BasicChange;
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
+use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
@@ -16,6 +17,7 @@ use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::lease;
 use crate::open::FileOpen;
 use crate::share::MAX_OFFSET;
+use crate::stable;
 
 /// FSCTL_SET_SPARSE, MS-FSA 2.1.5.10.38. Every file of the host may have
 /// holes; the attribute says whether clients are told of them.
@@ -87,6 +89,12 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
+    // MS-FSA 2.1.5.10.39; what FILE_WRITE_THROUGH demands is done for every control code.
+    if file.has_mode(CreateOptions::NO_INTERMEDIATE_BUFFERING)
+        && !file.has_mode(CreateOptions::WRITE_THROUGH)
+    {
+        stable::sync(file).await?;
+    }
     file.report_written(&call.rq.server().files);
     NO_OUTPUT
 }

@@ -194,14 +194,14 @@ fn object_id(volume: &Volume) -> FsObjectIdInformation {
     FsObjectIdInformation { object_id: Guid(id), extended_info: [0; 48] }
 }
 
-/// MS-FSA 2.1.5.13.10 for a device that cannot be asked: a share may lie on
-/// anything, several devices included.
+/// MS-FSA 2.1.5.13.10. No request need be aligned, so that the logical sector is the least that
+/// there is. A share may lie on several devices: the sector is that of its root.
 const fn sectors(volume: &Volume) -> FsSectorSizeInformation {
     FsSectorSizeInformation {
         logical_bytes_per_sector: SECTOR,
-        physical_bytes_per_sector_for_atomicity: SECTOR,
-        physical_bytes_per_sector_for_performance: SECTOR,
-        effective_physical_bytes_per_sector_for_atomicity: SECTOR,
+        physical_bytes_per_sector_for_atomicity: volume.physical_sector,
+        physical_bytes_per_sector_for_performance: volume.physical_sector,
+        effective_physical_bytes_per_sector_for_atomicity: volume.physical_sector,
         // FSCTL_FILE_LEVEL_TRIM gives space back where there can be holes.
         flags: if volume.sparse { SectorSizeFlags::TRIM_ENABLED } else { SectorSizeFlags::EMPTY },
         byte_offset_for_sector_alignment: OFFSET_UNKNOWN,

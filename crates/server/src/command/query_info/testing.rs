@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::host::testing::{PosixOptions, PosixVfs};
+use frevo_net::file_io::Caching;
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};
 use frevo_store::order::Ordered;
@@ -96,6 +97,7 @@ impl Bench {
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*opened.node),
             node: opened.node,
+            caching: Caching::Kept,
             io: OnceLock::new(),
             vfs: Arc::clone(&self.vfs),
             id,
