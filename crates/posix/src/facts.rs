@@ -15,22 +15,22 @@
 //! This is so on the file systems of [`NOTING`]. On others, and for a user as whom the server works
 //! and who may not be allowed to read the attribute, it is read each time.
 
+mod table;
+
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::LazyLock;
 
 use frevo_store::FileKey;
-use frevo_wire::dtyp::FileTime;
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, Statx, memfd_create};
 use rustix::io::Errno;
 
 use crate::dosattrib::DosAttrib;
-use crate::limits::{DOSATTRIB_BYTES, KNOWN_FILES, TICK_MS};
+use crate::limits::{DOSATTRIB_BYTES, TICK_MS};
 use crate::ntacl;
 use crate::share::Share;
 use crate::{credentials, security, stat, sys};
+use table::{Facts, Kept};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
 const NOTING: [u64; 3] = [
@@ -120,84 +120,21 @@ impl Version {
     }
 }
 
-/// The part of DOSATTRIB that is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
-    attributes: u32,
-    created: Option<FileTime>,
+static FACTS: Facts = Facts::new();
+
+/// Returns the bytes that the facts of all files take.
+pub fn remembered_bytes() -> usize {
+    FACTS.bytes()
 }
 
-impl Kept {
-    const fn of(dos: DosAttrib) -> Self {
-        Self { attributes: dos.attributes, created: dos.created }
-    }
-
-    fn dos_attrib(self) -> DosAttrib {
-        let Self { attributes, created } = self;
-        DosAttrib { attributes, created, ..DosAttrib::default() }
-    }
+/// Forgets the facts of all files, to free their memory.
+pub fn forget_remembered() {
+    FACTS.clear();
 }
-
-/// The facts of one file.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    changed: Time,
-    /// DOSATTRIB, once it was read.
-    dos: Option<Option<Kept>>,
-    /// Bits of attributes that are known to be absent.
-    absent: u8,
-    /// These are facts of a file that was just made. They were not read.
-    is_new: bool,
-}
-
-impl Known {
-    const fn nothing(changed: Time) -> Self {
-        Self { changed, dos: None, absent: 0, is_new: false }
-    }
-}
-
-const SHARDS: usize = 64;
-
-/// The facts of all files of this process.
-struct Facts([Mutex<HashMap<FileKey, Known>>; SHARDS]);
-
-static FACTS: LazyLock<Facts> = LazyLock::new(|| Facts(std::array::from_fn(|_| Mutex::default())));
-
-impl Facts {
-    fn shard(&self, key: FileKey) -> &Mutex<HashMap<FileKey, Known>> {
-        let spread = (key.inode ^ key.device).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.0[(spread >> 58) as usize % SHARDS]
-    }
-
-    fn of(&self, version: Version) -> Option<Known> {
-        let known = self.shard(version.key).lock().get(&version.key).copied()?;
-        let holds = known.changed == version.changed && !(known.is_new && version.is_old());
-        holds.then_some(known)
-    }
-
-    fn note(&self, version: Version, fact: impl FnOnce(&mut Known)) {
-        let mut shard = self.shard(version.key).lock();
-        if shard.len() >= KNOWN_FILES / SHARDS && !shard.contains_key(&version.key) {
-            let some = shard.keys().next().copied();
-            some.map(|key| shard.remove(&key));
-        }
-        let nothing = Known::nothing(version.changed);
-        let known = shard.entry(version.key).or_insert(nothing);
-        if known.changed != version.changed || known.is_new {
-            *known = nothing;
-        }
-        fact(known);
-    }
-}
-
-/// The bit of all attributes that clients may see.
-const EAS: u8 = 4;
-/// All bits.
-const ALL: u8 = EAS | 2 | 1;
 
 /// The bit of an attribute for descriptors.
 fn bit(attribute: &CStr) -> u8 {
-    if attribute == ntacl::PRIVILEGED { 1 } else { 2 }
+    if attribute == ntacl::PRIVILEGED { table::PRIVILEGED } else { table::UNPRIVILEGED }
 }
 
 impl Share {
@@ -216,7 +153,10 @@ impl Share {
     pub(crate) fn note_new(&self, stx: &Statx, dos: Option<DosAttrib>) {
         let Some(version) = self.version(stx).filter(|version| version.is_exact) else { return };
         let dos = dos.map(|dos| Some(Kept::of(dos.with_birth(stat::birth_of(stx)))));
-        FACTS.note(version, |known| *known = Known { dos, absent: ALL, is_new: true, ..*known });
+        FACTS.note(version, |known| {
+            known.set_new();
+            dos.into_iter().for_each(|dos| known.set_dos(dos));
+        });
     }
 
     /// Returns DOSATTRIB of a file whose state is `stx`. `read` reads it, if it is not known.
@@ -226,7 +166,7 @@ impl Share {
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Option<DosAttrib> {
         let version = self.version(stx);
-        if let Some(known) = version.and_then(|version| FACTS.of(version)?.dos) {
+        if let Some(known) = version.and_then(|version| FACTS.of(version)?.dos()) {
             return known.map(Kept::dos_attrib);
         }
         // Before it is read: what changes meanwhile gets another time.
@@ -237,7 +177,7 @@ impl Share {
         let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
         let is_whole = dos.is_none_or(|dos| dos.changed.is_none());
         if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
-            FACTS.note(version, |known| known.dos = Some(dos.map(Kept::of)));
+            FACTS.note(version, |known| known.set_dos(dos.map(Kept::of)));
         }
         dos
     }
@@ -247,14 +187,14 @@ impl Share {
     pub(crate) fn ea_size(&self, stx: &Statx, read: impl FnOnce() -> Result<u32, Errno>) -> u32 {
         let version = self.version(stx);
         if version
-            .is_some_and(|version| FACTS.of(version).is_some_and(|known| known.absent & EAS != 0))
+            .is_some_and(|version| FACTS.of(version).is_some_and(|known| known.lacks(table::EAS)))
         {
             return 0;
         }
         let settled = version.filter(Version::is_settled);
         let size = read();
         if let (Some(version), Ok(0)) = (settled, size) {
-            FACTS.note(version, |known| known.absent |= EAS);
+            FACTS.note(version, |known| known.set_lack(table::EAS));
         }
         size.unwrap_or(0)
     }
@@ -262,20 +202,20 @@ impl Share {
     /// True if no attribute of a file with this state has to be read to open it.
     pub(crate) fn knows(&self, stx: &Statx) -> bool {
         let Some(version) = self.version(stx) else { return false };
-        let has_dos = FACTS.of(version).is_some_and(|known| known.dos.is_some());
+        let has_dos = FACTS.of(version).is_some_and(|known| known.dos().is_some());
         (has_dos || !self.keeps_attributes()) && security::needs_no_read(self, version)
     }
 }
 
 /// True if the file is known not to have this attribute, one of those for descriptors.
 pub(crate) fn lacks(version: Version, attribute: &CStr) -> bool {
-    FACTS.of(version).is_some_and(|known| known.absent & bit(attribute) != 0)
+    FACTS.of(version).is_some_and(|known| known.lacks(bit(attribute)))
 }
 
 /// Records that the file does not have this attribute. The version was settled before that was
 /// seen.
 pub(crate) fn note_lack(version: Version, attribute: &CStr) {
-    FACTS.note(version, |known| known.absent |= bit(attribute));
+    FACTS.note(version, |known| known.set_lack(bit(attribute)));
 }
 
 #[cfg(test)]
@@ -284,55 +224,6 @@ mod tests {
 
     fn version(inode: u64, changed: Time) -> Version {
         Version { key: FileKey::of_file(7, inode), changed, is_exact: false }
-    }
-
-    /// At n - 1, n and n + 1 files for each shard, and at many more.
-    #[test]
-    fn facts_are_bounded() {
-        let facts = Facts(std::array::from_fn(|_| Mutex::default()));
-        let len = || facts.0.iter().map(|shard| shard.lock().len()).sum::<usize>();
-        let most = KNOWN_FILES / SHARDS;
-        let first = version(1, (1, 1));
-        let same: Vec<Version> = (1..)
-            .map(|inode| version(inode, (1, 1)))
-            .filter(|other| std::ptr::eq(facts.shard(other.key), facts.shard(first.key)))
-            .take(most + 1)
-            .collect();
-        for (at, version) in same.iter().enumerate() {
-            facts.note(*version, |known| known.absent = 1);
-            assert_eq!(len(), most.min(at + 1));
-            assert_eq!(facts.of(*version).map(|known| known.absent), Some(1));
-        }
-        (0..100_000).for_each(|inode| facts.note(version(inode, (1, 1)), |known| known.absent = 1));
-        assert!(len() <= KNOWN_FILES, "{}", len());
-    }
-
-    #[test]
-    fn another_version_has_no_facts_of_the_last() {
-        let facts = Facts(std::array::from_fn(|_| Mutex::default()));
-        let (old, new) = (version(1, (1, 1)), version(1, (1, 2)));
-        facts.note(old, |known| known.absent = 1);
-        assert!(facts.of(old).is_some() && facts.of(new).is_none());
-        facts.note(new, |known| known.dos = Some(None));
-        assert_eq!(facts.of(new).map(|known| (known.absent, known.dos)), Some((0, Some(None))));
-        assert!(facts.of(old).is_none());
-    }
-
-    /// Facts of a new file end with the tick in which it was made, and with the first that is read.
-    #[test]
-    fn a_new_file_is_believed_for_a_tick() {
-        let facts = Facts(std::array::from_fn(|_| Mutex::default()));
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let now = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap().max(1));
-        let made = Version { is_exact: true, ..version(1, now) };
-        let is_new = |known: &mut Known| *known = Known { absent: ALL, is_new: true, ..*known };
-        facts.note(made, is_new);
-        assert_eq!(facts.of(made).map(|known| known.absent), Some(ALL));
-        std::thread::sleep(std::time::Duration::from_millis(3 * TICK_MS));
-        assert!(facts.of(made).is_none());
-        facts.note(made, is_new);
-        facts.note(made, |known| known.dos = Some(None));
-        assert_eq!(facts.of(made).map(|known| (known.absent, known.dos)), Some((0, Some(None))));
     }
 
     /// Of the kernels that are supported some tell changes apart and some do not, but each always

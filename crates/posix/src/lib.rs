@@ -59,6 +59,7 @@ mod writable;
 mod xattr;
 
 pub use errno::fault_of;
+pub use facts::{forget_remembered, remembered_bytes};
 pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use security::may_write_security_attributes;
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};

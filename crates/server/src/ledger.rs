@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_wire::Status;
@@ -95,6 +95,17 @@ struct Books {
     most: [(AtomicUsize, AtomicUsize); KINDS],
     holders: Mutex<HashMap<Name, Weak<Holder>>>,
     relief: Relief,
+    /// Facts that are remembered of clients' files.
+    cache: OnceLock<Cache>,
+}
+
+/// Memory that clients cause, and that is given up before they lose anything.
+#[derive(Debug, Clone, Copy)]
+pub struct Cache {
+    /// Returns its bytes.
+    pub bytes: fn() -> usize,
+    /// Frees it.
+    pub forget: fn(),
 }
 
 /// How the budget gets room again.
@@ -134,7 +145,8 @@ impl Default for Ledger {
             told: Mutex::default(),
         };
         let (of_networks, holders) = (AtomicUsize::new(0), Mutex::default());
-        Self(Arc::new(Books { all, of_networks, limit, most, holders, relief }))
+        let cache = OnceLock::new();
+        Self(Arc::new(Books { all, of_networks, limit, most, holders, relief, cache }))
     }
 }
 
@@ -183,6 +195,21 @@ impl Ledger {
         self.0.all.bytes()
     }
 
+    /// Counts the bytes of `cache` too. Only the first one counts.
+    pub fn set_cache(&self, cache: Cache) {
+        let _ = self.0.cache.set(cache);
+    }
+
+    /// Bytes of the cache.
+    pub fn cached_bytes(&self) -> usize {
+        self.0.cache.get().map_or(0, |cache| (cache.bytes)())
+    }
+
+    /// Bytes that stay until a client lets go of them, and those of the cache.
+    fn kept(&self) -> usize {
+        self.0.all.kept.load(Ordering::Relaxed).saturating_add(self.cached_bytes())
+    }
+
     /// Sets how many bytes all holders may have.
     pub fn set_limit(&self, bytes: usize) {
         self.0.limit.store(bytes.max(1), Ordering::Relaxed);
@@ -203,8 +230,8 @@ impl Ledger {
     /// The fill level of the ledger and of the process's buffers.
     pub fn fullness(&self) -> Fullness {
         let limit = self.0.limit.load(Ordering::Relaxed);
-        let kept = self.0.all.kept.load(Ordering::Relaxed);
-        budget::of(self.bytes(), limit).max(budget::fullness_with(kept))
+        let bytes = self.bytes().saturating_add(self.cached_bytes());
+        budget::of(bytes, limit).max(budget::fullness_with(self.kept()))
     }
 
     /// True when there is memory for newcomers. An eighth beyond the limit is kept for
@@ -217,23 +244,30 @@ impl Ledger {
         let limit = self.0.limit.load(Ordering::Relaxed).min(budget::limit());
         let held = self.bytes();
         let accounts = held.saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
-        let kept = self.0.all.kept.load(Ordering::Relaxed);
-        let used = held.max(budget::in_use().saturating_add(kept));
+        let held = held.saturating_add(self.cached_bytes());
+        let used = held.max(budget::in_use().saturating_add(self.kept()));
         used.saturating_sub(accounts) < limit / 8
     }
 
     /// True when the limit and the eighth beyond it are used up, by whomever.
     pub fn is_overdrawn(&self) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
-        let kept = self.0.all.kept.load(Ordering::Relaxed);
-        self.bytes() >= limit.saturating_add(limit / 8) || budget::is_overdrawn_with(kept)
+        let bytes = self.bytes().saturating_add(self.cached_bytes());
+        bytes >= limit.saturating_add(limit / 8) || budget::is_overdrawn_with(self.kept())
     }
 
-    /// The fill level. While it is full, and has been for [`RELIEF_PATIENCE`], the
+    /// The fill level. When it is full, the cache is given up. While it still is, and has been for
+    /// [`RELIEF_PATIENCE`], the
     /// biggest holder loses: at first its requests that wait, then one connection after
     /// the other.
     pub fn relieve(&self) -> Fullness {
-        let fullness = self.fullness();
+        let mut fullness = self.fullness();
+        if fullness == Fullness::Full
+            && let Some(cache) = self.0.cache.get().filter(|cache| (cache.bytes)() > 0)
+        {
+            (cache.forget)();
+            fullness = self.fullness();
+        }
         let full_since = &self.0.relief.full_since;
         let since = full_since.load(Ordering::Relaxed);
         if fullness != Fullness::Full {

@@ -134,6 +134,8 @@ impl ServerState {
             listening: OnceLock::new(),
             rdma_addresses: OnceLock::new(),
         });
+        #[cfg(feature = "posix")]
+        server.ledger.set_cache(crate::host::CACHE);
         server.domain_names.want(server.shares().names_of_domains());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();

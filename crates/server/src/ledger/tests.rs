@@ -1,6 +1,7 @@
 use super::*;
 use crate::limits::TAB_STEP_BYTES;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn most(kind: Kind) -> (usize, usize) {
@@ -96,6 +97,29 @@ fn one_holder_keeps_half_the_budget_and_all_three_quarters() {
     drop((charge, other, small, frame));
     assert_eq!(ledger.bytes(), 0);
     assert_eq!(ledger.fullness(), Fullness::Ample);
+}
+
+#[test]
+fn a_cache_is_counted_and_goes_first() {
+    const LIMIT: usize = 64 << 10;
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let cache = Cache {
+        bytes: || BYTES.load(Ordering::Relaxed),
+        forget: || BYTES.store(0, Ordering::Relaxed),
+    };
+    ledger.set_cache(cache);
+    let frame = ledger.account("ann").charge(Kind::Frame, LIMIT / 2 - 1).unwrap();
+    assert_eq!(ledger.fullness(), Fullness::Ample);
+    BYTES.store(1, Ordering::Relaxed);
+    assert_eq!((ledger.fullness(), ledger.cached_bytes()), (Fullness::Scarce, 1));
+    BYTES.store(LIMIT, Ordering::Relaxed);
+    assert!(ledger.is_overdrawn() && !ledger.has_room_for_newcomers());
+    assert_eq!(ledger.fullness(), Fullness::Full);
+    assert_eq!(ledger.relieve(), Fullness::Ample);
+    assert_eq!((ledger.cached_bytes(), ledger.bytes()), (0, LIMIT / 2 - 1));
+    drop(frame);
 }
 
 #[test]
