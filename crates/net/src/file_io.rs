@@ -22,7 +22,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,6 +40,9 @@ pub use mount::{Learned, Medium, Mount, MountReport, medium_at, mounts};
 use roads::{CHOICE, takes_ring};
 pub use roads::{IoRoad, RoadChoice, choose_roads, road, run_blocking, stay_on_this_thread, stays};
 pub use sys::FileFd;
+
+/// The place for the error of a failed sync: an errno of the host.
+pub type SyncFailure = Arc<OnceLock<i32>>;
 
 /// An open regular file, with the facts about its mount.
 #[derive(Clone)]
@@ -465,14 +468,23 @@ impl File {
     /// (`fdatasync`), else also the times.
     ///
     /// # Errors
-    /// The file system's error. A success after a failure means nothing: data may have been lost.
-    pub async fn sync(&self, data_only: bool) -> io::Result<()> {
+    /// The file system's error, which `failure` gets too, also when nobody waits any more. A success
+    /// after a failure means nothing: data may have been lost.
+    pub async fn sync(&self, data_only: bool, failure: &SyncFailure) -> io::Result<()> {
         if self.takes_ring() {
             let permit = permit(&self.mount.blocking_calls).await?;
-            return ring::sync(&self.fd, data_only, permit).await;
+            match ring::sync(&self.fd, data_only, failure, permit).await {
+                Err(error) if gave_up(&error) => {}
+                outcome => return outcome,
+            }
         }
+        let failure = Arc::clone(failure);
         self.run_blocking(move |fd| {
-            let outcome = if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+            let sync = || if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+            let outcome = rustix::io::retry_on_intr(sync);
+            if let Err(errno) = outcome {
+                let _ = failure.set(errno.raw_os_error());
+            }
             Ok(outcome?)
         })
         .await

@@ -312,6 +312,12 @@ impl Node for PosixNode {
         Ok(())
     }
 
+    fn is_synced_by_descriptor(&self) -> bool {
+        // The entry is locked while another thread makes it stable.
+        let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());
+        is_settled && !self.altered.load(Ordering::Acquire) && self.data().is_ok()
+    }
+
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
         let fd = self.data()?;
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {

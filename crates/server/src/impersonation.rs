@@ -344,6 +344,10 @@ impl Node for ActingNode {
         self.inner.sync()
     }
 
+    fn is_synced_by_descriptor(&self) -> bool {
+        self.inner.is_synced_by_descriptor()
+    }
+
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.set_end_of_file(end)

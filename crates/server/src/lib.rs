@@ -154,6 +154,7 @@ mod slots;
 mod stable;
 mod surplus;
 mod sync;
+mod syncs;
 mod throttle;
 mod time_machine;
 mod times;

@@ -27,6 +27,7 @@ use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
 use crate::panics::Steps;
 use crate::slots::Slot;
+use crate::syncs::Syncs;
 use crate::times::Times;
 use crate::tree_connect::TreeConnect;
 use crate::under_way::UnderWay;
@@ -117,10 +118,8 @@ pub struct FileOpen {
     pub max_size: u64,
     /// Times that stay as they are, whatever is done through it.
     pub times: Times,
-    /// Why what was written could once not be made durable. The kernel says so
-    /// once and drops what it could not write, so that a later success would
-    /// prove nothing: it fails until the file is opened anew.
-    pub sync_failure: OnceLock<Status>,
+    /// Requests that make stable what was written, from the first one on.
+    pub syncs: OnceLock<Arc<Syncs>>,
     /// The file got a name through this Open since it was last put on stable storage.
     pub moved: AtomicBool,
     /// Another object has taken the place of the file that was opened

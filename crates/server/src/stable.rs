@@ -12,6 +12,7 @@ use frevo_wire::command::create::CreateOptions;
 
 use crate::data::status;
 use crate::open::FileOpen;
+use crate::syncs::Syncs;
 
 /// Puts what was done through an Open on stable storage: what was written, attributes, and the name
 /// that the file got.
@@ -47,21 +48,57 @@ pub(crate) async fn sync_removal(file: &FileOpen, name: Name) -> Result<(), Stat
     off_core(file, move || sync_entry(&*vfs, &name)).await
 }
 
-async fn sync_with(file: &FileOpen, mut names: Vec<Name>) -> Result<(), Status> {
-    if let Some(failure) = file.sync_failure.get() {
-        return Err(*failure);
+async fn sync_with(file: &FileOpen, names: Vec<Name>) -> Result<(), Status> {
+    let syncs = file.syncs.get_or_init(Arc::default);
+    syncs.join(|syncs| sync_now(file, syncs)).await?;
+    if names.is_empty() {
+        return Ok(());
     }
-    if file.moved.swap(false, Ordering::AcqRel) {
-        names.push(file.name());
+    let (syncs, vfs) = (Arc::clone(syncs), Arc::clone(&file.vfs));
+    let entries = move || names.iter().try_for_each(|name| sync_entry(&*vfs, name));
+    off_core(file, move || entries().inspect_err(|fault| syncs.fail(fault.status()))).await
+}
+
+/// Puts on stable storage what was done up to now, except for names that a request gives or takes.
+/// The work goes on when this is dropped, and its failure is kept.
+async fn sync_now(file: &FileOpen, syncs: Arc<Syncs>) -> Result<(), Status> {
+    let mut moved = Moved::take(file);
+    match file.io() {
+        Some(io) if !moved.is_so && file.node.is_synced_by_descriptor() => {
+            io.sync(true, &syncs.errno).await.map_err(|error| status(&error))?;
+        }
+        _ => {
+            let (node, vfs) = (Arc::clone(&file.node), Arc::clone(&file.vfs));
+            let name = moved.is_so.then(|| file.name());
+            let work = move || {
+                node.sync()?;
+                name.iter().try_for_each(|name| sync_entry(&*vfs, name))
+            };
+            off_core(file, move || work().inspect_err(|fault| syncs.fail(fault.status()))).await?;
+        }
     }
-    let (node, vfs) = (Arc::clone(&file.node), Arc::clone(&file.vfs));
-    let outcome = off_core(file, move || {
-        node.sync()?;
-        names.iter().try_for_each(|name| sync_entry(&*vfs, name))
-    });
-    outcome.await.inspect_err(|failure| {
-        let _ = file.sync_failure.set(*failure);
-    })
+    moved.is_so = false;
+    Ok(())
+}
+
+/// The mark of a file that got a name. It is set again unless the name has become stable.
+struct Moved<'a> {
+    file: &'a FileOpen,
+    is_so: bool,
+}
+
+impl<'a> Moved<'a> {
+    fn take(file: &'a FileOpen) -> Self {
+        Self { file, is_so: file.moved.swap(false, Ordering::AcqRel) }
+    }
+}
+
+impl Drop for Moved<'_> {
+    fn drop(&mut self) {
+        if self.is_so {
+            self.file.moved.store(true, Ordering::Release);
+        }
+    }
 }
 
 async fn off_core(

@@ -28,7 +28,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::buffer::Buf;
-use crate::file_io::FileFd;
+use crate::file_io::{FileFd, SyncFailure};
 use crate::limits::{RING_FAREWELL, RING_OPS_MAX};
 
 /// Kernel workers for this ring's blocking operations (buffered writes, fsync). The default is four
@@ -61,6 +61,8 @@ enum KernelBuffer {
     Read(Buf),
     /// The owner of the bytes that are written.
     Write(Box<dyn Any + Send>),
+    /// The place for the error of a sync.
+    Sync(SyncFailure),
     Nothing,
 }
 
@@ -203,6 +205,7 @@ where
 pub(super) async fn sync(
     file: &FileFd,
     data_only: bool,
+    failure: &SyncFailure,
     mount: OwnedSemaphorePermit,
 ) -> io::Result<()> {
     let fd = types::Fd(file.as_fd().as_raw_fd());
@@ -210,10 +213,20 @@ pub(super) async fn sync(
     if data_only {
         entry = entry.flags(types::FsyncFlags::DATASYNC);
     }
+    let held = KernelBuffer::Sync(Arc::clone(failure));
     // SAFETY: the operation touches no memory.
-    match unsafe { start(entry.build(), KernelBuffer::Nothing, file, mount) }.await {
+    match unsafe { start(entry.build(), held, file, mount) }.await {
         Ok(op) => op.await.1.map(drop),
         Err((_, error)) => Err(error),
+    }
+}
+
+/// Records a failed sync whether or not anybody waits for it. An interrupted one says nothing of the
+/// data.
+fn note_failure(failure: &SyncFailure, result: i32) {
+    let errno = result.checked_neg().unwrap_or_default();
+    if errno > 0 && !matches!(errno, libc::EINTR | libc::EAGAIN | libc::ECANCELED) {
+        let _ = failure.set(errno);
     }
 }
 
@@ -342,6 +355,9 @@ impl Ring {
             let Some(slot) = self.slots.get_mut(key) else { continue };
             // The next operation need not wait until this one's future runs.
             slot.permits = None;
+            if let KernelBuffer::Sync(failure) = &slot.held {
+                note_failure(failure, completion.result());
+            }
             let done = Progress::Done(completion.result());
             match std::mem::replace(&mut slot.progress, done) {
                 Progress::Pending(waker) => wakers.extend(waker),

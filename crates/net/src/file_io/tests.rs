@@ -87,8 +87,8 @@ async fn every_road_writes_the_same() {
             file.write(2_499_990, &[7; 20]).await.unwrap();
             file.write(5, b"").await.unwrap();
             file.write(100, &data[100..1_500_000]).await.unwrap();
-            file.sync(true).await.unwrap();
-            file.sync(false).await.unwrap();
+            file.sync(true, &SyncFailure::default()).await.unwrap();
+            file.sync(false, &SyncFailure::default()).await.unwrap();
             let mut expected = data;
             expected.truncate(2_499_990);
             expected.extend([7; 20]);
@@ -392,10 +392,47 @@ fn where_the_kernel_forbids_rings_threads_take_their_place() {
             let got = file.read(0, Buf::new(), 300_000).await.unwrap();
             choose_roads(RoadChoice { inline: false, ring: true });
             file.write(300_000, b"more").await.unwrap();
-            file.sync(true).await.unwrap();
+            file.sync(true, &SyncFailure::default()).await.unwrap();
             got.to_vec()
         })
     });
     assert!(there.join().unwrap() == data);
     assert_eq!(raw.metadata().unwrap().len(), 300_004);
+}
+
+/// A pipe cannot be synced. Its error is kept by each road, also when the wait for it was dropped.
+#[tokio::test]
+async fn a_failed_sync_is_told_even_if_nobody_waits() {
+    for ring in [true, false] {
+        choose_roads(RoadChoice { inline: true, ring });
+        let (file, _writer) = stalling_file();
+        let failure = SyncFailure::default();
+        let error = file.sync(true, &failure).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(failure.get(), Some(&libc::EINVAL));
+        let failure = SyncFailure::default();
+        {
+            let dropped = std::pin::pin!(file.sync(true, &failure));
+            // A thread may be that quick.
+            let _ = polled_once(dropped).await;
+        }
+        for _ in 0..500 {
+            if failure.get().is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(failure.get(), Some(&libc::EINVAL), "ring: {ring}");
+    }
+}
+
+/// Polls a future once.
+async fn polled_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(done) => Some(done),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
 }

@@ -325,7 +325,7 @@ fn reopen(
         position: AtomicU64::new(0),
         max_size: share.max_file_size,
         times: Times::new(share.late_write_times),
-        sync_failure: OnceLock::new(),
+        syncs: OnceLock::new(),
         moved: AtomicBool::new(false),
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),

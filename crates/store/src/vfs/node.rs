@@ -82,6 +82,12 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// True if a sync of the data of [`Self::descriptor`] (fdatasync) is all that [`Self::sync`]
+    /// would do now.
+    fn is_synced_by_descriptor(&self) -> bool {
+        false
+    }
+
     /// Sets the end of the file; an extension reads as zeros.
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
         let _ = end;

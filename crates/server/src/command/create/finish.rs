@@ -55,7 +55,7 @@ impl Create<'_> {
             position: AtomicU64::new(0),
             max_size: self.rq.tree()?.share.max_file_size,
             times: Times::new(self.rq.tree()?.share.late_write_times),
-            sync_failure: OnceLock::new(),
+            syncs: OnceLock::new(),
             moved: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),

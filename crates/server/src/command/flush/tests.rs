@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use frevo_net::file_io::Caching;
 use frevo_store::vfs::{BasicChange, Directory, HostAccess, Node, VfsResult};
 use frevo_store::{FileKey, Stat};
+use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
 use super::super::query_info::testing::Bench;
 use crate::data::write;
 use crate::open::OpenTarget;
 use crate::stable::sync;
+use crate::syncs::Syncs;
 use frevo_store::Fault;
 use std::sync::Arc;
 
@@ -67,6 +69,87 @@ impl Node for Lossy {
     fn host_access(&self) -> HostAccess {
         self.node.host_access()
     }
+}
+
+/// Syncs that take until the test lets them go.
+async fn slow(_syncs: Arc<Syncs>, running: &Running) -> Result<(), Status> {
+    let number = running.begun.fetch_add(1, Ordering::Relaxed) + 1;
+    running.covered.fetch_max(running.written.load(Ordering::Relaxed), Ordering::Relaxed);
+    let outcome = running.go.acquire().await.map(|permit| permit.forget());
+    outcome.map_err(|_| Status::UNEXPECTED_IO_ERROR)?;
+    if running.fails == number { Err(Status::DISK_FULL) } else { Ok(()) }
+}
+
+struct Running {
+    begun: AtomicUsize,
+    /// Number of the last write, and of the last that a sync covers.
+    written: AtomicUsize,
+    covered: AtomicUsize,
+    go: tokio::sync::Semaphore,
+    /// The number of the sync that fails.
+    fails: usize,
+}
+
+impl Running {
+    fn new(fails: usize) -> Self {
+        let [begun, written, covered] = [const { AtomicUsize::new(0) }; 3];
+        Self { begun, written, covered, go: tokio::sync::Semaphore::new(0), fails }
+    }
+}
+
+/// Requests that come while a sync runs share the next one, which covers the writes of each.
+#[tokio::test]
+async fn flushes_that_wait_share_a_sync_that_began_after_them() {
+    let (syncs, running) = (Arc::new(Syncs::default()), Running::new(0));
+    let flush = || async {
+        let written = running.written.fetch_add(1, Ordering::Relaxed) + 1;
+        syncs.join(|syncs| slow(syncs, &running)).await.unwrap();
+        let covered = running.covered.load(Ordering::Relaxed);
+        assert!(covered >= written, "write {written} was answered by a sync of {covered}");
+    };
+    let one_by_one = async {
+        while running.begun.load(Ordering::Relaxed) < 1 {
+            tokio::task::yield_now().await;
+        }
+        // The first runs; it does not cover the others.
+        running.go.add_permits(1);
+        while running.begun.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        running.go.add_permits(1);
+    };
+    tokio::join!(
+        async {
+            tokio::join!(flush(), flush(), flush(), flush(), flush(), flush(), flush(), flush());
+        },
+        one_by_one,
+    );
+    assert_eq!(running.begun.load(Ordering::Relaxed), 2);
+    running.go.add_permits(1);
+    flush().await;
+    assert_eq!(running.begun.load(Ordering::Relaxed), 3, "a later one needs its own");
+}
+
+/// A request whose sync is given up leaves the others to make one; a failure is all of theirs.
+#[tokio::test]
+async fn who_gives_up_holds_nobody_up_and_a_failure_is_for_all() {
+    let (syncs, running) = (Arc::new(Syncs::default()), Running::new(2));
+    let flush = || syncs.join(|syncs| slow(syncs, &running));
+    let waiting = async { tokio::join!(flush(), flush(), flush()) };
+    let first = async {
+        let given_up = tokio::time::timeout(std::time::Duration::from_millis(20), flush());
+        assert!(given_up.await.is_err());
+        running.go.add_permits(1);
+    };
+    let (_, outcomes) = tokio::join!(first, waiting);
+    assert_eq!(outcomes, (Err(Status::DISK_FULL), Err(Status::DISK_FULL), Err(Status::DISK_FULL)));
+    assert_eq!(running.begun.load(Ordering::Relaxed), 2);
+    assert_eq!(flush().await, Err(Status::DISK_FULL), "what was lost stays lost");
+    // The host's own error counts, whoever waited for it.
+    let syncs = Arc::new(Syncs::default());
+    syncs.errno.set(5).unwrap();
+    let later = syncs.join(|syncs| slow(syncs, &running)).await;
+    assert_eq!(later, Err(Fault::Io(5).status()));
 }
 
 #[tokio::test]

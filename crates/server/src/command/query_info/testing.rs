@@ -110,7 +110,7 @@ impl Bench {
             position: AtomicU64::new(0),
             max_size: self.share.max_file_size,
             times: Times::new(self.share.late_write_times),
-            sync_failure: OnceLock::new(),
+            syncs: OnceLock::new(),
             moved: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
