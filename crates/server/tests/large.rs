@@ -1,0 +1,387 @@
+//! Large things: a folder of a million names, 100,000 Opens and 100,000 locks of one client, a file of
+//! 16 TiB, names of 64 KiB. An operation may cost at most 1.5 times as much as with a tenth of the
+//! size, and none holds its core for more than 10 ms.
+//!
+//! The tests take minutes and are ignored; docs/benchmarks/large.md has their results and the
+//! command. Client and server share a thread, so that a cost is that of both.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "client/mod.rs"]
+mod client;
+
+use std::time::Duration;
+
+use client::files::{Mount, Want, lock_draft, rename_draft, set_draft, utf16};
+use client::negotiate::Offer;
+use client::peer::Peer;
+use client::queries::{list_draft, query_draft};
+use client::world::{World, in_memory, in_world};
+use frevo_server::internal::ledger::Kind;
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::lock::LockFlags;
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FileInfoClass;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// An operation may cost this much more at ten times the size.
+const GROWTH_MAX: f64 = 1.5;
+
+/// Operations of each kind at each size.
+const OPERATIONS: usize = 1_000;
+
+/// Processor time of this process, the kernel's work for it included.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap())
+}
+
+/// Resident memory of this process in MiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1_024
+}
+
+/// The costs of the operations of each kind, by size.
+#[derive(Default)]
+struct Costs(Vec<(&'static str, usize, Duration)>);
+
+impl Costs {
+    /// Runs and counts `operations`, for what has `size` entries.
+    async fn of(
+        &mut self,
+        what: &'static str,
+        size: usize,
+        operations: usize,
+        work: impl Future<Output = ()>,
+    ) {
+        let began = processor_time();
+        work.await;
+        let cost = (processor_time() - began) / u32::try_from(operations).unwrap();
+        println!("| {what} | {size} | {:.1} |", cost.as_secs_f64() * 1e6);
+        self.0.push((what, size, cost));
+    }
+
+    /// Compares the cost of each kind at the largest size with that at the smallest.
+    fn check(&self) {
+        let mut grown = Vec::new();
+        for &(what, size, cost) in &self.0 {
+            let Some(&(_, small, least)) = self.0.iter().find(|row| row.0 == what) else {
+                continue;
+            };
+            if small == size {
+                continue;
+            }
+            let growth = cost.as_secs_f64() / least.as_secs_f64();
+            println!("{what}: {growth:.2} times as much with {size} as with {small}");
+            if growth > GROWTH_MAX {
+                grown.push(format!("{what}: {growth:.2}"));
+            }
+        }
+        assert!(grown.is_empty(), "{grown:?}");
+    }
+}
+
+/// Numbers that are spread over `0..of`, always the same.
+fn spread(of: usize) -> impl Iterator<Item = usize> {
+    (1..).map(move |n: usize| n.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) % of)
+}
+
+async fn list(peer: &mut Peer, mount: &Mount, folder: &str) -> usize {
+    let want = Want::existing(folder).access(AccessMask::READ_DATA);
+    let folder = peer.open_file(mount, &want).await;
+    let mut bytes = 0;
+    loop {
+        let none = QueryDirectoryFlags::EMPTY;
+        let ask = list_draft(folder, FileInfoClass::ID_BOTH_DIRECTORY, none, "*");
+        let reply = peer.on(mount, ask).await;
+        if reply.status() == Status::NO_MORE_FILES {
+            break;
+        }
+        reply.ok();
+        bytes += reply.message.len();
+    }
+    peer.close(mount, folder).await;
+    bytes
+}
+
+async fn names(world: &World) {
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    let mut costs = Costs::default();
+    for size in [100_000, 1_000_000] {
+        let folder = format!("folder-{size}");
+        let path = world.path(&folder);
+        std::fs::create_dir(&path).unwrap();
+        for n in 0..size {
+            std::fs::File::create(path.join(format!("File-{n:07}"))).unwrap();
+        }
+        let before = resident();
+        let name = |n: usize| format!("{folder}\\File-{n:07}");
+        let open = Want::existing("").access(AccessMask::READ_DATA | AccessMask::DELETE);
+        let create = Want { disposition: CreateDisposition::CREATE, ..open.clone() };
+        // The first new name has the whole folder read, once.
+        let first = Want { name: utf16(&format!("{folder}\\first")), ..create.clone() };
+        costs
+            .of("first new name", size, size, async {
+                let file = peer.open_file(&mount, &first).await;
+                peer.close(&mount, file).await;
+            })
+            .await;
+        costs
+            .of("open, close", size, OPERATIONS, async {
+                for n in spread(size).take(OPERATIONS) {
+                    let want = Want { name: utf16(&name(n)), ..open.clone() };
+                    let file = peer.open_file(&mount, &want).await;
+                    peer.close(&mount, file).await;
+                }
+            })
+            .await;
+        // Of so many names only a sketch is kept: the folder is read for each name that is looked for
+        // in another case, on another thread, and the answer is remembered.
+        let mut each = Costs::default();
+        for what in ["first open in another case", "second open in another case"] {
+            each.of(what, size, 3, async {
+                for n in spread(size).take(3) {
+                    let want = Want { name: utf16(&name(n).to_lowercase()), ..open.clone() };
+                    let file = peer.open_file(&mount, &want).await;
+                    peer.close(&mount, file).await;
+                }
+            })
+            .await;
+        }
+        costs
+            .of("create, rename, close, delete", size, OPERATIONS, async {
+                for n in 0..OPERATIONS {
+                    let want =
+                        Want { name: utf16(&format!("{folder}\\new-{n}")), ..create.clone() };
+                    let file = peer.open_file(&mount, &want).await;
+                    let to = format!("{folder}\\renamed-{n}");
+                    let draft = rename_draft(FileInfoClass::RENAME, file, &to, false);
+                    peer.on(&mount, draft).await.ok();
+                    peer.close(&mount, file).await;
+                    let want = Want { name: utf16(&to), ..open.clone() };
+                    let file =
+                        peer.open_file(&mount, &want.options(CreateOptions::DELETE_ON_CLOSE)).await;
+                    peer.close(&mount, file).await;
+                }
+            })
+            .await;
+        costs
+            .of("list an entry", size, size, async {
+                let bytes = list(&mut peer, &mount, &folder).await;
+                assert!(bytes > size * 100, "{bytes}");
+            })
+            .await;
+        let grown = resident().saturating_sub(before);
+        println!("{size} names: {grown} MiB more");
+        assert!(grown < 128, "{grown} MiB for {size} names");
+        assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
+    }
+    costs.check();
+}
+
+#[test]
+#[ignore = "takes minutes: docs/benchmarks/large.md"]
+fn a_folder_of_a_million_names() {
+    in_world(names);
+}
+
+/// Allows as many descriptors as root may have; false if that is too few.
+fn allow_descriptors(needed: u64) -> bool {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.map_or(needed, |most| most.max(needed));
+    let wanted = Rlimit { current: Some(needed), maximum: Some(most) };
+    now.current.is_none_or(|now| now >= needed) || setrlimit(Resource::Nofile, wanted).is_ok()
+}
+
+async fn opens(world: &World) {
+    const MOST: usize = 100_000;
+    world.server.ledger.set_most(Kind::Open, Some(2 * MOST), None);
+    let others = world.server.ledger.count(Kind::Open);
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    for n in 0..1_000 {
+        let file = peer.open_file(&mount, &Want::file(&format!("file-{n}"))).await;
+        peer.write(&mount, file, 0, b"x").await;
+        peer.close(&mount, file).await;
+    }
+    let second = peer.log_on("ann").await;
+    let mounts = [mount, peer.mount(&second, "data").await];
+    let want = |n: usize| {
+        let access = AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES;
+        Want::existing(&format!("file-{}", n % 1_000)).access(access)
+    };
+    let mut costs = Costs::default();
+    let mut open: Vec<(usize, FileId)> = Vec::new();
+    for size in [MOST / 10, MOST] {
+        while open.len() < size {
+            let of = open.len() % 2;
+            open.push((of, peer.open_file(&mounts[of], &want(open.len())).await));
+        }
+        assert_eq!(world.server.ledger.count(Kind::Open), size + others);
+        costs
+            .of("open, close", size, OPERATIONS, async {
+                for n in 0..OPERATIONS {
+                    let file = peer.open_file(&mounts[n % 2], &want(n)).await;
+                    peer.close(&mounts[n % 2], file).await;
+                }
+            })
+            .await;
+        costs
+            .of("QUERY_INFO, READ", size, OPERATIONS, async {
+                for n in spread(size).take(OPERATIONS) {
+                    let (of, file) = open[n];
+                    let query = query_draft(FileInfoClass::NETWORK_OPEN, file);
+                    peer.on(&mounts[of], query).await.ok();
+                    assert_eq!(peer.read(&mounts[of], file, 0, 1).await, b"x");
+                }
+            })
+            .await;
+        println!("{size} Opens: {} MiB resident", resident());
+        assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
+    }
+    costs.check();
+    // They are all closed with their connection.
+}
+
+#[test]
+#[ignore = "takes minutes: docs/benchmarks/large.md"]
+fn a_hundred_thousand_opens() {
+    if allow_descriptors(120_000) {
+        return in_world(opens);
+    }
+    println!("files in memory, because this user may not have 120,000 descriptors");
+    in_memory(opens);
+}
+
+async fn locks(world: &World) {
+    const MOST: usize = 100_000;
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    world.file("f", vec![1; 4 * MOST]);
+    // An Open may have 65,536.
+    let mut files = [FileId::ALL_ONES; 2];
+    for file in &mut files {
+        *file = peer.open_file(&mount, &Want::existing("f")).await;
+    }
+    let exclusive = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
+    let of = |n: usize| files[n % 2];
+    let range = |n: usize, flags| [(2 * n as u64, 1, flags)];
+    let mut costs = Costs::default();
+    let mut held = 0;
+    for size in [MOST / 10, MOST] {
+        while held < size {
+            peer.on(&mount, lock_draft(of(held), &range(held, exclusive))).await.ok();
+            held += 1;
+        }
+        costs
+            .of("lock, unlock", size, OPERATIONS, async {
+                for n in size..size + OPERATIONS {
+                    peer.on(&mount, lock_draft(of(n), &range(n, exclusive))).await.ok();
+                    peer.on(&mount, lock_draft(of(n), &range(n, LockFlags::UNLOCK))).await.ok();
+                }
+            })
+            .await;
+        costs
+            .of("conflict, READ between", size, OPERATIONS, async {
+                for n in spread(size - 1).take(OPERATIONS) {
+                    let other = of(n + 1);
+                    let reply = peer.on(&mount, lock_draft(other, &range(n, exclusive))).await;
+                    reply.expect(Status::LOCK_NOT_GRANTED);
+                    assert_eq!(peer.read(&mount, other, 2 * n as u64 + 1, 1).await, [1]);
+                }
+            })
+            .await;
+        println!("{size} locks: {} MiB resident", resident());
+        assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
+    }
+    costs.check();
+    for file in files {
+        peer.close(&mount, file).await;
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: docs/benchmarks/large.md"]
+fn a_hundred_thousand_locks() {
+    in_world(locks);
+}
+
+/// As large as ext4 allows with blocks of 4 KiB, and as other file systems allow.
+async fn sparse(world: &World) {
+    const PAGE: u64 = 4_096;
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    let file = peer.open_file(&mount, &Want::file("sparse")).await;
+    let end = (16 << 40) - PAGE;
+    let set = set_draft(FileInfoClass::END_OF_FILE, file, &u64::to_le_bytes(end));
+    peer.on(&mount, set).await.ok();
+    peer.write(&mount, file, end - PAGE, &[7; PAGE as usize]).await;
+    let read = peer.read(&mount, file, end - 2 * PAGE, 3 * PAGE as u32).await;
+    assert_eq!(
+        (read.len(), &read[..1], &read[PAGE as usize..]),
+        (2 * PAGE as usize, &[0][..], &[7; PAGE as usize][..])
+    );
+    assert_eq!(peer.read(&mount, file, 8 << 40, 1).await, [0]);
+    let stat = std::fs::metadata(world.path("sparse")).unwrap();
+    assert_eq!(stat.len(), end);
+    assert!(std::os::unix::fs::MetadataExt::blocks(&stat) < 2_048, "it has holes");
+    // Beyond what any file can have, and what this file system allows.
+    let set = |end: u64| set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes());
+    peer.on(&mount, set(u64::MAX)).await.expect(Status::INVALID_PARAMETER);
+    let reply = peer.on(&mount, set(i64::MAX as u64)).await;
+    println!("an end of 2^63 - 1: {:?}", reply.status());
+    let expected =
+        [Status::SUCCESS, Status::DISK_FULL, Status::INVALID_PARAMETER, Status::FILE_TOO_LARGE];
+    assert!(expected.contains(&reply.status()), "{:?}", reply.status());
+    let set = set(0);
+    peer.on(&mount, set).await.ok();
+    peer.close(&mount, file).await;
+}
+
+#[test]
+#[ignore = "with the others: docs/benchmarks/large.md"]
+fn a_file_of_sixteen_tebibytes() {
+    in_world(sparse);
+}
+
+async fn paths(world: &World) {
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    // A name has at most 65,534 bytes, since its length has two.
+    let units = 32_767;
+    let deep = "a\\".repeat(units / 2) + "a";
+    let long = "a".repeat(units);
+    let folders = ("a".repeat(255) + "\\").repeat(127) + "a";
+    let dots = "..\\".repeat(units / 3);
+    for (what, name, expected) in [
+        (
+            "folders of one letter",
+            &deep,
+            &[Status::OBJECT_PATH_NOT_FOUND, Status::OBJECT_NAME_INVALID][..],
+        ),
+        ("one name", &long, &[Status::OBJECT_NAME_INVALID]),
+        (
+            "folders of 255 letters",
+            &folders,
+            &[Status::OBJECT_PATH_NOT_FOUND, Status::OBJECT_NAME_INVALID],
+        ),
+        ("folders above", &dots, &[Status::OBJECT_PATH_SYNTAX_BAD, Status::OBJECT_NAME_INVALID]),
+    ] {
+        for want in [Want::file(name), Want::existing(name), Want::directory(name)] {
+            let began = processor_time();
+            let status = peer.create(&mount, &want).await.status();
+            let took = processor_time() - began;
+            println!("{what}: {status:?} in {:.2} ms", took.as_secs_f64() * 1e3);
+            assert!(expected.contains(&status), "{what}: {status:?}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 1, "the bystander's file alone");
+    peer.expect_alive_in(&mount).await;
+}
+
+#[test]
+#[ignore = "with the others: docs/benchmarks/large.md"]
+fn names_of_64_kibibytes() {
+    in_world(paths);
+}
