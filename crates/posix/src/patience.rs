@@ -48,6 +48,11 @@ pub fn gives_up(steps: usize) -> bool {
     gives_up
 }
 
+/// True if a call within the present [`short`] gave up: what is to be done is done on another thread.
+pub fn has_given_up() -> bool {
+    IS_SHORT.get() && GAVE_UP.get()
+}
+
 /// Returns the error of a call that gives up.
 pub(crate) fn give_up() -> Errno {
     GAVE_UP.set(true);
@@ -62,6 +67,9 @@ mod tests {
     fn patience_is_short_only_within() {
         assert!(!is_short());
         assert_eq!(short(is_short), (true, false));
+        let given_up = || (has_given_up(), give_up(), has_given_up());
+        assert_eq!(short(given_up), ((false, Errno::AGAIN, true), true));
+        assert!(!has_given_up());
         assert_eq!(short(give_up), (Errno::AGAIN, true));
         assert_eq!(short(|| ()), ((), false), "each says so of its own calls");
         assert!(std::panic::catch_unwind(|| short(|| panic!("planted"))).is_err());

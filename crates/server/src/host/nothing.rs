@@ -85,6 +85,11 @@ pub const fn gives_up(_steps: usize) -> bool {
     false
 }
 
+/// Returns false: without a POSIX host no call gives up.
+pub const fn has_given_up() -> bool {
+    false
+}
+
 /// The fault that an error of the kernel is, of those that moving data meets.
 pub const fn fault_of(errno: Errno) -> Fault {
     match errno {

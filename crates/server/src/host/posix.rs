@@ -11,7 +11,7 @@ pub const CACHE: crate::ledger::Cache = crate::ledger::Cache {
     forget: frevo_posix::forget_remembered,
 };
 
-pub use frevo_posix::patience::{gives_up, short as short_patience};
+pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
 pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
 /// The users of this host, as its name service knows them.

@@ -15,6 +15,7 @@ use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
 use super::symlink::{self, Separator};
 use super::{apple, contexts, host_lease, streams, validate};
+use crate::host;
 use crate::impersonation;
 use crate::lease;
 use crate::ledger::{self, Charge};
@@ -41,7 +42,7 @@ impl Create<'_> {
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
-        let mut host = host_lease::Patience::new();
+        let mut lease_patience = host_lease::Patience::new();
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
@@ -51,9 +52,13 @@ impl Create<'_> {
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
+                // Nobody has a lease: another thread does what takes long.
+                Err(Fault::Leased) if host::has_given_up() => {
+                    return Err(Fault::Leased.status().into());
+                }
                 Err(Fault::Leased) => {
                     drop(held);
-                    host.pause(self.rq).await?;
+                    lease_patience.pause(self.rq).await?;
                     attempts = 0;
                     continue;
                 }
