@@ -19,8 +19,10 @@ use crate::client::Protection;
 
 /// Header and fixed part of a READ or WRITE.
 const FIXED_LEN: usize = 112;
-/// Most bytes of payload that are signed or sealed before a round.
+/// Most bytes of payload that are signed or sealed before a round, and with the older algorithms, which
+/// take servers and this program longer.
 const PREPARED_BYTES: usize = 2 << 30;
+const PREPARED_BYTES_OLDER: usize = 1 << 30;
 
 const MESSAGE_ID: std::ops::Range<usize> = 24..32;
 /// Offset of the field Offset, in both requests (MS-SMB2 2.2.19, 2.2.21).
@@ -153,7 +155,8 @@ impl Requests {
         let mut message = self.message.clone();
         message.extend_from_slice(&payload.bytes);
         self.ahead.clear();
-        for _ in 0..PREPARED_BYTES / self.row.bytes / self.row.connections {
+        let bytes = if self.row.is_older { PREPARED_BYTES_OLDER } else { PREPARED_BYTES };
+        for _ in 0..bytes / self.row.bytes / self.row.connections {
             put(&mut message, MESSAGE_ID, &message_id.to_le_bytes());
             put(&mut message, OFFSET, &self.offset(n).to_le_bytes());
             let head = match &on.sealing {
