@@ -1,5 +1,7 @@
 //! Puts data, attributes and names on stable storage, away from the core: a disk takes its time, and
 //! one that stalls holds up its own files alone.
+//!
+//! The work is boxed: few requests have any, and the state of every request would have room for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +19,7 @@ use crate::syncs::Syncs;
 /// Puts what was done through an Open on stable storage: what was written, attributes, and the name
 /// that the file got.
 pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
-    sync_with(file, Vec::new()).await
+    Box::pin(sync_with(file, Vec::new())).await
 }
 
 /// Puts a change of names or attributes on stable storage before it is acknowledged, if the Open
@@ -28,7 +30,7 @@ pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
 /// available share.
 pub(crate) async fn sync_change(file: &FileOpen, names: Vec<Name>) -> Result<(), Status> {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
-        return sync_with(file, names).await;
+        return Box::pin(sync_with(file, names)).await;
     }
     if !names.is_empty() {
         file.moved.store(true, Ordering::Release);
@@ -42,10 +44,10 @@ pub(crate) async fn sync_removal(file: &FileOpen, name: Name) -> Result<(), Stat
         return Ok(());
     }
     if name.stream().is_some() {
-        return sync_with(file, Vec::new()).await;
+        return sync(file).await;
     }
     let vfs = Arc::clone(&file.vfs);
-    off_core(file, move || sync_entry(&*vfs, &name)).await
+    Box::pin(off_core(file, move || sync_entry(&*vfs, &name))).await
 }
 
 async fn sync_with(file: &FileOpen, names: Vec<Name>) -> Result<(), Status> {
