@@ -183,6 +183,11 @@ impl Vfs for ActingVfs {
         self.inner.open_in(parent, name, how).map(|opened| self.acting(opened))
     }
 
+    fn parent_key(&self, name: &Name) -> VfsResult<FileKey> {
+        let _acting = self.whom.act()?;
+        self.inner.parent_key(name)
+    }
+
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.remove(name, key)
