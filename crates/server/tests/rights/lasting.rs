@@ -56,6 +56,7 @@ fn folder_for_all(test: &str) -> Option<tempfile::TempDir> {
 
 /// Runs a test on one core, with a paused clock.
 fn run(test: impl Future<Output = ()>) {
+    crate::client::world::without_ring();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).on_thread_start(credentials::begin_thread);
     LocalSet::new().block_on(&runtime.build().unwrap(), test);
