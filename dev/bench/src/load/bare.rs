@@ -111,12 +111,12 @@ impl<'a> Served<'a> {
             match Command(u16::from_le_bytes(*field(message, 12)?)) {
                 Command::READ => {
                     // StructureSize counts one byte of a buffer that is empty.
-                    reader.read_exact(&mut vec![0; rest])?;
+                    skip(&mut reader, rest)?;
                     self.read(message, stream)?;
                 }
                 Command::WRITE => self.write(message, rest, &mut reader, stream)?,
                 Command::QUERY_DIRECTORY => {
-                    reader.read_exact(&mut vec![0; rest])?;
+                    skip(&mut reader, rest)?;
                     self.list(message, stream)?;
                 }
                 other => bail!("{other} has no bare path"),
@@ -216,6 +216,11 @@ impl<'a> Served<'a> {
         }
         Ok(())
     }
+}
+
+fn skip(reader: &mut impl Read, bytes: usize) -> Result<()> {
+    std::io::copy(&mut reader.take(bytes as u64), &mut std::io::sink())?;
+    Ok(())
 }
 
 fn field<const N: usize>(message: &[u8], at: usize) -> Result<&[u8; N]> {

@@ -236,11 +236,11 @@ impl Script for Office {
             return Ok(1);
         }
         let expected = match self.step {
-            Step::Missing(_) => [Status::OBJECT_NAME_NOT_FOUND; 2],
-            Step::ListOn => [Status::NO_MORE_FILES; 2],
-            _ => [Status::SUCCESS; 2],
+            Step::Missing(_) => Status::OBJECT_NAME_NOT_FOUND,
+            Step::ListOn => Status::NO_MORE_FILES,
+            _ => Status::SUCCESS,
         };
-        ensure!(expected.contains(&status), "{:?}: {command}: {status}", self.step);
+        ensure!(status == expected, "{:?}: {command}: {status}", self.step);
         if command == Command::CREATE && status == Status::SUCCESS {
             self.opened = create::Response::parse(message)?.file_id;
         }
