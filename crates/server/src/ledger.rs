@@ -257,9 +257,8 @@ impl Ledger {
     }
 
     /// The fill level. When it is full, the cache is given up. While it still is, and has been for
-    /// [`RELIEF_PATIENCE`], the
-    /// biggest holder loses: at first its requests that wait, then one connection after
-    /// the other.
+    /// [`RELIEF_PATIENCE`], the biggest holder loses: at first its requests that wait, then one
+    /// connection after the other.
     pub fn relieve(&self) -> Fullness {
         let mut fullness = self.fullness();
         if fullness == Fullness::Full

@@ -5,14 +5,14 @@ use super::names::{HostNames, Said};
 pub use frevo_posix::credentials::{
     Assumed, Credentials, Scope, as_server, begin_thread, server_ids,
 };
+pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
+pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
+
 /// The facts that are remembered of files of the host.
 pub const CACHE: crate::ledger::Cache = crate::ledger::Cache {
     bytes: frevo_posix::remembered_bytes,
     forget: frevo_posix::forget_remembered,
 };
-
-pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
-pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
 /// The users of this host, as its name service knows them.
 #[derive(Debug, Clone, Copy, Default)]
