@@ -14,6 +14,7 @@ mod cm;
 mod connect;
 mod counters;
 mod device;
+mod driver;
 mod endpoint;
 mod fabric;
 mod ffi;

@@ -120,6 +120,17 @@ impl Stream {
         }
     }
 
+    /// Gives the device of an RDMA connection what was posted; true if there was something. Other
+    /// streams keep nothing back.
+    #[must_use]
+    pub fn ring(&self) -> bool {
+        match self {
+            #[cfg(feature = "rdma")]
+            Self::Rdma(endpoint) => endpoint.ring(),
+            Self::Tcp(_) | Self::Memory(_) => false,
+        }
+    }
+
     /// Waits until bytes or the end can be read.
     ///
     /// # Errors

@@ -3,6 +3,9 @@
 
 #![cfg(feature = "rdma")]
 
+#[path = "rdma/driver.rs"]
+mod driver;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -10,10 +10,12 @@
 //! is posted for the peer: who does not read gives no credits.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::task::Poll;
 
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
@@ -35,11 +37,11 @@ pub struct Endpoint {
     watched: Option<AsyncFd<OwnedFd>>,
     /// Events of a connection that this side has begun; those of others are the listener's.
     own_events: Option<(AsyncFd<OwnedFd>, Arc<Channel>)>,
-    fate: Arc<Fate>,
+    pub(super) fate: Arc<Fate>,
     /// Only one core uses it; a lock, because a client's connection is shared.
     state: Mutex<Option<State>>,
     /// The state has changed, perhaps while another task looked.
-    changed: Notify,
+    pub(super) changed: Notify,
     peer: SocketAddr,
     local: SocketAddr,
 }
@@ -182,7 +184,7 @@ impl Endpoint {
     }
 
     /// Takes what the device has done, and tells other waiting tasks of it.
-    fn pump(&self) {
+    pub(super) fn pump(&self) {
         if self.look(|state| state.pump()).unwrap_or(false) {
             self.changed.notify_waiters();
         }
@@ -202,6 +204,13 @@ impl Endpoint {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
+            if let Some(found) = self.look_driven(&mut ready) {
+                match found {
+                    Some(found) => return found,
+                    None => changed.await,
+                }
+                continue;
+            }
             let mut fate = std::pin::pin!(self.fate.changed.notified());
             fate.as_mut().enable();
             self.pump();
@@ -232,16 +241,16 @@ impl Endpoint {
     }
 
     /// Waits until the device tells that it has done something.
-    async fn told(&self) -> io::Result<()> {
+    pub(super) async fn told(&self) -> io::Result<()> {
         let Some(watched) = &self.watched else { return std::future::pending().await };
         let mut guard = watched.readable().await?;
-        self.look(State::take_events);
+        self.look(State::take_event);
         guard.clear_ready();
         Ok(())
     }
 
     /// Takes the next event of a connection that this side has begun.
-    async fn own_event(&self) -> io::Result<()> {
+    pub(super) async fn own_event(&self) -> io::Result<()> {
         let Some((watched, channel)) = &self.own_events else {
             return std::future::pending().await;
         };
@@ -348,7 +357,12 @@ impl Endpoint {
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await?;
         self.look(|state| state.link.end_posting(key, false));
-        self.wait(|state| state.link.finish(key)).await
+        let gone = || Poll::Ready(Some(Err(io::ErrorKind::NotConnected.into())));
+        let read = poll_fn(|cx| self.look(|state| state.poll_read(key, cx)).unwrap_or_else(gone));
+        match read.await {
+            Some(read) => read,
+            None => self.wait(|state| state.link.finish(key)).await,
+        }
     }
 
     /// Takes room for a transfer of `bytes`, and waits for it while there is none.
@@ -422,7 +436,10 @@ struct Posting<'a> {
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
         // A transfer that was finished is gone already.
-        self.endpoint.look(|state| state.link.end_posting(self.key, true));
+        self.endpoint.look(|state| {
+            state.driven.forget(self.key);
+            state.link.end_posting(self.key, true);
+        });
     }
 }
 

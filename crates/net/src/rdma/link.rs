@@ -382,14 +382,14 @@ impl Link {
     }
 
     /// Gives the device all queued requests at once: each time may cost a system call, or a look of
-    /// the device at this program's memory.
+    /// the device at this program's memory. True if there were any.
     ///
     /// # Errors
     /// The device takes no more requests. Those that it did not take count as under way until the
     /// link ends.
-    pub(super) fn ring(&mut self) -> io::Result<()> {
+    pub(super) fn ring(&mut self) -> io::Result<bool> {
         if self.queued.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let mut first = null_mut();
         for (request, place) in self.queued.iter_mut().rev() {
@@ -406,7 +406,7 @@ impl Link {
             context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, first, &mut bad))
         };
         self.queued.clear();
-        result_of(errno)
+        result_of(errno).map(|()| true)
     }
 
     /// Asks the device to make the descriptor readable at the next completion.
@@ -419,16 +419,16 @@ impl Link {
         result_of(errno)
     }
 
-    /// Takes what made the descriptor readable.
-    pub(super) fn take_events(&mut self) {
+    /// Takes an event, which made the descriptor readable; false if there is none. There is one for
+    /// each [`Self::arm`] at most.
+    pub(super) fn take_event(&mut self) -> bool {
         let (mut cq, mut context) = (null_mut(), null_mut());
         let library = self.id.library();
         // SAFETY: the channel is open and non-blocking; both results are variables that live.
-        while unsafe { (library.ibv_get_cq_event)(self.events.as_ptr(), &mut cq, &mut context) }
-            == 0
-        {
-            self.unacknowledged += 1;
-        }
+        let outcome =
+            unsafe { (library.ibv_get_cq_event)(self.events.as_ptr(), &mut cq, &mut context) };
+        self.unacknowledged += u32::from(outcome == 0);
+        outcome == 0
     }
 
     /// Takes completions, as many as there are up to a limit.
@@ -522,7 +522,7 @@ impl Drop for Link {
             self.lent.free_windows();
             // SAFETY: the queue pair is the identifier's, and is not used afterwards.
             unsafe { (library.rdma_destroy_qp)(self.id.raw().as_ptr()) };
-            self.take_events();
+            while self.take_event() {}
         }
         // Without a queue pair nothing is under way.
         self.transfers.clear();

@@ -104,9 +104,10 @@ impl QueuePair {
         }
     }
 
-    pub(super) fn take_events(&mut self) {
-        if let Self::Device(link) = self {
-            link.take_events();
+    pub(super) fn take_event(&mut self) -> bool {
+        match self {
+            Self::Device(link) => link.take_event(),
+            Self::Memory(_) => false,
         }
     }
 
@@ -143,11 +144,11 @@ impl QueuePair {
         either!(self, link => link.post_send(slot, len, invalidate))
     }
 
-    /// Gives the device what was queued. In memory nothing waits.
-    pub(super) fn ring(&mut self) -> io::Result<()> {
+    /// Gives the device what was queued; true if there was something. In memory nothing waits.
+    pub(super) fn ring(&mut self) -> io::Result<bool> {
         match self {
             Self::Device(link) => link.ring(),
-            Self::Memory(_) => Ok(()),
+            Self::Memory(_) => Ok(false),
         }
     }
 
@@ -195,6 +196,10 @@ impl QueuePair {
 
     pub(super) fn end_posting(&mut self, key: TransferKey, is_abandoned: bool) {
         either!(self, link => link.end_posting(key, is_abandoned));
+    }
+
+    pub(super) fn is_complete(&self, key: TransferKey) -> bool {
+        either!(self, link => link.is_complete(key))
     }
 
     pub(super) fn finish(&mut self, key: TransferKey) -> Option<Buf> {

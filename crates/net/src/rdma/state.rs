@@ -4,18 +4,22 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use frevo_proto::limits::SMBD_RECEIVE_CREDITS;
 use frevo_proto::smbd::{Disconnect, Machine, Received, Sending, Settings};
 use tokio::time::Instant;
 
-use super::link::{Completion, Slot};
+use super::driver::Driven;
+use super::link::{Completion, Slot, TransferKey};
 use super::queue_pair::QueuePair;
+use crate::buffer::Buf;
 use crate::limits::{
     FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_POLLS_AT_ONCE,
     RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_SLOTS_AT_ONCE,
 };
+use crate::watchdog;
 
 /// Bytes before a frame: the frame's length, 24 bits.
 const PREFIX_BYTES: usize = 4;
@@ -96,8 +100,14 @@ pub(super) struct State {
     filling: Option<Filling>,
     /// The beginning of a prefix that is being written.
     prefix: Vec<u8>,
+    /// The device tells of the next completion, or has told and that was not taken.
     is_armed: bool,
+    /// There are more completions than were taken at a time.
+    has_more: bool,
     end: Option<End>,
+    pub(super) driven: Driven,
+    /// The device has been given requests since [`Self::pump`] looked at it.
+    has_rung: bool,
 }
 
 impl State {
@@ -133,7 +143,10 @@ impl State {
             filling: None,
             prefix: Vec::new(),
             is_armed: true,
+            has_more: false,
             end: None,
+            driven: Driven::default(),
+            has_rung: false,
         })
     }
 
@@ -143,7 +156,11 @@ impl State {
     }
 
     fn look_at_clock(&mut self) {
-        self.now = self.epoch.elapsed();
+        self.now = match self.link {
+            // A look at the clock of the present poll will do, and costs none.
+            QueuePair::Device(_) => Instant::from_std(watchdog::mark()) - self.epoch,
+            QueuePair::Memory(_) => self.epoch.elapsed(),
+        };
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -170,14 +187,15 @@ impl State {
         self.end = self.end.or(Some(End::Closed));
     }
 
-    pub(super) fn take_events(&mut self) {
-        self.link.take_events();
-        self.is_armed = false;
+    pub(super) fn take_event(&mut self) {
+        if self.link.take_event() {
+            self.is_armed = false;
+        }
     }
 
     /// True if the device may have done more than [`Self::pump`] has taken.
     pub(super) const fn has_more(&self) -> bool {
-        !self.is_armed
+        self.has_more
     }
 
     /// Takes what the device has done, up to a limit: a peer that sends without end must not keep
@@ -186,6 +204,7 @@ impl State {
         self.look_at_clock();
         let mut has_changed = false;
         let mut polls_left = RDMA_POLLS_AT_ONCE;
+        self.has_more = false;
         loop {
             let completions = self.link.poll();
             if completions.is_empty() {
@@ -206,7 +225,7 @@ impl State {
             self.go_on();
             polls_left = polls_left.saturating_sub(1);
             if polls_left == 0 {
-                self.is_armed = false;
+                self.has_more = true;
                 break;
             }
         }
@@ -218,14 +237,52 @@ impl State {
             self.end_what_is_late();
         }
         self.ring();
+        self.has_rung = false;
+        self.wake_readers();
         has_changed || was_over != self.end.is_some()
     }
 
-    /// Gives the device what was posted.
-    pub(super) fn ring(&mut self) {
-        if let Err(error) = self.link.ring() {
-            self.fail(&error);
+    /// Gives the device what was posted; true if there was something.
+    pub(super) fn ring(&mut self) -> bool {
+        let rung = self.link.ring();
+        if let Err(error) = &rung {
+            self.fail(error);
         }
+        let rung = matches!(rung, Ok(true));
+        self.has_rung |= rung;
+        rung
+    }
+
+    /// True if the device was given requests since it was looked at. Some are done at once, and
+    /// looking costs no system call.
+    pub(super) const fn has_rung(&self) -> bool {
+        self.has_rung
+    }
+
+    /// Returns the data of an RDMA read, or the failure of the connection. Without a driver it is
+    /// None while the device has not completed the read; with one the task waits.
+    pub(super) fn poll_read(
+        &mut self,
+        key: TransferKey,
+        cx: &Context<'_>,
+    ) -> Poll<Option<io::Result<Buf>>> {
+        if let Some(data) = self.link.finish(key) {
+            return Poll::Ready(Some(Ok(data)));
+        }
+        if let Some(end) = self.end {
+            return Poll::Ready(Some(Err(end.into())));
+        }
+        if !self.driven.is_so() {
+            return Poll::Ready(None);
+        }
+        self.driven.wait(key, cx.waker());
+        Poll::Pending
+    }
+
+    /// Wakes those whose reads are done, or all where nothing will complete their reads.
+    fn wake_readers(&mut self) {
+        let (link, is_over) = (&self.link, self.end.is_some());
+        self.driven.wake(|key| is_over || link.is_complete(key));
     }
 
     fn end_what_is_late(&mut self) {

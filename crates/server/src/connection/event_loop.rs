@@ -18,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answering::Answering;
+use super::driver::{Driver, any_ended, rung};
 use super::{Connection, ConnectionInfo, Notice, notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
@@ -149,6 +150,7 @@ impl EventLoop<'_> {
         let mut logon = LogonTimer::new();
         let mut deadline = pin!(sleep_until(logon.deadline));
         let mut stopping = pin!(cores::stopping());
+        let mut driver = Driver::of(self.stream);
         loop {
             if let Some(why) = connection.doom.get() {
                 return Err(End::Doomed(why));
@@ -165,12 +167,13 @@ impl EventLoop<'_> {
             tokio::select! {
                 biased;
                 () = connection.attention.notified() => {}
+                never = driver.drive() => match never {},
                 // The requests under way are carried out and answered after this loop.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
                 }
-                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+                () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
                 // Other connections give memory back without a notice.
                 // `select!` evaluates each expression, also of a branch that is off; a timer that is
@@ -200,6 +203,8 @@ impl EventLoop<'_> {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
                 }
+                // Behind all that may post something.
+                () = rung(stream) => {}
             }
         }
     }
@@ -210,6 +215,8 @@ impl EventLoop<'_> {
         let connection = self.connection;
         connection.settle();
         connection.queue.try_flush(self.stream).map_err(End::Send)?;
+        // Sending has given the device all that was posted before, too.
+        let _ = self.stream.ring();
         connection.note_unsent();
         #[cfg(feature = "rdma")]
         connection.trust();

@@ -13,6 +13,7 @@ mod batch_signing;
 mod breaks;
 mod channel;
 mod checked;
+mod driver;
 mod event_loop;
 mod info;
 mod look_up;

@@ -200,11 +200,16 @@ impl Link {
         self.free_if_done(key.0);
     }
 
+    /// True if all requests of a transfer are done.
+    pub(in crate::rdma) fn is_complete(&self, key: TransferKey) -> bool {
+        let is_done = |one: &Transfer| one.outstanding == 0 && !one.is_growing;
+        self.transfers.get(key.0).is_some_and(is_done) && !self.failed
+    }
+
     /// Ends a transfer whose requests are all done: its keys are gone, and its buffer is returned.
     /// None while some are not done.
     pub(in crate::rdma) fn finish(&mut self, key: TransferKey) -> Option<Buf> {
-        let transfer = self.transfers.get(key.0)?;
-        if transfer.outstanding > 0 || transfer.is_growing || self.failed {
+        if !self.is_complete(key) {
             return None;
         }
         let transfer = self.transfers.try_remove(key.0)?;

@@ -250,9 +250,13 @@ impl MemoryLink {
         self.free_if_done(key.0);
     }
 
+    pub(in crate::rdma) fn is_complete(&self, key: TransferKey) -> bool {
+        let is_done = |one: &Transfer| one.outstanding == 0 && !one.is_growing;
+        self.transfers.get(key.0).is_some_and(is_done) && !self.has_failed
+    }
+
     pub(in crate::rdma) fn finish(&mut self, key: TransferKey) -> Option<Buf> {
-        let transfer = self.transfers.get(key.0)?;
-        if transfer.outstanding > 0 || transfer.is_growing || self.has_failed {
+        if !self.is_complete(key) {
             return None;
         }
         let Transfer { mut buf, len, direction, .. } = self.transfers.try_remove(key.0)?;
