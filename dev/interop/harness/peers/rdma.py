@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from ..model import HERE, OUT, Failure, Skip, group, require_tool
+from .ksmbd import built
 
 TOOLS = OUT / "tools/bin"
 
@@ -20,6 +21,12 @@ def missing():
     if not ctypes.util.find_library("rdmacm"):
         return "librdmacm1 is not installed", None
     return None, kernel
+
+
+def outside(ctx, kernel):
+    """The environment of a script that boots guests: what it shares with them is not below /dev/shm, of which they
+    have their own."""
+    return {"UML_KERNEL": str(kernel), "TMPDIR": str(ctx.work)}
 
 
 def mounted(ctx, transport):
@@ -50,7 +57,7 @@ def faults(ctx, transport):
         ctx.add("kernel", "skip", 0.0, reason)
         return
     command = [HERE / "rdma-faults", transport, os.environ["FREVO_CLIENT"]]
-    _, output = ctx.command(*command, timeout=2000, env={"UML_KERNEL": str(kernel)})
+    _, output = ctx.command(*command, timeout=2000, env=outside(ctx, kernel))
     ctx.report(output, needed=["quiet"])
 
 
@@ -70,7 +77,7 @@ def captured(ctx, transport):
         require_tool("tshark")
         require_tool("tcpdump")
         command = [HERE / "rdma-capture", transport, os.environ["FREVO_CLIENT"]]
-        status, output = ctx.command(*command, timeout=300, env={"UML_KERNEL": str(kernel)})
+        status, output = ctx.command(*command, timeout=300, env=outside(ctx, kernel))
         if status:
             raise Failure(f"status {status}: {output.strip()[-250:]}")
 
@@ -81,3 +88,24 @@ for _transport in ("rxe", "siw"):
     def _capture(ctx, transport=_transport):
         """tshark reads Frevo's SMB Direct over soft RoCE or soft iWARP: no malformed packet."""
         captured(ctx, transport)
+
+
+def of_ksmbd(ctx, transport):
+    reason, _ = missing()
+    kernel, tools, none = built()
+    if reason or none:
+        ctx.add("kernel", "skip", 0.0, reason or none)
+        return
+    report = ctx.work / "report"
+    boot = [HERE / "linux-client", "-M", "-k", kernel, "-m", "1024M", "-t", "450"]
+    checks = [HERE / "guest-rdma-ksmbd", transport, report, os.environ["FREVO_CLIENT"], tools]
+    ctx.command(*boot, "--", *checks, timeout=480)
+    ctx.report(report.read_text() if report.exists() else "", needed=["sync-sealed"])
+
+
+for _transport in ("rxe", "siw"):
+
+    @group(f"rdma/ksmbd-{_transport}", full_only=True)
+    def _of_ksmbd(ctx, transport=_transport):
+        """Frevo's client against ksmbd by SMB Direct: unprotected, signed and sealed."""
+        of_ksmbd(ctx, transport)
