@@ -127,34 +127,34 @@ fn give_up(capabilities: CapabilitySet) {
     }
 }
 
-/// The group of a file as this thread's group for file access, until it is dropped. Only root needs
-/// it: see [`begin_thread`].
-pub(crate) struct FileGroup {
-    before: Option<u32>,
-    _stays: PhantomData<*const ()>,
-}
-
-impl FileGroup {
-    /// Sets the group to `gid`, if this thread acts as the server and the server is root.
-    pub(crate) fn assume(gid: u32) -> Self {
-        settle();
-        let needed = acting().is_none() && server().uid.is_root() && gid != u32::MAX;
-        // The call cannot fail in a way that matters: without the group the kernel clears
-        // the bit.
-        // SAFETY: setfsgid changes an id of this thread and touches no memory.
-        let before = needed.then(|| unsafe { libc::setfsgid(gid) });
-        let before = before.and_then(|before| u32::try_from(before).ok());
-        Self { before, _stays: PhantomData }
+/// Makes a call with the group of a file, `gid`, as its group for file access, if this thread acts as
+/// the server and the server is root: see [`begin_thread`].
+///
+/// The call is made on a thread of its own. The kernel refuses an RDMA device to a thread whose
+/// credentials were ever replaced since the device was opened, also by equal ones, and a core that
+/// serves clients of SMB Direct goes on using it.
+pub(crate) fn with_file_group<T: Send>(
+    gid: u32,
+    call: impl FnOnce() -> T + Send,
+) -> Result<T, Errno> {
+    settle();
+    let needed = acting().is_none() && server().uid.is_root() && gid != u32::MAX;
+    if !needed || gid == rustix::process::getegid().as_raw() {
+        return Ok(call());
     }
-}
-
-impl Drop for FileGroup {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            // SAFETY: as above.
-            unsafe { libc::setfsgid(before) };
-        }
-    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("group".into());
+        let thread = thread.spawn_scoped(scope, || {
+            // The call cannot fail in a way that matters: without the group the kernel clears the
+            // bit.
+            // SAFETY: setfsgid changes an id of this thread, which ends here, and touches no memory.
+            unsafe { libc::setfsgid(gid) };
+            call()
+        });
+        let thread =
+            thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        thread.join().map_err(|_panic| Errno::IO)
+    })
 }
 
 /// Returns the user and group of the process when it impersonates nobody.

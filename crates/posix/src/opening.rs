@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::Seen;
-use crate::credentials::FileGroup;
+use crate::credentials::with_file_group;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::known_paths::KnownPath;
@@ -275,8 +275,12 @@ impl PosixVfs {
         if made == wanted || acl() {
             return Ok(());
         }
-        let _group = (wanted & 0o2000 != 0).then(|| FileGroup::assume(stx.stx_gid));
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of)
+        let change = || rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of);
+        if wanted & 0o2000 == 0 {
+            change()
+        } else {
+            with_file_group(stx.stx_gid, change).map_err(fault_of)?
+        }
     }
 
     /// Returns the attributes to store for a new file. The kernel's clock said `before` when it was

@@ -196,10 +196,16 @@ pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
         return Err(Fault::NotSupported);
     }
     let mode = mode & settable(kind);
-    let _group = (mode & 0o2000 != 0).then(|| credentials::FileGroup::assume(stx.stx_gid));
     let path = ProcPath::of(handle.fd());
-    let mode = Mode::from_raw_mode(mode);
-    rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
+    let change = || {
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
+    };
+    if mode & 0o2000 == 0 {
+        change()
+    } else {
+        credentials::with_file_group(stx.stx_gid, change).map_err(fault_of)?
+    }
 }
 
 const fn permissions<'a>(stx: &Statx, acl: &'a HostAcl) -> Permissions<'a> {
