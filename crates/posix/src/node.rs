@@ -312,6 +312,11 @@ impl Node for PosixNode {
         Ok(())
     }
 
+    fn sync_all(&self) -> VfsResult<()> {
+        self.mark_altered();
+        self.sync()
+    }
+
     fn is_synced_by_descriptor(&self) -> bool {
         // The entry is locked while another thread makes it stable.
         let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());

@@ -349,6 +349,11 @@ impl Node for ActingNode {
         self.inner.sync()
     }
 
+    fn sync_all(&self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.sync_all()
+    }
+
     fn is_synced_by_descriptor(&self) -> bool {
         self.inner.is_synced_by_descriptor()
     }

@@ -120,8 +120,8 @@ pub struct FileOpen {
     pub times: Times,
     /// Requests that make stable what was written, from the first one on.
     pub syncs: OnceLock<Arc<Syncs>>,
-    /// The file got a name through this Open since it was last put on stable storage.
-    pub moved: AtomicBool,
+    /// The file was made through this Open, whose node makes its name stable with the next sync.
+    pub made: AtomicBool,
     /// Another object has taken the place of the file that was opened
     /// (FSCTL_SET_REPARSE_POINT): the descriptor is of no use any more.
     pub turned: AtomicBool,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_net::file_io;
+use frevo_store::file_cell::Unstable;
 use frevo_store::vfs::{KindWanted, OpenHow, VfsResult};
 use frevo_store::{Fault, Name, Vfs};
 use frevo_wire::Status;
@@ -22,19 +23,42 @@ pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
     Box::pin(sync_with(file, Vec::new())).await
 }
 
-/// Puts a change of names or attributes on stable storage before it is acknowledged, if the Open
-/// writes through. Otherwise a FLUSH does so. `names` were given or taken.
+/// A change by a request that is about to be answered.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The file was made.
+    Made,
+    /// The file got and lost these names.
+    Names(Vec<Name>),
+    /// Attributes, times, protection or streams.
+    Attributes,
+    /// The size, which is stable with the data.
+    Size,
+}
+
+/// Puts a change on stable storage before it is acknowledged, if the Open writes through. Otherwise
+/// a FLUSH does so, through whichever Open of the file it comes.
 ///
 /// Windows: FILE_WRITE_THROUGH also flushes changes of metadata, such as a rename, that a request
-/// makes (CreateFile, "Caching Behavior"). MS-SMB2 3.3.5.9 sets it for each Open of a continuously
-/// available share.
-pub(crate) async fn sync_change(file: &FileOpen, names: Vec<Name>) -> Result<(), Status> {
+/// makes (CreateFile, "Caching Behavior"), and FlushFileBuffers writes all metadata of the file of
+/// a handle, as POSIX says of fsync. MS-SMB2 3.3.5.9 sets FILE_WRITE_THROUGH for each Open of a
+/// continuously available share.
+pub(crate) async fn sync_change(file: &FileOpen, change: Change) -> Result<(), Status> {
     if file.has_mode(CreateOptions::WRITE_THROUGH) {
+        let names = if let Change::Names(names) = change { names } else { Vec::new() };
         return Box::pin(sync_with(file, names)).await;
     }
-    if !names.is_empty() {
-        file.moved.store(true, Ordering::Release);
-    }
+    let unstable = match change {
+        Change::Made => {
+            file.made.store(true, Ordering::Release);
+            Unstable::MADE
+        }
+        Change::Names(names) if names.is_empty() => return Ok(()),
+        Change::Names(_) => Unstable::NAMED,
+        Change::Attributes => Unstable::ALTERED,
+        Change::Size => return Ok(()),
+    };
+    file.cell.note_unstable(unstable);
     Ok(())
 }
 
@@ -64,41 +88,64 @@ async fn sync_with(file: &FileOpen, names: Vec<Name>) -> Result<(), Status> {
 /// Puts on stable storage what was done up to now, except for names that a request gives or takes.
 /// The work goes on when this is dropped, and its failure is kept.
 async fn sync_now(file: &FileOpen, syncs: Arc<Syncs>) -> Result<(), Status> {
-    let mut moved = Moved::take(file);
+    let changes = Changes::of(file);
     match file.io() {
-        Some(io) if !moved.is_so && file.node.is_synced_by_descriptor() => {
+        Some(io) if changes.are_none() && file.node.is_synced_by_descriptor() => {
             io.sync(true, &syncs.errno).await.map_err(|error| status(&error))?;
         }
         _ => {
             let (node, vfs) = (Arc::clone(&file.node), Arc::clone(&file.vfs));
-            let name = moved.is_so.then(|| file.name());
+            let name = changes.has_names().then(|| file.name());
+            let is_altered = changes.have(Unstable::ALTERED);
             let work = move || {
-                node.sync()?;
+                if is_altered { node.sync_all() } else { node.sync() }?;
                 name.iter().try_for_each(|name| sync_entry(&*vfs, name))
             };
             off_core(file, move || work().inspect_err(|fault| syncs.fail(fault.status()))).await?;
         }
     }
-    moved.is_so = false;
+    changes.are_stable(file);
     Ok(())
 }
 
-/// The mark of a file that got a name. It is set again unless the name has become stable.
-struct Moved<'a> {
-    file: &'a FileOpen,
-    is_so: bool,
+/// The changes of a file through any of its Opens that may not be stable. They stay so for others
+/// while one sync runs.
+struct Changes {
+    /// Of the stream, or the file.
+    own: Unstable,
+    /// Of the file, when a stream is open.
+    base: Unstable,
+    /// The file was made through this Open.
+    made: bool,
 }
 
-impl<'a> Moved<'a> {
-    fn take(file: &'a FileOpen) -> Self {
-        Self { file, is_so: file.moved.swap(false, Ordering::AcqRel) }
+impl Changes {
+    fn of(file: &FileOpen) -> Self {
+        let base = file.base.as_ref().map(|base| base.unstable()).unwrap_or_default();
+        Self { own: file.cell.unstable(), base, made: file.made.load(Ordering::Acquire) }
     }
-}
 
-impl Drop for Moved<'_> {
-    fn drop(&mut self) {
-        if self.is_so {
-            self.file.moved.store(true, Ordering::Release);
+    const fn are_none(&self) -> bool {
+        self.own.is_nothing() && self.base.is_nothing()
+    }
+
+    const fn have(&self, change: Unstable) -> bool {
+        self.own.contains(change) || self.base.contains(change)
+    }
+
+    /// True if the directory of the name must be made stable. The node through which the file was
+    /// made does so by itself.
+    const fn has_names(&self) -> bool {
+        self.have(Unstable::NAMED) || self.have(Unstable::MADE) && !self.made
+    }
+
+    fn are_stable(&self, file: &FileOpen) {
+        if self.made {
+            file.made.store(false, Ordering::Release);
+        }
+        file.cell.are_stable(self.own);
+        if let Some(base) = &file.base {
+            base.are_stable(self.base);
         }
     }
 }

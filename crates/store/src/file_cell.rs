@@ -19,6 +19,36 @@ pub struct FileCell {
     file: Ordered<File, { rank::FILE }>,
     /// The observation of changes by other programs, while a client has a caching right.
     observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
+    /// [`Unstable`]
+    unstable: AtomicU64,
+}
+
+/// Changes of a file that were answered and may not be on stable storage yet. A FLUSH through any
+/// Open of the file covers them, whichever Open made them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unstable(u64);
+
+impl Unstable {
+    /// The file was made.
+    pub const MADE: Self = Self(1);
+    /// The file got a name beside the first one, or instead of it.
+    pub const NAMED: Self = Self(2);
+    /// Attributes, times, protection or streams were changed.
+    pub const ALTERED: Self = Self(4);
+
+    /// Bits of changes. Above them is a count of the times that changes were recorded.
+    const CHANGES: u64 = 7;
+    const ONE: u64 = 8;
+
+    /// True if all of `other` are among these.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True without any change.
+    pub const fn is_nothing(self) -> bool {
+        self.0 & Self::CHANGES == 0
+    }
 }
 
 impl FileCell {
@@ -26,7 +56,7 @@ impl FileCell {
     pub(crate) fn new(key: FileKey, file: File) -> Self {
         let stream = AtomicU64::new(key.stream);
         let (file, observation) = (Ordered::new(file), parking_lot::Mutex::new(None));
-        Self { key, stream, file, observation }
+        Self { key, stream, file, observation, unstable: AtomicU64::new(0) }
     }
 
     /// Locks the file's state.
@@ -57,6 +87,27 @@ impl FileCell {
         self.observation.lock().is_some()
     }
 
+    /// Records changes that may not be stable yet.
+    pub fn note_unstable(&self, changes: Unstable) {
+        let note = |now: u64| Some((now | changes.0).wrapping_add(Unstable::ONE));
+        let _ = self.unstable.fetch_update(Ordering::AcqRel, Ordering::Acquire, note);
+    }
+
+    /// Returns the changes that may not be stable.
+    pub fn unstable(&self) -> Unstable {
+        Unstable(self.unstable.load(Ordering::Acquire))
+    }
+
+    /// Records that these changes are stable, which [`Self::unstable`] returned before they were made
+    /// so. Does nothing if others were recorded meanwhile.
+    pub fn are_stable(&self, changes: Unstable) {
+        if !changes.is_nothing() {
+            let (before, none) = (changes.0, changes.0 & !Unstable::CHANGES);
+            let _ =
+                self.unstable.compare_exchange(before, none, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
     /// Returns the identity of the file's stream.
     pub fn key(&self) -> FileKey {
         FileKey { stream: self.stream.load(Ordering::Acquire), ..self.key }
@@ -65,5 +116,36 @@ impl FileCell {
     /// Changes the stream, after a rename.
     pub(crate) fn set_stream(&self, stream: u64) {
         self.stream.store(stream, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::File;
+    use crate::name::{FolderId, Link, Name};
+
+    /// Changes that are recorded while earlier ones are made stable stay.
+    #[test]
+    fn a_change_is_unstable_until_a_later_sync() {
+        let key = FileKey::of_file(1, 1);
+        let link = Link { folder_id: FolderId(1), name: Name::root() };
+        let cell = FileCell::new(key, File::new(key, link));
+        assert!(cell.unstable().is_nothing());
+        cell.note_unstable(Unstable::MADE);
+        let first = cell.unstable();
+        assert!(first.contains(Unstable::MADE) && !first.contains(Unstable::NAMED));
+        cell.note_unstable(Unstable::MADE);
+        cell.are_stable(first);
+        let second = cell.unstable();
+        assert!(second.contains(Unstable::MADE));
+        cell.note_unstable(Unstable::ALTERED);
+        cell.are_stable(second);
+        let third = cell.unstable();
+        assert!(third.contains(Unstable::MADE) && third.contains(Unstable::ALTERED));
+        cell.are_stable(third);
+        assert!(cell.unstable().is_nothing());
+        cell.are_stable(third);
+        assert!(cell.unstable().is_nothing());
     }
 }

@@ -138,6 +138,10 @@ impl Node for AfpInfoNode {
         self.0.sync()
     }
 
+    fn sync_all(&self) -> VfsResult<()> {
+        self.0.sync_all()
+    }
+
     /// Succeeds without effect, as on macOS; what is too long the caller refuses.
     fn set_end_of_file(&self, _end: u64) -> VfsResult<()> {
         Ok(())

@@ -28,7 +28,7 @@ use crate::open::OpenTarget;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
-use crate::stable;
+use crate::stable::{self, Change};
 use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 
@@ -64,8 +64,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         let file = call.open()?.file()?;
         // Another object may have taken the name.
         let is_another = matches!(row.act, Act::SetReparsePoint | Act::DeleteReparsePoint);
-        let names = if is_another { vec![file.name()] } else { Vec::new() };
-        stable::sync_change(file, names).await?;
+        let change = if is_another { Change::Names(vec![file.name()]) } else { Change::Attributes };
+        stable::sync_change(file, change).await?;
     }
     if output.len() > max_output as usize {
         // No handler does that; were one to, nothing of it may leave.

@@ -31,7 +31,7 @@ use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
-use crate::stable;
+use crate::stable::{self, Change};
 
 /// Changes what is known of a file.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -59,7 +59,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     if let Ok(file) = open.file() {
         let stable = match changed(file, from, &request) {
-            Some(names) => stable::sync_change(file, names).await,
+            Some(change) => stable::sync_change(file, change).await,
             None => Ok(()),
         };
         // Persistent handles have the new name whether or not the change is stable.
@@ -70,25 +70,25 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// Returns the names that a request has given and taken, if it changed more than the handle. What
-/// is to be deleted is not yet.
-fn changed(
-    file: &FileOpen,
-    from: Option<Name>,
-    request: &set_info::Request<'_>,
-) -> Option<Vec<Name>> {
+/// Returns the change of a request, if it changed more than the handle. What is to be deleted is
+/// not yet.
+fn changed(file: &FileOpen, from: Option<Name>, request: &set_info::Request<'_>) -> Option<Change> {
     let class = FileInfoClass(request.file_info_class);
     match (request.info_type, class) {
-        (InfoType::SECURITY, _) => Some(Vec::new()),
+        (InfoType::SECURITY, _) => Some(Change::Attributes),
         (InfoType::FILE, FileInfoClass::DISPOSITION | FileInfoClass::DISPOSITION_EX) => None,
         (InfoType::FILE, FileInfoClass::RENAME | FileInfoClass::RENAME_EX) => {
             let to = file.name();
-            Some(from.into_iter().filter(|from| *from != to).chain([to.clone()]).collect())
+            let names = from.into_iter().filter(|from| *from != to).chain([to.clone()]);
+            Some(Change::Names(names.collect()))
         }
         (InfoType::FILE, FileInfoClass::LINK) => {
-            Some(rename::new_name(request, file.posix).into_iter().collect())
+            Some(Change::Names(rename::new_name(request, file.posix).into_iter().collect()))
         }
-        (InfoType::FILE, _) if file::modifies(class) => Some(Vec::new()),
+        (InfoType::FILE, FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION) => {
+            Some(Change::Size)
+        }
+        (InfoType::FILE, _) if file::modifies(class) => Some(Change::Attributes),
         _ => None,
     }
 }

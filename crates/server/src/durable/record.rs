@@ -326,7 +326,7 @@ fn reopen(
         max_size: share.max_file_size,
         times: Times::new(share.late_write_times),
         syncs: OnceLock::new(),
-        moved: AtomicBool::new(false),
+        made: AtomicBool::new(false),
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),
         altered: AtomicBool::new(false),

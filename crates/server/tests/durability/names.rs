@@ -81,6 +81,56 @@ fn a_flush_makes_an_earlier_rename_stable() {
     });
 }
 
+/// A FLUSH through one Open makes stable the names that another one has given: the directory of the
+/// file is synced beside the file, and once.
+#[test]
+fn a_flush_covers_the_names_that_other_opens_gave() {
+    on_disk(async |disk, peer, mount| {
+        let syncs = async |peer: &mut Peer, file| {
+            let before = disk.faults().calls(Operation::Sync);
+            peer.on(mount, flush_draft(file)).await.ok();
+            disk.faults().calls(Operation::Sync) - before
+        };
+        let maker = peer.open_file(mount, &Want::file("a")).await;
+        let other = peer.open_file(mount, &Want::existing("a")).await;
+        assert_eq!(syncs(peer, other).await, 2, "the file was made");
+        assert_eq!(left(disk), ["a"]);
+        assert_eq!(syncs(peer, other).await, 1);
+        let rename = rename_draft(FileInfoClass::RENAME, maker, "b", false);
+        peer.on(mount, rename).await.ok();
+        assert_eq!(syncs(peer, other).await, 2, "the file was renamed");
+        assert_eq!(left(disk), ["b"]);
+        assert_eq!(syncs(peer, other).await, 1);
+        assert_eq!(syncs(peer, maker).await, 1, "the other Open has done it");
+        // The Open that renamed the file may be closed.
+        let rename = rename_draft(FileInfoClass::RENAME, maker, "c", false);
+        peer.on(mount, rename).await.ok();
+        peer.close(mount, maker).await;
+        assert_eq!(syncs(peer, other).await, 2, "the file was renamed again");
+        assert_eq!(left(disk), ["c"]);
+        peer.close(mount, other).await;
+    });
+}
+
+/// A FLUSH that fails leaves the change to the next one, through another Open.
+#[test]
+fn a_failed_flush_covers_no_name() {
+    on_disk(async |disk, peer, mount| {
+        let first = peer.open_file(mount, &Want::file("a")).await;
+        peer.on(mount, flush_draft(first)).await.ok();
+        let second = peer.open_file(mount, &Want::existing("a")).await;
+        peer.on(mount, rename_draft(FileInfoClass::RENAME, first, "b", false)).await.ok();
+        disk.faults().fail_next(Operation::Sync, Fault::Io(5));
+        peer.on(mount, flush_draft(second)).await.expect(Status::UNEXPECTED_IO_ERROR);
+        let before = disk.faults().calls(Operation::Sync);
+        peer.on(mount, flush_draft(first)).await.ok();
+        assert_eq!(disk.faults().calls(Operation::Sync) - before, 2);
+        assert_eq!(left(disk), ["b"]);
+        peer.close(mount, first).await;
+        peer.close(mount, second).await;
+    });
+}
+
 #[test]
 fn a_size_is_stable_when_it_is_answered() {
     on_disk(async |disk, peer, mount| {

@@ -207,6 +207,7 @@ async fn everything(peer: &mut Peer, mount: &Mount, user: &str, plain: bool) {
     peer.close(mount, inner.unwrap()).await;
 
     controls(peer, mount, file, folder).await;
+    peer.on(mount, flush_draft(file)).await.ok();
     peer.close(mount, file).await;
     for (of, buffer) in [
         (

@@ -274,6 +274,7 @@ impl Node for ProbeNode {
         fn read_at(offset: u64, into: &mut [u8]) -> VfsResult<usize>;
         fn write_at(offset: u64, data: &[u8]) -> VfsResult<()>;
         fn sync() -> VfsResult<()>;
+        fn sync_all() -> VfsResult<()>;
         fn set_end_of_file(end: u64) -> VfsResult<()>;
         fn set_allocation(bytes: u64) -> VfsResult<()>;
         fn set_basic(change: &BasicChange) -> VfsResult<()>;

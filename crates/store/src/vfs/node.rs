@@ -82,6 +82,11 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Like [`Self::sync`], also for attributes that were changed through other nodes of the object.
+    fn sync_all(&self) -> VfsResult<()> {
+        self.sync()
+    }
+
     /// True if a sync of the data of [`Self::descriptor`] (fdatasync) is all that [`Self::sync`]
     /// would do now.
     fn is_synced_by_descriptor(&self) -> bool {

@@ -21,7 +21,7 @@ use crate::changes;
 use crate::data;
 use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::response::Response;
-use crate::stable;
+use crate::stable::{self, Change};
 use crate::times::Times;
 
 /// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
@@ -56,7 +56,7 @@ impl Create<'_> {
             max_size: self.rq.tree()?.share.max_file_size,
             times: Times::new(self.rq.tree()?.share.late_write_times),
             syncs: OnceLock::new(),
-            moved: AtomicBool::new(false),
+            made: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
             altered: AtomicBool::new(false),
@@ -106,7 +106,9 @@ impl Create<'_> {
             return Ok(());
         }
         let file = open.file()?;
-        stable::sync_change(file, Vec::new()).await.inspect_err(|_| {
+        let is_made = action == CreateAction::CREATED;
+        let change = if is_made { Change::Made } else { Change::Attributes };
+        stable::sync_change(file, change).await.inspect_err(|_| {
             if action == CreateAction::CREATED {
                 file.cell.lock().set_delete_pending(open.id(), true);
             }

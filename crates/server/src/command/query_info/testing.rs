@@ -111,7 +111,7 @@ impl Bench {
             max_size: self.share.max_file_size,
             times: Times::new(self.share.late_write_times),
             syncs: OnceLock::new(),
-            moved: AtomicBool::new(false),
+            made: AtomicBool::new(false),
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
             altered: AtomicBool::new(false),
