@@ -15,20 +15,22 @@ mod sketch;
 mod state;
 mod table;
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_store::FileKey;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use rustix::fs::{Mode, OFlags, RawDir, Statx};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
-    CACHED_DIRECTORIES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY, LIST_BUFFER_BYTES,
-    NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
+    CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY,
+    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
 };
+use crate::memory::Counted;
 use crate::{patience, sys};
 use inotify::Watches;
 use sketch::{Hashes, Seeking, Sketch};
@@ -53,6 +55,33 @@ pub(crate) struct NameCache {
     /// This process has changed names: there are notes, and the kernel need not be asked.
     stirred: AtomicBool,
     limits: Limits,
+    counted: Counted,
+}
+
+/// The state while it is changed; its bytes are counted afterwards.
+struct Writing<'a> {
+    state: RwLockWriteGuard<'a, State>,
+    counted: &'a Counted,
+}
+
+impl Deref for Writing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.counted.set(self.state.names * CACHED_NAME_BYTES);
+    }
 }
 
 /// [`CACHED_NAMES`] and [`CACHED_DIRECTORIES`], smaller in tests.
@@ -97,6 +126,22 @@ impl NameCache {
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
                 on_core: NAMES_READ_ON_CORE,
             },
+            counted: Counted::default(),
+        }
+    }
+
+    fn write(&self) -> Writing<'_> {
+        Writing { state: self.state.write(), counted: &self.counted }
+    }
+
+    /// Forgets all names, except those that are being read.
+    pub(crate) fn clear(&self) {
+        let count = self.state.read().directories.len();
+        // One at a time, so that lookups wait for one directory at most.
+        for _ in 0..count {
+            let mut state = self.write();
+            let Some(oldest) = state.oldest(None) else { break };
+            self.forget(&mut state, oldest);
         }
     }
 
@@ -161,7 +206,7 @@ impl NameCache {
                 }
             }
         }
-        let mut state = self.state.write();
+        let mut state = self.write();
         let mut asked = 0;
         loop {
             self.take_notes(&mut state);
@@ -198,7 +243,7 @@ impl NameCache {
 
     /// True when a sketch of the directory is kept: the directory is read for one name only.
     fn seek(&self, key: FileKey, wanted: &[u8]) -> bool {
-        let mut state = self.state.write();
+        let mut state = self.write();
         self.take_notes(&mut state);
         let State { directories, names, .. } = &mut *state;
         let Some(directory) = directories.get_mut(&key) else { return false };
@@ -226,7 +271,7 @@ impl NameCache {
             seeking.see(name);
             Ok(())
         })?;
-        let mut state = self.state.write();
+        let mut state = self.write();
         self.take_notes(&mut state);
         let directory = state.directories.get_mut(&key);
         if let Some(Directory { content: Content::Sketch(sketch), .. }) = directory {
@@ -242,7 +287,7 @@ impl NameCache {
         let before = sys::stat_fd(fd.as_fd())?;
         let trust = self.begin(dir, key, &before);
         let read = self.read_names(fd.as_fd(), wanted);
-        let mut state = self.state.write();
+        let mut state = self.write();
         self.take_notes(&mut state);
         let mut read = match read {
             Ok(read) => read,
@@ -321,7 +366,7 @@ impl NameCache {
     fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Trust {
         let local =
             rustix::fs::fstatfs(dir.fd()).is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64)));
-        let mut state = self.state.write();
+        let mut state = self.write();
         self.forget(&mut state, key);
         if let Some(watches) = self.watches.as_ref().filter(|_| local)
             && let Ok(watch) = watches.add(dir)

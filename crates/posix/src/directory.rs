@@ -1,16 +1,21 @@
 //! Listing of a directory of the host.
 
+mod owners;
+
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Stat;
-use frevo_store::vfs::{Directory, Kind, VfsResult, links};
+use frevo_store::vfs::{Directory, HostAccess, Kind, VfsResult, links};
 use rustix::fs::{SeekFrom, Statx};
 use rustix::io::Errno;
 
+use self::owners::{Owner, Owners};
+use crate::credentials;
 use crate::errno::fault_of;
+use crate::facts::Remembered;
 use crate::guard::Unlisted;
 use crate::limits::LIST_BUFFER_BYTES;
 use crate::names;
@@ -18,12 +23,15 @@ use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys;
-use crate::xattr::DOSATTRIB;
+use crate::xattr::{DOSATTRIB, Names};
 
 /// Offsets of the fields of struct linux_dirent64.
 const RECORD_LEN: usize = 16;
 const TYPE: usize = 18;
 const NAME: usize = 19;
+
+/// Bytes for the names of one entry's attributes; an entry with more is opened.
+const NAMES_BYTES: usize = 512;
 
 /// A listing in progress, with its own file position.
 #[derive(Debug)]
@@ -41,6 +49,25 @@ pub(crate) struct PosixDirectory {
     /// The present name, if it differs from the bytes on the medium.
     mapped: String,
     unlisted: Unlisted,
+    /// The present entry, once its state was read.
+    seen: Option<Seen>,
+    /// The access to entries with the same owner, group and mode.
+    owners: Owners,
+    /// True once the access to an entry was asked for.
+    tells_access: bool,
+}
+
+/// An entry whose state was read.
+#[derive(Debug)]
+struct Seen {
+    owner: Owner,
+    remembered: Remembered,
+    /// True if a user of the host asked.
+    is_acting: bool,
+    /// Names of the entry's attributes, if they were read.
+    names: Option<Names>,
+    /// The access to an entry without protection of its own.
+    access: Option<HostAccess>,
 }
 
 impl PosixDirectory {
@@ -56,14 +83,20 @@ impl PosixDirectory {
             name: 0..0,
             file_type: 0,
             mapped: String::new(),
+            seen: None,
+            owners: Owners::default(),
+            tells_access: false,
         }
     }
 
     /// Moves to the next record; false at the end.
     fn advance(&mut self) -> VfsResult<bool> {
+        self.seen = None;
         loop {
             if self.at >= self.filled {
                 self.at = 0;
+                // What the host gives may change from time to time.
+                self.owners.clear();
                 self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
                     Ok(len) => len,
                     // The directory itself was removed.
@@ -115,26 +148,81 @@ impl PosixDirectory {
     }
 
     /// Returns the facts that an entry's attributes add to its state.
-    fn extra(&self, stx: &Statx, entry: &CStr) -> Extra {
+    fn extra(&self, stx: &Statx, entry: &CStr, seen: &Seen) -> Extra {
         let mut extra =
             Extra { hidden_name: self.share.hides(entry.to_bytes()), ..Extra::default() };
-        if matches!(self.file_type, libc::DT_LNK | libc::DT_FIFO | libc::DT_SOCK) {
+        if !has_attributes(self.file_type) {
             return extra;
         }
         let fd = self.fd.as_fd();
+        // A user that may not read the file is told what the kernel says.
+        let may_read = !seen.is_acting || seen.access.is_some_and(|access| access.read);
+        let remembered = if may_read { seen.remembered } else { Remembered::NOTHING };
         if self.share.keeps_attributes() {
-            extra.dos = self
-                .share
-                .dos_attrib(stx, |value| self.share.entry_xattr(fd, entry, DOSATTRIB, value));
+            let read = |value: &mut [u8]| match seen.names {
+                Some(Names { has_dosattrib: false, .. }) => Err(Errno::NODATA),
+                _ => self.share.entry_xattr(fd, entry, DOSATTRIB, value),
+            };
+            extra.dos = remembered.dos_attrib(stx, read);
             extra.reparse_tag = reparse_tag::tag(extra.dos, |into| {
                 self.share.entry_xattr(fd, entry, reparse_tag::ATTRIBUTE, into)
             });
         }
         if self.share.options.list_ea_sizes && self.share.volume.xattrs {
-            extra.ea_size = self.share.ea_size(stx, || self.share.entry_ea_size(fd, entry));
+            extra.ea_size = remembered.ea_size(|| self.share.entry_ea_size(fd, entry));
         }
         extra
     }
+
+    /// Looks at the present entry, whose state is `stx`: at the names of its attributes, and at the
+    /// access to it, where somebody asks for that.
+    fn look(&mut self, stx: &Statx) -> Seen {
+        let is_acting = credentials::is_acting();
+        let remembered = self.share.remembered_for_all(stx);
+        let mut seen =
+            Seen { owner: Owner::of(stx), remembered, is_acting, names: None, access: None };
+        if (self.tells_access || is_acting) && has_attributes(self.file_type) {
+            // One call for the names tells of most files that they have none.
+            if !remembered.is_known() {
+                seen.names = self.entry().and_then(|entry| self.names(entry));
+            }
+            seen.access = self.access(&seen);
+        }
+        seen
+    }
+
+    /// Reads the names of an entry's attributes; None if there are many.
+    fn names(&self, entry: &CStr) -> Option<Names> {
+        let mut list = [0; NAMES_BYTES];
+        let len = self.share.entry_names(self.fd.as_fd(), entry, &mut list).ok()?;
+        list.get(..len).map(Names::of)
+    }
+
+    /// Returns the access to the present entry, which is `seen`; None where only opening it tells.
+    fn access(&mut self, seen: &Seen) -> Option<HostAccess> {
+        if !self.share.notes_attributes(seen.owner.device) {
+            return None;
+        }
+        let entry = self.entry()?;
+        let is_unprotected = seen.remembered.is_unprotected(|| {
+            let names = seen.names.or_else(|| self.names(entry))?;
+            Some(!names.has_protection)
+        });
+        if !is_unprotected? {
+            return None;
+        }
+        if let Some(known) = self.owners.access(&seen.owner) {
+            return Some(known);
+        }
+        let access = seen.owner.access(&self.share, self.fd.as_fd(), entry)?;
+        self.owners.note(seen.owner, access);
+        Some(access)
+    }
+}
+
+/// False for entries that cannot have attributes of users.
+const fn has_attributes(file_type: u8) -> bool {
+    !matches!(file_type, libc::DT_LNK | libc::DT_FIFO | libc::DT_SOCK)
 }
 
 impl Directory for PosixDirectory {
@@ -156,19 +244,37 @@ impl Directory for PosixDirectory {
             return Ok(None);
         }
         let Some(entry) = self.entry() else { return Ok(None) };
-        match sys::stat_entry(self.fd.as_fd(), entry) {
-            Ok(stx) => {
-                let mut extra = self.extra(&stx, entry);
-                if stat::kind_of(&stx) == Kind::Symlink {
-                    let target = rustix::fs::readlinkat(self.fd.as_fd(), entry, Vec::new());
-                    extra.is_directory_link =
-                        target.is_ok_and(|target| links::is_of_directory(target.to_bytes()));
-                }
-                Ok(Some(self.share.stat_of(&stx, &extra)))
-            }
-            Err(Errno::NOENT | Errno::STALE) => Ok(None),
-            Err(errno) => Err(fault_of(errno)),
+        let stx = match sys::stat_entry(self.fd.as_fd(), entry) {
+            Ok(stx) => stx,
+            Err(Errno::NOENT | Errno::STALE) => return Ok(None),
+            Err(errno) => return Err(fault_of(errno)),
+        };
+        let seen = self.look(&stx);
+        let Some(entry) = self.entry() else { return Ok(None) };
+        let mut extra = self.extra(&stx, entry, &seen);
+        if stat::kind_of(&stx) == Kind::Symlink {
+            let target = rustix::fs::readlinkat(self.fd.as_fd(), entry, Vec::new());
+            extra.is_directory_link =
+                target.is_ok_and(|target| links::is_of_directory(target.to_bytes()));
         }
+        self.seen = Some(seen);
+        Ok(Some(self.share.stat_of(&stx, &extra)))
+    }
+
+    fn plain_access(&mut self) -> Option<HostAccess> {
+        if let Some(seen) = &self.seen
+            && (self.tells_access || seen.is_acting)
+        {
+            return seen.access;
+        }
+        self.tells_access = true;
+        let mut seen = self.seen.take()?;
+        if has_attributes(self.file_type) {
+            seen.access = self.access(&seen);
+        }
+        let access = seen.access;
+        self.seen = Some(seen);
+        access
     }
 
     fn rewind(&mut self) -> VfsResult<()> {
@@ -180,7 +286,7 @@ impl Directory for PosixDirectory {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.buffer.len() + self.mapped.capacity()
+        size_of::<Self>() + self.buffer.len() + self.mapped.capacity() + Owners::BYTES
     }
 
     fn descriptor(&self) -> Option<usize> {

@@ -29,8 +29,8 @@ use crate::dosattrib::DosAttrib;
 use crate::limits::{DOSATTRIB_BYTES, TICK_MS};
 use crate::ntacl;
 use crate::share::Share;
-use crate::{credentials, security, stat, sys};
-use table::{Facts, Kept};
+use crate::{credentials, memory, security, stat, sys};
+use table::{Facts, Kept, Known};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
 const NOTING: [u64; 3] = [
@@ -123,29 +123,46 @@ impl Version {
 static FACTS: Facts = Facts::new();
 
 /// Returns the bytes that the facts of all files take.
-pub fn remembered_bytes() -> usize {
+pub(crate) fn bytes() -> usize {
     FACTS.bytes()
 }
 
 /// Forgets the facts of all files, to free their memory.
-pub fn forget_remembered() {
+pub(crate) fn forget() {
     FACTS.clear();
 }
 
+/// Records a fact, unless memory is short.
+fn note(version: Version, fact: impl FnOnce(&mut Known)) {
+    if !memory::is_paused() {
+        FACTS.note(version, fact);
+    }
+}
+
 /// The bit of an attribute for descriptors.
-fn bit(attribute: &CStr) -> u8 {
+fn bit(attribute: &CStr) -> u32 {
     if attribute == ntacl::PRIVILEGED { table::PRIVILEGED } else { table::UNPRIVILEGED }
 }
 
 impl Share {
     /// Returns the version of a file with this state; None where attributes are read each time.
     pub(crate) fn version(&self, stx: &Statx) -> Option<Version> {
+        if credentials::is_acting() { None } else { self.version_for_all(stx) }
+    }
+
+    fn version_for_all(&self, stx: &Statx) -> Option<Version> {
         let key = stat::key_of(stx);
-        let is_noted = self.keeps_facts && key.device == self.home && !credentials::is_acting();
+        let is_noted = self.keeps_facts && key.device == self.home;
         let changed = (stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec);
         // A medium with whole seconds gives one time to many changes.
         let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
         is_noted.then_some(Version { key, changed, is_exact })
+    }
+
+    /// True if the access to files of this device follows from owner, group and mode, where no
+    /// attribute says otherwise.
+    pub(crate) const fn notes_attributes(&self, device: u64) -> bool {
+        self.keeps_facts && device == self.home && self.volume.xattrs
     }
 
     /// Records the facts of a file that this process has just made, and written `dos` to, before
@@ -153,10 +170,22 @@ impl Share {
     pub(crate) fn note_new(&self, stx: &Statx, dos: Option<DosAttrib>) {
         let Some(version) = self.version(stx).filter(|version| version.is_exact) else { return };
         let dos = dos.map(|dos| Some(Kept::of(dos.with_birth(stat::birth_of(stx)))));
-        FACTS.note(version, |known| {
+        note(version, |known| {
             known.set_new();
             dos.into_iter().for_each(|dos| known.set_dos(dos));
         });
+    }
+
+    /// Returns what is remembered of a file whose state is `stx`.
+    pub(crate) fn remembered(&self, stx: &Statx) -> Remembered {
+        let version = self.version(stx);
+        Remembered::of(version)
+    }
+
+    /// Like [`Self::remembered`], also while this thread acts as a user. What attributes say is for
+    /// users that may read the file; that some are absent is for all.
+    pub(crate) fn remembered_for_all(&self, stx: &Statx) -> Remembered {
+        Remembered::of(self.version_for_all(stx))
     }
 
     /// Returns DOSATTRIB of a file whose state is `stx`. `read` reads it, if it is not known.
@@ -165,38 +194,13 @@ impl Share {
         stx: &Statx,
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Option<DosAttrib> {
-        let version = self.version(stx);
-        if let Some(known) = version.and_then(|version| FACTS.of(version)?.dos()) {
-            return known.map(Kept::dos_attrib);
-        }
-        // Before it is read: what changes meanwhile gets another time.
-        let settled = version.filter(Version::is_settled);
-        let mut value = [0; DOSATTRIB_BYTES];
-        let read = read(&mut value);
-        let dos = read.ok().and_then(|len| value.get(..len)).and_then(DosAttrib::decode);
-        let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
-        let is_whole = dos.is_none_or(|dos| dos.changed.is_none());
-        if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
-            FACTS.note(version, |known| known.set_dos(dos.map(Kept::of)));
-        }
-        dos
+        self.remembered(stx).dos_attrib(stx, read)
     }
 
     /// Returns the size of the extended attributes of a file whose state is `stx`. `read` reads it,
     /// unless there are known to be none.
     pub(crate) fn ea_size(&self, stx: &Statx, read: impl FnOnce() -> Result<u32, Errno>) -> u32 {
-        let version = self.version(stx);
-        if version
-            .is_some_and(|version| FACTS.of(version).is_some_and(|known| known.lacks(table::EAS)))
-        {
-            return 0;
-        }
-        let settled = version.filter(Version::is_settled);
-        let size = read();
-        if let (Some(version), Ok(0)) = (settled, size) {
-            FACTS.note(version, |known| known.set_lack(table::EAS));
-        }
-        size.unwrap_or(0)
+        self.remembered(stx).ea_size(read)
     }
 
     /// True if no attribute of a file with this state has to be read to open it.
@@ -204,6 +208,87 @@ impl Share {
         let Some(version) = self.version(stx) else { return false };
         let has_dos = FACTS.of(version).is_some_and(|known| known.dos().is_some());
         (has_dos || !self.keeps_attributes()) && security::needs_no_read(self, version)
+    }
+}
+
+/// The facts that were remembered of a file when its state was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remembered {
+    version: Option<Version>,
+    known: Option<Known>,
+}
+
+impl Remembered {
+    /// Nothing is known, and nothing will be remembered.
+    pub(crate) const NOTHING: Self = Self { version: None, known: None };
+
+    fn of(version: Option<Version>) -> Self {
+        Self { version, known: version.and_then(|version| FACTS.of(version)) }
+    }
+
+    /// Returns DOSATTRIB of the file, whose state is `stx`. `read` reads it, if it is not known.
+    pub(crate) fn dos_attrib(
+        &self,
+        stx: &Statx,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+    ) -> Option<DosAttrib> {
+        if let Some(known) = self.known.and_then(|known| known.dos()) {
+            return known.map(Kept::dos_attrib);
+        }
+        // Before it is read: what changes meanwhile gets another time.
+        let settled = self.settled();
+        let mut value = [0; DOSATTRIB_BYTES];
+        let read = read(&mut value);
+        let dos = read.ok().and_then(|len| value.get(..len)).and_then(DosAttrib::decode);
+        let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
+        let is_whole = dos.is_none_or(|dos| dos.changed.is_none());
+        if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
+            note(version, |known| known.set_dos(dos.map(Kept::of)));
+        }
+        dos
+    }
+
+    /// Returns the size of the file's extended attributes. `read` reads it, unless there are known
+    /// to be none.
+    pub(crate) fn ea_size(&self, read: impl FnOnce() -> Result<u32, Errno>) -> u32 {
+        if self.lacks(table::EAS) {
+            return 0;
+        }
+        let settled = self.settled();
+        let size = read();
+        if let (Some(version), Ok(0)) = (settled, size) {
+            note(version, |known| known.set_lack(table::EAS));
+        }
+        size.unwrap_or(0)
+    }
+
+    /// True if nothing has to be read to tell DOSATTRIB and the access to the file.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lacks(table::PROTECTION) && self.known.is_some_and(|known| known.dos().is_some())
+    }
+
+    /// True if no attribute of the file restricts access to it or stores a stream. `read` says so,
+    /// if it is not known; None if that could not be read.
+    pub(crate) fn is_unprotected(&self, read: impl FnOnce() -> Option<bool>) -> Option<bool> {
+        if self.lacks(table::PROTECTION) {
+            return Some(true);
+        }
+        let settled = self.settled();
+        let is_unprotected = read();
+        if let (Some(version), Some(true)) = (settled, is_unprotected) {
+            let all = table::PROTECTION | table::PRIVILEGED | table::UNPRIVILEGED;
+            note(version, |known| known.set_lack(all));
+        }
+        is_unprotected
+    }
+
+    fn lacks(&self, bits: u32) -> bool {
+        self.known.is_some_and(|known| known.lacks(bits))
+    }
+
+    /// Returns the version, if what is read from now on can be remembered.
+    fn settled(&self) -> Option<Version> {
+        self.version.filter(Version::is_settled)
     }
 }
 
@@ -215,7 +300,7 @@ pub(crate) fn lacks(version: Version, attribute: &CStr) -> bool {
 /// Records that the file does not have this attribute. The version was settled before that was
 /// seen.
 pub(crate) fn note_lack(version: Version, attribute: &CStr) {
-    FACTS.note(version, |known| known.set_lack(bit(attribute)));
+    note(version, |known| known.set_lack(bit(attribute)));
 }
 
 #[cfg(test)]

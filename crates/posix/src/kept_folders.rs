@@ -16,12 +16,17 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, Statx};
 
-use crate::limits::{KEPT_FOLDER_DEPTH, KEPT_FOLDERS, KEPT_FOLDERS_PER_SHARE};
+use crate::limits::{KEPT_FOLDER_BYTES, KEPT_FOLDER_DEPTH, KEPT_FOLDERS, KEPT_FOLDERS_PER_SHARE};
 use crate::stat;
 use crate::sys;
 
 /// Folders that all shares of this process keep open.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the bytes that the open folders of all shares take.
+pub(crate) fn bytes() -> usize {
+    KEPT.load(Ordering::Relaxed) * KEPT_FOLDER_BYTES
+}
 
 /// A folder of one mount: the same folder may be mounted elsewhere, with other rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +147,13 @@ impl KeptFolders {
     /// Closes a folder, if it is open.
     pub(crate) fn forget(&self, path: &[u8]) {
         let gone = self.folders.lock().remove(path);
+        // Closed without the lock.
+        drop(gone);
+    }
+
+    /// Closes all folders.
+    pub(crate) fn clear(&self) {
+        let gone = std::mem::take(&mut *self.folders.lock());
         // Closed without the lock.
         drop(gone);
     }

@@ -12,8 +12,21 @@ pub const PATH_BYTES: usize = 4_095;
 pub const TUNNELS: usize = 256;
 
 /// Files whose DOS attributes are remembered until they change, in all shares. A part of the table
-/// of 2,048 places, with 48 bytes each, is full with seven eighths of them.
-pub const KNOWN_FILES: usize = if cfg!(test) { 256 } else { 7 << 14 };
+/// of 4,096 places, with 32 bytes each, is full with seven eighths of them.
+pub const KNOWN_FILES: usize = if cfg!(test) { 256 } else { 7 << 15 };
+
+/// Time after everything remembered was given up in which no facts are gathered, and nothing is given
+/// up again.
+pub const FORGOTTEN_FOR: Duration = Duration::from_secs(10);
+
+/// Bytes that one name in the cache of a share takes.
+pub const CACHED_NAME_BYTES: usize = 80;
+
+/// Bytes that an open folder takes in this process: its path of at most two components, and its state.
+pub const KEPT_FOLDER_BYTES: usize = 1_024;
+
+/// Owners of a folder's entries whose access is remembered while a part of the folder is listed.
+pub const LISTED_OWNERS: usize = 64;
 
 /// Paths that are remembered as leading to such files, in all shares: 8 bytes each.
 pub const KNOWN_PATHS: usize = 1 << 13;

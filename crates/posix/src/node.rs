@@ -15,7 +15,7 @@ use frevo_store::vfs::{
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
-use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags, Statx};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
@@ -542,16 +542,8 @@ impl Node for PosixNode {
             return now.host_access();
         }
         let fd = self.handle.fd();
-        let owner = sys::stat_fd(fd).is_ok_and(|stx| {
-            let user = rustix::process::geteuid();
-            user.is_root() || user.as_raw() == stx.stx_uid
-        });
-        HostAccess {
-            read: sys::may_access(fd, Access::READ_OK),
-            write: !self.share.volume.read_only && sys::may_access(fd, Access::WRITE_OK),
-            execute: sys::may_access(fd, Access::EXEC_OK),
-            owner,
-        }
+        let stx = sys::stat_fd(fd).ok();
+        self.share.access(fd, stx.map(|stx| stx.stx_uid))
     }
 
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {

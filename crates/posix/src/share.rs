@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use frevo_store::vfs::{VfsResult, Volume};
+use frevo_store::vfs::{HostAccess, VfsResult, Volume};
 use frevo_store::{Fault, FileKey, Name, Stat};
 use frevo_wire::fscc::Pattern;
-use rustix::fs::Statx;
+use rustix::fs::{Access, Statx};
 use rustix::io::Errno;
 
 use crate::cache::NameCache;
@@ -29,8 +29,8 @@ pub(crate) struct Share {
     pub(crate) readable_root: Option<Arc<OwnedFd>>,
     pub(crate) options: PosixOptions,
     pub(crate) volume: Volume,
-    pub(crate) names: NameCache,
-    pub(crate) folders: KeptFolders,
+    pub(crate) names: Arc<NameCache>,
+    pub(crate) folders: Arc<KeptFolders>,
     /// Patterns of HIDDEN names.
     pub(crate) hidden: Vec<Pattern>,
     /// Patterns of names that clients do not reach.
@@ -123,13 +123,7 @@ impl Share {
     /// Returns the size of the extended attributes of an entry without opening it; see
     /// [`Stat::ea_size`].
     pub(crate) fn entry_ea_size(&self, dir: BorrowedFd<'_>, entry: &CStr) -> Result<u32, Errno> {
-        let list = |list: &mut [u8]| {
-            if self.entry_xattrs {
-                sys::listxattr_at(dir, entry, list)
-            } else {
-                rustix::fs::llistxattr(entry_path(dir, entry).as_slice(), list)
-            }
-        };
+        let list = |list: &mut [u8]| self.entry_names(dir, entry, list);
         let len = |name: &CStr| {
             if self.entry_xattrs {
                 sys::getxattr_at(dir, entry, name, &mut [])
@@ -138,6 +132,31 @@ impl Share {
             }
         };
         xattr::ea_size(list, len)
+    }
+
+    /// Returns the names of an entry's extended attributes, one after the other with a NUL each,
+    /// without opening it.
+    pub(crate) fn entry_names(
+        &self,
+        dir: BorrowedFd<'_>,
+        entry: &CStr,
+        list: &mut [u8],
+    ) -> Result<usize, Errno> {
+        if self.entry_xattrs {
+            return sys::listxattr_at(dir, entry, list);
+        }
+        rustix::fs::llistxattr(entry_path(dir, entry).as_slice(), list)
+    }
+
+    /// Returns the access of the effective user to an object of the user `owner`.
+    pub(crate) fn access(&self, fd: BorrowedFd<'_>, owner: Option<u32>) -> HostAccess {
+        let user = rustix::process::geteuid();
+        HostAccess {
+            read: sys::may_access(fd, Access::READ_OK),
+            write: !self.volume.read_only && sys::may_access(fd, Access::WRITE_OK),
+            execute: sys::may_access(fd, Access::EXEC_OK),
+            owner: owner.is_some_and(|owner| user.is_root() || user.as_raw() == owner),
+        }
     }
 
     pub(crate) fn writable(&self) -> VfsResult<()> {

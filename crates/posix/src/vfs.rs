@@ -18,7 +18,6 @@ use rustix::io::Errno;
 
 use crate::cache::{NameCache, Seen};
 use crate::errno::fault_of;
-use crate::kept_folders::KeptFolders;
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
@@ -83,7 +82,7 @@ impl PosixVfs {
         let volume = volume::probe(root.as_fd(), &options)?;
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
-        let names = NameCache::new();
+        let names = Arc::new(NameCache::new());
         let snapshots = Snapshots::default();
         let guards = crate::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
@@ -104,7 +103,7 @@ impl PosixVfs {
             options,
             volume,
             names,
-            folders: KeptFolders::default(),
+            folders: Arc::default(),
             streams,
             ntacl,
             entry_xattrs,
@@ -117,6 +116,7 @@ impl PosixVfs {
             ways: Ways::default(),
             guards,
         };
+        crate::remembered::register(&share.names, &share.folders);
         Ok(Self { share: Arc::new(share) })
     }
 

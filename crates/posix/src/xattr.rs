@@ -401,6 +401,39 @@ fn is_visible(name: &[u8]) -> bool {
         .is_some_and(|name| !name.is_empty() && !is_private(name))
 }
 
+/// The names of a file's attributes, as far as a listing needs them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names {
+    pub(crate) has_dosattrib: bool,
+    /// True if one restricts access to the file, stores a stream, or is of the system and unknown.
+    pub(crate) has_protection: bool,
+}
+
+impl Names {
+    /// Reads the kernel's list of names.
+    pub(crate) fn of(list: &[u8]) -> Self {
+        let mut names = Self { has_dosattrib: false, has_protection: false };
+        for name in list.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+            if name == DOSATTRIB.to_bytes() {
+                names.has_dosattrib = true;
+            } else if !is_harmless(name) {
+                names.has_protection = true;
+            }
+        }
+        names
+    }
+}
+
+/// True if an attribute has no effect on access to its file and stores no stream.
+fn is_harmless(name: &[u8]) -> bool {
+    let name = core::str::from_utf8(name).unwrap_or_default();
+    match name.strip_prefix(PREFIX) {
+        Some("frevo.reparse") => true,
+        Some(own) => !is_private(own) || own.starts_with("frevo.need_ea."),
+        None => name == "security.capability" || name.starts_with("trusted."),
+    }
+}
+
 /// Splits the kernel's list of names.
 fn split_names(list: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<CString> {
     list.split(|&b| b == 0)
@@ -421,6 +454,30 @@ fn is_private(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_tell_of_protection() {
+        for name in ["user.mime_type", "security.capability", "trusted.x", "user.frevo.reparse"] {
+            let names = Names::of(format!("user.DOSATTRIB\0{name}\0").as_bytes());
+            assert!(names.has_dosattrib && !names.has_protection, "{name}");
+        }
+        for name in [
+            "user.NTACL",
+            "security.NTACL",
+            "security.selinux",
+            "system.posix_acl_access",
+            "system.posix_acl_default",
+            "user.DosStream.x:$DATA",
+            "user.frevo.streams",
+            "user.dosattrib",
+            "x",
+        ] {
+            let names = Names::of(format!("user.a\0{name}\0").as_bytes());
+            assert!(names.has_protection && !names.has_dosattrib, "{name}");
+        }
+        let none = Names::of(b"");
+        assert!(!none.has_dosattrib && !none.has_protection);
+    }
 
     #[test]
     fn private_names_are_hidden_in_any_case() {

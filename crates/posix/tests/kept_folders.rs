@@ -40,9 +40,11 @@ fn open_below(path: &Path) -> usize {
 fn used() -> Share {
     let share = share();
     std::fs::create_dir_all(share.path("a/b")).unwrap();
-    for n in 0..3 {
-        make(&share, &format!("a\\f{n}")).unwrap();
-        make(&share, &format!("a\\b\\f{n}")).unwrap();
+    // One folder after the other: two that are used in turns may have one slot.
+    for folder in ["a", "a\\b"] {
+        for n in 0..3 {
+            make(&share, &format!("{folder}\\f{n}")).unwrap();
+        }
     }
     assert!(open_below(share.dir.path()) >= 2, "they are open");
     share

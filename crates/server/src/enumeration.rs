@@ -2,7 +2,7 @@
 //! Open.QueryLastEntry. `command::query_directory` moves it on.
 
 use frevo_store::Stat;
-use frevo_store::vfs::Directory;
+use frevo_store::vfs::{Directory, HostAccess};
 use frevo_wire::fscc::Pattern;
 
 use crate::ledger::Charge;
@@ -31,6 +31,9 @@ pub struct Scan {
     pub(crate) name: String,
     /// State of the entry at hand, while it has not been answered.
     pub(crate) held: Option<Stat>,
+    /// The access to the entry at hand, if it is known without opening the entry, which then has
+    /// neither a stored descriptor nor a stream.
+    pub(crate) plain: Option<HostAccess>,
     /// Entries that the comparisons of this slice would have been.
     pub(crate) compared: usize,
 }

@@ -513,6 +513,11 @@ impl Directory for ActingDirectory {
         self.inner.entry_stat()
     }
 
+    fn plain_access(&mut self) -> Option<HostAccess> {
+        let _acting = self.whom.act().ok()?;
+        self.inner.plain_access()
+    }
+
     fn rewind(&mut self) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.rewind()

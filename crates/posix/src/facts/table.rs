@@ -1,6 +1,5 @@
 //! The table of facts: those of so many files, in one place of this process.
 
-use frevo_store::FileKey;
 use frevo_wire::dtyp::FileTime;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
@@ -28,73 +27,98 @@ impl Kept {
     }
 }
 
-/// The facts of one file, in little room.
+/// The facts of one file, in little room: a listing of a large folder reads all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
-    device: u64,
     inode: u64,
-    changed: Time,
+    changed: PackedTime,
     /// CreationTime in DOSATTRIB; 0 for none.
     created: u64,
-    attributes: u32,
-    flags: u8,
+    device: u32,
+    /// Flags, and above them the attributes in DOSATTRIB.
+    bits: u32,
 }
 
 /// Bits of attributes that are known to be absent: both for descriptors, and all that clients may
 /// see.
-pub(super) const PRIVILEGED: u8 = 1;
-pub(super) const UNPRIVILEGED: u8 = 2;
-pub(super) const EAS: u8 = 4;
+pub(super) const PRIVILEGED: u32 = 1;
+pub(super) const UNPRIVILEGED: u32 = 2;
+pub(super) const EAS: u32 = 4;
 /// DOSATTRIB is known.
-const DOS: u8 = 8;
+const DOS: u32 = 8;
 /// DOSATTRIB exists.
-const HAS_DOS: u8 = 16;
+const HAS_DOS: u32 = 16;
 /// These are facts of a file that was just made. They were not read.
-const NEW: u8 = 32;
+const NEW: u32 = 32;
+/// All attributes that restrict access to the file or store its streams.
+pub(super) const PROTECTION: u32 = 64;
+
+/// The place of the attributes, and the most that they can be.
+const ATTRIBUTES: u32 = 8;
+const ATTRIBUTES_MAX: u32 = u32::MAX >> ATTRIBUTES;
+
+/// Nanoseconds since 1970. The times of a medium are between 1677 and 2262.
+type PackedTime = i64;
+
+/// None for a time of no file.
+fn packed((seconds, nanoseconds): Time) -> Option<PackedTime> {
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds.into())
+}
+
+/// The number of a device as the kernel has it: 12 bits and 20 bits. None for no device.
+fn packed_device(device: u64) -> Option<u32> {
+    let (major, minor) = (device >> 32, device & u64::from(u32::MAX));
+    let is_right = major < 1 << 12 && minor < 1 << 20;
+    is_right.then(|| u32::try_from(major << 20 | minor).ok())?
+}
 
 impl Known {
-    const fn nothing(version: Version) -> Self {
+    fn nothing(version: Version) -> Option<Self> {
         let Version { key, changed, .. } = version;
-        let (device, inode) = (key.device, key.inode);
-        Self { device, inode, changed, created: 0, attributes: 0, flags: 0 }
+        let (device, inode) = (packed_device(key.device)?, key.inode);
+        Some(Self { inode, changed: packed(changed)?, created: 0, device, bits: 0 })
     }
 
-    const fn is_of(&self, key: FileKey) -> bool {
-        self.inode == key.inode && self.device == key.device
+    const fn is_of(&self, inode: u64, device: u32) -> bool {
+        self.inode == inode && self.device == device
     }
 
     /// Returns DOSATTRIB, once it was read.
     pub(super) fn dos(&self) -> Option<Option<Kept>> {
         let created = (self.created != 0).then_some(FileTime(self.created));
-        let kept = Kept { attributes: self.attributes, created };
-        (self.flags & DOS != 0).then(|| (self.flags & HAS_DOS != 0).then_some(kept))
+        let kept = Kept { attributes: self.bits >> ATTRIBUTES, created };
+        (self.bits & DOS != 0).then(|| (self.bits & HAS_DOS != 0).then_some(kept))
     }
 
+    /// Sets DOSATTRIB. Attributes without a meaning, which may not have room, are not remembered.
     pub(super) fn set_dos(&mut self, dos: Option<Kept>) {
-        self.flags = self.flags & !HAS_DOS | DOS;
-        if let Some(Kept { attributes, created }) = dos {
-            self.flags |= HAS_DOS;
-            self.attributes = attributes;
-            self.created = created.unwrap_or_default().0;
+        self.bits &= !(HAS_DOS | DOS | ATTRIBUTES_MAX << ATTRIBUTES);
+        match dos {
+            None => self.bits |= DOS,
+            Some(Kept { attributes, created }) if attributes <= ATTRIBUTES_MAX => {
+                self.bits |= DOS | HAS_DOS | attributes << ATTRIBUTES;
+                self.created = created.unwrap_or_default().0;
+            }
+            Some(_) => {}
         }
     }
 
     /// True if the attributes with these bits are known to be absent.
-    pub(super) const fn lacks(&self, bits: u8) -> bool {
-        self.flags & bits == bits
+    pub(super) const fn lacks(&self, bits: u32) -> bool {
+        self.bits & bits == bits
     }
 
-    pub(super) const fn set_lack(&mut self, bits: u8) {
-        self.flags |= bits;
+    pub(super) const fn set_lack(&mut self, bits: u32) {
+        self.bits |= bits;
     }
 
     /// Marks these as facts of a file that was just made, which lacks what others may have.
     pub(super) const fn set_new(&mut self) {
-        self.flags |= NEW | PRIVILEGED | UNPRIVILEGED | EAS;
+        self.bits |= NEW | PRIVILEGED | UNPRIVILEGED | EAS;
     }
 
     const fn is_new(&self) -> bool {
-        self.flags & NEW != 0
+        self.bits & NEW != 0
     }
 }
 
@@ -108,15 +132,15 @@ pub(super) const PER_SHARD: usize = KNOWN_FILES / SHARDS;
 /// of a folder one after the other, and they were often made so.
 const BLOCK: u64 = 64;
 
-fn spread(key: FileKey) -> u64 {
-    let block = (key.inode / BLOCK) ^ key.device.rotate_left(32);
+fn spread(inode: u64, device: u32) -> u64 {
+    let block = (inode / BLOCK) ^ u64::from(device).rotate_left(32);
     let spread = block.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     spread ^ (spread >> 32)
 }
 
 /// The lower bits choose the place in the table, and the uppermost seven tell its neighbours apart.
-fn hash_of(device: u64, inode: u64) -> u64 {
-    let place = spread(FileKey::of_file(device, inode)) & (u64::MAX >> 7) & !(BLOCK - 1);
+fn hash_of(inode: u64, device: u32) -> u64 {
+    let place = spread(inode, device) & (u64::MAX >> 7) & !(BLOCK - 1);
     (inode << 57) | place | (inode % BLOCK)
 }
 
@@ -132,40 +156,40 @@ impl Facts {
         Self { shards, bytes: AtomicUsize::new(0) }
     }
 
-    pub(super) fn shard(&self, key: FileKey) -> &Mutex<HashTable<Known>> {
-        &self.shards[(spread(key) >> 58) as usize % SHARDS]
+    fn shard(&self, inode: u64, device: u32) -> &Mutex<HashTable<Known>> {
+        &self.shards[(spread(inode, device) >> 58) as usize % SHARDS]
     }
 
     pub(super) fn of(&self, version: Version) -> Option<Known> {
-        let key = version.key;
-        let shard = self.shard(key).lock();
-        let known = *shard.find(hash_of(key.device, key.inode), |known| known.is_of(key))?;
+        let (inode, device) = (version.key.inode, packed_device(version.key.device)?);
+        let shard = self.shard(inode, device).lock();
+        let known = *shard.find(hash_of(inode, device), |known| known.is_of(inode, device))?;
         drop(shard);
-        let holds = known.changed == version.changed && !(known.is_new() && version.is_old());
-        holds.then_some(known)
+        let is_same = packed(version.changed) == Some(known.changed);
+        (is_same && !(known.is_new() && version.is_old())).then_some(known)
     }
 
     pub(super) fn note(&self, version: Version, fact: impl FnOnce(&mut Known)) {
-        let key = version.key;
-        let hash = hash_of(key.device, key.inode);
-        let mut shard = self.shard(key).lock();
-        if let Some(known) = shard.find_mut(hash, |known| known.is_of(key)) {
-            if known.changed != version.changed || known.is_new() {
-                *known = Known::nothing(version);
+        let Some(mut new) = Known::nothing(version) else { return };
+        let (inode, device) = (new.inode, new.device);
+        let hash = hash_of(inode, device);
+        let mut shard = self.shard(inode, device).lock();
+        if let Some(known) = shard.find_mut(hash, |known| known.is_of(inode, device)) {
+            if known.changed != new.changed || known.is_new() {
+                *known = new;
             }
             return fact(known);
         }
         if shard.len() >= PER_SHARD {
             // Any of them: what is asked for again is read again.
-            let some = shard.iter().next().map(|some| hash_of(some.device, some.inode));
+            let some = shard.iter().next().map(|some| hash_of(some.inode, some.device));
             if let Some(Ok(some)) = some.map(|hash| shard.find_entry(hash, |_| true)) {
                 some.remove();
             }
         }
         let before = shard.allocation_size();
-        let mut known = Known::nothing(version);
-        fact(&mut known);
-        shard.insert_unique(hash, known, |known| hash_of(known.device, known.inode));
+        fact(&mut new);
+        shard.insert_unique(hash, new, |known| hash_of(known.inode, known.device));
         self.bytes.fetch_add(shard.allocation_size().saturating_sub(before), Ordering::Relaxed);
     }
 
@@ -189,6 +213,8 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    use frevo_store::FileKey;
+
     use super::*;
     use crate::limits::TICK_MS;
 
@@ -203,9 +229,10 @@ mod tests {
     fn facts_are_bounded() {
         let facts = Facts::new();
         let first = version(1, (1, 1));
+        let shard = |version: &Version| facts.shard(version.key.inode, 7);
         let same: Vec<Version> = (1..)
             .map(|inode| version(inode, (1, 1)))
-            .filter(|other| std::ptr::eq(facts.shard(other.key), facts.shard(first.key)))
+            .filter(|other| std::ptr::eq(shard(other), shard(&first)))
             .take(PER_SHARD + 1)
             .collect();
         for (at, version) in same.iter().enumerate() {
@@ -241,7 +268,7 @@ mod tests {
         let facts = Facts::new();
         for inode in 0..KNOWN_FILES as u64 / 4 {
             let created = (inode % 3 != 0).then_some(FileTime(inode));
-            let kept = Kept { attributes: inode as u32, created };
+            let kept = Kept { attributes: inode as u32 & ATTRIBUTES_MAX, created };
             let noted = (inode % 2 == 0).then_some(kept);
             let version = version(inode, (inode.cast_signed(), 1));
             facts.note(version, |known| known.set_dos(noted));
@@ -251,6 +278,43 @@ mod tests {
             assert!(known.lacks(EAS) && !known.lacks(EAS | UNPRIVILEGED));
             assert_eq!(known.dos(), Some(noted));
         }
+    }
+
+    /// At the greatest attributes that have room, and one more.
+    #[test]
+    fn attributes_without_room_are_not_remembered() {
+        let facts = Facts::new();
+        let of = |attributes| {
+            let kept = Kept { attributes, created: None };
+            facts.note(version(1, (1, 1)), |known| known.set_dos(Some(kept)));
+            facts.of(version(1, (1, 1))).unwrap().dos()
+        };
+        for attributes in [0, 1, ATTRIBUTES_MAX] {
+            assert_eq!(of(attributes), Some(Some(Kept { attributes, created: None })));
+        }
+        assert_eq!(of(ATTRIBUTES_MAX + 1), None);
+    }
+
+    #[test]
+    fn times_and_devices_without_room_have_no_facts() {
+        let facts = Facts::new();
+        let of_device =
+            |device| Version { key: FileKey::of_file(device, 1), changed: (1, 1), is_exact: false };
+        let versions = [
+            version(1, (i64::MAX, 1)),
+            version(1, (i64::MIN, 1)),
+            of_device(1 << 20),
+            of_device(1 << (32 + 12)),
+        ];
+        for version in versions {
+            facts.note(version, ABSENT);
+            assert!(facts.of(version).is_none() && facts.len() == 0, "{version:?}");
+        }
+        for device in [0, (1 << 20) - 1, 1 << 32, ((1 << 12) - 1) << 32] {
+            facts.note(of_device(device), ABSENT);
+            assert!(facts.of(of_device(device)).is_some(), "{device:x}");
+        }
+        assert_eq!(facts.len(), 4);
     }
 
     /// Facts of a new file end with the tick in which it was made, and with the first that is read.

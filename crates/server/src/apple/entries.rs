@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use frevo_store::vfs::{Kind, VfsResult};
+use frevo_store::vfs::{HostAccess, Kind, VfsResult};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::{DirectoryEntry, FileInfoClass, ShortName};
@@ -48,7 +48,8 @@ impl Filling {
     }
 
     /// Puts into EaSize what the user may do, into ShortName the size of the
-    /// resource fork and the Finder information, into Reserved2 the mode.
+    /// resource fork and the Finder information, into Reserved2 the mode. An entry whose access is
+    /// `plain` has no stored descriptor and no streams, and is not opened.
     ///
     /// # Errors
     /// `Leased` for a file with so many streams that a core does not look at them: the request
@@ -57,40 +58,25 @@ impl Filling {
         &self,
         file: &FileOpen,
         stat: &Stat,
+        plain: Option<HostAccess>,
         entry: &mut DirectoryEntry<&str>,
     ) -> VfsResult<()> {
-        let directory = file.name();
-        let name = match entry.name {
-            "." => directory,
-            ".." => directory.parent(),
-            name => directory.child(name),
+        let seen = match plain {
+            Some(access) => Seen {
+                rights: protection::host_rights(access, stat.kind != Kind::Directory),
+                ..Seen::default()
+            },
+            None => self.look(file, stat, entry.name)?,
         };
-        let (mut access, mut fork, mut finder) = (self.given, 0, [0; 16]);
-        if let Ok(opened) = file.vfs.open(&name, &LOOK) {
-            let rights = protection::rights(&*opened.node, stat.kind, &self.token);
-            access |= rights.unwrap_or_default();
-            let streams = match opened.node.streams() {
-                Err(Fault::Leased) => return Err(Fault::Leased),
-                streams => streams.unwrap_or_default(),
-            };
-            for stream in streams {
-                match Stream::of(&stream.name) {
-                    Stream::Info => {
-                        finder = self::finder(file, &name.with_stream(Some(&stream.name)), stat);
-                    }
-                    Stream::Resource => fork = stream.size,
-                    Stream::Other => {}
-                }
-            }
-        }
+        let mut access = self.given | seen.rights;
         if stat.kind != Kind::Directory && stat.attributes.contains(FileAttributes::READONLY) {
             access = access.without(WRITES | AccessMask::DELETE_CHILD);
         }
         access = access & self.within;
         let mut short = [0; 24];
         let (size, info) = short.split_at_mut(8);
-        size.copy_from_slice(&fork.to_le_bytes());
-        info.copy_from_slice(&finder);
+        size.copy_from_slice(&seen.fork.to_le_bytes());
+        info.copy_from_slice(&seen.finder);
         entry.ea_size = access.0;
         // Of a link too; its tag is asked for where it is opened.
         entry.reparse_tag = access.0;
@@ -98,6 +84,42 @@ impl Filling {
         entry.reserved2 = mode(stat);
         Ok(())
     }
+
+    /// Opens the entry `name` and looks at its streams.
+    fn look(&self, file: &FileOpen, stat: &Stat, name: &str) -> VfsResult<Seen> {
+        let directory = file.name();
+        let name = match name {
+            "." => directory,
+            ".." => directory.parent(),
+            name => directory.child(name),
+        };
+        let mut seen = Seen::default();
+        let Ok(opened) = file.vfs.open(&name, &LOOK) else { return Ok(seen) };
+        seen.rights = protection::rights(&*opened.node, stat.kind, &self.token).unwrap_or_default();
+        let streams = match opened.node.streams() {
+            Err(Fault::Leased) => return Err(Fault::Leased),
+            streams => streams.unwrap_or_default(),
+        };
+        for stream in streams {
+            match Stream::of(&stream.name) {
+                Stream::Info => {
+                    seen.finder = finder(file, &name.with_stream(Some(&stream.name)), stat);
+                }
+                Stream::Resource => seen.fork = stream.size,
+                Stream::Other => {}
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// The part of an entry that is not in its state.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    rights: AccessMask,
+    /// Bytes of the resource fork.
+    fork: u64,
+    finder: [u8; 16],
 }
 
 /// Bytes of Finder information that an entry has room for.

@@ -319,6 +319,11 @@ impl Directory for ProbeDirectory {
         self.inner.entry_stat()
     }
 
+    fn plain_access(&mut self) -> Option<HostAccess> {
+        self.seen.note("plain_access", self.whose);
+        self.inner.plain_access()
+    }
+
     fn rewind(&mut self) -> VfsResult<()> {
         self.seen.note("rewind", self.whose);
         self.inner.rewind()

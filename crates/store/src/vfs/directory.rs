@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::fault::VfsResult;
+use super::protection::HostAccess;
 use super::stat::Stat;
 
 /// A listing of a directory.
@@ -13,6 +14,13 @@ pub trait Directory: Send + fmt::Debug {
     /// Returns the state of the entry that [`Self::next_name`] returned last; `None` if it has
     /// gone. `ea_size` may be 0 if counting is too expensive.
     fn entry_stat(&mut self) -> VfsResult<Option<Stat>>;
+
+    /// Returns the access of this process to that entry, if the entry is a file or a directory
+    /// with neither a stored security descriptor nor a stream, and the access is known without
+    /// opening it. Follows [`Self::entry_stat`].
+    fn plain_access(&mut self) -> Option<HostAccess> {
+        None
+    }
 
     /// Starts again from the first entry, with the entries made since.
     fn rewind(&mut self) -> VfsResult<()>;

@@ -8,7 +8,7 @@ use frevo_store::name::Rules;
 use frevo_store::posix_name::posix_spelling;
 use frevo_store::security::Token;
 use frevo_store::short_name::short_name;
-use frevo_store::vfs::VfsResult;
+use frevo_store::vfs::{self, HostAccess, VfsResult};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
@@ -71,6 +71,7 @@ impl Scan {
             is_new: false,
             name: String::new(),
             held: None,
+            plain: None,
             compared: 0,
         })
     }
@@ -96,7 +97,7 @@ impl Scan {
         shown: &'a str,
     ) -> Option<DirectoryEntry<&'a str>> {
         let stat = self.held.as_ref()?;
-        told(file, filling, entry(shown, stat, self.posix), stat).ok()
+        told(file, filling, entry(shown, stat, self.posix), stat, self.plain).ok()
     }
 
     /// The name of the entry at hand as the client spells it.
@@ -117,19 +118,22 @@ impl Scan {
     ) -> VfsResult<Filled> {
         self.compared = 0;
         let mut looked_at: usize = 0;
-        let looks = if viewer.is_some() || filling.is_some() { 1 } else { LOOKS };
+        let asks = viewer.is_some() || filling.is_some();
+        let mut may_take_long = asks;
         while looked_at.saturating_add(self.compared) < slice {
             looked_at += 1;
             // Entries take long that are far apart on the disk, or whose access
             // lists are long.
-            if looked_at.is_multiple_of(looks) && is_due() {
+            if (std::mem::take(&mut may_take_long) || looked_at.is_multiple_of(LOOKS)) && is_due() {
                 return Ok(Filled::Slice);
             }
             if single && !writer.is_empty() {
                 return Ok(Filled::Full);
             }
             if self.held.is_none() {
-                let goes_on = self.step(file)?;
+                self.plain = None;
+                let goes_on = self.step(file, asks)?;
+                may_take_long = asks && self.held.is_some() && self.plain.is_none();
                 if let (Some(viewer), Some(_)) = (viewer, &self.held)
                     && !matches!(&*self.name, "." | "..")
                     && !self.is_visible(file, viewer)?
@@ -142,7 +146,7 @@ impl Scan {
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
-            let entry = told(file, filling, entry(&name, stat, self.posix), stat)?;
+            let entry = told(file, filling, entry(&name, stat, self.posix), stat, self.plain)?;
             match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
@@ -153,6 +157,12 @@ impl Scan {
 
     /// MS-SMB2 3.3.5.18: whether the entry at hand is one that `viewer` can read.
     fn is_visible(&self, file: &FileOpen, viewer: &Token) -> VfsResult<bool> {
+        if let (Some(access), Some(stat)) = (self.plain, &self.held) {
+            return Ok(visibility::shows(protection::host_rights(
+                access,
+                stat.kind != vfs::Kind::Directory,
+            )));
+        }
         let name = file.name().child(&self.name);
         visibility::is_visible(&*file.vfs, &name, viewer)
     }
@@ -162,8 +172,9 @@ impl Scan {
         !self.posix && file.vfs.volume().short_names
     }
 
-    /// Looks at one name and holds it if it matches; false at the end.
-    fn step(&mut self, file: &FileOpen) -> VfsResult<bool> {
+    /// Looks at one name and holds it if it matches, with the access to it if that is asked for;
+    /// false at the end.
+    fn step(&mut self, file: &FileOpen, asks: bool) -> VfsResult<bool> {
         match self.stage {
             Stage::Dot => {
                 self.stage = Stage::DotDot;
@@ -187,7 +198,7 @@ impl Scan {
                 self.stage = Stage::Names;
             }
             Stage::Names if self.listing.is_none() => self.look_up(file)?,
-            Stage::Names => self.next_name(file)?,
+            Stage::Names => self.next_name(file, asks)?,
             Stage::End => return Ok(false),
         }
         Ok(true)
@@ -244,7 +255,7 @@ impl Scan {
         Ok(())
     }
 
-    fn next_name(&mut self, file: &FileOpen) -> VfsResult<()> {
+    fn next_name(&mut self, file: &FileOpen, asks: bool) -> VfsResult<()> {
         let has_short = self.has_short_names(file);
         let Some(listing) = &mut self.listing else { return Ok(()) };
         match listing.next_name()? {
@@ -257,6 +268,9 @@ impl Scan {
                     self.name.push_str(name);
                     // None when it has gone since its name was read.
                     self.held = listing.entry_stat()?;
+                    if asks && self.held.is_some() {
+                        self.plain = listing.plain_access();
+                    }
                 }
             }
             None => {
@@ -328,6 +342,7 @@ fn told<'a>(
     filling: Option<&Filling>,
     mut entry: DirectoryEntry<&'a str>,
     stat: &Stat,
+    plain: Option<HostAccess>,
 ) -> VfsResult<DirectoryEntry<&'a str>> {
     if file.vfs.volume().short_names
         && entry.posix.is_none()
@@ -339,7 +354,7 @@ fn told<'a>(
         (entry.file_id, entry.file_id_128) = (0, [0; 16]);
     }
     if let Some(filling) = filling {
-        filling.fill(file, stat, &mut entry)?;
+        filling.fill(file, stat, plain, &mut entry)?;
     }
     Ok(entry)
 }

@@ -1,0 +1,65 @@
+//! Memory for what is remembered of clients' files is counted, given up on demand, and not gathered again at
+//! once. One test, because the counts are those of the process.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{create, name, share};
+use frevo_posix::limits::{CACHED_NAME_BYTES, CACHED_NAMES, KEPT_FOLDER_BYTES};
+use frevo_posix::{forget_remembered, remembered_bytes};
+use frevo_store::Vfs;
+
+/// After this time what is read of a file may be kept.
+const SETTLED: Duration = Duration::from_millis(60);
+
+const NAMES: usize = 2_000;
+
+#[test]
+fn what_is_remembered_is_counted_and_given_up() {
+    let share = share();
+    let path = share.mkdir("d");
+    for n in 0..NAMES {
+        std::fs::write(path.join(format!("f{n}")), "").unwrap();
+    }
+    std::thread::sleep(SETTLED);
+    assert_eq!(remembered_bytes(), 0);
+    let make = |what: &str| share.vfs.open(&name(&format!("d\\{what}")), &create()).map(drop);
+    let list = || {
+        let folder = share.open("d", &common::how()).unwrap();
+        let mut listing = folder.node.directory().unwrap();
+        while listing.next_name().unwrap().is_some() {
+            listing.entry_stat().unwrap().unwrap();
+        }
+    };
+    // The folder is read for a new name, and stays open from the second time on.
+    for n in 0..3 {
+        drop(share.vfs.open_parent(&name("d\\new")).unwrap());
+        make(&format!("new{n}")).unwrap();
+    }
+    let with_names = remembered_bytes();
+    assert!(with_names >= NAMES * CACHED_NAME_BYTES + KEPT_FOLDER_BYTES, "{with_names}");
+    assert!(with_names <= CACHED_NAMES * CACHED_NAME_BYTES, "{with_names}");
+    list();
+    assert!(remembered_bytes() >= with_names);
+    forget_remembered();
+    let began = Instant::now();
+    while remembered_bytes() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(5), "{} bytes stay", remembered_bytes());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Facts are not gathered again at once.
+    list();
+    assert_eq!(remembered_bytes(), 0);
+    // Names are needed; they stay although they are to be given up once more.
+    assert!(make("new0").is_err());
+    make("new9").unwrap();
+    let again = remembered_bytes();
+    assert!(again >= NAMES * CACHED_NAME_BYTES, "{again}");
+    forget_remembered();
+    std::thread::sleep(SETTLED);
+    assert_eq!(remembered_bytes(), again);
+    // All that a share remembers goes with it.
+    drop(share);
+    assert_eq!(remembered_bytes(), 0);
+}
