@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use frevo_wire::codec::Writer;
+use frevo_wire::create_context::{
+    AaplQuery, AaplQueryResponse, AaplRequested, AaplServerCapabilities,
+};
 use smb2::client::{Connection, Session, Tree};
 use smb2::crypto::encryption::Cipher;
 use smb2::crypto::kdf::PreauthHasher;
@@ -12,6 +16,7 @@ use smb2::msg::close::CloseRequest;
 use smb2::msg::create::{
     CreateDisposition, CreateRequest, CreateResponse, ImpersonationLevel, ShareAccess,
 };
+use smb2::msg::create_context::{CreateContext, pack_contexts, parse_contexts};
 use smb2::msg::echo::EchoRequest;
 use smb2::msg::logoff::LogoffRequest;
 use smb2::msg::read::ReadRequest;
@@ -220,6 +225,8 @@ pub(crate) enum Open {
     New,
     /// An existing folder.
     Folder,
+    /// An existing folder, opened by a client that says that it is macOS.
+    AppleFolder,
 }
 
 impl Requests {
@@ -246,7 +253,9 @@ impl Requests {
             Open::Write => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileOpenIf),
             Open::New => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileCreate),
             // FILE_LIST_DIRECTORY is the same bit.
-            Open::Folder => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
+            Open::Folder | Open::AppleFolder => {
+                (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen)
+            }
         };
         let body = CreateRequest {
             requested_oplock_level: OplockLevel::None,
@@ -262,12 +271,28 @@ impl Requests {
             ),
             create_disposition: disposition,
             // FILE_DIRECTORY_FILE or FILE_NON_DIRECTORY_FILE, MS-SMB2 2.2.13
-            create_options: if matches!(how, Open::Folder) { 0x01 } else { 0x40 },
+            create_options: match how {
+                Open::Folder | Open::AppleFolder => 0x01,
+                _ => 0x40,
+            },
             name: name.to_owned(),
-            create_contexts: vec![],
+            create_contexts: match how {
+                Open::AppleFolder => pack_contexts(&[apple_query()]),
+                _ => vec![],
+            },
         };
         let frame = self.execute(Command::Create, &body, 1).await?;
-        Ok(CreateResponse::unpack(&mut ReadCursor::new(&frame.body))?.file_id)
+        let response = CreateResponse::unpack(&mut ReadCursor::new(&frame.body))?;
+        if matches!(how, Open::AppleFolder) {
+            let contexts = parse_contexts(&response.create_contexts)?;
+            let answer = contexts.iter().find(|context| context.name == APPLE);
+            let answer = answer.context("the server does not answer as macOS expects")?;
+            let answer = AaplQueryResponse::parse(&answer.data)?.context("the AAPL answer")?;
+            let entries = AaplServerCapabilities::SUPPORTS_READ_DIR_ATTR;
+            let is_agreed = answer.server_capabilities.is_some_and(|can| can.contains(entries));
+            ensure!(is_agreed, "the server does not list entries as macOS wants them");
+        }
+        Ok(response.file_id)
     }
 
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
@@ -309,6 +334,23 @@ impl Requests {
         );
         Ok(())
     }
+}
+
+/// The name of Apple's create context.
+const APPLE: &[u8] = b"AAPL";
+
+/// Returns the query by which macOS agrees on the form of directory entries.
+fn apple_query() -> CreateContext {
+    let entries = AaplServerCapabilities::SUPPORTS_READ_DIR_ATTR;
+    let query = AaplQuery {
+        requested: AaplRequested::SERVER_CAPABILITIES
+            | AaplRequested::VOLUME_CAPABILITIES
+            | AaplRequested::MODEL_INFO,
+        client_capabilities: entries | AaplServerCapabilities::UNIX_BASED,
+    };
+    let mut data = Vec::new();
+    query.encode(&mut Writer::from(&mut data, 0));
+    CreateContext::new(APPLE, data)
 }
 
 /// Returns a WRITE of `data` that can be sent at changing offsets.

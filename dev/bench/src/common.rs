@@ -42,6 +42,7 @@ impl Common {
         Programs {
             frevo: self.frevo.clone(),
             frevo_args: self.frevo_arg.clone(),
+            is_share_configured: false,
             smbd: self.smbd.clone(),
             smbd_conf: self.smbd_conf.clone(),
             account: self.account.clone(),

@@ -24,11 +24,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::common::Common;
 use crate::proc;
-use crate::server::{self, Kind, Peer, Programs};
+use crate::server::{self, Kind, Peer};
 use crate::share;
 use engine::{Engine, Measured};
 use page::{Outcome, Page};
-use shape::{Shape, Verb};
+use shape::{Listed, Shape, Verb};
 
 /// Settings by which administrators make smbd faster for large files: data goes from file to socket
 /// without a copy, and reads and writes are not handed to threads.
@@ -70,17 +70,29 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     let share = share::prepare(scratch.path(), false)?;
     for row in &rows {
         match row.verb {
-            Verb::List => share::make_listed(&share, row.bytes)?,
+            Verb::List(Listed::Readable) => share::make_guarded(&share, row.bytes)?,
+            Verb::List(_) if share.join(share::folder_name(row.bytes)).exists() => {}
+            Verb::List(_) => share::make_listed(&share, row.bytes)?,
             Verb::Office => share::make_offices(&share, row.connections)?,
             Verb::Read | Verb::Write => {}
         }
     }
-    let peers = start(args, &share, scratch.path())?;
-    let labels: Vec<String> = peers.iter().map(|peer| peer.label.clone()).collect();
-    let mut page = Page::new(labels, setting(args, scratch.path()));
+    let labels = args.only.iter().map(|name| label(name).map(str::to_owned));
+    let mut page = Page::new(labels.collect::<Result<_>>()?, setting(args, scratch.path()));
     let round = Duration::from_millis(args.round_ms);
+    // One set of servers after the other; rows with the same options follow each other.
+    let mut running: Option<(Listed, Vec<Peer>)> = None;
     for row in rows {
-        let outcomes = measure(&row, &peers, &share, (args.rounds, round)).await?;
+        let how = row.listed();
+        let peers = match running.take() {
+            Some((options, peers)) if options == how => peers,
+            others => {
+                drop(others);
+                start(args, how, &share, scratch.path())?
+            }
+        };
+        let (_, peers) = running.insert((how, peers));
+        let outcomes = measure(&row, peers, &share, (args.rounds, round)).await?;
         eprintln!("{} done", row.name());
         page.row(&row, &outcomes);
     }
@@ -91,20 +103,42 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     Ok(page.markdown())
 }
 
-fn start(args: &Arguments, share: &Path, scratch: &Path) -> Result<Vec<Peer>> {
-    let programs = args.common.programs();
-    let tuned = Programs {
-        smbd_conf: TUNED.iter().map(|line| (*line).to_owned()).collect(),
-        ..programs.clone()
-    };
+/// Returns the heading of a server.
+fn label(name: &str) -> Result<&'static str> {
+    match name {
+        "frevo" => Ok("Frevo"),
+        "smbd" => Ok("smbd"),
+        "bare" => Ok("bare"),
+        "tuned" => Ok("tuned"),
+        other => anyhow::bail!("{other} is no server; servers: frevo, smbd, tuned, bare"),
+    }
+}
+
+/// Starts the servers with the options for this way of listing.
+fn start(args: &Arguments, how: Listed, share: &Path, scratch: &Path) -> Result<Vec<Peer>> {
+    let mut programs = args.common.programs();
+    programs.smbd_conf.extend(how.smbd_conf());
+    if !how.share_keys().is_empty() {
+        let path = scratch.join(format!("{}.toml", how.name()));
+        let folder = share.display();
+        let section = format!("[[share]]\nname = \"share\"\npath = \"{folder}\"\n");
+        std::fs::write(&path, section + how.share_keys())?;
+        programs.frevo_args.extend(["--config".to_owned(), path.display().to_string()]);
+        programs.is_share_configured = true;
+    }
+    let mut tuned = programs.clone();
+    tuned.smbd_conf = how.smbd_conf();
+    tuned.smbd_conf.extend(TUNED.iter().map(|line| (*line).to_owned()));
     args.only
         .iter()
-        .map(|name| match name.as_str() {
-            "frevo" => server::start(Kind::Frevo, "Frevo", share, scratch, &programs),
-            "smbd" => server::start(Kind::Smbd, "smbd", share, scratch, &programs),
-            "bare" => server::start(Kind::Bare, "bare", share, scratch, &programs),
-            "tuned" => server::start(Kind::Smbd, "tuned", share, scratch, &tuned),
-            other => anyhow::bail!("{other} is no server; servers: frevo, smbd, tuned, bare"),
+        .map(|name| {
+            let (kind, programs) = match name.as_str() {
+                "frevo" => (Kind::Frevo, &programs),
+                "smbd" => (Kind::Smbd, &programs),
+                "bare" => (Kind::Bare, &programs),
+                _ => (Kind::Smbd, &tuned),
+            };
+            server::start(kind, label(name)?, share, scratch, programs)
         })
         .collect()
 }

@@ -45,6 +45,8 @@ impl Kind {
 pub(crate) struct Programs {
     pub(crate) frevo: PathBuf,
     pub(crate) frevo_args: Vec<String>,
+    /// True if `frevo_args` name a configuration with the share.
+    pub(crate) is_share_configured: bool,
     pub(crate) smbd: PathBuf,
     /// Lines for smbd's `[global]`.
     pub(crate) smbd_conf: Vec<String>,
@@ -187,10 +189,12 @@ fn start_frevo(target: &Target, share: &Path, state: &Path, programs: &Programs)
     fs::write(&secret, &target.password)?;
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
     let log = fs::File::create(state.join("log"))?;
-    let mut child = command(&programs.frevo)
-        .arg("serve")
-        .arg("--name")
-        .arg(format!("share={}", share.display()))
+    let mut command = command(&programs.frevo);
+    command.arg("serve");
+    if !programs.is_share_configured {
+        command.arg("--name").arg(format!("share={}", share.display()));
+    }
+    let mut child = command
         .args(["--listen", &target.addr, "--user", &target.user])
         .arg("--password-file")
         .arg(&secret)

@@ -39,6 +39,11 @@ pub(crate) fn folder_name(entries: usize) -> String {
     format!("list-{entries}")
 }
 
+/// Returns the name of the folder with this many entries that all may read, and others.
+pub(crate) fn guarded_name(entries: usize) -> String {
+    format!("guarded-{entries}")
+}
+
 /// Returns the path of a folder of the office load on the share.
 pub(crate) fn office_name(user: usize) -> String {
     format!("office-{user}")
@@ -55,6 +60,23 @@ pub(crate) fn make_listed(share: &Path, entries: usize) -> Result<()> {
     fs::create_dir(&folder)?;
     for n in 0..entries {
         fs::File::create(folder.join(format!("file-{n:06}.dat")))?;
+    }
+    open_to_all(&folder)
+}
+
+/// Readable files in a guarded folder for each that is not.
+const READABLE: usize = 10;
+
+/// Makes a folder of empty files that all may read, and of others that only their owner may.
+pub(crate) fn make_guarded(share: &Path, entries: usize) -> Result<()> {
+    let folder = share.join(guarded_name(entries));
+    fs::create_dir(&folder)?;
+    for n in 0..entries {
+        fs::File::create(folder.join(format!("file-{n:06}.dat")))?;
+        if n.is_multiple_of(READABLE) {
+            let path = folder.join(format!("secret-{n:06}.dat"));
+            fs::File::create(&path)?.set_permissions(fs::Permissions::from_mode(0o600))?;
+        }
     }
     open_to_all(&folder)
 }

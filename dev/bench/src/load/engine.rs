@@ -164,7 +164,7 @@ fn load(on: LoggedOn, row: &Shape, payload: &Payload) -> Result<Box<dyn Load>> {
         Verb::Write => {
             Box::new(Connection::new(on, row, WRITE_BLOCKS * BLOCK_LEN as u64, payload)?)
         }
-        Verb::List => {
+        Verb::List(_) => {
             let listing = Listing::new(folder, row.bytes as u64);
             Box::new(Talk::new(on, row, Box::new(listing))?)
         }

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::sealing::Sealing;
-use super::shape::{Shape, Verb};
+use super::shape::{Listed, Shape, Verb};
 use crate::client::{Client, Open, Protection};
 use crate::server::Target;
 use crate::share;
@@ -56,7 +56,9 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     let (name, how) = match row.verb {
         Verb::Read => (share::READ_NAME.to_owned(), Open::Read),
         Verb::Write => (share::WRITE_NAME.to_owned(), Open::Write),
-        Verb::List => (share::folder_name(row.bytes), Open::Folder),
+        Verb::List(Listed::Plain) => (share::folder_name(row.bytes), Open::Folder),
+        Verb::List(Listed::Apple) => (share::folder_name(row.bytes), Open::AppleFolder),
+        Verb::List(Listed::Readable) => (share::guarded_name(row.bytes), Open::Folder),
         Verb::Office => (share::office_name(n), Open::Folder),
     };
     let file = client.requests().open(&name, how).await?;

@@ -8,9 +8,50 @@ pub(super) enum Verb {
     Read,
     Write,
     /// A folder of `bytes` entries is listed, answer by answer.
-    List,
+    List(Listed),
     /// The requests of people at work; see `office`.
     Office,
+}
+
+/// The way a folder is listed, which decides on the options of the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    Plain,
+    /// With the attributes that macOS reads: rights, Finder information, resource fork.
+    Apple,
+    /// Without what the user may not read (access-based enumeration); both servers use files as
+    /// the user of the host.
+    Readable,
+}
+
+impl Listed {
+    pub(super) const ALL: [Self; 3] = [Self::Plain, Self::Apple, Self::Readable];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "list",
+            Self::Apple => "list-aapl",
+            Self::Readable => "list-abe",
+        }
+    }
+
+    /// Lines for smbd's `[global]`.
+    pub(super) fn smbd_conf(self) -> Vec<String> {
+        let lines: &[&str] = match self {
+            Self::Plain => &[],
+            Self::Apple => &["vfs objects = catia fruit streams_xattr"],
+            Self::Readable => &["access based share enum = yes", "hide unreadable = yes"],
+        };
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    /// Lines for the share in Frevo's configuration.
+    pub(super) const fn share_keys(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Apple => "",
+            Self::Readable => "hide_unreadable = true\nrun_as = \"user\"\n",
+        }
+    }
 }
 
 /// One row.
@@ -38,7 +79,7 @@ const LARGE_DEPTHS: [usize; 2] = [1, 8];
 const SHARED_DEPTH: usize = 4;
 const CONNECTIONS: [usize; 3] = [8, 64, 1000];
 /// Entries of the listed folders.
-pub(super) const LISTED: [usize; 3] = [1_000, 20_000, 100_000];
+const ENTRIES: [usize; 3] = [1_000, 20_000, 100_000];
 const OFFICES: [usize; 3] = [1, 8, 64];
 
 impl Shape {
@@ -85,7 +126,10 @@ impl Shape {
                 rows.push(Self { connections, is_random, depth: SHARED_DEPTH, ..one });
             }
         }
-        rows.extend(LISTED.map(|entries| Self::new(Verb::List, Protection::Unsigned, entries)));
+        for how in Listed::ALL {
+            let row = |entries| Self::new(Verb::List(how), Protection::Unsigned, entries);
+            rows.extend(ENTRIES.map(row));
+        }
         let office = Self::new(Verb::Office, Protection::Signed, 0);
         rows.extend(OFFICES.map(|connections| Self { connections, ..office }));
         rows
@@ -95,13 +139,21 @@ impl Shape {
     pub(super) const fn payload_bytes(&self) -> usize {
         match self.verb {
             Verb::Read | Verb::Write => self.bytes,
-            Verb::List | Verb::Office => 0,
+            Verb::List(_) | Verb::Office => 0,
         }
     }
 
-    /// True if the server without SMB can be asked the same.
+    /// True if the server without SMB can be asked the same. It knows no users.
     pub(super) fn has_bare_path(&self) -> bool {
-        self.protection == Protection::Unsigned
+        self.protection == Protection::Unsigned && self.verb != Verb::List(Listed::Readable)
+    }
+
+    /// Returns the way of listing that the servers of this row are set up for.
+    pub(super) const fn listed(&self) -> Listed {
+        match self.verb {
+            Verb::List(how) => how,
+            _ => Listed::Plain,
+        }
     }
 
     /// Returns the rows whose name contains one of the comma-separated parts of `pattern`.
@@ -119,7 +171,7 @@ impl Shape {
             Verb::Read if self.is_random => "random",
             Verb::Read => "read",
             Verb::Write => "write",
-            Verb::List => return format!("list-{}", self.bytes),
+            Verb::List(how) => return format!("{}-{}", how.name(), self.bytes),
             Verb::Office => return format!("office-c{}", self.connections),
         };
         let (protection, kib) = (self.protection.name(), self.bytes / KIB);
@@ -152,6 +204,8 @@ mod tests {
         assert!(names.contains(&"write-signed-cmac-64k-d16-c1".to_owned()));
         assert!(names.contains(&"read-sealed-ccm-8192k-d8-c1".to_owned()));
         assert!(names.contains(&"list-100000".to_owned()));
+        assert!(names.contains(&"list-aapl-20000".to_owned()));
+        assert!(names.contains(&"list-abe-1000".to_owned()));
         assert!(names.contains(&"office-c64".to_owned()));
         let count = names.len();
         names.sort();
