@@ -61,7 +61,12 @@ impl Costs {
     ) {
         let began = processor_time();
         work.await;
-        let cost = (processor_time() - began) / u32::try_from(operations).unwrap();
+        self.note(what, size, operations, processor_time() - began);
+    }
+
+    /// Counts `operations` that took so long together.
+    fn note(&mut self, what: &'static str, size: usize, operations: usize, took: Duration) {
+        let cost = took / u32::try_from(operations).unwrap();
         println!("| {what} | {size} | {:.1} |", cost.as_secs_f64() * 1e6);
         self.0.push((what, size, cost));
     }
@@ -107,6 +112,51 @@ async fn list(peer: &mut Peer, mount: &Mount, folder: &str) -> usize {
     }
     peer.close(mount, folder).await;
     bytes
+}
+
+/// Makes a name in a folder, changes it and removes it.
+async fn change_names(peer: &mut Peer, mount: &Mount, folder: &str, n: usize) {
+    let access = AccessMask::READ_DATA | AccessMask::DELETE;
+    let named = |name: &str| Want::existing(&format!("{folder}\\{name}-{n}")).access(access);
+    let create = Want { disposition: CreateDisposition::CREATE, ..named("new") };
+    let file = peer.open_file(mount, &create).await;
+    let to = format!("{folder}\\renamed-{n}");
+    peer.on(mount, rename_draft(FileInfoClass::RENAME, file, &to, false)).await.ok();
+    peer.close(mount, file).await;
+    let remove = named("renamed").options(CreateOptions::DELETE_ON_CLOSE);
+    let file = peer.open_file(mount, &remove).await;
+    peer.close(mount, file).await;
+}
+
+/// Names change while another session lists the folder, answer by answer, over and over.
+async fn change_beside_listing(world: &World, costs: &mut Costs, folder: &str, size: usize) {
+    const CHANGES_PER_ANSWER: usize = 4;
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    let (mut other, others) = world.session("bob", &Offer::default()).await;
+    let want = Want::existing(folder).access(AccessMask::READ_DATA);
+    let listed = other.open_file(&others, &want).await;
+    let mut flags = QueryDirectoryFlags::EMPTY;
+    let (mut changing, mut answers) = (Duration::ZERO, 0);
+    for n in 0..OPERATIONS {
+        if n.is_multiple_of(CHANGES_PER_ANSWER) {
+            let ask = list_draft(listed, FileInfoClass::ID_BOTH_DIRECTORY, flags, "*");
+            let reply = other.on(&others, ask).await;
+            flags = match reply.status() {
+                Status::NO_MORE_FILES => QueryDirectoryFlags::RESTART_SCANS,
+                _ => {
+                    reply.ok();
+                    answers += 1;
+                    QueryDirectoryFlags::EMPTY
+                }
+            };
+        }
+        let began = processor_time();
+        change_names(&mut peer, &mount, folder, n).await;
+        changing += processor_time() - began;
+    }
+    assert!(answers >= OPERATIONS / CHANGES_PER_ANSWER / 2, "{answers}");
+    costs.note("change beside a listing", size, OPERATIONS, changing);
+    other.close(&others, listed).await;
 }
 
 async fn names(world: &World) {
@@ -156,20 +206,11 @@ async fn names(world: &World) {
         costs
             .of("create, rename, close, delete", size, OPERATIONS, async {
                 for n in 0..OPERATIONS {
-                    let want =
-                        Want { name: utf16(&format!("{folder}\\new-{n}")), ..create.clone() };
-                    let file = peer.open_file(&mount, &want).await;
-                    let to = format!("{folder}\\renamed-{n}");
-                    let draft = rename_draft(FileInfoClass::RENAME, file, &to, false);
-                    peer.on(&mount, draft).await.ok();
-                    peer.close(&mount, file).await;
-                    let want = Want { name: utf16(&to), ..open.clone() };
-                    let file =
-                        peer.open_file(&mount, &want.options(CreateOptions::DELETE_ON_CLOSE)).await;
-                    peer.close(&mount, file).await;
+                    change_names(&mut peer, &mount, &folder, n).await;
                 }
             })
             .await;
+        change_beside_listing(world, &mut costs, &folder, size).await;
         costs
             .of("list an entry", size, size, async {
                 let bytes = list(&mut peer, &mount, &folder).await;
