@@ -201,7 +201,7 @@ impl FrameReader {
             && self.failure.is_none()
             && may_receive(self.held_bytes(), self.is_inside_frame())
         {
-            match self.receive(stream) {
+            match self.receive(|slices| stream.try_read_anew(slices)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -264,7 +264,7 @@ impl FrameReader {
                 sleep(GATE_PAUSE).await;
                 continue;
             }
-            match self.receive(stream) {
+            match self.receive(|slices| stream.try_read_vectored(slices)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -293,7 +293,10 @@ impl FrameReader {
     }
 
     /// Makes one vectored read, and hands out the frames that it completes.
-    fn receive(&mut self, stream: &Stream) -> io::Result<()> {
+    fn receive(
+        &mut self,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<()> {
         SCRATCH.with_borrow_mut(|scratch| {
             let count;
             let mut in_body = 0;
@@ -303,11 +306,11 @@ impl FrameReader {
                     IoSliceMut::new(&mut buf.memory_mut()[..missing]),
                     IoSliceMut::new(scratch),
                 ];
-                count = stream.try_read_vectored(slices)?;
+                count = read(slices)?;
                 in_body = count.min(missing);
                 buf.set_filled(in_body);
             } else {
-                count = stream.try_read_vectored(&mut [IoSliceMut::new(scratch)])?;
+                count = read(&mut [IoSliceMut::new(scratch)])?;
             }
             self.received_bytes += count as u64;
             if let Some(since) = self.waiting_since.take() {

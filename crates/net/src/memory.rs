@@ -76,6 +76,12 @@ impl MemoryStream {
         self.peer
     }
 
+    /// Returns the number of bytes that can be read now.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.incoming.lock().bytes.len()
+    }
+
     /// Returns the number of bytes written here that the peer has not read yet.
     #[must_use]
     pub fn unread_by_peer(&self) -> usize {

@@ -278,6 +278,32 @@ impl Stream {
         })
     }
 
+    /// Has the kernel keep up to `bytes` of unread data. Its own measurement of the peer's rate may
+    /// choose more later, but no less.
+    ///
+    /// # Errors
+    /// If the socket is gone.
+    pub fn widen_receive_window(&self, bytes: usize) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        // A low-water mark makes room for itself (since Linux 4.18), and the room stays. SO_RCVBUF
+        // would end the kernel's measurement, and allow 208 KiB on most hosts.
+        set_low_water_mark(stream.as_fd(), bytes)?;
+        set_low_water_mark(stream.as_fd(), 1)
+    }
+
+    /// Returns the bytes that have arrived and were not read yet; 0 where it is unknown.
+    #[must_use]
+    pub fn unread_bytes(&self) -> usize {
+        let bytes = match self {
+            Self::Tcp(stream) => rustix::io::ioctl_fionread(stream).unwrap_or(0),
+            Self::Memory(stream) => stream.unread() as u64,
+            // Its messages are small: it fetches data by RDMA.
+            #[cfg(feature = "rdma")]
+            Self::Rdma(_) => 0,
+        };
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
     /// Returns the bytes given to the kernel that the peer has not acknowledged.
     ///
     /// # Errors
@@ -300,6 +326,22 @@ impl Stream {
         }
         Ok(usize::try_from(bytes).unwrap_or(0))
     }
+}
+
+/// Sets the bytes that must be there before a socket is readable.
+fn set_low_water_mark(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads one int, which lives until the call returns.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            std::ptr::from_ref(&bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {

@@ -173,6 +173,18 @@ impl Stream {
         until_drained(stream, Interest::READABLE, room, || Ok(rustix::io::readv(stream, slices)?))
     }
 
+    /// Reads like [`Self::try_read_vectored`], but asks the kernel also where the runtime has not
+    /// heard of new bytes yet.
+    ///
+    /// # Errors
+    /// Like [`Self::try_read_vectored`].
+    pub fn try_read_anew(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => Ok(rustix::io::readv(stream, slices)?),
+            other => other.try_read_vectored(slices),
+        }
+    }
+
     /// Writes as many bytes of `slices` as the stream takes. With `more`, the kernel may hold back
     /// a last packet that is not full, because more bytes follow at once.
     ///

@@ -150,7 +150,13 @@ pub fn mark() -> Instant {
 /// outside of measured polls, and in a simulator, where real time must not decide anything.
 #[must_use]
 pub fn is_due() -> bool {
-    let is_over = |present: Present| present.began.elapsed() >= POLL_SLICE;
+    has_lasted(POLL_SLICE)
+}
+
+/// True if the present poll has lasted `time`; false where [`is_due`] is always false.
+#[must_use]
+pub fn has_lasted(time: Duration) -> bool {
+    let is_over = |present: Present| present.began.elapsed() >= time;
     PRESENT.get().is_some_and(is_over) && !file_io::stays()
 }
 

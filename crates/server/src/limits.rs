@@ -568,6 +568,22 @@ pub const CHECKED_TOGETHER_BYTES_MIN: usize = 8 << 10;
 /// No more requests are received, to be checked together, once they have so many bytes.
 pub const CHECKED_TOGETHER_BYTES_MAX: usize = 4 << 20;
 
+/// Length of a large request. When another one is behind it, the kernel is given room for more.
+pub const LARGE_REQUEST_BYTES: usize = 8 << 10;
+
+/// Unread bytes of such a client for which the kernel has room then: sixteen requests of 64 KiB. With
+/// twice as much, requests of 1 MiB took 10 percent more processor time: they leave the cache.
+pub const RECEIVE_WINDOW_BYTES: usize = 1 << 20;
+
+/// Large requests whose replies leave together where each comes with a receive of its own.
+pub const BURST_REQUESTS_MAX: usize = 8;
+
+/// Bytes of such requests after which the replies leave.
+pub const BURST_BYTES_MAX: usize = 512 << 10;
+
+/// Time after which no reply waits for a further request.
+pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
+
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 

@@ -1,3 +1,5 @@
+use std::io::IoSlice;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -302,6 +304,23 @@ async fn what_has_arrived_is_gathered_up_to_the_limits() {
     }
     assert_eq!(got, bodies);
     assert_eq!(ready, bodies[1..]);
+}
+
+/// The runtime learns of bytes when it asks the kernel, which it does between two polls.
+#[tokio::test]
+async fn bytes_that_the_runtime_has_not_heard_of_are_gathered() {
+    let (client, server) = tcp().await;
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    write_all(&client, &framed(&[body(100, 0)])).await;
+    reader.next(&server).await.unwrap().unwrap();
+    let more = framed(&[body(100, 1)]);
+    assert_eq!(client.try_write_vectored(&[IoSlice::new(&more)], false).unwrap(), more.len());
+    while server.unread_bytes() == 0 {
+        std::thread::yield_now();
+    }
+    reader.gather(&server, (1, usize::MAX), |_, _| true);
+    assert_eq!(reader.try_next().unwrap().to_vec(), body(100, 1));
+    assert_eq!(server.unread_bytes(), 0);
 }
 
 /// The frames before a fault or an end come first, and then the same error as without gathering.

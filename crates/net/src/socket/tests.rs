@@ -84,11 +84,33 @@ async fn facts_show_what_the_peer_has_not_taken() {
     assert!(facts.rto >= Duration::from_millis(1) && facts.rto < Duration::from_secs(120));
     assert!(facts.rtt > Duration::ZERO);
     assert_eq!(server.facts().unwrap().unacknowledged_bytes, 0);
+    assert!(server.unread_bytes() > 0 && client.unread_bytes() == 0);
     let (a, b) = memory(100);
     write_all(&a, &[0; 30]).await;
     assert_eq!(a.unacknowledged_bytes().unwrap(), 30);
+    assert_eq!((a.unread_bytes(), b.unread_bytes()), (0, 30));
     read_exactly(&b, 30).await;
     assert_eq!(a.facts().unwrap().unacknowledged_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_widened_window_holds_more_and_one_byte_wakes_a_reader() {
+    let listener = Listener::bind(local(0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    for wanted in [None, Some(2 << 20)] {
+        let (client, accepted) = tokio::join!(connect(address, None), listener.accept());
+        let (client, server) = (client.unwrap(), accepted.unwrap().0.attach().unwrap());
+        if let Some(bytes) = wanted {
+            server.widen_receive_window(bytes).unwrap();
+            write_all(&client, b"x").await;
+            tokio::time::timeout(Duration::from_secs(10), read_exactly(&server, 1)).await.unwrap();
+        }
+        let block = [0; 65_536];
+        while client.try_write_vectored(&[IoSlice::new(&block)], false).is_ok() {}
+        held.push(server.unread_bytes());
+    }
+    assert!(held[0] < 1 << 20 && held[1] >= 3 << 19, "{held:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use frevo_net::buffer::Buf;
+use frevo_net::watchdog::has_turn;
 
 use super::Connection;
 use crate::limits::SPARE_ANSWERERS;
@@ -100,6 +101,22 @@ impl Future for Answering {
         }
         answerer.keep();
         Poll::Ready(())
+    }
+}
+
+/// A request under way. When many are woken together, those whose turn does not
+/// come within the slice of a poll go on in the next one.
+pub(super) struct InTurn(pub(super) Answering);
+
+impl Future for InTurn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if has_turn() {
+            return Pin::new(&mut self.0).poll(cx);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

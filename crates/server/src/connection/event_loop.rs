@@ -5,19 +5,20 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
-use frevo_net::watchdog::{has_turn, is_due, yield_if_due};
+use frevo_net::watchdog::{is_due, yield_if_due};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::answering::Answering;
+use super::answering::{Answering, InTurn};
+use super::burst::Burst;
 use super::driver::{Driver, any_ended, rung};
 use super::{Connection, ConnectionInfo, Notice, notice};
 use crate::admission::{EVICTED, Ticket};
@@ -230,9 +231,11 @@ impl EventLoop<'_> {
         Ok((has_place && !is_short, is_short))
     }
 
-    /// Begins the requests of a frame and of those behind it that have come already.
+    /// Begins the requests of a frame and of those that have come behind it.
     async fn begin_all(&mut self, mut frame: Buf) {
         let connection = self.connection;
+        let mut burst = Burst::of(frame.len());
+        connection.widen(self.stream, self.reader, frame.len());
         self.check_together(&mut frame);
         if self.reader.has_more() {
             connection.gather();
@@ -252,7 +255,12 @@ impl EventLoop<'_> {
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
+            let may_go_on = connection.is_widened.get() && !self.reader.has_more();
+            if may_go_on && burst.goes_on(self.stream) {
+                self.receive_more(1, usize::MAX);
+            }
             let Some(mut frame) = self.reader.try_next() else { break };
+            burst.add(frame.len());
             self.check_together(&mut frame);
             self.begin(frame).await;
         }
@@ -264,14 +272,23 @@ impl EventLoop<'_> {
         if !connection.gains_company(frame) {
             return;
         }
+        let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(frame.len());
+        self.receive_more(CHECKED_TOGETHER - 1, bytes);
+        connection.check_together(std::iter::once(frame).chain(self.reader.ready_frames()));
+    }
+
+    /// Receives what has arrived, until `count` frames or `bytes` bytes of frames are there, or
+    /// memory or places are short.
+    fn receive_more(&mut self, count: usize, bytes: usize) {
+        let connection = self.connection;
         let under_way = self.in_flight.len();
         let may_receive = |held, _| {
             connection.tally(held, under_way);
-            connection.info.server.ledger.relieve() != Fullness::Full
+            under_way < IN_FLIGHT_PER_CONNECTION
+                && connection.info.server.ledger.relieve() != Fullness::Full
         };
-        let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(frame.len());
-        self.reader.gather(self.stream, (CHECKED_TOGETHER - 1, bytes), may_receive);
-        connection.check_together(std::iter::once(frame).chain(self.reader.ready_frames()));
+        self.reader.set_limit(connection.frame_limit());
+        self.reader.gather(self.stream, (count, bytes), may_receive);
     }
 
     /// Begins the requests of one frame: the first poll answers most, and they need no place
@@ -332,22 +349,6 @@ impl LogonTimer {
             return Err(End::Doomed(Doom::Told("did not authenticate in time")));
         }
         Ok(())
-    }
-}
-
-/// A request under way. When many are woken together, those whose turn does not
-/// come within the slice of a poll go on in the next one.
-struct InTurn(Answering);
-
-impl Future for InTurn {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if has_turn() {
-            return Pin::new(&mut self.0).poll(cx);
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 }
 

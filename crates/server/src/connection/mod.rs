@@ -11,6 +11,7 @@ mod authentication;
 mod batch_checking;
 mod batch_signing;
 mod breaks;
+mod burst;
 mod channel;
 mod checked;
 mod driver;
@@ -75,6 +76,8 @@ pub struct Connection {
     queue: SendQueue,
     /// Its buffers in the ledger.
     pub tabs: Tabs,
+    /// True once the kernel has room for large requests.
+    is_widened: Cell<bool>,
     /// Bytes of frames whose messages are being answered.
     served_bytes: Cell<usize>,
     /// Bytes of the state of one request that was not answered at once.
@@ -133,6 +136,7 @@ impl Connection {
             waiting: RefCell::new(waiting::Waiting::default()),
             queue: SendQueue::new(SendLimits::default()),
             tabs,
+            is_widened: Cell::new(false),
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             together: batch_signing::SigningBatch::default(),
