@@ -47,7 +47,10 @@ impl Page {
             Some(first) if columns.len() > 1 => format!("{:.3}", last.total() / first.total()),
             _ => "–".to_owned(),
         };
-        let _ = writeln!(self.totals, " {ratio} | {:.0} |", last.operations);
+        let allocations: Vec<String> =
+            columns.iter().map(|c| decimal(c.costs.allocations() as f64 / c.operations)).collect();
+        let allocations = allocations.join(" → ");
+        let _ = writeln!(self.totals, " {ratio} | {allocations} | {:.0} |", last.operations);
         let _ = writeln!(self.details, "\n## {}\n", row.title());
         self.detail("crate", columns, |c| c.costs.crates());
         self.detail("source file", columns, |c| c.costs.files.clone());
@@ -96,8 +99,12 @@ impl Page {
             let _ = writeln!(page, "- {line}");
         }
         let labels: Vec<&str> = self.programs.iter().filter_map(|p| p.split(':').next()).collect();
-        let _ = writeln!(page, "\n| row | {} | after/before | operations |", labels.join(" | "));
-        let _ = writeln!(page, "|---|{}---|---|", "---|".repeat(labels.len()));
+        let _ = writeln!(
+            page,
+            "\n| row | {} | after/before | allocations | operations |",
+            labels.join(" | ")
+        );
+        let _ = writeln!(page, "|---|{}---|---|---|", "---|".repeat(labels.len()));
         page.push_str(&self.totals);
         page.push_str(&self.details);
         page

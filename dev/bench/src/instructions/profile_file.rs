@@ -15,6 +15,10 @@ pub(crate) struct Costs {
     pub(crate) calls: BTreeMap<String, u64>,
 }
 
+/// Functions that allocate: the C library's names, since Rust's are compiled into them.
+const ALLOCATORS: [&str; 6] =
+    ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"];
+
 /// Names are written once, with a number; later lines have the number alone.
 #[derive(Default)]
 struct Names(HashMap<u32, String>);
@@ -74,6 +78,12 @@ impl Costs {
             *costs.files.entry(file.clone()).or_default() += cost;
         }
         costs
+    }
+
+    /// Returns how often memory was allocated, or an allocation grown. Calls of the allocator within
+    /// itself count, too.
+    pub(crate) fn allocations(&self) -> u64 {
+        ALLOCATORS.iter().filter_map(|name| self.calls.get(*name)).sum()
     }
 
     /// Returns the instructions of each crate or library.
@@ -162,6 +172,22 @@ totals: 1021
         assert_eq!(crates.get("crates/net"), Some(&101));
         assert_eq!(crates.get("core"), Some(&20));
         assert_eq!(crates.get("[libc.so.6]"), Some(&900));
+    }
+
+    #[test]
+    fn every_way_to_take_memory_is_an_allocation() {
+        let text = "fn=(1) frevo_net::buffer::take
+cfn=(2) malloc
+calls=3 7
+* 900
+cfn=(3) posix_memalign
+calls=2 7
+* 40
+cfn=(4) free
+calls=5 7
+* 40
+";
+        assert_eq!(Costs::parse(text).allocations(), 5);
     }
 
     #[test]
