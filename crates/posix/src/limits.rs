@@ -139,12 +139,13 @@ pub const NAME_SERVICE_ANSWER_BYTES: usize = 16 + 4 * (GROUPS_PER_USER + 2);
 /// Names of one directory that are kept as a table; a larger directory gets a sketch.
 pub const CACHED_NAMES_PER_DIRECTORY: usize = 65_536;
 
-/// Names that a sketch has a filter for (8 MiB). In a larger directory each absent name is looked
+/// Names that a sketch has a filter for (16 MiB). In a larger directory each absent name is looked
 /// for once, and then remembered.
 pub const SKETCH_NAMES: usize = 4 << 20;
 
-/// Bits of the filter for each name. One absent name in a thousand must be looked for.
-pub const SKETCH_BITS_PER_NAME: usize = 16;
+/// Bits of the filter for each name. One absent name in 50,000 must be looked for, which takes half a
+/// second in a directory of a million names.
+pub const SKETCH_BITS_PER_NAME: usize = 32;
 
 /// Bits of the filter that one name sets; see [`SKETCH_BITS_PER_NAME`].
 pub const SKETCH_PROBES: u64 = 6;

@@ -28,6 +28,8 @@ enum Answer {
         /// True if no other name folds alike.
         alone: bool,
     },
+    /// A name that was alone and may have gone: the next note about it tells.
+    Leaving,
 }
 
 /// The hashes of names while a directory is read; None if there are too many.
@@ -123,13 +125,24 @@ impl Sketch {
         }
     }
 
-    /// Records a present name.
+    /// Records a present name. One that the filter proved absent is alone, which is remembered: the
+    /// filter cannot forget it when it goes, and the directory would be read for it when it comes
+    /// again, as names of temporary files do.
     pub(super) fn insert(&mut self, name: &[u8]) {
-        self.hold(hash_name(name));
-        let Some(answer) = self.answers.get_mut(Folded::of(name).as_bytes()) else { return };
+        let hash = hash_name(name);
+        let was_possible = self.may_hold(hash);
+        self.hold(hash);
+        let Some(answer) = self.answers.get_mut(Folded::of(name).as_bytes()) else {
+            if !was_possible {
+                let answer = Answer::Present { stored: name.into(), alone: true };
+                self.remember(name, answer);
+            }
+            return;
+        };
         match answer {
             Answer::Absent => *answer = Answer::Present { stored: name.into(), alone: true },
             Answer::Present { stored, .. } if **stored == *name => {}
+            // It may be another spelling beside the one that is known, or leaves.
             _ => self.doubt(name),
         }
     }
@@ -137,23 +150,35 @@ impl Sketch {
     /// Records an absent name.
     pub(super) fn remove(&mut self, name: &[u8]) {
         match self.answers.get_mut(Folded::of(name).as_bytes()) {
-            Some(answer @ Answer::Present { alone: true, .. }) => *answer = Answer::Absent,
+            Some(answer @ (Answer::Present { alone: true, .. } | Answer::Leaving)) => {
+                *answer = Answer::Absent;
+            }
             Some(Answer::Absent) | None => {}
             Some(_) => self.doubt(name),
         }
     }
 
-    /// Forgets the answer about a name.
+    /// Forgets the answer about a name, except that no other folds alike.
     pub(super) fn doubt(&mut self, name: &[u8]) {
-        self.answers.remove(Folded::of(name).as_bytes());
+        let key = Folded::of(name);
+        match self.answers.get(key.as_bytes()) {
+            Some(Answer::Present { alone: true, stored }) if **stored == *name => {
+                self.answers.insert(key.as_bytes().into(), Answer::Leaving);
+            }
+            _ => drop(self.answers.remove(key.as_bytes())),
+        }
     }
 
     /// Records that the directory is about to be read for a name.
     pub(super) fn seek(&mut self, wanted: &[u8]) {
+        self.remember(wanted, Answer::Sought);
+    }
+
+    fn remember(&mut self, name: &[u8], answer: Answer) {
         if self.answers.len() >= SKETCH_ANSWERS {
             self.answers = HashMap::new();
         }
-        self.answers.insert(folded(wanted), Answer::Sought);
+        self.answers.insert(folded(name), answer);
     }
 
     /// Stores the result of reading for a name, unless the name changed meanwhile.
@@ -204,6 +229,41 @@ mod tests {
         let mut hashes = Hashes::default();
         (0..names).for_each(|n| hashes.add(format!("Name{n}").as_bytes()));
         Sketch::of(&hashes)
+    }
+
+    /// A name that comes and goes again and again needs no reading of the directory.
+    #[test]
+    fn a_new_name_that_has_gone_is_known_to_be_absent() {
+        let mut sketch = sketch(20_000);
+        let name = (0..)
+            .map(|n| format!("Temporary{n}"))
+            .find(|name| matches!(sketch.find(name.as_bytes()), Some(Lookup::Absent)));
+        let name = name.unwrap();
+        let (stored, other) = (name.as_bytes(), name.to_uppercase());
+        for round in 0..3 {
+            sketch.insert(stored);
+            for wanted in [stored, other.as_bytes()] {
+                assert_eq!(sketch.find(wanted), Some(Lookup::Present(stored)), "{round}");
+            }
+            // A rename doubts the old name first.
+            if round > 0 {
+                sketch.doubt(stored);
+                assert_eq!(sketch.find(other.as_bytes()), None, "{round}");
+            }
+            sketch.remove(stored);
+            assert_eq!(sketch.find(other.as_bytes()), Some(Lookup::Absent), "{round}");
+        }
+        // Another spelling comes while the first may be leaving: nothing is known.
+        sketch.insert(stored);
+        sketch.doubt(stored);
+        sketch.insert(other.as_bytes());
+        assert_eq!(sketch.find(stored), None);
+        sketch.remove(stored);
+        assert_eq!(sketch.find(stored), None);
+        // Two that fold alike are not told apart by their names alone.
+        sketch.insert(stored);
+        sketch.insert(other.as_bytes());
+        assert_eq!(sketch.find(name.to_lowercase().as_bytes()), None);
     }
 
     #[test]
