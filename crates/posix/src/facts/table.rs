@@ -144,6 +144,19 @@ fn hash_of(inode: u64, device: u32) -> u64 {
     (inode << 57) | place | (inode % BLOCK)
 }
 
+/// Forgets one file to make room for another with `hash`: the one in its place, or the next behind it.
+/// What is asked for again is read again.
+fn make_room(shard: &mut HashTable<Known>, hash: u64) {
+    let places = shard.num_buckets();
+    let from = hash as usize;
+    let mut behind = (0..places).map(|n| from.wrapping_add(n) % places);
+    if let Some(place) = behind.find(|place| shard.get_bucket(*place).is_some())
+        && let Ok(known) = shard.get_bucket_entry(place)
+    {
+        known.remove();
+    }
+}
+
 /// The facts of all files of this process.
 pub(super) struct Facts {
     shards: [Mutex<HashTable<Known>>; SHARDS],
@@ -181,11 +194,7 @@ impl Facts {
             return fact(known);
         }
         if shard.len() >= PER_SHARD {
-            // Any of them: what is asked for again is read again.
-            let some = shard.iter().next().map(|some| hash_of(some.inode, some.device));
-            if let Some(Ok(some)) = some.map(|hash| shard.find_entry(hash, |_| true)) {
-                some.remove();
-            }
+            make_room(&mut shard, hash);
         }
         let before = shard.allocation_size();
         fact(&mut new);
