@@ -145,7 +145,6 @@ fn hash_of(inode: u64, device: u32) -> u64 {
 }
 
 /// Forgets one file to make room for another with `hash`: the one in its place, or the next behind it.
-/// What is asked for again is read again.
 fn make_room(shard: &mut HashTable<Known>, hash: u64) {
     let places = shard.num_buckets();
     let from = hash as usize;
