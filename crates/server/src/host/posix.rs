@@ -8,7 +8,7 @@ pub use frevo_posix::credentials::{
 pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
 pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
-/// The facts that are remembered of files of the host.
+/// Facts, names and open folders that are remembered of the host.
 pub const CACHE: crate::ledger::Cache = crate::ledger::Cache {
     bytes: frevo_posix::remembered_bytes,
     forget: frevo_posix::forget_remembered,
