@@ -581,6 +581,10 @@ pub const BURST_REQUESTS_MAX: usize = 8;
 /// Bytes of such requests after which the replies leave.
 pub const BURST_BYTES_MAX: usize = 512 << 10;
 
+/// Length of a READ up to which a client on this host that has one in flight at a time is answered
+/// without a copy. Up to 512 KiB in flight that was faster, from 768 KiB on slower (docs/adr/0003).
+pub const LONE_READ_BYTES_MAX: u32 = 256 << 10;
+
 /// Time after which no reply waits for a further request.
 pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
 

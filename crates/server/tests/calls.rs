@@ -13,11 +13,13 @@ use std::collections::BTreeMap;
 use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
-use client::files::{Mount, PREVIOUS, Want, close_draft, rename_draft};
+use client::draft::{Via, pack};
+use client::files::{Mount, PREVIOUS, Want, close_draft, data, read_draft, rename_draft};
 use client::negotiate::Offer;
 use client::peer::Peer;
 use client::queries::{list_draft, query_draft};
-use client::world::{World, in_world};
+use client::world::{World, in_world, in_world_with, settings};
+use frevo_server::settings::{Settings, Signing};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::AccessMask;
@@ -251,6 +253,70 @@ fn operations() {
     in_world(all);
 }
 
+/// Bytes of the READs that may go from the file to the socket.
+const LONE: u32 = 256 << 10;
+
+/// Sends unsigned READs of `lengths` together, and checks the answers.
+async fn read_together(peer: &mut Peer, mount: &Mount, file: FileId, lengths: &[u32]) {
+    let (mut frames, mut ids) = (Vec::new(), Vec::new());
+    for &length in lengths {
+        let mut draft = mount.put(read_draft(file, 0, length));
+        peer.stamp(&mut draft);
+        ids.push(draft.header.message_id);
+        let message = pack(&[draft], Via::Plain);
+        frames.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        frames.extend(message);
+    }
+    peer.send_bytes(&frames).await;
+    for (reply, &length) in peer.collect(&ids).await.iter().zip(lengths) {
+        reply.ok();
+        assert!(data(reply).iter().all(|byte| *byte == 7));
+        assert_eq!(data(reply).len(), length as usize);
+    }
+}
+
+async fn large_reads(world: &World) {
+    let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+    world.file("large", vec![7; 1 << 20]);
+    let want = Want::existing("large").access(AccessMask::FILE_GENERIC_READ);
+    let file = peer.open_file(&mount, &want).await;
+    let reads: [(&str, &[u32]); 6] = [
+        ("one below", &[LONE - 1]),
+        ("one", &[LONE]),
+        ("one above", &[LONE + 1]),
+        ("two", &[LONE, LONE]),
+        ("one after two", &[LONE]),
+        ("end", &[]),
+    ];
+    for (what, lengths) in reads {
+        mark(what);
+        read_together(&mut peer, &mount, file, lengths).await;
+    }
+}
+
+#[test]
+#[ignore = "what the test below traces"]
+fn reads() {
+    in_world_with(Settings { signing: Signing::Offered, ..settings() }, large_reads);
+}
+
+/// Over a connection in memory the send queue reads what it would send by sendfile, with pread64; the
+/// handler reads with preadv2.
+#[test]
+fn a_lone_read_is_not_copied() {
+    let Some(found) = traced("reads") else { return };
+    let reads =
+        |what: &str, call: &str| found[what].iter().filter(|line| line.starts_with(call)).count();
+    for (what, direct, copied) in
+        [("one below", 1, 0), ("one", 1, 0), ("one above", 0, 1), ("one after two", 0, 1)]
+    {
+        assert_eq!(reads(what, "pread64("), direct, "{what}: {:#?}", found[what]);
+        assert_eq!(reads(what, "preadv2("), copied, "{what}: {:#?}", found[what]);
+    }
+    assert_eq!(reads("two", "pread64("), 0, "{:#?}", found["two"]);
+    assert_eq!(reads("two", "preadv2("), 2, "{:#?}", found["two"]);
+}
+
 /// The calls on files after each mark, of the last round.
 fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
@@ -279,24 +345,29 @@ fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-#[test]
-fn an_operation_takes_no_more_system_calls_than_it_did() {
+/// The calls on files after each mark of the ignored test `name`. None where nothing can be traced.
+fn traced(name: &str) -> Option<BTreeMap<String, Vec<String>>> {
     let mut tried = Program::new("strace");
     tried.args(["-o", "/dev/null", "true"]).stderr(Stdio::null());
     if !tried.status().is_ok_and(|status| status.success()) {
         println!("skipped: there is no strace, or it may not trace");
-        return;
+        return None;
     }
     let trace = tempfile::NamedTempFile::new().unwrap();
     let traced = Program::new("strace")
         .args(["-f", "-qq", "-o"])
         .arg(trace.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "operations"])
+        .args(["--ignored", "--exact", name])
         .output()
         .unwrap();
     assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stdout));
-    let found = parse(&std::fs::read_to_string(trace.path()).unwrap());
+    Some(parse(&std::fs::read_to_string(trace.path()).unwrap()))
+}
+
+#[test]
+fn an_operation_takes_no_more_system_calls_than_it_did() {
+    let Some(found) = traced("operations") else { return };
     let mut more = Vec::new();
     let is_exact = has_exact_times();
     for (what, exact, before) in MOST {

@@ -14,6 +14,7 @@ mod breaks;
 mod burst;
 mod channel;
 mod checked;
+mod company;
 mod driver;
 mod event_loop;
 mod info;
@@ -78,6 +79,7 @@ pub struct Connection {
     pub tabs: Tabs,
     /// True once the kernel has room for large requests.
     is_widened: Cell<bool>,
+    company: company::Company,
     /// Bytes of frames whose messages are being answered.
     served_bytes: Cell<usize>,
     /// Bytes of the state of one request that was not answered at once.
@@ -137,6 +139,7 @@ impl Connection {
             queue: SendQueue::new(SendLimits::default()),
             tabs,
             is_widened: Cell::new(false),
+            company: company::Company::default(),
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             together: batch_signing::SigningBatch::default(),
@@ -221,6 +224,12 @@ impl Connection {
     /// True once a session has authenticated on the connection.
     pub fn is_authenticated(&self) -> bool {
         self.ticket.borrow().is_none()
+    }
+
+    /// True for a READ of `bytes` whose client has one in flight at a time. To be asked for READs
+    /// that could be answered without a copy.
+    pub fn is_lone_read(&self, bytes: u32) -> bool {
+        self.company.is_lone_read(bytes)
     }
 
     /// Ends the connection without a further reply.
