@@ -236,6 +236,10 @@ pub const RDMA_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(feature = "rdma")]
 pub const RDMA_LISTEN_AGAIN: Duration = Duration::from_secs(2);
 
+/// Calls of librdmacm that are made at a time, each on a thread of its own.
+#[cfg(feature = "rdma")]
+pub const RDMA_CALLS_AT_ONCE: usize = 8;
+
 /// Time for which a connection that has ended waits for its last messages to leave.
 #[cfg(feature = "rdma")]
 pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);

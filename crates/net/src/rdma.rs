@@ -28,6 +28,7 @@ mod queue_pair;
 mod quota;
 mod region;
 mod state;
+mod threads;
 mod window;
 
 use std::io;

@@ -3,6 +3,8 @@
 
 #![cfg(feature = "rdma")]
 
+#[path = "rdma/credentials.rs"]
+mod credentials;
 #[path = "rdma/driver.rs"]
 mod driver;
 

@@ -130,9 +130,9 @@ fn give_up(capabilities: CapabilitySet) {
 /// Makes a call with the group of a file, `gid`, as its group for file access, if this thread acts as
 /// the server and the server is root: see [`begin_thread`].
 ///
-/// The call is made on a thread of its own. The kernel refuses an RDMA device to a thread whose
-/// credentials were ever replaced since the device was opened, also by equal ones, and a core that
-/// serves clients of SMB Direct goes on using it.
+/// The call is made on a thread of its own. The kernel takes no write(2) to an RDMA device from a
+/// thread whose credentials were ever replaced since the device was opened, also by equal ones: a
+/// core that serves clients of SMB Direct over a soft device would be slower from then on.
 pub(crate) fn with_file_group<T: Send>(
     gid: u32,
     call: impl FnOnce() -> T + Send,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use frevo_net::limits::RDMA_LOCKED_BYTES_MIN;
 use frevo_net::rdma::{self, Listener, Provider};
 use frevo_net::socket;
-use frevo_server::config::{Listen, RunAsChoice, ShareSection};
+use frevo_server::config::Listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::listen::{SMB_PORT, addresses_of};
@@ -18,24 +18,13 @@ use crate::exit::{Done, Exit, Failure};
 const IWARP_PORT: u16 = 5445;
 
 /// Loads the code of RDMA, which a confined process cannot, if the configuration wants RDMA. The
-/// devices are opened later: the kernel refuses them to a process that has changed its rights since.
+/// devices are opened later, by threads that are confined.
 pub(super) fn prepare(plan: &Plan) -> Done {
     if plan.config.server.rdma != Some(true) {
         return Ok(());
     }
-    if plan.config.shares.iter().any(acts_as_users) {
-        return Err(Failure::new(
-            Exit::Config,
-            "rdma = true does not go together with run_as = \"user\" or force_user: the kernel \
-             refuses RDMA to threads that have acted as somebody else",
-        ));
-    }
     rdma::is_here().map_err(|why| Failure::new(Exit::Failed, why.to_string()))?;
     raise_lock_limit()
-}
-
-fn acts_as_users(share: &ShareSection) -> bool {
-    share.run_as == Some(RunAsChoice::User) || share.force_user.is_some()
 }
 
 /// Listens for SMB Direct where the configuration wants it: on the addresses that flags name, or on

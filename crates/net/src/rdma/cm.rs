@@ -1,4 +1,5 @@
-//! The connection manager: identifiers of connections, and the channel of their events.
+//! The connection manager: identifiers of connections, and the channel of their events. All calls of
+//! librdmacm are made on the threads of [`threads`].
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -17,9 +18,10 @@ use super::device::{self, Device};
 use super::ffi::{
     ADDRESS_LEN, Address, CmEvent, CmId, ConnParam, EVENT_ADDR_CHANGE, EVENT_ADDR_RESOLVED,
     EVENT_CONNECT_REQUEST, EVENT_DEVICE_REMOVAL, EVENT_ESTABLISHED, EVENT_ROUTE_RESOLVED,
-    EVENT_TIMEWAIT_EXIT, EventChannel, PS_TCP, TRANSPORT_IWARP,
+    EVENT_TIMEWAIT_EXIT, EventChannel, PS_TCP, Pd, QpInitAttr, TRANSPORT_IWARP,
 };
 use super::library::{Library, library};
+use super::threads;
 use crate::limits::{RDMA_BACKLOG, RDMA_RESOLVE_TIMEOUT, RDMA_RETRIES, RDMA_RNR_RETRIES};
 
 /// The state of an identifier, as its events have told it.
@@ -79,20 +81,31 @@ unsafe impl Send for Channel {}
 unsafe impl Sync for Channel {}
 
 impl Channel {
-    /// Opens a channel.
+    /// Opens a channel. The first one starts the threads of librdmacm.
     ///
     /// # Errors
     /// rdma-core is missing, or the kernel has no RDMA.
     pub(super) fn open() -> io::Result<Arc<Self>> {
         let library =
             library().map_err(|missing| io::Error::new(io::ErrorKind::Unsupported, missing))?;
+        threads::start()?;
         // SAFETY: it takes no argument.
-        let raw = unsafe { (library.rdma_create_event_channel)() };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        let raw = unsafe { threads::call(|| create_channel(library)) }?;
         let channel = Self { library, raw, fates: Mutex::default() };
         let flags = rustix::fs::fcntl_getfl(channel.fd())?;
         rustix::fs::fcntl_setfl(channel.fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Arc::new(channel))
+    }
+
+    /// Tries to open a channel, on this thread.
+    ///
+    /// # Errors
+    /// The kernel has no RDMA, or not for this process.
+    pub(super) fn probe(library: &'static Library) -> io::Result<()> {
+        let raw = create_channel(library)?;
+        // SAFETY: it was made just now, and has no identifiers.
+        unsafe { (library.rdma_destroy_event_channel)(raw.as_ptr()) };
+        Ok(())
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -107,6 +120,11 @@ impl Channel {
 
     /// Takes the next event. None if there is no event.
     pub(super) fn next(self: &Arc<Self>) -> io::Result<Option<Event>> {
+        // SAFETY: a channel is bound to no thread, and neither are identifiers of its events.
+        unsafe { threads::call(|| self.next_here()) }
+    }
+
+    fn next_here(self: &Arc<Self>) -> io::Result<Option<Event>> {
         let mut event = null_mut();
         // SAFETY: the channel is open, and the event is written to a variable that lives.
         let outcome = unsafe { (self.library.rdma_get_cm_event)(self.raw.as_ptr(), &mut event) };
@@ -167,6 +185,12 @@ impl Channel {
     }
 }
 
+fn create_channel(library: &'static Library) -> io::Result<NonNull<EventChannel>> {
+    // SAFETY: it takes no argument.
+    let raw = unsafe { (library.rdma_create_event_channel)() };
+    NonNull::new(raw).ok_or_else(io::Error::last_os_error)
+}
+
 /// The IRD/ORD negotiate header, MS-SMBD 6.1: two words in network order.
 ///
 /// # Safety
@@ -182,8 +206,10 @@ unsafe fn first_words(data: *const [u8; 8], param: &ConnParam) -> Option<[u32; 2
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: its identifiers keep it, so that there is none left.
-        unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) };
+        // SAFETY: its identifiers keep it, so that there is none left. It is bound to no thread.
+        unsafe {
+            threads::call(|| (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()));
+        }
     }
 }
 
@@ -220,12 +246,16 @@ impl Id {
     /// Makes an identifier whose events come on `channel`.
     pub(super) fn new(channel: &Arc<Channel>) -> io::Result<Self> {
         let mut raw = null_mut();
-        // SAFETY: the channel is open; the identifier is written to a variable that lives.
-        let outcome = unsafe {
-            (channel.library.rdma_create_id)(channel.raw.as_ptr(), &mut raw, null_mut(), PS_TCP)
-        };
-        let raw = NonNull::new(raw).filter(|_| outcome == 0);
-        let raw = raw.ok_or_else(io::Error::last_os_error)?;
+        let library = channel.library;
+        // SAFETY: the channel is open; the identifier is written to a variable that lives, and is
+        // bound to no thread.
+        unsafe {
+            threads::call(|| {
+                let channel = channel.raw.as_ptr();
+                outcome((library.rdma_create_id)(channel, &mut raw, null_mut(), PS_TCP))
+            })
+        }?;
+        let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: it was made just now.
         Ok(unsafe { Self::from_raw(channel, raw) })
     }
@@ -246,11 +276,50 @@ impl Id {
         self.raw
     }
 
+    /// Makes a call of librdmacm for this identifier, and returns its result.
+    ///
+    /// # Safety
+    /// The call obeys the library's rules, and is bound to no thread.
+    ///
+    /// # Errors
+    /// The call's.
+    unsafe fn ask(&self, call: impl FnOnce(&Library, *mut CmId) -> c_int) -> io::Result<()> {
+        // SAFETY: guaranteed by the caller; the identifier is bound to no thread.
+        unsafe { threads::call(|| outcome(call(self.library(), self.raw.as_ptr()))) }
+    }
+
+    /// Makes the queue pair of the identifier.
+    ///
+    /// # Safety
+    /// The domain, and the queues that the attributes name, are of the identifier's device and live
+    /// longer than the queue pair.
+    ///
+    /// # Errors
+    /// The device has too little of something.
+    pub(super) unsafe fn create_qp(&self, pd: *mut Pd, wanted: &mut QpInitAttr) -> io::Result<()> {
+        // SAFETY: guaranteed by the caller; the attributes live during the call.
+        unsafe { self.ask(|library, id| (library.rdma_create_qp)(id, pd, wanted)) }
+    }
+
+    /// Destroys the queue pair of the identifier.
+    ///
+    /// # Safety
+    /// The identifier has one, which is not used afterwards.
+    pub(super) unsafe fn destroy_qp(&self) {
+        // SAFETY: guaranteed by the caller.
+        let _ = unsafe {
+            self.ask(|library, id| {
+                (library.rdma_destroy_qp)(id);
+                0
+            })
+        };
+    }
+
     /// Binds the identifier to a local address, and so to the device that has it.
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = to_raw(address);
         // SAFETY: the identifier lives, and the library reads the address during the call.
-        outcome(unsafe { (self.library().rdma_bind_addr)(self.raw.as_ptr(), &mut address) })?;
+        unsafe { self.ask(|library, id| (library.rdma_bind_addr)(id, &mut address)) }?;
         self.note_device();
         Ok(())
     }
@@ -266,7 +335,7 @@ impl Id {
     /// Listens at the bound address.
     pub(super) fn listen(&self) -> io::Result<()> {
         // SAFETY: the identifier lives.
-        outcome(unsafe { (self.library().rdma_listen)(self.raw.as_ptr(), RDMA_BACKLOG) })
+        unsafe { self.ask(|library, id| (library.rdma_listen)(id, RDMA_BACKLOG)) }
     }
 
     /// Begins to look for the device through which `peer` is reached.
@@ -274,23 +343,23 @@ impl Id {
         let mut peer = to_raw(peer);
         let millis = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: the identifier lives, and the library reads the address during the call.
-        outcome(unsafe {
-            (self.library().rdma_resolve_addr)(self.raw.as_ptr(), null_mut(), &mut peer, millis)
-        })
+        unsafe {
+            self.ask(|library, id| (library.rdma_resolve_addr)(id, null_mut(), &mut peer, millis))
+        }
     }
 
     /// Begins to look for the way to the resolved address.
     pub(super) fn resolve_route(&self) -> io::Result<()> {
         let millis = c_int::try_from(RDMA_RESOLVE_TIMEOUT.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: the identifier lives.
-        outcome(unsafe { (self.library().rdma_resolve_route)(self.raw.as_ptr(), millis) })
+        unsafe { self.ask(|library, id| (library.rdma_resolve_route)(id, millis)) }
     }
 
     /// Begins to connect. `reads` is the number of RDMA reads that the peer may have under way.
     pub(super) fn connect(&self, reads: u8) -> io::Result<()> {
         let mut param = parameters(reads, 0);
         // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
-        outcome(unsafe { (self.library().rdma_connect)(self.raw.as_ptr(), &mut param) })
+        unsafe { self.ask(|library, id| (library.rdma_connect)(id, &mut param)) }
     }
 
     /// Accepts the connection. `reads` is the number of RDMA reads that this side may have under
@@ -303,14 +372,14 @@ impl Id {
             param.private_data_len = u8::try_from(words.len()).unwrap_or(0);
         }
         // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
-        outcome(unsafe { (self.library().rdma_accept)(self.raw.as_ptr(), &mut param) })
+        unsafe { self.ask(|library, id| (library.rdma_accept)(id, &mut param)) }
     }
 
     /// Ends the connection: all requests of its queue pair complete.
     pub(super) fn disconnect(&self) {
         // A failure means that it has ended already.
         // SAFETY: the identifier lives.
-        let _ = unsafe { (self.library().rdma_disconnect)(self.raw.as_ptr()) };
+        let _ = unsafe { self.ask(|library, id| (library.rdma_disconnect)(id)) };
     }
 
     /// True if a device belongs to the address that it is bound to.
@@ -345,7 +414,7 @@ impl Drop for Id {
         self.channel.fates.lock().remove(&self.raw.as_ptr().addr());
         // SAFETY: it is owned here, its queue pair is gone, and it is not used afterwards. The call
         // waits for the acknowledgment of an event that another thread has taken.
-        let _ = unsafe { (self.library().rdma_destroy_id)(self.raw.as_ptr()) };
+        let _ = unsafe { self.ask(|library, id| (library.rdma_destroy_id)(id)) };
     }
 }
 

@@ -252,7 +252,16 @@ pub(super) const DEVICE_WINDOWS: c_uint = 1 << 23 | 1 << 24;
 /// Vendors of Linux's rxe: the older kernels have none.
 pub(super) const VENDORS_RXE: [u32; 2] = [0, 0xff_ffff];
 
+/// Vendor of Linux's siw.
+const VENDOR_SIW: u32 = 0x62_6d74;
+
 impl DeviceAttr {
+    /// True for the devices that the kernel makes of a network card, whose libraries tell it of
+    /// requests with write(2).
+    pub(super) fn is_soft(&self) -> bool {
+        VENDORS_RXE.contains(&self.vendor_id) || self.vendor_id == VENDOR_SIW
+    }
+
     pub(super) const fn zeroed() -> Self {
         Self {
             before: [0; 12],

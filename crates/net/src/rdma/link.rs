@@ -7,6 +7,7 @@
 mod lend;
 mod transfers;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
@@ -18,7 +19,7 @@ use slab::Slab;
 pub(super) use transfers::{Direction, TransferKey};
 
 use self::transfers::{Memory, Transfer};
-use super::cm::{Id, outcome};
+use super::cm::Id;
 use super::ffi::{
     Bind, CompletionChannel, Cq, DeviceAttr, Pd, QPT_RC, QpCap, QpInitAttr, ReceiveRequest,
     SEND_SIGNALED, SendRequest, Sge, WC_WITH_INV, WC_WITH_INV_KERNEL, WR_SEND, WR_SEND_WITH_INV,
@@ -27,6 +28,7 @@ use super::ffi::{
 use super::lent::LentMemory;
 use super::quota::{self, Counted, Holder};
 use super::region::{Access, Region};
+use super::threads;
 use crate::buffer::Buf;
 use crate::limits::{
     RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFERS_MAX,
@@ -86,6 +88,8 @@ pub(super) struct Link {
     events: NonNull<CompletionChannel>,
     cq: NonNull<Cq>,
     has_qp: bool,
+    /// The device is told of requests with write(2).
+    is_soft: bool,
     slots: Vec<Slots>,
     transfers: Slab<Transfer>,
     /// Slots for small transfers, in all and free.
@@ -150,6 +154,7 @@ impl Link {
                 events,
                 cq,
                 has_qp: false,
+                is_soft: false,
                 slots: Vec::new(),
                 transfers: Slab::new(),
                 staged: 0,
@@ -187,12 +192,10 @@ impl Link {
             qp_type: QPT_RC,
             sq_sig_all: 0,
         };
-        let library = self.id.library();
-        // SAFETY: all objects live; the attributes live during the call.
-        outcome(unsafe {
-            (library.rdma_create_qp)(self.id.raw().as_ptr(), self.pd.as_ptr(), &mut wanted)
-        })?;
+        // SAFETY: all objects are of one device, and outlive the queue pair.
+        unsafe { self.id.create_qp(self.pd.as_ptr(), &mut wanted) }?;
         self.has_qp = true;
+        self.is_soft = self.attributes().is_none_or(|device| device.is_soft());
         // rxe goes on with the queue in turn, others begin to tell of completions when asked.
         self.arm()
     }
@@ -399,14 +402,34 @@ impl Link {
         }
         let mut bad = null_mut();
         // SAFETY: the queue pair lives; the requests are copied during the call, and their memory
-        // stays registered and unused until their completion.
+        // stays registered and unused until their completion. No queue pair is bound to a thread.
         let errno = unsafe {
             let qp = self.id.raw().as_ref().qp;
             let context = self.id.raw().as_ref().verbs.as_ref();
-            context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, first, &mut bad))
+            let mut post =
+                || context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, first, &mut bad));
+            if self.is_soft && !self.may_write() { threads::call(post) } else { post() }
         };
         self.queued.clear();
         result_of(errno).map(|()| true)
+    }
+
+    /// True if the kernel takes a write(2) to the device from this thread: see [`threads`].
+    fn may_write(&self) -> bool {
+        thread_local! {
+            static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
+        }
+        if !IS_REFUSED.get() {
+            // SAFETY: the library keeps the context, and its descriptor open.
+            let device = unsafe {
+                let context = self.id.raw().as_ref().verbs.as_ref();
+                context.map(|context| BorrowedFd::borrow_raw(context.cmd_fd))
+            };
+            // Too short for a command: the kernel refuses it, but credentials come first.
+            let tried = device.map(|device| rustix::io::write(device, &[0]));
+            IS_REFUSED.set(tried == Some(Err(rustix::io::Errno::ACCESS)));
+        }
+        !IS_REFUSED.get()
     }
 
     /// Asks the device to make the descriptor readable at the next completion.
@@ -521,7 +544,7 @@ impl Drop for Link {
             self.id.disconnect();
             self.lent.free_windows();
             // SAFETY: the queue pair is the identifier's, and is not used afterwards.
-            unsafe { (library.rdma_destroy_qp)(self.id.raw().as_ptr()) };
+            unsafe { self.id.destroy_qp() };
             while self.take_event() {}
         }
         // Without a queue pair nothing is under way.

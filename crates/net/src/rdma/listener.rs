@@ -49,12 +49,13 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Finds out whether RDMA can be used here at all.
+/// Finds out whether RDMA can be used here at all. It starts no thread.
 ///
 /// # Errors
 /// rdma-core or the kernel's part of it is missing.
 pub fn is_here() -> Result<(), Unavailable> {
-    open().map(drop)
+    let library = library().map_err(Unavailable::Missing)?;
+    Channel::probe(library).map_err(Unavailable::Kernel)
 }
 
 fn open() -> Result<Arc<Channel>, Unavailable> {
