@@ -1,12 +1,12 @@
-//! The two passes of AES-CCM over several messages side by side: counter mode, and the chain of
-//! CBC-MAC.
+//! The two passes of AES-CCM: counter mode, and the chain of CBC-MAC, which CMAC has too. Several
+//! messages go side by side ([`Lanes`]), and one in a loop of its own ([`Alone`]).
 //!
 //! Each block of a chain waits for the block before it, so that one message uses a fraction of a
 //! core. Here each 512-bit register has one block of each of four messages, and a second register
 //! those of four more. Both passes take about as long as the chain of one message alone.
 //!
-//! The processor must have AVX-512 and VAES; [`Lanes::detect`] looks. Callers have other code for
-//! other processors.
+//! For several messages the processor must have AVX-512 and VAES, for one AES-NI and AVX;
+//! [`Lanes::detect`] and [`Alone::detect`] look. Callers have other code for other processors.
 //!
 //! This crate exists because `crypto` forbids unsafe code. Its only unsafe operation is the call of
 //! functions that need those instructions.
@@ -16,7 +16,11 @@
 extern crate std;
 
 #[cfg(target_arch = "x86_64")]
+mod alone;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod keys;
 
 /// Length of a block, bytes.
 pub const BLOCK_LEN: usize = 16;
@@ -88,6 +92,50 @@ impl Lanes {
         {
             let _ = (key, direction, lanes);
             0
+        }
+    }
+}
+
+/// The proof that this processor has the instructions for one message.
+#[derive(Debug, Clone, Copy)]
+pub struct Alone(());
+
+impl Alone {
+    /// Returns None if the processor, or the operating system, lacks the instructions.
+    pub fn detect() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            alone::is_there().then_some(Self(()))
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            None
+        }
+    }
+
+    /// Adds `blocks` to a chain of CBC-MAC.
+    pub fn mac(self, key: Key<'_>, chain: &mut Block, blocks: &[Block]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: `self` exists, so `detect` has found the instructions.
+            unsafe { alone::mac(key, chain, blocks) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = (key, chain, blocks);
+        }
+    }
+
+    /// Encrypts or decrypts all blocks of `lane`, and adds the plaintext to its chain.
+    pub fn ccm(self, key: Key<'_>, direction: Direction, lane: &mut Lane<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: `self` exists, so `detect` has found the instructions.
+            unsafe { alone::ccm(key, direction, lane) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = (key, direction, lane);
         }
     }
 }

@@ -2,14 +2,17 @@
 //! the result of the block before it.
 //!
 //! The chain of one message cannot run faster than the cipher's latency. So that the processor
-//! waits for nothing else, one call of the cipher's backend handles the whole message and keeps the
-//! chain in registers.
+//! waits for nothing else, `frevo_aes_lanes::Alone` handles a long message, and one call of the
+//! cipher's backend any other, with the chain in registers.
 
 use aes::cipher::consts::U16;
 use aes::cipher::{Array, Block, BlockCipherEncBackend};
 
 /// Length of a block, bytes.
 pub(crate) const BLOCK_LEN: usize = 16;
+
+/// Blocks from which a message is worth the round keys that `frevo_aes_lanes::Alone` makes.
+pub(crate) const ALONE_BLOCKS_MIN: usize = 256;
 
 /// The chain's value after the blocks so far.
 pub(crate) struct Chain<B: BlockCipherEncBackend<BlockSize = U16>>(Block<B>);

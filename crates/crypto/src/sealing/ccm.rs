@@ -14,7 +14,7 @@ use aes::cipher::{
     KeyInit, ParBlocks,
 };
 use aws_lc_rs::constant_time;
-use frevo_aes_lanes::{Direction, Lanes};
+use frevo_aes_lanes::{Alone, Direction, Lanes};
 use zeroize::Zeroize;
 
 mod side_by_side;
@@ -36,9 +36,10 @@ const LONG_AAD: usize = 0xFF00;
 /// A cipher with an expanded key.
 pub(super) struct Ccm<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> {
     cipher: C,
-    /// For `lanes`, which expands it anew.
+    /// For `lanes` and `alone`, which expand it anew.
     key: Key<C>,
     lanes: Option<Lanes>,
+    alone: Option<Alone>,
 }
 
 /// One message with its nonce and its additional data.
@@ -90,7 +91,8 @@ impl<'a> Message<'a> {
 impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
     /// Expands `key`.
     pub(super) fn new(key: &Key<C>) -> Self {
-        Self { cipher: C::new(key), key: key.clone(), lanes: Lanes::detect() }
+        let (lanes, alone) = (Lanes::detect(), Alone::detect());
+        Self { cipher: C::new(key), key: key.clone(), lanes, alone }
     }
 
     /// Encrypts `in_out`, of at most 2^32 - 1 bytes, in place; None if it is longer.

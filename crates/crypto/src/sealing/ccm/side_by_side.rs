@@ -2,7 +2,7 @@
 //! `frevo-aes-lanes`, and with other AES instructions here, one block of each message in turn.
 
 use super::{Ccm, LENGTH_FLAG, Message};
-use crate::chain::{BLOCK_LEN, Chain, xor};
+use crate::chain::{ALONE_BLOCKS_MIN, BLOCK_LEN, Chain, xor};
 use aes::cipher::consts::U16;
 use aes::cipher::{
     BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt, BlockSizeUser, KeyInit,
@@ -43,6 +43,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
             let is_done = match (wide, count) {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
+                (None, 1) if self.alone(direction, group) => false,
                 // The others come in the next turns: a loop for each number is much code.
                 (None, 1) => self.beside::<1>(direction, group),
                 (None, 2 | 3) => self.beside::<2>(direction, group),
@@ -55,13 +56,36 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
         }
     }
 
+    fn key(&self) -> Option<Key<'_>> {
+        match (self.key.first_chunk(), self.key.first_chunk()) {
+            (_, Some(key)) => Some(Key::Aes256(key)),
+            (Some(key), None) => Some(Key::Aes128(key)),
+            (None, None) => None,
+        }
+    }
+
+    /// Handles all blocks of the only message that has some, if it is long. False if it did nothing.
+    fn alone(&self, direction: Direction, group: &mut [Message<'_>]) -> bool {
+        let Some((alone, key)) = self.alone.zip(self.key()) else { return false };
+        let Some(message) = group.iter_mut().find(|message| message.has_blocks()) else {
+            return false;
+        };
+        let (chain, counter) = (message.chain, message.block(LENGTH_FLAG, message.number()));
+        let blocks = message.blocks();
+        let count = blocks.len();
+        if count < ALONE_BLOCKS_MIN {
+            return false;
+        }
+        let mut lane = Lane { chain, counter, blocks };
+        alone.ccm(key, direction, &mut lane);
+        message.chain = lane.chain;
+        message.skip(count);
+        true
+    }
+
     /// Handles blocks of all messages until the first has none left. True if nothing was to do.
     fn wide(&self, lanes: Lanes, direction: Direction, group: &mut [Message<'_>]) -> bool {
-        let key = match (self.key.first_chunk(), self.key.first_chunk()) {
-            (_, Some(key)) => Key::Aes256(key),
-            (Some(key), None) => Key::Aes128(key),
-            (None, None) => return true,
-        };
+        let Some(key) = self.key() else { return true };
         let mut chosen = [const { None }; LANES];
         let with_blocks = group.iter_mut().filter(|message| message.has_blocks());
         let mut count = 0_usize;

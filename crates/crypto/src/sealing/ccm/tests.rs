@@ -93,7 +93,7 @@ proptest! {
         long: bool,
         nonce: [u8; 11],
         aad in vec(any::<u8>(), 0..200),
-        plain in vec(any::<u8>(), 0..5000),
+        plain in vec(any::<u8>(), 0..9000),
         at in any::<proptest::sample::Index>(),
     ) {
         let (sealed, tag) = theirs(&key, long, &nonce, &aad, &plain);
