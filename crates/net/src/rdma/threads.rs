@@ -156,6 +156,7 @@ fn start_another() -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 mod tests {
     use std::sync::Barrier;
 
@@ -166,6 +167,9 @@ mod tests {
         // SAFETY: these calls use nothing that is bound to a thread.
         unsafe { super::call(call) }
     }
+
+    /// Of the tests whose calls need all threads at a time: two of them would wait for each other.
+    static ALL_THREADS: Mutex<()> = Mutex::new(());
 
     fn name() -> Option<String> {
         std::thread::current().name().map(str::to_owned)
@@ -194,6 +198,7 @@ mod tests {
 
     #[test]
     fn so_many_calls_are_made_at_once_and_further_ones_wait() {
+        let _all_threads = ALL_THREADS.lock();
         let all = Arc::new(Barrier::new(RDMA_CALLS_AT_ONCE));
         let callers = (0..3 * RDMA_CALLS_AT_ONCE).map(|number| {
             let all = Arc::clone(&all);
@@ -219,8 +224,10 @@ mod tests {
             rustix::process::geteuid().as_raw()
         }
         if user() != 0 {
+            println!("skipped: only root can take the credentials of another user");
             return;
         }
+        let _all_threads = ALL_THREADS.lock();
         assert_eq!(call_here(user), 0);
         let caller = std::thread::spawn(|| {
             let nobody = rustix::process::Uid::from_raw(65_534);
