@@ -6,8 +6,8 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -72,6 +72,9 @@ struct Current {
     stopping: watch::Receiver<Stop>,
 }
 
+/// The processors that this process might use before any thread was bound to one.
+static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
+
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
 }
@@ -80,6 +83,14 @@ thread_local! {
 #[must_use]
 pub fn current() -> Option<CoreHandle> {
     CURRENT.with_borrow(|current| current.as_ref().map(|current| current.handle.clone()))
+}
+
+/// Lets this thread run on all processors that the process may use: a thread is bound like the one
+/// that makes it, which may be a core.
+pub fn unbind() {
+    if let Some(processors) = PROCESSORS.get() {
+        bind_to(processors);
+    }
 }
 
 /// Completes when this core is asked to stop; on any other thread never. Tasks that run for long
@@ -107,6 +118,9 @@ impl Cores {
         let count = if config.count == 0 { processors.len() } else { config.count };
         if count > CORES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many cores asked for"));
+        }
+        if config.pin {
+            PROCESSORS.get_or_init(|| processors.clone());
         }
         let (stopping, watcher) = watch::channel(Stop::No);
         let mut cores = Self { handles: Vec::new(), threads: Vec::new(), stopping };
@@ -256,7 +270,7 @@ fn start_one(
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         begin();
         if let Some(processor) = processor {
-            pin_to(processor);
+            bind_to(&[processor]);
         }
         CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopping.clone() })));
         let local = LocalSet::new();
@@ -320,10 +334,10 @@ fn allowed_processors() -> Vec<usize> {
     if processors.is_empty() { vec![0] } else { processors }
 }
 
-/// Binds this thread to a processor. If that fails, only speed is lost.
-fn pin_to(processor: usize) {
+/// Binds this thread to processors. If that fails, only speed is lost.
+fn bind_to(processors: &[usize]) {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(processor);
+    processors.iter().for_each(|processor| set.set(*processor));
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
+use frevo_net::cores;
 use frevo_net::file_io::{self, RoadChoice};
 use frevo_wire::Status;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -174,7 +175,8 @@ impl Threads {
 
     /// Runs calls until none has come for a while.
     fn work(&self) {
-        // It may have been made while the core acted as a user.
+        // It may have been made by a core that is bound to a processor, and acted as a user.
+        cores::unbind();
         impersonation::begin_thread();
         IS_BLOCKING_THREAD.set(true);
         file_io::stay_on_this_thread();

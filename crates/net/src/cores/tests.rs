@@ -99,6 +99,15 @@ async fn pinned_threads_run_where_they_are_told() {
     for core in cores.handles() {
         let on = core.run(|| async { allowed_processors() }).await.unwrap();
         assert_eq!(on, [allowed[core.index()]]);
+        let made = core.run(|| async {
+            let thread = std::thread::spawn(|| {
+                let bound = allowed_processors();
+                unbind();
+                (bound, allowed_processors())
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(made.await.unwrap(), (on, allowed.clone()), "a thread that a core makes");
     }
 }
 
