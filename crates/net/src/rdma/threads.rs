@@ -152,7 +152,8 @@ impl Threads {
 }
 
 fn start_another() -> io::Result<()> {
-    std::thread::Builder::new().name(String::from("rdma")).spawn(|| THREADS.work()).map(drop)
+    // `rdma resource show qp` tells the name of the thread that made a queue pair.
+    std::thread::Builder::new().name(String::from("frevo-rdma")).spawn(|| THREADS.work()).map(drop)
 }
 
 #[cfg(test)]
@@ -183,7 +184,7 @@ mod tests {
             // A call within a call is made at once.
             (name(), call_here(name))
         });
-        let there = Some(String::from("rdma"));
+        let there = Some(String::from("frevo-rdma"));
         assert_eq!((outcome, borrowed), ((there.clone(), there), vec![1, 2]));
     }
 
