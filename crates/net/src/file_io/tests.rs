@@ -34,6 +34,16 @@ fn evict(file: &std::fs::File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
+/// Returns true if one of 50 probes of evicted data is a miss. The kernel starts to read the data at a
+/// miss, and a quick disk sometimes delivers it before the kernel looks again: the probe is then a
+/// hit that has not waited.
+fn misses_once_evicted(raw: &std::fs::File, mut probe: impl FnMut() -> bool) -> bool {
+    (0..50).any(|_| {
+        evict(raw);
+        !probe()
+    })
+}
+
 /// Returns a pipe's reading end in place of a file: a read from it waits as long as the test wants.
 fn stalling_file() -> (File, OwnedWriter) {
     let (read, write) = rustix::pipe::pipe().unwrap();
@@ -188,7 +198,9 @@ async fn hits_stay_on_the_core_and_misses_leave_it() {
     assert_eq!(file.mount().report().reads_nowait, Learned::Yes);
     evict(&raw);
     assert!(!file.is_cached(0, 1 << 20));
-    assert!(!file.try_read(500_000, &mut Buf::new(), 100).unwrap());
+    assert!(misses_once_evicted(&raw, || {
+        file.try_read(500_000, &mut Buf::new(), 100).unwrap()
+    }));
     let got = file.read(500_000, Buf::new(), 100).await.unwrap();
     assert_eq!(&*got, &pattern(1 << 20)[500_000..500_100]);
     assert!(file.is_cached(500_000, 100));
@@ -201,8 +213,7 @@ async fn probing_finds_what_cachestat_finds() {
         return; // As above.
     }
     assert!(file.probe_cached(0, (1 << 20) - 1));
-    evict(&raw);
-    assert!(!file.probe_cached(0, (1 << 20) - 1));
+    assert!(misses_once_evicted(&raw, || file.probe_cached(0, (1 << 20) - 1)));
 }
 
 #[tokio::test]
