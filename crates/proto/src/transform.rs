@@ -51,10 +51,33 @@ impl core::error::Error for SealError {}
 /// Seals the message behind the first [`HEADROOM`] bytes of `buffer`, and writes prefix and
 /// transform header before it: the whole buffer is then ready to send.
 pub fn seal_frame(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Result<(), SealError> {
-    let Prepared { nonce, mut header, head, message } = prepare(buffer, key, session_id)?;
-    let tag = key.seal(nonce, header.get(AAD_RANGE).unwrap_or(&[]), message);
-    write_head(head, &mut header, &tag);
-    Ok(())
+    Sealing::begin(buffer, key, session_id)?.finish(buffer, key)
+}
+
+/// A message that is to be sealed: it has its nonce, and its buffer has the prefix.
+#[derive(Debug)]
+pub struct Sealing {
+    nonce: Nonce,
+    header: [u8; TRANSFORM_HEADER_LEN],
+}
+
+impl Sealing {
+    /// Begins what [`seal_frame`] does: takes the next nonce. The rest, which takes long, may be done
+    /// elsewhere.
+    pub fn begin(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Result<Self, SealError> {
+        let Prepared { nonce, header, .. } = prepare(buffer, key, session_id)?;
+        Ok(Self { nonce, header })
+    }
+
+    /// Does the rest of [`seal_frame`] with the buffer and the key of [`Self::begin`].
+    pub fn finish(self, buffer: &mut [u8], key: &SealingKey) -> Result<(), SealError> {
+        let Self { nonce, mut header } = self;
+        let wrong = SealError::Length(buffer.len());
+        let (head, message) = buffer.split_at_mut_checked(HEADROOM).ok_or(wrong)?;
+        let tag = key.seal(nonce, header.get(AAD_RANGE).unwrap_or(&[]), message);
+        write_head(head, &mut header, &tag);
+        Ok(())
+    }
 }
 
 /// Seals several messages like [`seal_frame`]; some ciphers are faster for several at once. After

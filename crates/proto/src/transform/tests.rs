@@ -46,6 +46,28 @@ fn opens(message: &[u8], from: Sender) -> bool {
     open(&mut sealed(message), from).is_ok()
 }
 
+/// Nonces belong to the order in which sealing was begun, not ended.
+#[test]
+fn sealing_may_end_later_than_it_begins() {
+    for cipher in ALL {
+        let keys = [(); 2].map(|()| SealingKey::new(cipher, &[1; 32]));
+        let frames = [10, 20].map(|len| [vec![0; HEADROOM], vec![len as u8; len]].concat());
+        let (mut begun, mut whole) = (frames.clone(), frames.clone());
+        for frame in &mut whole {
+            seal_frame(frame, &keys[0], SESSION).unwrap();
+        }
+        let [first, second] =
+            begun.each_mut().map(|frame| Sealing::begin(frame, &keys[1], SESSION).unwrap());
+        second.finish(&mut begun[1], &keys[1]).unwrap();
+        first.finish(&mut begun[0], &keys[1]).unwrap();
+        assert_eq!(begun, whole, "{cipher:?}");
+        assert!(begun.iter().zip(&frames).all(|(sealed, plain)| sealed != plain));
+        let short = Sealing::begin(&mut begun[0], &keys[1], SESSION).unwrap();
+        let wrong = Err(SealError::Length(HEADROOM - 1));
+        assert_eq!(short.finish(&mut [0; HEADROOM - 1], &keys[1]), wrong);
+    }
+}
+
 #[test]
 fn published_3_0_and_3_1_1_messages() {
     // Microsoft, "Encryption in SMB 3.0: A protocol perspective" (the server's
