@@ -70,6 +70,8 @@ pub struct CoreHandle {
 struct Current {
     handle: CoreHandle,
     stopping: watch::Receiver<Stop>,
+    /// Cores of the same [`Cores`] that wait for something to do.
+    idle: Arc<AtomicUsize>,
 }
 
 /// The processors that this process might use before any thread was bound to one.
@@ -83,6 +85,13 @@ thread_local! {
 #[must_use]
 pub fn current() -> Option<CoreHandle> {
     CURRENT.with_borrow(|current| current.as_ref().map(|current| current.handle.clone()))
+}
+
+/// Returns the number of other cores that wait for something to do; none if the calling thread is
+/// not a core's. They may have begun something when it returns.
+#[must_use]
+pub fn idle() -> Option<usize> {
+    CURRENT.with_borrow(|current| Some(current.as_ref()?.idle.load(Ordering::Relaxed)))
 }
 
 /// Lets this thread run on all processors that the process may use: a thread is bound like the one
@@ -123,13 +132,14 @@ impl Cores {
             PROCESSORS.get_or_init(|| processors.clone());
         }
         let (stopping, watcher) = watch::channel(Stop::No);
+        let idle = Arc::<AtomicUsize>::default();
         let mut cores = Self { handles: Vec::new(), threads: Vec::new(), stopping };
         for index in 0..count.max(1) {
             let processor = config.pin.then(|| processors.get(index % processors.len().max(1)));
             let processor = processor.flatten().copied();
             let name = format!("{}-{index}", config.name);
-            let (handle, thread) =
-                start_one(index, name, processor, config.begin, watcher.clone())?;
+            let shared = (watcher.clone(), Arc::clone(&idle));
+            let (handle, thread) = start_one(index, name, processor, config.begin, shared)?;
             cores.handles.push(handle);
             cores.threads.push(thread);
         }
@@ -255,10 +265,17 @@ fn start_one(
     name: String,
     processor: Option<usize>,
     begin: fn(),
-    stopping: watch::Receiver<Stop>,
+    (stopping, idle): (watch::Receiver<Stop>, Arc<AtomicUsize>),
 ) -> io::Result<(CoreHandle, JoinHandle<()>)> {
+    let (parked, unparked) = (Arc::clone(&idle), Arc::clone(&idle));
     let runtime = Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(move || {
+            parked.fetch_add(1, Ordering::Relaxed);
+        })
+        .on_thread_unpark(move || {
+            unparked.fetch_sub(1, Ordering::Relaxed);
+        })
         .max_blocking_threads(BLOCKING_THREADS_PER_CORE_MAX)
         .thread_name(format!("{name}-blocking"))
         .on_thread_start(begin)
@@ -272,7 +289,8 @@ fn start_one(
         if let Some(processor) = processor {
             bind_to(&[processor]);
         }
-        CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopping.clone() })));
+        let stopped = stopping.clone();
+        CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopped, idle })));
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {

@@ -111,6 +111,42 @@ async fn pinned_threads_run_where_they_are_told() {
     }
 }
 
+#[tokio::test]
+async fn idle_cores_are_counted() {
+    let cores = started(3);
+    assert_eq!(idle(), None, "no core");
+    let idle_beside = |busy: usize| {
+        let (begun, all_begun) = std::sync::mpsc::channel();
+        let ends: Vec<_> = cores.handles()[1..=busy]
+            .iter()
+            .map(|core| {
+                let (end, ended) = std::sync::mpsc::channel::<()>();
+                let begun = begun.clone();
+                core.spawn(move || async move {
+                    begun.send(()).unwrap();
+                    let _ = ended.recv();
+                });
+                end
+            })
+            .collect();
+        (0..busy).for_each(|_| all_begun.recv().unwrap());
+        ends
+    };
+    for busy in [2, 1, 0] {
+        let held = idle_beside(busy);
+        // Cores that have ended their work need a moment to wait again.
+        let looks = cores.handles()[0].run(move || async move {
+            let expected = Some(2 - busy);
+            while idle() != expected {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let looked = tokio::time::timeout(Duration::from_secs(20), looks).await;
+        assert_eq!(looked, Ok(Some(())), "{busy} are busy");
+        drop(held);
+    }
+}
+
 #[test]
 fn too_many_cores_are_refused() {
     let config = CoresConfig { count: CORES_MAX + 1, ..CoresConfig::default() };

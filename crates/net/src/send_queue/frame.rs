@@ -124,6 +124,12 @@ impl OutFrame {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Returns the bytes of memory that it keeps.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.segments.iter().map(Segment::memory).sum()
+    }
 }
 
 impl From<Buf> for OutFrame {
