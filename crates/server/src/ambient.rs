@@ -3,12 +3,26 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frevo_wire::dtyp::FileTime;
 
 use crate::host::{self, HostNames, Said};
 use crate::host_users::HostUser;
+
+/// Where a message is signed, verified, sealed or unsealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CryptoPlace {
+    /// On another thread if it would hold its core for too long, or would be faster there.
+    Measured,
+    /// On its core.
+    Core,
+    /// On another thread.
+    Thread,
+    /// On its core, after a time in which the core does other work: another thread, as a simulator
+    /// has it.
+    After(Duration),
+}
 
 /// Wall clock, randomness, users of the host. Timers do not come from here but from tokio's
 /// clock, which a simulator can pause.
@@ -30,6 +44,12 @@ pub trait Ambient: Send + Sync + fmt::Debug {
     /// The users and groups of the host. Looking at them may wait.
     fn names(&self) -> &dyn HostNames {
         host::names()
+    }
+
+    /// Where a message of `bytes` is signed, verified, sealed or unsealed.
+    fn crypto_place(&self, bytes: usize) -> CryptoPlace {
+        let _ = bytes;
+        CryptoPlace::Measured
     }
 
     /// Eight random bytes as a number.

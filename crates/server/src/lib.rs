@@ -102,6 +102,7 @@ mod command;
 #[cfg(feature = "posix")]
 pub mod config;
 mod connection;
+mod crypto_threads;
 mod data;
 mod descriptors;
 pub mod domain_logons;
@@ -155,6 +156,7 @@ mod stable;
 mod surplus;
 mod sync;
 mod syncs;
+mod threads;
 mod throttle;
 mod time_machine;
 mod times;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 
 use arc_swap::{ArcSwap, Guard};
 use frevo_net::socket::Reach;
@@ -23,6 +24,7 @@ use crate::ambient::Ambient;
 use crate::audit::{self, Event, Kind};
 use crate::blocking_pool::{self, BlockingPool};
 use crate::client::ClientTable;
+use crate::crypto_threads::CryptoThreads;
 use crate::descriptors::Descriptors;
 use crate::domain_logons::DomainLogonSlot;
 use crate::domain_names::DomainNames;
@@ -79,6 +81,8 @@ pub struct ServerState {
     pub admission: crate::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
     pub blocking_pool: BlockingPool,
+    /// Threads that protect and check large messages; see [`Self::crypto_threads`].
+    crypto: OnceLock<Arc<CryptoThreads>>,
     /// Polls that held a core for long.
     pub watchdog: Arc<Watchdog>,
     /// Activity of all channels.
@@ -124,6 +128,7 @@ impl ServerState {
             audit: audit::Slot::default(),
             admission: crate::admission::Admission::default(),
             blocking_pool: BlockingPool::default(),
+            crypto: OnceLock::new(),
             watchdog: Arc::default(),
             activity: Arc::default(),
             sessions: Ordered::default(),
@@ -147,6 +152,21 @@ impl ServerState {
             }
         });
         server
+    }
+
+    /// Threads that sign, verify, seal and unseal large messages: beside as many cores as the server
+    /// runs on, or as the process may use.
+    pub(crate) fn crypto_threads(&self) -> &Arc<CryptoThreads> {
+        self.crypto.get_or_init(|| {
+            let cores = self.watchdog.cores();
+            let cores = cores.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+            Arc::new(CryptoThreads::new(cores))
+        })
+    }
+
+    /// Messages that were given to other threads.
+    pub fn messages_elsewhere(&self) -> u64 {
+        self.crypto.get().map_or(0, |threads| threads.carried_out())
     }
 
     /// Settings as they are now.

@@ -93,6 +93,11 @@ impl Watchdog {
         cores.iter().map(|core| core.polls()).fold(Polls::default(), Polls::and)
     }
 
+    /// Returns the number of cores, once the server runs on cores.
+    pub(crate) fn cores(&self) -> Option<usize> {
+        self.cores.get().map(Vec::len)
+    }
+
     /// True once the server runs on cores.
     pub(crate) fn is_running(&self) -> bool {
         self.cores.get().is_some()

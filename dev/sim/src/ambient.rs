@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use frevo_server::internal::ambient::CryptoPlace;
 use frevo_server::internal::host::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ impl Clock {
 pub struct Simulated {
     clock: Clock,
     dice: Mutex<Dice>,
+    /// For the work of other threads.
+    threads: Mutex<Dice>,
 }
 
 /// The start time of every run: 2026-01-01.
@@ -50,8 +53,9 @@ const EPOCH: i64 = 1_767_225_600;
 
 impl Simulated {
     /// Returns an ambient with the random numbers of `dice`.
-    pub const fn new(clock: Clock, dice: Dice) -> Self {
-        Self { clock, dice: Mutex::new(dice) }
+    pub fn new(clock: Clock, dice: Dice) -> Self {
+        let threads = Mutex::new(Dice::new(dice.clone().next(), 1));
+        Self { clock, dice: Mutex::new(dice), threads }
     }
 }
 
@@ -66,6 +70,15 @@ impl frevo_server::internal::ambient::Ambient for Simulated {
 
     fn names(&self) -> &dyn HostNames {
         &NoNames
+    }
+
+    /// Some messages, of whatever length, are elsewhere for a while.
+    fn crypto_place(&self, _bytes: usize) -> CryptoPlace {
+        let mut dice = self.threads.lock();
+        match dice.percent(10) {
+            true => CryptoPlace::After(dice.micros(1, 20_000)),
+            false => CryptoPlace::Core,
+        }
     }
 }
 

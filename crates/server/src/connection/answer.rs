@@ -65,7 +65,9 @@ impl Connection {
                 continue;
             }
             let shown = shown.as_deref();
-            let place = CompoundPosition { alone: last == 0, last: at == last, verdict, shown };
+            let number = u8::try_from(at).unwrap_or(u8::MAX);
+            let (alone, last) = (last == 0, at == last);
+            let place = CompoundPosition { number, alone, last, verdict, shown };
             let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
             before.into_iter().for_each(Running::end);
             let parts = (&mut opened, &frame_bytes);
@@ -93,7 +95,8 @@ impl Connection {
             // A related element may bear another, which means nothing under seal.
             header.session_id = channel.session.id;
         }
-        let (capacity, verified) = (opened.frame.capacity(), opened.verified);
+        let capacity = opened.frame.capacity();
+        let verified = opened.verified.as_deref().map(|all| (all, place.number));
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let inherited = self.inherit(&mut header, message, row, place.verdict, chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
@@ -304,6 +307,8 @@ impl Drop for FrameBytes<'_> {
 /// Where a message stands in its compound.
 #[derive(Debug)]
 struct CompoundPosition<'a> {
+    /// Number of messages before it.
+    number: u8,
     alone: bool,
     last: bool,
     verdict: Verdict,

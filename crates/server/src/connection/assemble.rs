@@ -1,5 +1,6 @@
 //! From outcomes to bytes on their way: MS-SMB2 3.3.4.1 to 3.3.4.4.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,9 +18,12 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
 use super::checked::Proof;
+use super::elsewhere::Protection;
+use super::shared_key::SharedKey;
 use super::{Channel, Connection};
 use crate::activity::Spent;
 use crate::command::{self, Row};
+use crate::crypto_threads::Algorithm;
 use crate::limits::REPLY_OVERHEAD;
 use crate::refusal::{Doom, Outcome, Refusal};
 use crate::request::Request;
@@ -61,6 +65,13 @@ impl Signer {
         match self {
             Self::Channel(channel) => channel.signing_key(),
             Self::Session(session) => session.security().map(|s| &s.signing_key),
+        }
+    }
+
+    fn shared_key(&self) -> SharedKey {
+        match self {
+            Self::Channel(channel) => channel.shared_signing_key(),
+            Self::Session(session) => SharedKey::Session(Arc::clone(session)),
         }
     }
 }
@@ -290,7 +301,7 @@ impl Assembly {
         if parts.is_empty() {
             return;
         }
-        let (mut frame, tail) = match payload {
+        let (frame, tail) = match payload {
             Some(Payload::Buf(mut buf)) => {
                 buf.push_front(&bytes);
                 (buf, None)
@@ -307,24 +318,18 @@ impl Assembly {
             connection.disconnect(Doom::Rule("the response is longer than a frame"));
             return;
         }
-        if let Some(channel) = seal {
-            if tail.is_none()
-                && hashed.is_none()
-                && connection.gathers(&channel, Proof::Seal, frame.len())
-            {
-                return connection.protect_later(frame, channel, Proof::Seal);
-            }
-            if let Err(why) = channel.seal_frame(&mut frame) {
-                connection.disconnect(why);
-                return;
-            }
-        } else if let (None, None, Some(channel)) = (&tail, &hashed, sole_signer(&parts))
-            && connection.gathers(channel, Proof::Signature, frame.len())
-        {
-            return connection.protect_later(frame, Rc::clone(channel), Proof::Signature);
-        } else {
-            sign_parts(&mut frame, &parts);
-        }
+        let is_whole = tail.is_none() && hashed.is_none();
+        let finish = move |frame: Buf| {
+            let frame = OutFrame::new(frame);
+            #[cfg(feature = "rdma")]
+            let frame = frame.invalidating(invalidates);
+            frame
+        };
+        let protected = match seal {
+            Some(channel) => seal_frame(connection, frame, channel, is_whole, finish),
+            None => sign_frame(connection, frame, &parts, is_whole, finish),
+        };
+        let Some(frame) = protected else { return };
         if let Some((command, session_id, status)) = hashed {
             hash_response(connection, command, session_id, status, &frame);
         }
@@ -340,6 +345,65 @@ impl Assembly {
     }
 }
 
+/// Seals a reply and returns it; None if it is sealed later or elsewhere, or the connection ends.
+/// `is_whole` is true for one that nothing but its bytes is needed of.
+fn seal_frame(
+    connection: &Connection,
+    mut frame: Buf,
+    channel: Rc<Channel>,
+    is_whole: bool,
+    finish: impl FnOnce(Buf) -> OutFrame + 'static,
+) -> Option<Buf> {
+    let (len, algorithm) = (frame.len(), || channel.sealing_algorithm());
+    if is_whole && connection.gathers(&channel, Proof::Seal, len) {
+        connection.protect_later(frame, channel, Proof::Seal);
+        return None;
+    }
+    let site = if is_whole { connection.site_elsewhere(len, algorithm) } else { None };
+    let sealed = match site {
+        Some(site) => channel.begin_sealing(&mut frame).map(|sealing| {
+            let by = Protection::Seal(Arc::clone(&channel.session), sealing);
+            connection.protect_elsewhere(frame, by, (site, algorithm()), finish);
+            None
+        }),
+        None => {
+            let threads = connection.info.server.crypto_threads();
+            let sealed = threads.measured(len, algorithm, || channel.seal_frame(&mut frame));
+            sealed.map(|()| Some(frame))
+        }
+    };
+    sealed.unwrap_or_else(|why| {
+        connection.disconnect(why);
+        None
+    })
+}
+
+/// Signs the messages of a reply that are to be signed, like [`seal_frame`].
+fn sign_frame(
+    connection: &Connection,
+    mut frame: Buf,
+    parts: &[Part],
+    is_whole: bool,
+    finish: impl FnOnce(Buf) -> OutFrame + 'static,
+) -> Option<Buf> {
+    let (len, algorithm) = (frame.len(), || signing_algorithm(parts));
+    if let (true, Some(channel)) = (is_whole, sole_signer(parts))
+        && connection.gathers(channel, Proof::Signature, len)
+    {
+        connection.protect_later(frame, Rc::clone(channel), Proof::Signature);
+        return None;
+    }
+    let site = if is_whole { connection.site_elsewhere(len, algorithm) } else { None };
+    if let (Some(site), Some(algorithm)) = (site, algorithm()) {
+        let by = Protection::Signature(shared(parts, len));
+        connection.protect_elsewhere(frame, by, (site, Some(algorithm)), finish);
+        return None;
+    }
+    let threads = connection.info.server.crypto_threads();
+    threads.measured(len, algorithm, || sign_parts(&mut frame, parts));
+    Some(frame)
+}
+
 /// The channel whose key signs all there is, which is one message.
 fn sole_signer(parts: &[Part]) -> Option<&Rc<Channel>> {
     match parts {
@@ -348,12 +412,28 @@ fn sole_signer(parts: &[Part]) -> Option<&Rc<Channel>> {
     }
 }
 
-fn sign_parts(frame: &mut Buf, parts: &[Part]) {
-    let len = frame.len();
-    for (at, part) in parts.iter().enumerate() {
+/// The algorithm of the first signature; a connection has one for all.
+fn signing_algorithm(parts: &[Part]) -> Option<Algorithm> {
+    let key = parts.iter().find_map(|part| part.signer.as_ref()?.key())?;
+    Some(Algorithm::Signing(key.algorithm()))
+}
+
+/// The messages of a frame of `len` bytes, with their signers.
+fn signed(parts: &[Part], len: usize) -> impl Iterator<Item = (Range<usize>, &Signer)> {
+    parts.iter().enumerate().filter_map(move |(at, part)| {
         let end = parts.get(at + 1).map_or(len, |next| next.start);
-        let key = part.signer.as_ref().and_then(Signer::key);
-        if let (Some(key), Some(message)) = (key, frame.get_mut(part.start..end)) {
+        Some((part.start..end, part.signer.as_ref()?))
+    })
+}
+
+/// The same, for other threads.
+fn shared(parts: &[Part], len: usize) -> SmallVec<[(Range<usize>, SharedKey); 1]> {
+    signed(parts, len).map(|(range, signer)| (range, signer.shared_key())).collect()
+}
+
+fn sign_parts(frame: &mut Buf, parts: &[Part]) {
+    for (range, signer) in signed(parts, frame.len()) {
+        if let (Some(key), Some(message)) = (signer.key(), frame.get_mut(range)) {
             let signed = frevo_proto::signature::sign(message, key, Sender::Server);
             debug_assert!(signed.is_ok(), "a response has a header");
         }

@@ -15,7 +15,7 @@ use frevo_wire::{Command, Header, HeaderFlags};
 use super::checked::{Checked, Proof};
 use super::{Channel, Connection};
 use crate::command::{self, Signing};
-use crate::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MIN};
+use crate::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MIN, CRYPTO_GAINS_BYTES_MIN};
 
 impl Connection {
     /// True if `frame`, which is the next, is better checked together with those behind it.
@@ -52,16 +52,20 @@ impl Connection {
                 None => return,
             },
         };
-        let checked = |is_right| Checked { channel: Rc::clone(&channel), proof, is_right };
-        let results = results.into_iter().map(|result| result.map(checked));
+        let checked =
+            |is_right| Checked { channel: Rc::clone(&channel), proof, right: u128::from(is_right) };
+        let results = results.into_iter().map(|result: Option<bool>| result.map(checked));
         self.ahead.extend(results);
     }
 
-    /// Returns the channel whose key `frame` is checked with, if a batch is faster. Messages that are
-    /// not verified by the rule for most commands are left out, and compounds, whose messages
-    /// have a signature each.
+    /// Returns the channel whose key `frame` is checked with, if a batch is faster. Left out are the
+    /// longest messages, which may be checked elsewhere, messages that are not verified by the rule for
+    /// most commands, and compounds, whose messages have a signature each.
     fn proof(&self, frame: &[u8]) -> Option<(Rc<Channel>, Proof)> {
-        if !self.info.is_negotiated() || !self.is_authenticated() {
+        if !self.info.is_negotiated()
+            || !self.is_authenticated()
+            || frame.len() >= CRYPTO_GAINS_BYTES_MIN
+        {
             return None;
         }
         if frevo_proto::transform::is_sealed(frame) {

@@ -14,7 +14,9 @@ use frevo_net::send_queue::OutFrame;
 
 use super::checked::Proof;
 use super::{Channel, Connection};
-use crate::limits::{SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_BYTES_MIN};
+use crate::limits::{
+    CRYPTO_GAINS_BYTES_MIN, SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_BYTES_MIN,
+};
 
 /// Replies to be signed or sealed with one channel's key.
 #[derive(Default)]
@@ -46,17 +48,18 @@ impl Connection {
     /// Queues a frame that is ready, behind those that wait.
     pub(super) fn enqueue(&self, frame: OutFrame) {
         self.protect_gathered();
-        self.queue.push(frame);
+        self.put(frame);
     }
 
     /// True for a reply of `len` bytes, to be signed or sealed by `channel`, that is better
-    /// protected together with others.
+    /// protected together with others. The longest ones may be protected elsewhere.
     pub(super) fn gathers(&self, channel: &Channel, proof: Proof, len: usize) -> bool {
         let gains = || match proof {
             Proof::Signature => channel.signing_key().is_some_and(SigningKey::gains_by_batches),
             Proof::Seal => channel.sealing_key().is_some_and(SealingKey::gains_by_batches),
         };
-        self.together.is_gathering.get() && len >= SIGNED_TOGETHER_BYTES_MIN && gains()
+        let lengths = SIGNED_TOGETHER_BYTES_MIN..CRYPTO_GAINS_BYTES_MIN;
+        self.together.is_gathering.get() && lengths.contains(&len) && gains()
     }
 
     /// Has a reply, which is one message if it is signed, protected with `channel`'s key and queued
@@ -82,7 +85,8 @@ impl Connection {
         self.together.replies.borrow().iter().map(|reply| reply.frame.capacity()).sum()
     }
 
-    fn protect_gathered(&self) {
+    /// Protects the replies that wait, and queues them.
+    pub(super) fn protect_gathered(&self) {
         let mut replies = self.together.replies.take();
         let Some(first) = replies.first() else { return };
         let (channel, proof) = (Rc::clone(&first.channel), first.proof);
@@ -100,7 +104,7 @@ impl Connection {
             tracing::trace!(target: "frevo::connection", replies = frames.len(), "protected together");
         }
         for reply in replies {
-            self.queue.push(OutFrame::new(reply.frame));
+            self.put(OutFrame::new(reply.frame));
         }
     }
 }

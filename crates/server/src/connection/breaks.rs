@@ -79,7 +79,7 @@ impl Connection {
         let now = Instant::now();
         self.breaks.borrow_mut().push(Sent {
             parcel: Some(parcel),
-            end: self.queue.sent_bytes() + self.queue.queued_bytes() as u64,
+            end: self.queue.sent_bytes() + self.unsent_bytes() as u64,
             rto,
             arrived: self.arrived(stream),
             progress: now,

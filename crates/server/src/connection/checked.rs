@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use frevo_net::buffer::Buf;
+
 use super::Channel;
+use crate::limits::COMPOUND_ELEMENTS;
 
 /// The way in which a frame proves its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,20 +23,29 @@ pub(super) struct Checked {
     /// The channel whose key it was checked with.
     pub(super) channel: Rc<Channel>,
     pub(super) proof: Proof,
-    pub(super) is_right: bool,
+    /// The results for its messages: the bit of each is set if its signature is right. A sealed frame
+    /// has one result.
+    pub(super) right: u128,
 }
 
+/// A received frame in its place, with its result if it was checked.
+pub(super) type LinedUp = (Buf, Option<Checked>);
+
+// A frame has no more messages than bits.
+const _: () = assert!(COMPOUND_ELEMENTS <= 128);
+
 impl Checked {
-    /// True if the signature is right. None if `channel`, which its session has now, is not the one
-    /// that it was checked for.
-    pub(super) fn signature(&self, channel: Option<&Rc<Channel>>) -> Option<bool> {
+    /// True if the signature of the `at`th message is right. None if `channel`, which its session has
+    /// now, is not the one that it was checked for.
+    pub(super) fn signature(&self, at: u8, channel: Option<&Rc<Channel>>) -> Option<bool> {
         let is_same = channel.is_some_and(|channel| Rc::ptr_eq(channel, &self.channel));
-        (is_same && self.proof == Proof::Signature).then_some(self.is_right)
+        let is_right = self.right.checked_shr(at.into()).is_some_and(|right| right & 1 == 1);
+        (is_same && self.proof == Proof::Signature).then_some(is_right)
     }
 
     /// True if the tag of the frame, which is decrypted, is right.
     pub(super) fn seal(&self) -> Option<(&Rc<Channel>, bool)> {
-        (self.proof == Proof::Seal).then_some((&self.channel, self.is_right))
+        (self.proof == Proof::Seal).then_some((&self.channel, self.right != 0))
     }
 }
 

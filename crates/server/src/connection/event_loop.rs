@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::answering::{Answering, InTurn};
 use super::burst::Burst;
 use super::driver::{Driver, any_ended, rung};
+use super::end_reason::End;
 use super::{Connection, ConnectionInfo, Notice, notice};
 use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
@@ -117,22 +118,17 @@ fn run_to_end(
         let end = event_loop.run().await;
         connection.log_end(&end);
         drop(winds_up);
-        let EventLoop { mut in_flight, .. } = event_loop;
+        let EventLoop { mut in_flight, stream, .. } = event_loop;
         while in_flight.next().await.is_some() {}
+        if connection.is_elsewhere() {
+            Box::pin(connection.settle_elsewhere()).await;
+        }
         if end.is_ok() {
             // The client still wants the responses to all that came before an orderly end.
             let _ = connection.queue.flush(stream).await;
         }
         Ok(())
     }
-}
-
-/// The reason why a connection ended.
-#[derive(Debug)]
-enum End {
-    Doomed(Doom),
-    Receive(ReceiveError),
-    Send(io::Error),
 }
 
 /// The event loop of one connection, with the transport and the requests under way.
@@ -153,8 +149,8 @@ impl EventLoop<'_> {
         let mut stopping = pin!(cores::stopping());
         let mut driver = Driver::of(self.stream);
         loop {
-            if let Some(why) = connection.doom.get() {
-                return Err(End::Doomed(why));
+            if let Some(end) = connection.end_now() {
+                return end;
             }
             if logon.look(connection.has_session()) {
                 deadline.as_mut().reset(logon.deadline);
@@ -183,6 +179,11 @@ impl EventLoop<'_> {
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
                 }
+                frame = poll_fn(|cx| connection.poll_elsewhere(cx)), if connection.is_elsewhere() => {
+                    if let Some(frame) = frame {
+                        self.begin(frame).await;
+                    }
+                }
                 sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
                     sent.map_err(End::Send)?;
                 }
@@ -197,8 +198,10 @@ impl EventLoop<'_> {
                     };
                     reader.next_if(stream, may_begin).await
                 }, if may_read => {
-                    let Some(frame) = frame.map_err(End::Receive)? else { return Ok(()) };
-                    self.begin_all(frame).await;
+                    match frame {
+                        Ok(Some(frame)) => self.begin_all(frame).await,
+                        end => connection.end_behind(end),
+                    }
                 }
                 () = &mut deadline, if logon.is_running() => {
                     logon.expire(connection.info.is_negotiated())?;
@@ -223,8 +226,9 @@ impl EventLoop<'_> {
         connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
-        let has_place =
-            !connection.queue.is_full() && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION;
+        let has_place = !connection.is_full_of_replies()
+            && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
+            && connection.may_line_up();
         // Without memory one request at a time is served: the next frame is read once all
         // others have been answered and their responses sent.
         let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
@@ -236,12 +240,15 @@ impl EventLoop<'_> {
         let connection = self.connection;
         let mut burst = Burst::of(frame.len());
         connection.widen(self.stream, self.reader, frame.len());
+        if !self.begins_now(&mut frame) {
+            return;
+        }
         self.check_together(&mut frame);
         if self.reader.has_more() {
             connection.gather();
         }
         self.begin(frame).await;
-        while !connection.is_doomed() && !connection.queue.is_full() {
+        while !connection.is_doomed() && !connection.is_full_of_replies() {
             // Notices do not wait for a long row of requests.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
@@ -261,9 +268,19 @@ impl EventLoop<'_> {
             }
             let Some(mut frame) = self.reader.try_next() else { break };
             burst.add(frame.len());
+            if !self.begins_now(&mut frame) {
+                break;
+            }
             self.check_together(&mut frame);
             self.begin(frame).await;
         }
+    }
+
+    /// Returns true if `frame` begins now; else it joins the row of those that are checked before.
+    fn begins_now(&self, frame: &mut Buf) -> bool {
+        let more = self.reader.has_more() || self.reader.is_inside_frame();
+        self.connection.has_company.set(more || !self.in_flight.is_empty());
+        self.connection.begins_now(frame)
     }
 
     /// Verifies or unseals `frame` together with those behind it that have come, if that is faster.
@@ -360,10 +377,12 @@ impl Connection {
         // Requests that wait for others are charged one by one.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.request_bytes.get());
-        let frames = received.saturating_add(self.served_bytes.get());
+        let lined_up = self.lined_up.borrow().sizes().memory;
+        let frames = received.saturating_add(lined_up).saturating_add(self.served_bytes.get());
         #[cfg(feature = "rdma")]
         let frames = frames.saturating_add(self.registered_bytes());
-        let replies = self.queue.held_bytes().saturating_add(self.gathered_bytes());
+        let leaving = self.leaving.borrow().sizes().memory.saturating_add(self.gathered_bytes());
+        let replies = self.queue.held_bytes().saturating_add(leaving);
         self.tabs.set(frames.saturating_add(requests), replies);
     }
 
@@ -372,6 +391,7 @@ impl Connection {
     fn is_short_of_memory(&self, in_flight: usize) -> bool {
         self.info.server.ledger.relieve() == Fullness::Full
             && (!self.queue.is_empty()
+                || self.is_elsewhere()
                 || in_flight > self.waiting.borrow().len()
                 || self.tabs.is_large())
     }
@@ -408,8 +428,9 @@ impl Connection {
     }
 
     /// The next notice. Pending for ever once the connection takes no more.
-    async fn next_notice(&self) -> Notice {
-        poll_fn(|cx| self.notices.poll_next(cx)).await
+    fn next_notice(&self) -> impl Future<Output = Notice> {
+        // An async fn would keep `self` twice.
+        poll_fn(|cx| self.notices.poll_next(cx))
     }
 
     /// The next notice that has come already.

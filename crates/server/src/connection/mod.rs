@@ -16,6 +16,8 @@ mod channel;
 mod checked;
 mod company;
 mod driver;
+mod elsewhere;
+mod end_reason;
 mod event_loop;
 mod info;
 mod look_up;
@@ -23,7 +25,9 @@ pub mod notice;
 #[cfg(feature = "rdma")]
 mod rdma;
 mod receive;
+mod row;
 mod run;
+mod shared_key;
 mod stalls;
 mod verify;
 mod waiting;
@@ -42,7 +46,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frevo_net::send_queue::{SendLimits, SendQueue};
+use frevo_net::send_queue::{OutFrame, SendLimits, SendQueue};
 use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
@@ -53,6 +57,7 @@ use crate::ledger::{Charge, Tabs};
 use crate::refusal::Doom;
 use crate::session::State;
 use notice::Notices;
+use row::Row;
 use stalls::Stalled;
 
 /// The part of a connection that its core owns.
@@ -87,6 +92,16 @@ pub struct Connection {
     together: batch_signing::SigningBatch,
     /// The results for frames whose turn has not come.
     ahead: checked::CheckedAhead,
+    /// Frames in their order, whose first is being checked elsewhere.
+    lined_up: RefCell<Row<checked::LinedUp>>,
+    /// True if other requests came with the last one, or are being received or carried out.
+    has_company: Cell<bool>,
+    /// The end of the frames, while some before it have not begun.
+    end: Cell<Option<Box<Result<(), end_reason::End>>>>,
+    /// True once there is such an end.
+    is_ending: Cell<bool>,
+    /// Replies in their order, whose first is being protected elsewhere.
+    leaving: RefCell<Row<OutFrame>>,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Break notifications on their way.
     breaks: RefCell<Vec<breaks::Sent>>,
@@ -144,6 +159,11 @@ impl Connection {
             request_bytes: Cell::new(0),
             together: batch_signing::SigningBatch::default(),
             ahead: checked::CheckedAhead::default(),
+            lined_up: RefCell::default(),
+            has_company: Cell::new(false),
+            end: Cell::default(),
+            is_ending: Cell::new(false),
+            leaving: RefCell::default(),
             spare_bytes: RefCell::default(),
             breaks: RefCell::default(),
             doom: Cell::new(None),

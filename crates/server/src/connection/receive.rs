@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::checked::Checked;
 use super::{Channel, Connection};
 use crate::command::{self, Row};
+use crate::crypto_threads::Algorithm;
 use crate::limits::COMPOUND_ELEMENTS;
 use crate::refusal::Doom;
 
@@ -36,8 +37,9 @@ pub(super) struct Opened {
     pub(super) frame: Buf,
     /// The channel whose key opened it, if it was sealed.
     pub(super) sealed: Option<Rc<Channel>>,
-    /// The result for its only message, if its signature was verified before its turn.
-    pub(super) verified: Option<bool>,
+    /// The results for its messages, if their signatures were verified before their turn. Boxed: most
+    /// requests have none, and need no room for them.
+    pub(super) verified: Option<Box<Checked>>,
 }
 
 impl Connection {
@@ -59,11 +61,7 @@ impl Connection {
         let checked = self.ahead.take();
         match frame.first_chunk::<4>() {
             Some([0xFE, b'S', b'M', b'B']) => {
-                let verified = checked.and_then(|checked| {
-                    let channel = self.channel(checked.channel.session.id);
-                    checked.signature(channel.as_ref())
-                });
-                Ok(Opened { frame, sealed: None, verified })
+                Ok(Opened { frame, sealed: None, verified: checked.map(Box::new) })
             }
             Some([0xFD, b'S', b'M', b'B']) => {
                 let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
@@ -81,7 +79,13 @@ impl Connection {
                     Some((_, is_right)) => {
                         transform::conclude_frame(&mut frame, is_right, from, false)?
                     }
-                    None => transform::unseal_frame(&mut frame, from, false, |_| Some(key))?,
+                    None => {
+                        let algorithm = || Some(Algorithm::Sealing(key.cipher()));
+                        let threads = self.info.server.crypto_threads();
+                        threads.measured(frame.len(), algorithm, || {
+                            transform::unseal_frame(&mut frame, from, false, |_| Some(key))
+                        })?
+                    }
                 };
                 frame.truncate(unsealed.message.end);
                 frame.advance(unsealed.message.start);

@@ -7,8 +7,10 @@ use frevo_proto::limits::{BYTES_PER_CREDIT, MESSAGE_WITHOUT_PAYLOAD};
 use frevo_wire::{Header, HeaderFlags, Status};
 
 use super::Connection;
+use super::checked::Checked;
 use crate::audit::{self, Event};
 use crate::command::{Row, Signing};
+use crate::crypto_threads::Algorithm;
 use crate::refusal::{Doom, Refusal};
 use crate::session::{Session, State};
 
@@ -35,13 +37,13 @@ impl Connection {
     }
 
     /// Verifies the signature of a message, MS-SMB2 3.3.5.2.4, or uses the result that is known
-    /// already. Unsealing has verified a sealed message.
+    /// already, with the message's position in its compound. Unsealing has verified a sealed message.
     pub(super) fn verify(
         &self,
         message: &mut [u8],
         header: &Header,
         row: Row,
-        (sealed, verified): (bool, Option<bool>),
+        (sealed, verified): (bool, Option<(&Checked, u8)>),
     ) -> Result<(), Refusal> {
         if sealed {
             return Ok(());
@@ -69,8 +71,13 @@ impl Connection {
                 None => return Err(Status::NOT_SUPPORTED.into()),
             },
         };
-        let is_right = verified
-            .unwrap_or_else(|| frevo_proto::signature::verify(message, key, Sender::Client));
+        let verified = verified.and_then(|(all, at)| all.signature(at, channel.as_ref()));
+        let is_right = verified.unwrap_or_else(|| {
+            let algorithm = || Some(Algorithm::Signing(key.algorithm()));
+            self.info.server.crypto_threads().measured(message.len(), algorithm, || {
+                frevo_proto::signature::verify(message, key, Sender::Client)
+            })
+        });
         if is_right {
             return Ok(());
         }

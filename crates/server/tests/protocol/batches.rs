@@ -66,7 +66,7 @@ impl Subscriber for Batches {
 
 /// An algorithm of the connection, and the way to send.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum By {
+pub(crate) enum By {
     Sign(SigningAlgorithm),
     Seal(Cipher),
 }
@@ -76,7 +76,7 @@ const BATCHED: [By; 3] =
     [By::Sign(SigningAlgorithm::AesCmac), By::Seal(Cipher::Aes128Ccm), By::Seal(Cipher::Aes256Ccm)];
 
 impl By {
-    fn offer(self) -> Offer {
+    pub(crate) fn offer(self) -> Offer {
         match self {
             Self::Sign(algorithm) => Offer { signing: vec![algorithm.id()], ..Offer::default() },
             Self::Seal(cipher) => Offer { ciphers: vec![cipher.id()], ..Offer::default() },
@@ -91,7 +91,7 @@ impl By {
         }
     }
 
-    fn via<'a>(self, mount: &'a Mount) -> Via<'a> {
+    pub(crate) fn via<'a>(self, mount: &'a Mount) -> Via<'a> {
         match self {
             Self::Sign(_) => Via::Signed(&mount.logon),
             Self::Seal(_) => Via::Sealed(&mount.logon),

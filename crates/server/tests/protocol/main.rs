@@ -10,6 +10,7 @@ mod batches;
 mod caps;
 mod compounds;
 mod credits;
+mod elsewhere;
 mod files;
 mod host_locks;
 mod hung;
