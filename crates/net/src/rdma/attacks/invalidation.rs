@@ -7,7 +7,9 @@ use tokio::time::{Duration, timeout};
 use super::medium::Medium;
 use super::{AttackedServer, Attacker, Bystander, data, here};
 use crate::buffer::Buf;
+use crate::limits::RDMA_TRANSFERS_MAX;
 use crate::rdma::queue_pair::QueuePair;
+use crate::rdma::state::State;
 use crate::rdma::{Endpoint, Lending, Loan, counts};
 use crate::transport::Stream;
 
@@ -17,7 +19,17 @@ async fn lent(endpoint: &Arc<Endpoint>) -> Loan {
     let room = Buf::with_capacity(LEN);
     let loan = endpoint.lend_window(room, Lending::PeerWrites(LEN)).await.unwrap();
     // Else the device binds the window before the next message.
-    endpoint.look(crate::rdma::state::State::ring);
+    endpoint.look(State::ring);
+    loan
+}
+
+/// Lends memory, and waits until the device has bound the window. Until then the window has the key
+/// of its last bind: a peer that invalidates that one again crashes rxe (`window::is_safe`).
+async fn bound(endpoint: &Arc<Endpoint>) -> Loan {
+    let loan = lent(endpoint).await;
+    let has_no_requests =
+        |state: &mut State| (state.link.room_for_transfers() == RDMA_TRANSFERS_MAX).then_some(());
+    endpoint.wait(has_no_requests).await.unwrap();
     loan
 }
 
@@ -79,7 +91,7 @@ fn wrong_invalidations_end_their_connection() {
                 continue;
             }
             let (endpoint, mut attacker) = target.negotiated().await;
-            let loans = [lent(&endpoint).await, lent(&endpoint).await];
+            let loans = [bound(&endpoint).await, bound(&endpoint).await];
             let is_silent = !loans[0].is_window() && is_siw(&endpoint) && *name != WRONG[0].0;
             wrong(&mut attacker, [loans[0].remote().key, loans[1].remote().key]);
             if is_silent {
@@ -147,7 +159,7 @@ fn a_key_that_was_taken_back_cannot_be_invalidated() {
             [("freed", false, false), ("bound again", true, true)]
         {
             let (endpoint, mut attacker) = target.negotiated().await;
-            let loan = lent(&endpoint).await;
+            let loan = bound(&endpoint).await;
             let key = loan.remote().key;
             if !loan.is_window() {
                 return;
@@ -161,7 +173,7 @@ fn a_key_that_was_taken_back_cannot_be_invalidated() {
             }
             let back = target.hear(loan.take_back()).await;
             assert!(back.is_some(), "{name}");
-            let again = if is_lent_again { Some(lent(&endpoint).await) } else { None };
+            let again = if is_lent_again { Some(bound(&endpoint).await) } else { None };
             assert!(again.as_ref().is_none_or(|again| again.remote().key != key), "{name}");
             send(&mut attacker, key);
             target.survive(name, Stream::Rdma(endpoint), attacker).await;
@@ -199,7 +211,7 @@ fn the_window_of_another_connection_is_not_the_peers() {
     here(async |target| {
         let mut bystander = Bystander::new(&target).await;
         let client = Arc::clone(bystander.client.rdma().unwrap());
-        let loan = lent(&client).await;
+        let loan = bound(&client).await;
         let (endpoint, mut attacker) = target.negotiated().await;
         send(&mut attacker, loan.remote().key);
         target.survive("a foreign window", Stream::Rdma(endpoint), attacker).await;
