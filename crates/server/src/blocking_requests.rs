@@ -138,7 +138,8 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
     }
     let share = &rq.tree.as_ref()?.share;
     let Some(pool) = share.blocking_pool.as_deref() else {
-        return is_long(rq, row, share).then_some(&rq.server().blocking_pool);
+        let is_long = is_long(rq, row, share) || closes_long(rq, row);
+        return is_long.then_some(&rq.server().blocking_pool);
     };
     let goes = match row.off_core {
         OffCore::Never | OffCore::Connects => false,
@@ -149,10 +150,16 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
     goes.then_some(pool)
 }
 
-/// True for a session with many Opens, which are closed beside the core.
+/// True for a session with many Opens or locks, which are closed beside the core.
 fn ends_many(rq: &Request<'_>) -> bool {
-    rq.session.as_ref().is_some_and(|session| session.open_count() > CLOSED_ON_CORE)
+    rq.session.as_ref().is_some_and(|session| session.work_to_end() > CLOSED_ON_CORE)
         && !file_io::stays()
+}
+
+/// True for the CLOSE of an Open with many locks, which are released beside the core.
+fn closes_long(rq: &Request<'_>, row: Row) -> bool {
+    let is_much = |open: &Arc<Open>| open.work_to_close() > CLOSED_ON_CORE;
+    row.off_core == OffCore::Closes && rq.open.as_ref().is_some_and(is_much) && !file_io::stays()
 }
 
 /// True for a request whose length shows that it is much work: thousands of extended

@@ -219,6 +219,19 @@ pub const PIPES_PER_SESSION: usize = 1_040;
 /// Open may (`LOCKS_PER_OPEN` of the store).
 pub const LOCKS_PER_SESSION: usize = 262_144;
 
+/// Byte ranges that one LOCK may lock or unlock: 64 KiB of them. They take some 4 ms.
+pub const LOCKS_PER_REQUEST: usize = 2_730;
+
+/// Byte ranges that one Open may have locked where other programs see the locks (`posix_locks`): for
+/// each, the kernel looks at all of the file.
+pub const HOST_LOCKS_PER_OPEN: usize = 512;
+
+/// Locked byte ranges that take as long to release as an Open takes to close.
+pub const LOCKS_LIKE_AN_OPEN: usize = 16;
+
+/// Byte ranges of an Open that closes that are released at once. Between them others use the file.
+pub const LOCKS_RELEASED_AT_ONCE: usize = 1_024;
+
 /// CHANGE_NOTIFY requests of one session that may wait.
 pub const NOTIFIES_PER_SESSION: usize = 1_024;
 

@@ -25,6 +25,7 @@ use crate::durable::{Durables, Survival};
 use crate::enumeration::Enumeration;
 use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
+use crate::limits::{LOCKS_LIKE_AN_OPEN, LOCKS_RELEASED_AT_ONCE};
 use crate::panics::Steps;
 use crate::slots::Slot;
 use crate::syncs::Syncs;
@@ -280,6 +281,10 @@ impl Open {
         let mut actor = None;
         steps.take(|| {
             file.hide_locks();
+            // Nothing is locked any more for an Open that is closed.
+            let has_more =
+                || file.cell.lock().ranges.release_some(self.id(), LOCKS_RELEASED_AT_ONCE);
+            while has_more() {}
             file.leave_vanishing();
             if file.written.load(Ordering::Acquire) || file.altered.load(Ordering::Relaxed) {
                 self.record_written(file);
@@ -312,6 +317,11 @@ impl Open {
         {
             drop(fd.try_clone());
         }
+    }
+
+    /// The work to close it, in Opens without locks.
+    pub(crate) fn work_to_close(&self) -> usize {
+        1 + self.lock_places.lock().len() / LOCKS_LIKE_AN_OPEN
     }
 
     /// It has lost its session. True when it is kept for its client, otherwise

@@ -33,7 +33,7 @@ use crate::embed::ShareEditor;
 use crate::host_users::{HostUser, HostUsers, OnHost};
 use crate::kerberos::KerberosSlot;
 use crate::ledger::Ledger;
-use crate::limits::SESSIONS;
+use crate::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::lines::Lines;
 use crate::open::{Deletion, Open};
 use crate::panics::{self, Steps};
@@ -339,11 +339,11 @@ impl ServerState {
         steps.end();
     }
 
-    /// Ends a session whose connections are gone. A session with at most `may_close` Opens is ended
-    /// on this core, and the number is subtracted from `may_close`; another one is ended on another
-    /// thread.
+    /// Ends a session whose connections are gone. A session that takes as much work as to close
+    /// `may_close` Opens is ended on this core, and its part is subtracted from `may_close`; a
+    /// larger one is ended on another thread.
     pub fn end_session(self: &Arc<Self>, session: &Arc<Session>, may_close: &mut usize) {
-        let left = may_close.checked_sub(session.open_count());
+        let left = may_close.checked_sub(session.work_to_end());
         let is_small = left.is_some() || frevo_net::file_io::stays();
         *may_close = left.unwrap_or(*may_close);
         let (server, ended) = (Arc::clone(self), Arc::clone(session));
@@ -357,7 +357,10 @@ impl ServerState {
     /// may never answer.
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
         let tree = open.tree();
-        let pool = tree.share.blocking_pool.as_ref().filter(|_| !blocking_pool::is_here());
+        let is_long = open.work_to_close() > CLOSED_ON_CORE && !frevo_net::file_io::stays();
+        let pool = tree.share.blocking_pool.as_deref();
+        let pool = pool.or(is_long.then_some(&self.blocking_pool));
+        let pool = pool.filter(|_| !blocking_pool::is_here());
         let (server, closed) = (Arc::clone(self), Arc::clone(open));
         let close = move || {
             closed.close(&server.files);

@@ -21,7 +21,8 @@ pub(crate) use crate::identity::{Identity, SharedIdentity};
 use crate::lease::client::client_id;
 use crate::ledger::{Charge, Holder, Kind};
 use crate::limits::{
-    CHANNELS_PER_SESSION, OPENS_PER_SESSION, TREE_CONNECT_BYTES, TREES_PER_SESSION,
+    CHANNELS_PER_SESSION, LOCKS_LIKE_AN_OPEN, OPENS_PER_SESSION, TREE_CONNECT_BYTES,
+    TREES_PER_SESSION,
 };
 use crate::offload::Offloads;
 use crate::open::{Deletion, Open};
@@ -415,6 +416,11 @@ impl Session {
     pub fn has_any(&self, ids: &[OpenId]) -> bool {
         let opens = self.opens.read();
         ids.iter().any(|id| opens.contains_key(&id.0))
+    }
+
+    /// The work to end it, in Opens to be closed that have no locks.
+    pub(crate) fn work_to_end(&self) -> usize {
+        self.open_count() + self.locks.taken() / LOCKS_LIKE_AN_OPEN
     }
 
     /// How many Opens there are.

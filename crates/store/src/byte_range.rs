@@ -220,29 +220,43 @@ impl ByteRanges {
         (count, outcome)
     }
 
-    /// Releases a lock that [`Self::lock`] has just granted.
-    pub fn take_back(&mut self, owner: OpenId, range: Range, mode: Mode) {
-        if let Some(state) = &mut self.state {
+    /// Releases locks that [`Self::lock`] has just granted. Looks at waiting requests once.
+    pub fn take_back(&mut self, owner: OpenId, locks: impl IntoIterator<Item = (Range, Mode)>) {
+        let Some(state) = &mut self.state else { return };
+        let mut freed = Vec::new();
+        for (range, mode) in locks {
             state.drop_lock(owner, range, mode);
-            state.grant(Some(range));
+            freed.push(range);
         }
+        state.grant_any(freed);
         self.shrink();
     }
 
     /// Releases all locks of `owner` and ends its waits.
     pub fn release(&mut self, owner: OpenId) {
-        let Some(state) = &mut self.state else { return };
+        self.release_some(owner, usize::MAX);
+    }
+
+    /// Ends the waits of `owner` and releases its locks on at most `count` ranges, so that others need
+    /// not wait long for this list. Returns true if it has more.
+    pub fn release_some(&mut self, owner: OpenId, count: usize) -> bool {
+        let Some(state) = &mut self.state else { return false };
         for waiting in state.waiting.iter_mut().filter(|w| w.owner == owner) {
             waiting.end(Err(Status::RANGE_NOT_LOCKED));
         }
-        if let Some((held, count)) = state.held.remove(&owner) {
-            state.count = state.count.saturating_sub(count);
-            for (range, mode) in held.into_keys() {
-                state.intervals(mode).remove(Key::new(owner, range));
-            }
-            state.grant(None);
+        let mut freed = Vec::new();
+        while freed.len() < count {
+            let first = state.held.get(&owner).and_then(|(held, _)| held.first_key_value());
+            let Some((&(range, mode), &times)) = first else { break };
+            state.drop_locks(owner, range, mode, times);
+            freed.push(range);
         }
+        if !freed.is_empty() {
+            state.grant_any(freed);
+        }
+        let has_more = state.held.contains_key(&owner);
         self.shrink();
+        has_more
     }
 
     /// Returns all locks of `owner` in an order in which they can be locked again: exclusive ranges
@@ -370,11 +384,17 @@ impl State {
 
     /// Removes one lock; does nothing if there is no such lock.
     fn drop_lock(&mut self, owner: OpenId, range: Range, mode: Mode) {
+        self.drop_locks(owner, range, mode, 1);
+    }
+
+    /// Removes `count` locks of one range, or all that there are if they are fewer.
+    fn drop_locks(&mut self, owner: OpenId, range: Range, mode: Mode, count: u32) {
         let Some((held, own)) = self.held.get_mut(&owner) else { return };
         let Some(times) = held.get_mut(&(range, mode)) else { return };
-        *times = times.saturating_sub(1);
-        *own = own.saturating_sub(1);
-        self.count = self.count.saturating_sub(1);
+        let count = count.min(*times);
+        *times = times.saturating_sub(count);
+        *own = own.saturating_sub(count as usize);
+        self.count = self.count.saturating_sub(count as usize);
         let was_last = *times == 0;
         if was_last {
             held.remove(&(range, mode));

@@ -21,7 +21,7 @@ use crate::durable::{Survival, record};
 use crate::host_locks;
 use crate::lease;
 use crate::ledger::{Charge, Kind};
-use crate::limits::{LOCK_BYTES, LOCKS_PER_SESSION};
+use crate::limits::{LOCK_BYTES, LOCKS_PER_REQUEST, LOCKS_PER_SESSION};
 use crate::open::{FileOpen, Open};
 use crate::refusal::Outcome;
 use crate::request::Request;
@@ -36,6 +36,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let file = open.file()?;
     if request.locks.is_empty() {
         return Err(Status::INVALID_PARAMETER.into());
+    }
+    if request.locks.len() > LOCKS_PER_REQUEST {
+        return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
     // Windows: MS-SMB2 3.3.5.2.9 has every LOCK processed after the session has expired; there as in
     // smbd only unlocking is.
@@ -170,16 +173,21 @@ impl Locking<'_> {
         }
     }
 
-    /// Gives back what it took last, if anything, and nothing else: of the same
+    /// Gives back the `count` ranges that it took last, or all, and nothing else: of the same
     /// range the Open may hold another lock.
-    fn take_back(&self, shared: &mut File) -> Option<()> {
-        let (range, mode) = self.ranges.borrow_mut().pop()?;
-        shared.ranges.take_back(self.open.id(), range, mode);
-        host_locks::show_unlocked(self.file, &shared.ranges, range);
-        if let Some(survival) = self.open.survival() {
-            survival.is_done_with((range, mode));
+    fn take_back(&self, shared: &mut File, count: usize) {
+        let taken = {
+            let mut ranges = self.ranges.borrow_mut();
+            let stay = ranges.len().saturating_sub(count);
+            ranges.split_off(stay)
+        };
+        shared.ranges.take_back(self.open.id(), taken.iter().copied());
+        for lock in taken {
+            host_locks::show_unlocked(self.file, &shared.ranges, lock.0);
+            if let Some(survival) = self.open.survival() {
+                survival.is_done_with(lock);
+            }
         }
-        Some(())
     }
 
     /// Ranges and sequence go on record together or not at all: the File is
@@ -204,8 +212,7 @@ impl Drop for Locking<'_> {
         if self.ranges.borrow().is_empty() {
             return;
         }
-        let mut shared = self.file.cell.lock();
-        while self.take_back(&mut shared).is_some() {}
+        self.take_back(&mut self.file.cell.lock(), usize::MAX);
     }
 }
 
@@ -256,8 +263,8 @@ impl Drop for Taken<'_> {
             self.hand_over(&shared);
             return;
         }
-        for (range, mode) in &self.ranges {
-            shared.ranges.take_back(self.open.id(), *range, *mode);
+        shared.ranges.take_back(self.open.id(), self.ranges.iter().copied());
+        for (range, _) in &self.ranges {
             host_locks::show_unlocked(self.file, &shared.ranges, *range);
         }
         drop(shared);

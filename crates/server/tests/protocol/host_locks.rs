@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::internal::limits::HOST_LOCKS_PER_OPEN;
 use frevo_store::Vfs;
 use frevo_wire::command::lock::LockFlags;
 use tempfile::TempDir;
@@ -64,6 +65,36 @@ impl Drop for Holder {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
+}
+
+/// The kernel looks at all locks of a file for each one that is set: many of them held the core.
+#[test]
+fn r6_an_open_shows_so_many_locks() {
+    let (dir, vfs) = share(true);
+    let dir = dir.path();
+    over(&vfs, async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let file = one.open_file(&mine, &Want::existing("f")).await;
+        let ranges = |range: std::ops::Range<usize>| range.map(|at| (at as u64 * 2, 1, SHARED));
+        let most: Vec<_> = ranges(0..HOST_LOCKS_PER_OPEN).collect();
+        one.on(&mine, lock_draft(file, &most)).await.ok();
+        let more = [(5, 1, SHARED)];
+        let refused = one.on(&mine, lock_draft(file, &more)).await;
+        refused.expect(Status::INSUFFICIENT_RESOURCES);
+        assert!(can_lock(dir, "ex", 5, 1), "nothing of it stays");
+        assert!(!can_lock(dir, "ex", 2, 1));
+        // Another Open of the file has as many.
+        let other = one.open_file(&mine, &Want::existing("f")).await;
+        one.on(&mine, lock_draft(other, &more)).await.ok();
+        let all: Vec<_> = most.iter().map(|(at, ..)| (*at, 1, UNLOCK)).collect();
+        one.on(&mine, lock_draft(file, &all)).await.ok();
+        assert!(can_lock(dir, "ex", 6, 90));
+        // One over many disjoint ones: what is left has a piece for each.
+        one.on(&mine, lock_draft(file, most.get(1..).unwrap())).await.ok();
+        one.on(&mine, lock_draft(file, &[(0, 2_000, SHARED)])).await.ok();
+        one.on(&mine, lock_draft(file, &[(0, 2_000, UNLOCK)])).await.ok();
+        assert!(can_lock(dir, "ex", 7, 1) && !can_lock(dir, "ex", 6, 1));
+    });
 }
 
 #[test]

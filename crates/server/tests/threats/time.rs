@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::client::files::{close_draft, rename_draft, set_draft, write_draft};
+use crate::client::files::{close_draft, lock_draft, rename_draft, set_draft, write_draft};
 use crate::client::*;
-use frevo_server::internal::limits::CLOSED_ON_CORE;
+use frevo_server::internal::limits::{CLOSED_ON_CORE, LOCKS_LIKE_AN_OPEN, LOCKS_PER_REQUEST};
 use frevo_wire::Command;
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContexts, name};
 use frevo_wire::fscc::ea::{Ea, EaWriter};
@@ -244,6 +245,77 @@ fn r6_many_sessions_of_a_connection_are_closed_beside_the_core() {
         }
         let beside = world.server.blocking_pool.carried_out() - before;
         assert_eq!(beside, 1, "three sessions are as much as a core closes");
+    });
+}
+
+/// Locks more ranges of a file than are released on a core.
+async fn lock_many(peer: &mut Peer, mount: &Mount) -> FileId {
+    let file = peer.open_file(mount, &Want::file("locked")).await;
+    let flags = LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY;
+    let ranges: Vec<_> =
+        (0..=CLOSED_ON_CORE * LOCKS_LIKE_AN_OPEN).map(|at| at as u64 * 2).collect();
+    for some in ranges.chunks(LOCKS_PER_REQUEST) {
+        let some: Vec<_> = some.iter().map(|at| (*at, 1, flags)).collect();
+        peer.on(mount, lock_draft(file, &some)).await.ok();
+    }
+    file
+}
+
+/// The CLOSE of an Open with 65,536 locks took 30 ms on the core, and held the file for as long.
+#[test]
+fn r6_many_locks_are_released_beside_the_core() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (mut other, of_other) = world.session("bob", &Offer::default()).await;
+        let carried_out = || world.server.blocking_pool.carried_out();
+        let file = lock_many(&mut peer, &mount).await;
+        let before = carried_out();
+        peer.close(&mount, file).await;
+        assert!(carried_out() > before, "CLOSE");
+        let file = peer.open_file(&mount, &Want::file("locked")).await;
+        let all = [(0, u64::MAX, LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY)];
+        peer.on(&mount, lock_draft(file, &all)).await.ok();
+        let before = carried_out();
+        peer.close(&mount, file).await;
+        assert_eq!(carried_out(), before, "one lock is released on the core");
+        lock_many(&mut peer, &mount).await;
+        let before = carried_out();
+        peer.on(&mount, Draft::empty(Command::LOGOFF)).await.ok();
+        assert!(carried_out() > before, "LOGOFF");
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        lock_many(&mut peer, &mount).await;
+        let before = carried_out();
+        drop(peer);
+        let file = other.open_file(&of_other, &Want::file("locked")).await;
+        let waits = [(0, u64::MAX, LockFlags::EXCLUSIVE_LOCK)];
+        other.on(&of_other, lock_draft(file, &waits)).await.ok();
+        assert!(carried_out() > before, "a lost connection");
+    });
+}
+
+/// A LOCK may have 65,535 ranges in form: to take them took 86 ms in the list of locks alone.
+#[test]
+fn r6_a_lock_request_has_so_many_ranges() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let flags = LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY;
+        let ranges = |count: usize, flags| (0..count as u64).map(move |at| (at, 1, flags));
+        let many: Vec<_> = ranges(LOCKS_PER_REQUEST + 1, flags).collect();
+        let reply = peer.on(&mount, lock_draft(file, &many)).await;
+        reply.expect(Status::INSUFFICIENT_RESOURCES);
+        let most: Vec<_> = ranges(LOCKS_PER_REQUEST, flags).collect();
+        peer.on(&mount, lock_draft(file, &most)).await.ok();
+        // The last one fails, and takes the others with it.
+        let failing = ranges(LOCKS_PER_REQUEST, flags).map(|(at, _, flags)| {
+            ((at + 1) * 10_000 % (10_000 * LOCKS_PER_REQUEST as u64), 1, flags)
+        });
+        let failing = failing.collect::<Vec<_>>();
+        peer.on(&mount, lock_draft(file, &failing)).await.expect(Status::LOCK_NOT_GRANTED);
+        let all: Vec<_> = ranges(LOCKS_PER_REQUEST, LockFlags::UNLOCK).collect();
+        peer.on(&mount, lock_draft(file, &all)).await.ok();
+        let whole = [(0, u64::MAX, flags)];
+        peer.on(&mount, lock_draft(file, &whole)).await.ok();
     });
 }
 

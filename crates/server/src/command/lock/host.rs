@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::Locking;
 use crate::host_locks::show;
-use crate::limits::{HOST_LOCK_PAUSE, HOST_LOCK_PAUSE_MAX};
+use crate::limits::{HOST_LOCK_PAUSE, HOST_LOCK_PAUSE_MAX, HOST_LOCKS_PER_OPEN};
 use crate::open::Open;
 
 /// Shows a range that the Open has just locked to other programs. Gives the range back on
@@ -20,9 +20,12 @@ pub(super) fn confirm(locking: &Locking<'_>, range: Range) -> Result<(), Status>
     if locking.open.is_closed() {
         return Err(Status::RANGE_NOT_LOCKED);
     }
-    show(file, &shared.ranges, range).inspect_err(|_| {
-        let _ = locking.take_back(&mut shared);
-    })
+    let shown = if shared.ranges.held_by(locking.open.id()) > HOST_LOCKS_PER_OPEN {
+        Err(Status::INSUFFICIENT_RESOURCES)
+    } else {
+        show(file, &shared.ranges, range)
+    };
+    shown.inspect_err(|_| locking.take_back(&mut shared, 1))
 }
 
 /// How long to wait before other programs are asked once more: they tell nobody
