@@ -14,7 +14,6 @@ use fuser::{
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
-use tokio::runtime::Handle as Runtime;
 
 mod answers;
 mod tasks;
@@ -23,13 +22,13 @@ use answers::{attr, data, empty, opened, value, written};
 
 use crate::limits;
 use crate::node::Range;
-use crate::poll_inline::begin;
+use crate::poll_inline::Works;
 use crate::volume::{Caller, Changes, Entry, EntryReply, NameLookup, Volume};
 
 /// The implementation of fuser's trait.
 pub(crate) struct Bridge {
     pub(crate) volume: Arc<Volume>,
-    pub(crate) runtime: Runtime,
+    pub(crate) works: Works,
 }
 
 /// The kernel never sees one number for two nodes at once.
@@ -286,7 +285,7 @@ impl Filesystem for Bridge {
         let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if !is_mapped {
             // Sending data spawns a task, which needs the runtime.
-            let _inside = self.runtime.enter();
+            let _inside = self.works.enter();
             if let Some(count) = self.volume.write_now(handle.0, offset, data) {
                 return reply.written(count);
             }
@@ -327,7 +326,7 @@ impl Filesystem for Bridge {
         // Nobody waits for the answer: the kernel need not remember the request meanwhile.
         reply.ok();
         let volume = Arc::clone(&self.volume);
-        begin(&self.runtime, async move { volume.release(handle.0).await });
+        self.works.begin(async move { volume.release(handle.0).await });
     }
 
     fn fsync(&self, asks: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {

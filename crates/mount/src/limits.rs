@@ -12,6 +12,10 @@ pub const BACKGROUND: u16 = 64;
 pub const REQUEST_MAX: u32 = 1 << 20;
 /// Longest read that starts on the thread that takes it from the kernel, bytes.
 pub const INLINE_READ_MAX: u32 = 128 << 10;
+/// Most polls of one work after each other, while its waker is called during them.
+pub const POLLS_AT_ONCE: usize = 4;
+/// Most works that go on in one poll of a task.
+pub const GO_ON_AT_ONCE: usize = 16;
 /// Attempts at an operation whose outcome is unknown after a lost connection.
 pub const UNKNOWN_TRIES: usize = 4;
 /// Longest name of a component, bytes; NAME_MAX of POSIX.

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::bridge::Bridge;
 use crate::limits;
+use crate::poll_inline::Works;
 use crate::settings::Settings;
 use crate::volume::Volume;
 
@@ -179,7 +180,7 @@ pub async fn mount(
     let config = config(&share, path, &settings);
     let volume = Volume::new(share, path.trim_matches('/'), settings);
     volume.nodes.root().set_metadata(found, asked);
-    let bridge = Bridge { volume: Arc::clone(&volume), runtime: Runtime::current() };
+    let bridge = Bridge { volume: Arc::clone(&volume), works: Works::on(Runtime::current()) };
     let place = folder.to_owned();
     let folder = folder.canonicalize().unwrap_or_else(|_| place.clone());
     let session = tokio::task::spawn_blocking(move || Session::new(bridge, &place, &config)).await;

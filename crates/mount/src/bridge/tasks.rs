@@ -7,7 +7,6 @@ use fuser::{ReplyEntry, Request};
 use super::Bridge;
 use super::answers::{Undo, answered, entry};
 use crate::errno::Outcome;
-use crate::poll_inline::begin;
 use crate::volume::{Caller, EntryReply, Volume};
 
 impl Bridge {
@@ -48,7 +47,7 @@ impl Bridge {
     ) {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
         let work = answered(volume, Caller::new(asks.pid()), work, answer, Some(undo));
-        begin(&self.runtime, work);
+        self.works.begin(work);
     }
 
     /// Runs a read, which is cancelled when its caller is killed.
@@ -65,9 +64,9 @@ impl Bridge {
         let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
         // Runs on this thread: it mostly needs no wait, or little work before it.
         if is_here {
-            begin(&self.runtime, work);
+            self.works.begin(work);
         } else {
-            self.runtime.spawn(work);
+            self.works.spawn(work);
         }
     }
 
@@ -76,7 +75,7 @@ impl Bridge {
     pub(crate) fn forgotten(&self, id: u64, count: u64) {
         if let Some(node) = self.volume.forget(id, count) {
             let volume = Arc::clone(&self.volume);
-            begin(&self.runtime, async move { volume.let_go(&node).await });
+            self.works.begin(async move { volume.let_go(&node).await });
         }
     }
 }

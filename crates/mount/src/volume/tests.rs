@@ -392,8 +392,8 @@ fn what_the_kernel_forgets_is_closed() {
         let node = one.node_of("f");
         let (id, file) = (node.id, one.reader(&node).expect("kept open for a while"));
         let lease = node.content().unwrap().lease.clone();
-        let runtime = tokio::runtime::Handle::current();
-        let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), runtime };
+        let works = crate::poll_inline::Works::on(tokio::runtime::Handle::current());
+        let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), works };
         // As from fuser, whose threads are outside the runtime.
         std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
         assert!(one.nodes.find(id).is_err());
