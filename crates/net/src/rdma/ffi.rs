@@ -5,7 +5,9 @@
 //! of the C headers (rdma-core 44), which have not changed since 2010.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::io;
 use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
 /// `struct ibv_device`
@@ -56,10 +58,19 @@ pub(super) struct Cq {
     context: *mut Context,
 }
 
-/// `struct ibv_qp`, opaque.
+/// `struct ibv_qp`
 #[repr(C)]
 pub(super) struct Qp {
     context: *mut Context,
+    unused: [*mut c_void; 5],
+    handle: u32,
+}
+
+impl Qp {
+    /// The kernel's number of the queue pair.
+    pub(super) const fn handle(&self) -> u32 {
+        self.handle
+    }
 }
 
 /// `struct ibv_mr`
@@ -192,6 +203,49 @@ pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(super) const ACCESS_REMOTE_READ: c_int = 4;
 pub(super) const ACCESS_MW_BIND: c_int = 16;
+
+/// The doorbell of a soft device, as its library writes it: a command of rdma/ib_user_verbs.h that
+/// posts no request (`struct ib_uverbs_cmd_hdr`, `struct ib_uverbs_post_send`).
+#[repr(C)]
+pub(super) struct Doorbell {
+    command: u32,
+    /// The sizes of the command and of its answer in words of four bytes.
+    in_words: u16,
+    out_words: u16,
+    /// The address of the answer, one word.
+    response: u64,
+    handle: u32,
+    requests: u32,
+    places: u32,
+    request_bytes: u32,
+}
+
+impl Doorbell {
+    pub(super) const fn new(handle: u32) -> Self {
+        Self {
+            // IB_USER_VERBS_CMD_POST_SEND
+            command: 28,
+            in_words: 8,
+            out_words: 1,
+            response: 0,
+            handle,
+            requests: 0,
+            places: 0,
+            request_bytes: 128,
+        }
+    }
+
+    /// Writes it to the device.
+    pub(super) fn ring(mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let mut answer = 0_u32;
+        self.response = u64::try_from((&raw mut answer).expose_provenance()).unwrap_or(0);
+        let bytes = (&raw const self).cast::<u8>();
+        // SAFETY: a structure without padding; the kernel writes the answer during the call.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, size_of::<Self>()) };
+        rustix::io::write(device, bytes)?;
+        Ok(())
+    }
+}
 
 /// `struct ibv_recv_wr`
 #[repr(C)]
@@ -352,7 +406,8 @@ const _: () = {
     assert!(offset_of!(Context, poll_cq) == 96 && offset_of!(Context, req_notify_cq) == 104);
     assert!(offset_of!(Context, post_send) == 208 && offset_of!(Context, post_recv) == 216);
     assert!(offset_of!(Context, cmd_fd) == 264 && offset_of!(Context, async_fd) == 268);
-    assert!(offset_of!(Mr, lkey) == 36);
+    assert!(offset_of!(Mr, lkey) == 36 && offset_of!(Qp, handle) == 48);
+    assert!(size_of::<Doorbell>() == 32 && offset_of!(Doorbell, handle) == 16);
     assert!(offset_of!(Mw, rkey) == 16);
     assert!(offset_of!(CompletionChannel, fd) == 8);
     assert!(size_of::<QpInitAttr>() == 64 && offset_of!(QpInitAttr, cap) == 32);

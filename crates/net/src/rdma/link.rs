@@ -4,10 +4,10 @@
 //! posted: a slot or a region is given out again only once the device has completed every request
 //! for it, or the queue pair is gone.
 
+mod doorbell;
 mod lend;
 mod transfers;
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
@@ -28,7 +28,6 @@ use super::ffi::{
 use super::lent::LentMemory;
 use super::quota::{self, Counted, Holder};
 use super::region::{Access, Region};
-use super::threads;
 use crate::buffer::Buf;
 use crate::limits::{
     RDMA_COMPLETIONS_AT_ONCE, RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_TRANSFERS_MAX,
@@ -382,54 +381,6 @@ impl Link {
             bind,
         };
         self.queued.push((request, place.unwrap_or_default()));
-    }
-
-    /// Gives the device all queued requests at once: each time may cost a system call, or a look of
-    /// the device at this program's memory. True if there were any.
-    ///
-    /// # Errors
-    /// The device takes no more requests. Those that it did not take count as under way until the
-    /// link ends.
-    pub(super) fn ring(&mut self) -> io::Result<bool> {
-        if self.queued.is_empty() {
-            return Ok(false);
-        }
-        let mut first = null_mut();
-        for (request, place) in self.queued.iter_mut().rev() {
-            request.sg_list = place;
-            request.next = first;
-            first = request;
-        }
-        let mut bad = null_mut();
-        // SAFETY: the queue pair lives; the requests are copied during the call, and their memory
-        // stays registered and unused until their completion. No queue pair is bound to a thread.
-        let errno = unsafe {
-            let qp = self.id.raw().as_ref().qp;
-            let context = self.id.raw().as_ref().verbs.as_ref();
-            let mut post =
-                || context.map_or(libc::ENOTCONN, |c| (c.post_send)(qp, first, &mut bad));
-            if self.is_soft && !self.may_write() { threads::call(post) } else { post() }
-        };
-        self.queued.clear();
-        result_of(errno).map(|()| true)
-    }
-
-    /// True if the kernel takes a write(2) to the device from this thread: see [`threads`].
-    fn may_write(&self) -> bool {
-        thread_local! {
-            static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
-        }
-        if !IS_REFUSED.get() {
-            // SAFETY: the library keeps the context, and its descriptor open.
-            let device = unsafe {
-                let context = self.id.raw().as_ref().verbs.as_ref();
-                context.map(|context| BorrowedFd::borrow_raw(context.cmd_fd))
-            };
-            // Too short for a command: the kernel refuses it, but credentials come first.
-            let tried = device.map(|device| rustix::io::write(device, &[0]));
-            IS_REFUSED.set(tried == Some(Err(rustix::io::Errno::ACCESS)));
-        }
-        !IS_REFUSED.get()
     }
 
     /// Asks the device to make the descriptor readable at the next completion.

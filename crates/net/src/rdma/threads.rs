@@ -4,10 +4,10 @@
 //! that has the very credentials with which the device was opened (`ib_safe_file_access`). A thread
 //! that has acted as a user of the host is refused for ever, also when it has equal credentials
 //! again: they are not the same ones. So the calls that write are made here: those of librdmacm, and
-//! the doorbell of soft devices ([`Link::ring`](super::link::Link::ring)). All other threads may act
-//! as whomever they like: libibverbs makes its calls by ioctl(2), for which the kernel does not look
-//! at credentials (rdma-core 22, Linux 5.0), and a card learns of requests by memory that it shares
-//! with the program.
+//! for such a thread the doorbell of soft devices ([`Link::ring`](super::link::Link::ring)). All
+//! other threads may act as whomever they like: libibverbs makes its calls by ioctl(2), for which
+//! the kernel does not look at credentials (rdma-core 22, Linux 5.0), and a card learns of requests
+//! by memory that it shares with the program.
 //!
 //! Threads share the credentials of the thread that started them: these threads start each other.
 
