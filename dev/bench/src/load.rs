@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     /// Servers to measure: frevo, smbd, tuned (smbd with settings for speed), bare (no SMB).
     #[arg(long, value_delimiter = ',', default_value = "bare,smbd,tuned,frevo")]
     only: Vec<String>,
+    /// The client copies the data of replies out of the kernel, as clients do, and costs more.
+    #[arg(long)]
+    copy: bool,
     /// Write the page here and a picture beside it (.svg).
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
@@ -79,7 +82,6 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     }
     let labels = args.only.iter().map(|name| label(name).map(str::to_owned));
     let mut page = Page::new(labels.collect::<Result<_>>()?, setting(args, scratch.path()));
-    let round = Duration::from_millis(args.round_ms);
     // One set of servers after the other; rows with the same options follow each other.
     let mut running: Option<(Listed, Vec<Peer>)> = None;
     for row in rows {
@@ -92,7 +94,7 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
             }
         };
         let (_, peers) = running.insert((how, peers));
-        let outcomes = measure(&row, peers, &share, (args.rounds, round)).await?;
+        let outcomes = measure(&row, peers, &share, args).await?;
         eprintln!("{} done", row.name());
         page.row(&row, &outcomes);
     }
@@ -149,6 +151,9 @@ fn setting(args: &Arguments, scratch: &Path) -> Vec<String> {
     lines.push(format!("tuned: smbd with {}", TUNED.join(", ")));
     lines.push(server::version(&args.common.frevo));
     lines.push(format!("{} interleaved rounds of {} ms", args.rounds, args.round_ms));
+    if args.copy {
+        lines.push("the client copies the data of replies".to_owned());
+    }
     lines
 }
 
@@ -157,18 +162,18 @@ async fn measure(
     row: &Shape,
     peers: &[Peer],
     share: &Path,
-    (rounds, round): (usize, Duration),
+    args: &Arguments,
 ) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = peers.iter().map(|_| Outcome::default()).collect();
     let is_asked = |peer: &Peer| peer.kind != Kind::Bare || row.has_bare_path();
-    for n in 0..rounds {
+    for n in 0..args.rounds {
         let all = peers.iter().zip(&mut outcomes);
         let mut order: Vec<_> = all.filter(|(peer, _)| is_asked(peer)).collect();
         if n % 2 == 1 {
             order.reverse();
         }
         for (peer, outcome) in order {
-            let measured = one_round(row, peer, share, round).await;
+            let measured = one_round(row, peer, share, args).await;
             let measured = measured.with_context(|| format!("{} on {}", row.name(), peer.label));
             outcome.add(&measured?)?;
         }
@@ -176,11 +181,12 @@ async fn measure(
     Ok(outcomes)
 }
 
-async fn one_round(row: &Shape, peer: &Peer, share: &Path, round: Duration) -> Result<Measured> {
+async fn one_round(row: &Shape, peer: &Peer, share: &Path, args: &Arguments) -> Result<Measured> {
+    let round = Duration::from_millis(args.round_ms);
     if row.verb == Verb::Office {
         share::tidy_offices(share, row.connections)?;
     }
-    let mut engine = Engine::open(row, peer).await?;
+    let mut engine = Engine::open(row, peer, args.copy).await?;
     engine.run(peer.pid(), round / 4)?;
     let measured = engine.run(peer.pid(), round)?;
     engine.verify(share)?;

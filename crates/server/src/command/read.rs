@@ -101,11 +101,12 @@ fn direct(
     request: &read::Request<'_>,
 ) -> Result<Option<Payload>, Status> {
     // A client on this machine copies from the page cache itself then, slower than from a buffer that
-    // is hot in the cache. With one READ in flight that is faster all the same (docs/adr/0003).
-    let is_lone = || rq.owner.is_some_and(|connection| connection.is_lone_read(request.length));
+    // is hot in the cache. With little in flight that costs it no time all the same (docs/adr/0003).
+    let is_small =
+        || rq.owner.is_some_and(|connection| connection.is_read_without_copy(request.length));
     if request.length < DIRECT_MIN
         || !rq.response_is_bare()
-        || (rq.connection.is_same_host() && !is_lone())
+        || (rq.connection.is_same_host() && !is_small())
     {
         return Ok(None);
     }

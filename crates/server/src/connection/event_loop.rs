@@ -311,8 +311,6 @@ impl EventLoop<'_> {
     /// Begins the requests of one frame: the first poll answers most, and they need no place
     /// among the futures in flight.
     async fn begin(&mut self, frame: Buf) {
-        let has_more = self.reader.has_more() || self.reader.is_inside_frame();
-        self.connection.company.note(has_more || !self.connection.queue.is_empty());
         let mut answering = Answering::of(Rc::clone(self.connection), frame);
         let bytes = answering.state_bytes();
         debug_assert!(bytes <= REQUEST_BYTES, "each request keeps {bytes} bytes of state");

@@ -246,10 +246,10 @@ impl Connection {
         self.ticket.borrow().is_none()
     }
 
-    /// True for a READ of `bytes` whose client has one in flight at a time. To be asked for READs
-    /// that could be answered without a copy.
-    pub fn is_lone_read(&self, bytes: u32) -> bool {
-        self.company.is_lone_read(bytes)
+    /// True for a READ of `bytes` on a connection whose READs ask for little at a time. To be asked for
+    /// READs of a client on this host that could be answered without a copy.
+    pub fn is_read_without_copy(&self, bytes: u32) -> bool {
+        self.company.is_small(self.queue.queued_bytes(), bytes)
     }
 
     /// Ends the connection without a further reply.

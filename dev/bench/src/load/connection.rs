@@ -176,7 +176,8 @@ impl Connection {
             let n = match &mut self.keeping {
                 None => {
                     let void = turn.void.get_mut(..self.rest).context("a reply is too long")?;
-                    some(recv(&self.on.socket, void, RecvFlags::TRUNC))?
+                    let how = if turn.is_copied { RecvFlags::empty() } else { RecvFlags::TRUNC };
+                    some(recv(&self.on.socket, void, how))?
                 }
                 Some(sample) => {
                     let at = sample.frame.len() - self.rest;

@@ -51,10 +51,13 @@ pub(super) struct Engine {
     poll: std::os::fd::OwnedFd,
     payload: Payload,
     void: Vec<u8>,
+    is_copied: bool,
 }
 
 impl Engine {
-    pub(super) async fn open(row: &Shape, peer: &Peer) -> Result<Self> {
+    /// Connects to `peer`; with `is_copied` the data of replies is received, otherwise the kernel
+    /// drops it.
+    pub(super) async fn open(row: &Shape, peer: &Peer, is_copied: bool) -> Result<Self> {
         let payload = Payload::new(row.payload_bytes(), &peer.label)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections: Vec<Box<dyn Load>> = Vec::with_capacity(row.connections);
@@ -81,7 +84,7 @@ impl Engine {
             }
         }
         let void = vec![0; row.payload_bytes().max(BLOCK_LEN) + BLOCK_LEN];
-        Ok(Self { row: *row, connections, poll, payload, void })
+        Ok(Self { row: *row, connections, poll, payload, void, is_copied })
     }
 
     /// Runs one round, and waits for the replies to what is in flight then.
@@ -102,6 +105,7 @@ impl Engine {
             let mut turn = Turn {
                 payload: &self.payload,
                 void: &mut self.void,
+                is_copied: self.is_copied,
                 latency: &mut latency,
                 is_over,
             };

@@ -28,8 +28,11 @@ pub(super) trait Load {
 /// The things that a turn of a connection needs besides itself.
 pub(super) struct Turn<'a> {
     pub(super) payload: &'a Payload,
-    /// Never touched: the kernel counts, and copies nothing.
+    /// Room for data that nobody looks at.
     pub(super) void: &'a mut [u8],
+    /// True if the kernel copies that data to the client, as other clients have it do; otherwise it
+    /// counts, and copies nothing.
+    pub(super) is_copied: bool,
     pub(super) latency: &'a mut Histogram<u64>,
     /// True once no further request may begin.
     pub(super) is_over: bool,
