@@ -617,7 +617,7 @@ pub const BURST_REQUESTS_MAX: usize = 8;
 pub const BURST_BYTES_MAX: usize = 512 << 10;
 
 /// Length of a READ up to which a client on this host may be answered without a copy (docs/adr/0003).
-pub const LONE_READ_BYTES_MAX: u32 = 256 << 10;
+pub const UNCOPIED_READ_BYTES_MAX: u32 = 256 << 10;
 
 /// Bytes of replies that leave a connection together, up to which READs of a client on this host are
 /// answered without a copy. Up to 512 KiB in flight that was faster, from 768 KiB on slower

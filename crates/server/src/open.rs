@@ -281,7 +281,7 @@ impl Open {
         let mut actor = None;
         steps.take(|| {
             file.hide_locks();
-            // Nothing is locked any more for an Open that is closed.
+            // An Open that is closed takes no further lock.
             let has_more =
                 || file.cell.lock().ranges.release_some(self.id(), LOCKS_RELEASED_AT_ONCE);
             while has_more() {}

@@ -14,7 +14,6 @@ mod breaks;
 mod burst;
 mod channel;
 mod checked;
-mod company;
 mod driver;
 mod elsewhere;
 mod end_reason;
@@ -29,6 +28,7 @@ mod row;
 mod run;
 mod shared_key;
 mod stalls;
+mod uncopied_reads;
 mod verify;
 mod waiting;
 
@@ -84,7 +84,7 @@ pub struct Connection {
     pub tabs: Tabs,
     /// True once the kernel has room for large requests.
     is_widened: Cell<bool>,
-    company: company::Company,
+    uncopied_reads: uncopied_reads::UncopiedReads,
     /// Bytes of frames whose messages are being answered.
     served_bytes: Cell<usize>,
     /// Bytes of the state of one request that was not answered at once.
@@ -154,7 +154,7 @@ impl Connection {
             queue: SendQueue::new(SendLimits::default()),
             tabs,
             is_widened: Cell::new(false),
-            company: company::Company::default(),
+            uncopied_reads: uncopied_reads::UncopiedReads::default(),
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             together: batch_signing::SigningBatch::default(),
@@ -249,7 +249,7 @@ impl Connection {
     /// True for a READ of `bytes` on a connection whose READs ask for little at a time. To be asked for
     /// READs of a client on this host that could be answered without a copy.
     pub fn is_read_without_copy(&self, bytes: u32) -> bool {
-        self.company.is_small(self.queue.queued_bytes(), bytes)
+        self.uncopied_reads.is_small(self.queue.queued_bytes(), bytes)
     }
 
     /// Ends the connection without a further reply.

@@ -7,17 +7,17 @@
 
 use std::cell::Cell;
 
-use crate::limits::{LONE_READ_BYTES_MAX, UNCOPIED_TOGETHER_BYTES_MAX};
+use crate::limits::{UNCOPIED_READ_BYTES_MAX, UNCOPIED_TOGETHER_BYTES_MAX};
 
 /// The READs of a connection that come together.
 #[derive(Debug, Default)]
-pub(super) struct Company {
+pub(super) struct UncopiedReads {
     /// True once READs came together that ask for more than the limit. That stays: a client that is
     /// slower than the server is seen with one request at a time, however many it has in flight.
     is_large: Cell<bool>,
 }
 
-impl Company {
+impl UncopiedReads {
     /// See [`Connection::is_read_without_copy`](super::Connection::is_read_without_copy). `waiting` are
     /// the bytes of replies that have not left.
     pub(super) fn is_small(&self, waiting: usize, bytes: u32) -> bool {
@@ -25,6 +25,6 @@ impl Company {
         if waiting > 0 && together > UNCOPIED_TOGETHER_BYTES_MAX {
             self.is_large.set(true);
         }
-        !self.is_large.get() && bytes <= LONE_READ_BYTES_MAX
+        !self.is_large.get() && bytes <= UNCOPIED_READ_BYTES_MAX
     }
 }
