@@ -3,6 +3,7 @@
 //! They attack connections in memory, and those of an RDMA device if `FREVO_RDMA_ADDRESS` is its
 //! address: soft RDMA in a guest.
 
+mod endings;
 mod invalidation;
 mod medium;
 

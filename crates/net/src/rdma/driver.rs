@@ -55,6 +55,11 @@ impl Driven {
 
     fn end(&mut self) {
         self.is_driven = false;
+        self.let_go();
+    }
+
+    /// Wakes all tasks: nothing will complete their reads.
+    pub(super) fn let_go(&mut self) {
         self.wake(|_| true);
     }
 }

@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use super::cm::{Channel, Event, Fate, Request};
+use super::cm::{Channel, Event, Fate, Request, Stage};
 use super::link::{Link, RemoteBuffer, TransferKey};
 use super::queue_pair::QueuePair;
 use super::quota::{self, Counted, Holder};
@@ -407,23 +407,35 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Ends the connection at once.
+    /// Ends the connection at once, and tells the peer, whoever keeps the endpoint.
     pub fn abort(&self) {
         self.look(State::abort);
+        // rdma_disconnect(3) succeeds also where the kernel has not heard from the peer, and then
+        // tells it nothing. The end of the identifier tells it at every stage.
+        let is_early = self.fate.stage() < Stage::Established;
+        let early = self.state.lock().take_if(|state| is_early && state.link.may_block());
+        if let Some(mut state) = early {
+            state.driven.let_go();
+            part(state);
+        }
         self.changed.notify_waiters();
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let Some(state) = self.state.lock().take() else { return };
-        // Its end waits for the device, and for the last messages to leave.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if state.link.may_block() => {
-                runtime.spawn_blocking(move || state.link.close(RDMA_FAREWELL));
-            }
-            _ => drop(state),
+        let left = self.state.lock().take();
+        left.into_iter().for_each(part);
+    }
+}
+
+/// Ends what is left of a connection: that waits for the device, and for the last messages to leave.
+fn part(state: State) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) if state.link.may_block() => {
+            runtime.spawn_blocking(move || state.link.close(RDMA_FAREWELL));
         }
+        _ => drop(state),
     }
 }
 
