@@ -3,6 +3,7 @@
 //! A guest has one processor, which server, client and the kernel's driver share. So a rate shows
 //! what all of them cost together; the client is the same for both servers.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,6 +61,8 @@ enum Who {
     Frevo,
     /// Frevo, whose client lends its memory through windows.
     Windows,
+    /// Frevo with `run_as = "user"`.
+    User,
 }
 
 /// One test of a round.
@@ -91,6 +94,7 @@ impl Sample {
             who: match who {
                 "frevo" => Who::Frevo,
                 "windows" => Who::Windows,
+                "user" => Who::User,
                 "ksmbd" => Who::Ksmbd,
                 // Frevo under strace.
                 _ => return None,
@@ -175,9 +179,9 @@ fn page(out: &mut String, text: &str) -> Result<()> {
     ensure!(!samples.is_empty(), "the guest has measured nothing");
     writeln!(
         out,
-        "\n| test | bytes | depth | Frevo/s | ksmbd/s | ratio (each round) | p50 ms F | p50 ms k | rest us F | rest us k | ratio | own us F | client us F | windows/F (each round) |"
+        "\n| test | bytes | depth | Frevo/s | ksmbd/s | ratio (each round) | p50 ms F | p50 ms k | rest us F | rest us k | ratio | own us F | client us F | windows/F (each round) | user/F (each round) |"
     )?;
-    writeln!(out, "|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
+    writeln!(out, "|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---|---|")?;
     let mut keys: Vec<Key<'_>> = Vec::new();
     for sample in &samples {
         let key = (sample.test.as_str(), sample.block.as_str(), sample.depth);
@@ -203,7 +207,7 @@ fn row(out: &mut String, key: &Key<'_>, samples: &[Sample]) -> Result<()> {
     let each = |part: fn(&Sample) -> f64| figure(Who::Frevo, part) * 1e6;
     writeln!(
         out,
-        "| {} | {} | {} | {:.0} | {:.0} | {} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} | {} |",
+        "| {} | {} | {} | {:.0} | {:.0} | {} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} | {} | {} |",
         key.0,
         key.1,
         key.2,
@@ -218,26 +222,46 @@ fn row(out: &mut String, key: &Key<'_>, samples: &[Sample]) -> Result<()> {
         each(|one| one.own / one.operations.max(1.0)),
         each(|one| one.client / one.operations.max(1.0)),
         ratios(Who::Windows, Who::Frevo),
+        ratios(Who::User, Who::Frevo),
     )?;
     Ok(())
 }
 
-/// System calls of Frevo for an operation.
+/// System calls of Frevo for an operation: one row for each test, and the calls as columns.
 fn calls(out: &mut String, text: &str) -> Result<()> {
-    let mut last = None;
+    let mut tests: Vec<(String, HashMap<&str, f64>)> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     for line in text.lines() {
-        let ["calls", test, block, operations, name, count] =
+        let ["calls", who, test, block, operations, name, count] =
             *line.split_whitespace().collect::<Vec<_>>()
         else {
             continue;
         };
-        if last.replace((test, block)) != Some((test, block)) {
-            writeln!(out, "\nSystem calls of Frevo for one {test} of {block}, depth 16:\n")?;
-        }
         let (operations, count): (f64, f64) = (operations.parse()?, count.parse()?);
-        if count / operations >= 0.1 {
-            writeln!(out, "- {name} {:.2}", count / operations)?;
+        let each = count / operations;
+        let test = format!("{who} | {test} of {block}");
+        if tests.last().is_none_or(|(last, _)| *last != test) {
+            tests.push((test, HashMap::new()));
         }
+        if let Some((_, of)) = tests.last_mut() {
+            of.insert(name, each);
+        }
+        if each >= 0.1 && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if tests.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nSystem calls for one request, depth 16; those of fewer than one in ten are left out:\n"
+    )?;
+    writeln!(out, "| server | test | {} |", names.join(" | "))?;
+    writeln!(out, "|---|---|{}", "---:|".repeat(names.len()))?;
+    for (test, of) in &tests {
+        let row = names.iter().map(|name| format!("{:.2}", of.get(name).unwrap_or(&0.0)));
+        writeln!(out, "| {test} | {} |", row.collect::<Vec<_>>().join(" | "))?;
     }
     Ok(())
 }
@@ -256,19 +280,23 @@ mod tests {
         let text = "ksmbd read 8k 16 2.0 1000 500000 0.5 0 0\n\
                     frevo read 8k 16 2.0 2000 250000 0.5 20 30\n\
                     windows read 8k 16 2.0 2500 250000 0.5 20 30\n\
+                    user read 8k 16 2.0 1800 250000 0.5 20 30\n\
                     traced read 8k 16 2.0 200 900000 0.5 20 30\n\
-                    calls read 8k 2000 ioctl 4000\ncalls read 8k 2000 brk 1\n";
+                    calls frevo read 8k 2000 ioctl 4000\ncalls frevo read 8k 2000 brk 1\n\
+                    calls user read 8k 1000 write 500\ncalls user read 8k 1000 ioctl 1000\n";
         let mut out = String::new();
         page(&mut out, text).unwrap();
         let row = out.lines().find(|line| line.starts_with("| read")).unwrap();
         // 2 s less 0.5 s of the client for 1,000; 2 s less 0.2 s and 0.5 s for 2,000.
         assert!(
             row.contains(
-                "| 1000 | 500 | 2.00 | 0.25 | 0.50 | 650 | 1500 | 0.43 | 150 | 250 | 1.25 |"
+                "| 1000 | 500 | 2.00 | 0.25 | 0.50 | 650 | 1500 | 0.43 | 150 | 250 | 1.25 | 0.90 |"
             ),
             "{row}"
         );
-        assert!(out.contains("- ioctl 2.00") && !out.contains("brk"));
+        assert!(out.contains("| server | test | ioctl | write |") && !out.contains("brk"), "{out}");
+        assert!(out.contains("| frevo | read of 8k | 2.00 | 0.00 |"), "{out}");
+        assert!(out.contains("| user | read of 8k | 1.00 | 0.50 |"), "{out}");
         assert!(page(&mut String::new(), "").is_err());
     }
 }
