@@ -12,6 +12,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use crate::client::draft::pack;
 use crate::client::files::{data, read_draft, write_draft};
 use crate::client::*;
+use crate::protected::{By, Protected};
 
 /// Length of a WRITE's data: enough for a batch, and many fit the connection.
 const LEN: usize = 9000;
@@ -64,37 +65,16 @@ impl Subscriber for Batches {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// An algorithm of the connection, and the way to send.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum By {
-    Sign(SigningAlgorithm),
-    Seal(Cipher),
-}
-
 /// The algorithms whose messages are faster together on most processors.
 const BATCHED: [By; 3] =
     [By::Sign(SigningAlgorithm::AesCmac), By::Seal(Cipher::Aes128Ccm), By::Seal(Cipher::Aes256Ccm)];
 
 impl By {
-    pub(crate) fn offer(self) -> Offer {
-        match self {
-            Self::Sign(algorithm) => Offer { signing: vec![algorithm.id()], ..Offer::default() },
-            Self::Seal(cipher) => Offer { ciphers: vec![cipher.id()], ..Offer::default() },
-        }
-    }
-
     /// True if messages are faster together, which needs a processor with instructions for AES.
     fn gains(self) -> bool {
         match self {
             Self::Sign(algorithm) => SigningKey::new(algorithm, &[0; 16]).gains_by_batches(),
             Self::Seal(cipher) => SealingKey::new(cipher, &[0; 32]).gains_by_batches(),
-        }
-    }
-
-    pub(crate) fn via<'a>(self, mount: &'a Mount) -> Via<'a> {
-        match self {
-            Self::Sign(_) => Via::Signed(&mount.logon),
-            Self::Seal(_) => Via::Sealed(&mount.logon),
         }
     }
 }
@@ -107,57 +87,29 @@ fn counted(test: &impl AsyncFn(&World, &Batches)) {
     });
 }
 
-/// A client with an open file.
-struct Writer {
-    peer: Peer,
-    mount: Mount,
-    file: FileId,
-}
-
-impl Writer {
-    async fn open(world: &World, by: By) -> Self {
-        let (mut peer, mount) = world.session("ann", &by.offer()).await;
-        let file = peer.open_file(&mount, &Want::file("data")).await;
-        Self { peer, mount, file }
-    }
-
+/// WRITEs of [`LEN`] bytes.
+impl Protected {
     fn write(&self, at: usize) -> Draft {
         write_draft(self.file, (at * LEN) as u64, &vec![at as u8 + 1; LEN])
     }
 
-    /// Returns drafts as frames, protected and numbered.
-    fn frames(&mut self, drafts: Vec<Draft>, by: By) -> Vec<Vec<u8>> {
-        let frame = |draft: Draft| {
-            let mut draft = self.mount.put(draft);
-            self.peer.stamp(&mut draft);
-            pack(&[draft], by.via(&self.mount))
-        };
-        drafts.into_iter().map(frame).collect()
+    fn frames(&mut self, drafts: Vec<Draft>) -> Vec<Vec<u8>> {
+        drafts.into_iter().map(|draft| self.frame(draft)).collect()
     }
 
-    fn writes(&mut self, by: By) -> Vec<Vec<u8>> {
+    fn writes(&mut self) -> Vec<Vec<u8>> {
         let drafts = (0..COUNT).map(|at| self.write(at)).collect();
-        self.frames(drafts, by)
+        self.frames(drafts)
     }
 
     /// Sends all at once, so that the server finds them together.
-    async fn send(&self, frames: &[Vec<u8>]) {
+    async fn send_all(&self, frames: &[Vec<u8>]) {
         let mut bytes = Vec::new();
         for frame in frames {
             bytes.extend_from_slice(&u32::try_from(frame.len()).unwrap().to_be_bytes());
             bytes.extend_from_slice(frame);
         }
         self.peer.send_bytes(&bytes).await;
-    }
-
-    /// The statuses of the next replies in their order; fewer if the connection ends.
-    async fn statuses(&mut self, count: usize) -> Vec<Status> {
-        let mut statuses = Vec::new();
-        while statuses.len() < count {
-            let Some(replies) = self.peer.replies().await else { break };
-            statuses.extend(replies.iter().map(Reply::status));
-        }
-        statuses
     }
 }
 
@@ -178,10 +130,10 @@ fn writes_that_come_together_are_checked_together_where_it_pays() {
             By::Seal(Cipher::Aes256Ccm),
             By::Seal(Cipher::Aes256Gcm),
         ] {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
-            let frames = writer.writes(by);
-            writer.send(&frames).await;
+            let frames = writer.writes();
+            writer.send_all(&frames).await;
             assert_eq!(writer.statuses(COUNT).await, [Status::SUCCESS; COUNT], "{by:?}");
             let content = world.content("data");
             assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
@@ -206,14 +158,14 @@ fn replies_to_reads_that_come_together_are_protected_together_where_it_pays() {
         ] {
             let content: Vec<u8> = (0..COUNT).flat_map(|at| vec![at as u8 + 1; LEN]).collect();
             world.file("data", &content);
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
             let read = |at| read_draft(writer.file, (at * LEN) as u64, LEN as u32);
             let mut drafts: Vec<Draft> = (0..COUNT).map(read).collect();
             // A small reply in between keeps its place.
             drafts.insert(5, Draft::echo());
-            let frames = writer.frames(drafts, by);
-            writer.send(&frames).await;
+            let frames = writer.frames(drafts);
+            writer.send_all(&frames).await;
             let mut order = Vec::new();
             for at in 0..=COUNT {
                 let reply = writer.peer.reply().await;
@@ -239,12 +191,12 @@ fn a_wrong_signature_among_right_ones_is_refused_alone() {
     let by = By::Sign(SigningAlgorithm::AesCmac);
     counted(&async |world, batches| {
         for wrong in 0..COUNT {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes(by);
+            let mut frames = writer.writes();
             // Data; the Signature itself.
             frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
-            writer.send(&frames).await;
+            writer.send_all(&frames).await;
             let mut expected = [Status::SUCCESS; COUNT];
             expected[wrong] = Status::ACCESS_DENIED;
             assert_eq!(writer.statuses(COUNT).await, expected, "{wrong}");
@@ -266,11 +218,11 @@ fn a_wrong_tag_ends_the_connection_in_its_turn() {
     for by in [By::Seal(Cipher::Aes128Ccm), By::Seal(Cipher::Aes256Ccm)] {
         counted(&async |world, batches| {
             for wrong in [0, 1, 4, 7, 8, COUNT - 1] {
-                let mut writer = Writer::open(world, by).await;
+                let mut writer = Protected::open(world, by).await;
                 batches.take();
-                let mut frames = writer.writes(by);
+                let mut frames = writer.writes();
                 frames[wrong][300] ^= 1;
-                writer.send(&frames).await;
+                writer.send_all(&frames).await;
                 let statuses = writer.statuses(COUNT).await;
                 assert!(statuses.len() <= wrong, "{by:?}: {statuses:?}");
                 assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
@@ -291,7 +243,7 @@ fn a_wrong_tag_ends_the_connection_in_its_turn() {
 fn requests_behind_a_logoff_find_no_session() {
     for by in BATCHED {
         counted(&async |world, batches| {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
             let drafts = vec![
                 writer.write(0),
@@ -300,8 +252,8 @@ fn requests_behind_a_logoff_find_no_session() {
                 writer.write(2),
                 writer.write(3),
             ];
-            let frames = writer.frames(drafts, by);
-            writer.send(&frames).await;
+            let frames = writer.frames(drafts);
+            writer.send_all(&frames).await;
             let statuses = writer.statuses(5).await;
             match by {
                 By::Sign(_) => {
@@ -330,7 +282,7 @@ fn requests_behind_a_logoff_find_no_session() {
 fn each_session_has_its_own_key() {
     for by in BATCHED {
         counted(&async |world, batches| {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             let bob = writer.peer.log_on("bob").await;
             let bob = writer.peer.mount(&bob, "data").await;
             let file = writer.peer.open_file(&bob, &Want::file("other")).await;
@@ -345,7 +297,7 @@ fn each_session_has_its_own_key() {
                     writer.peer.stamp(&mut draft);
                     frames.push(pack(&[draft], by.via(mount)));
                 }
-                writer.send(&frames).await;
+                writer.send_all(&frames).await;
                 assert_eq!(writer.statuses(8).await, [Status::SUCCESS; 8], "{by:?}");
                 let checked = batches.take();
                 let is_row = order[1] == 0;
@@ -365,12 +317,12 @@ fn each_session_has_its_own_key() {
 fn a_frame_that_comes_twice_ends_the_connection() {
     for by in BATCHED {
         counted(&async |world, batches| {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes(by);
+            let mut frames = writer.writes();
             frames.truncate(5);
             frames[2] = frames[1].clone();
-            writer.send(&frames).await;
+            writer.send_all(&frames).await;
             let statuses = writer.statuses(5).await;
             assert!(statuses.len() <= 2, "{by:?}: {statuses:?}");
             writer.peer.expect_disconnect().await;
@@ -388,15 +340,15 @@ fn a_frame_that_comes_twice_ends_the_connection() {
 fn a_malformed_frame_does_not_spoil_those_before_it() {
     for by in BATCHED {
         counted(&async |world, batches| {
-            let mut writer = Writer::open(world, by).await;
+            let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes(by);
+            let mut frames = writer.writes();
             match by {
                 // StructureSize of the header; Flags of the transform header.
                 By::Sign(_) => frames[3][4] ^= 1,
                 By::Seal(_) => frames[3][42] = 2,
             }
-            writer.send(&frames).await;
+            writer.send_all(&frames).await;
             let statuses = writer.statuses(COUNT).await;
             assert!(statuses.len() <= 3, "{by:?}: {statuses:?}");
             writer.peer.expect_disconnect().await;

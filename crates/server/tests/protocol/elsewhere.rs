@@ -14,11 +14,10 @@ use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::FileTime;
 use tokio::time::Instant;
 
-use crate::batches::By;
-use crate::client::draft::pack;
 use crate::client::files::{close_draft, data, lock_draft, read_draft, write_draft};
 use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
+use crate::protected::{By, Protected};
 
 /// Every algorithm.
 const ALL: [By; 7] = [
@@ -79,27 +78,8 @@ fn away(test: impl AsyncFnOnce(&World)) {
     placing(true, place, test);
 }
 
-/// A client with an open file.
-struct User {
-    peer: Peer,
-    mount: Mount,
-    file: FileId,
-    by: By,
-}
-
-impl User {
-    async fn arrive(world: &World, by: By) -> Self {
-        let (mut peer, mount) = world.session("ann", &by.offer()).await;
-        let file = peer.open_file(&mount, &Want::file("data")).await;
-        Self { peer, mount, file, by }
-    }
-
-    fn frame(&mut self, draft: Draft) -> Vec<u8> {
-        let mut draft = self.mount.put(draft);
-        self.peer.stamp(&mut draft);
-        pack(&[draft], self.by.via(&self.mount))
-    }
-
+/// One request at a time.
+impl Protected {
     async fn send(&mut self, draft: Draft) {
         let frame = self.frame(draft);
         self.peer.send_frame(&frame).await;
@@ -110,22 +90,12 @@ impl User {
         self.peer.reply().await
     }
 
-    fn write(&self, at: u8) -> Draft {
+    fn write_long(&self, at: u8) -> Draft {
         write_draft(self.file, u64::from(at) * LONG as u64, &[at + 1; LONG])
-    }
-
-    /// The statuses of the next replies in their order; fewer if the connection ends.
-    async fn statuses(&mut self, count: usize) -> Vec<Status> {
-        let mut statuses = Vec::new();
-        while statuses.len() < count {
-            let Some(replies) = self.peer.replies().await else { break };
-            statuses.extend(replies.iter().map(Reply::status));
-        }
-        statuses
     }
 }
 
-/// True if the WRITE of [`User::write`] is in the file.
+/// True if the WRITE of [`Protected::write_long`] is in the file.
 fn is_written(content: &[u8], at: usize) -> bool {
     let written = content.get(at * LONG..(at + 1) * LONG);
     written.is_some_and(|data| data == [u8::try_from(at).unwrap() + 1; LONG])
@@ -148,7 +118,7 @@ fn the_largest_messages_of_each_algorithm_come_and_go() {
     placing(false, large, async |world| {
         let content = some_data();
         for by in ALL {
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             let before = world.server.messages_elsewhere();
             user.ask(write_draft(user.file, 0, &content)).await.ok();
             assert_eq!(world.server.messages_elsewhere(), before + 1, "{by:?}");
@@ -180,8 +150,8 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
         (By::Seal(Cipher::Aes256Gcm), false),
     ] {
         in_world(async |world| {
-            let mut user = User::arrive(world, by).await;
-            let mut other = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
+            let mut other = Protected::open(world, by).await;
             let range = lock_draft(user.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             let same = lock_draft(other.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             // Shorter ones are not even measured.
@@ -206,10 +176,10 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
 fn a_wrong_signature_is_refused_alone() {
     away(async |world| {
         for wrong in 0..4 {
-            let mut user = User::arrive(world, BOTH[0]).await;
+            let mut user = Protected::open(world, BOTH[0]).await;
             let mut frames = Vec::new();
             for at in 0..4 {
-                frames.push(user.frame(user.write(at)));
+                frames.push(user.frame(user.write_long(at)));
             }
             // Data; the Signature itself.
             frames[wrong][if wrong % 2 == 0 { 5000 } else { 50 }] ^= 1;
@@ -234,10 +204,10 @@ fn a_wrong_signature_is_refused_alone() {
 fn a_wrong_tag_ends_the_connection_in_its_turn() {
     away(async |world| {
         for wrong in 0..4 {
-            let mut user = User::arrive(world, BOTH[1]).await;
+            let mut user = Protected::open(world, BOTH[1]).await;
             let mut frames = Vec::new();
             for at in 0..4 {
-                frames.push(user.frame(user.write(at)));
+                frames.push(user.frame(user.write_long(at)));
             }
             frames[wrong][5000] ^= 1;
             for frame in &frames {
@@ -261,14 +231,14 @@ fn a_wrong_tag_ends_the_connection_in_its_turn() {
 fn the_messages_of_a_compound_are_verified_each() {
     away(async |world| {
         for wrong in [None, Some(0), Some(1), Some(2)] {
-            let mut user = User::arrive(world, BOTH[0]).await;
+            let mut user = Protected::open(world, BOTH[0]).await;
             let mut drafts = vec![
                 user.mount.put(Draft::echo()),
-                user.mount.put(user.write(0)),
-                user.mount.put(user.write(1)),
+                user.mount.put(user.write_long(0)),
+                user.mount.put(user.write_long(1)),
             ];
             drafts.iter_mut().for_each(|draft| user.peer.stamp(draft));
-            let mut frame = pack(&drafts, user.by.via(&user.mount));
+            let mut frame = user.packed(&drafts);
             let begins = [0, 72, frame.len() / 2 + 1_000];
             let mut expected = [Status::SUCCESS; 3];
             if let Some(wrong) = wrong {
@@ -288,9 +258,9 @@ fn the_messages_of_a_compound_are_verified_each() {
 fn nothing_overtakes_on_its_connection() {
     for by in BOTH {
         away(async |world| {
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             let mut expected = Vec::new();
-            for draft in [user.write(0), Draft::echo(), close_draft(user.file)] {
+            for draft in [user.write_long(0), Draft::echo(), close_draft(user.file)] {
                 expected.push(user.peer.next_id);
                 user.send(draft).await;
             }
@@ -319,7 +289,7 @@ fn replies_keep_their_order() {
     for by in BOTH {
         placing(true, place, async |world| {
             world.file("data", vec![7; 70_000]);
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             for (len, is_echo) in [(LONG, false), (65_536, false), (0, true), (100, false)] {
                 let read = read_draft(user.file, 0, len as u32);
                 user.send(if is_echo { Draft::echo() } else { read }).await;
@@ -347,9 +317,9 @@ fn other_connections_are_served_meanwhile() {
     for by in BOTH {
         away(async |world| {
             world.file("data", vec![7; LONG]);
-            let mut user = User::arrive(world, by).await;
-            let mut other = User::arrive(world, by).await;
-            for draft in [user.write(0), read_draft(user.file, 0, LONG as u32)] {
+            let mut user = Protected::open(world, by).await;
+            let mut other = Protected::open(world, by).await;
+            for draft in [user.write_long(0), read_draft(user.file, 0, LONG as u32)] {
                 let began = Instant::now();
                 user.send(draft).await;
                 other.ask(Draft::echo()).await.ok();
@@ -366,13 +336,13 @@ fn other_connections_are_served_meanwhile() {
 fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
     for by in BOTH {
         away(async |world| {
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             let mut second = world.connect();
             second.guid = user.peer.guid;
             second.negotiate(&by.offer()).await;
             let bound = second.try_log_on(Setup::binding("ann", &user.mount.logon)).await.unwrap();
             let logoff = Draft::empty(Command::LOGOFF).session(bound.id);
-            user.send(user.write(0)).await;
+            user.send(user.write_long(0)).await;
             settle().await;
             let via = match by {
                 By::Sign(_) => Via::Signed(&bound),
@@ -398,8 +368,8 @@ fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
 fn a_connection_may_end_meanwhile() {
     for by in BOTH {
         away(async |world| {
-            let mut user = User::arrive(world, by).await;
-            user.send(user.write(0)).await;
+            let mut user = Protected::open(world, by).await;
+            user.send(user.write_long(0)).await;
             settle().await;
             let held = world.server.ledger.bytes();
             assert!(held >= LONG, "{by:?}: {held} bytes are charged");
@@ -410,7 +380,7 @@ fn a_connection_may_end_meanwhile() {
         // With a reply elsewhere.
         away(async |world| {
             world.file("data", vec![7; LONG]);
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             user.send(read_draft(user.file, 0, LONG as u32)).await;
             settle().await;
             let held = world.server.ledger.bytes();
@@ -427,11 +397,11 @@ fn few_messages_of_a_connection_are_elsewhere() {
     let most = (threads.max(1) + 1).min(CRYPTO_LINED_UP);
     for by in BOTH {
         away(async |world| {
-            let mut user = User::arrive(world, by).await;
+            let mut user = Protected::open(world, by).await;
             let idle = world.server.ledger.bytes();
             let count = CRYPTO_LINED_UP as u8 + 4;
             for at in 0..count {
-                user.send(user.write(at)).await;
+                user.send(user.write_long(at)).await;
             }
             settle().await;
             let held = world.server.ledger.bytes() - idle;
@@ -452,8 +422,9 @@ fn few_messages_of_a_connection_are_elsewhere() {
 fn a_malformed_frame_does_not_spoil_those_before_it() {
     for by in BOTH {
         away(async |world| {
-            let mut user = User::arrive(world, by).await;
-            let (first, mut second) = (user.frame(user.write(0)), user.frame(user.write(1)));
+            let mut user = Protected::open(world, by).await;
+            let (first, mut second) =
+                (user.frame(user.write_long(0)), user.frame(user.write_long(1)));
             match by {
                 // StructureSize of the header; Flags of the transform header.
                 By::Sign(_) => second[4] ^= 1,

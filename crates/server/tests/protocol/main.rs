@@ -18,6 +18,7 @@ mod limits;
 mod logged;
 mod negotiation;
 mod off_core;
+mod protected;
 mod sessions;
 mod sharing;
 mod unbuffered;
