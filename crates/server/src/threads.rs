@@ -1,6 +1,7 @@
 //! Threads that are made when there is work for them and end when there is none.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::thread::Builder;
 
@@ -30,6 +31,8 @@ struct Waiting {
     idle: usize,
     threads: usize,
     is_over: bool,
+    /// The last thread could not be made.
+    is_refused: bool,
 }
 
 impl Threads {
@@ -52,12 +55,20 @@ impl Threads {
         let threads = Arc::clone(self);
         let made = Builder::new().name(self.name.to_owned()).spawn(move || threads.work());
         match made {
-            Ok(_) => waiting.threads += 1,
-            Err(error) if waiting.threads == 0 => {
-                tracing::error!(target: "frevo::blocking_pool", %error, "cannot start a thread");
-                return Err(job);
+            Ok(_) => {
+                waiting.threads += 1;
+                waiting.is_refused = false;
             }
-            Err(_) => {}
+            Err(error) => {
+                // There can be thousands of jobs in a second: said once.
+                if !mem::replace(&mut waiting.is_refused, true) {
+                    tracing::error!(target: "frevo::threads", pool = self.name, running = waiting.threads, %error,
+                        "cannot start a thread: raise the limit of threads (TasksMax, pids.max, ulimit -u)");
+                }
+                if waiting.threads == 0 {
+                    return Err(job);
+                }
+            }
         }
         waiting.jobs.push_back(job);
         self.turn.notify_one();
