@@ -388,14 +388,15 @@ fn a_ring_works_under_confinement() {
     let operations = || if is_root() { ring_operations(confined.server.pid()) } else { 0 };
     let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at >> 7) as u8).collect();
     let file = disk.path().join("a.bin");
+    // Before the client's patience begins: a disk that others write to may take long.
+    fs::write(&file, &data).unwrap();
+    let raw = fs::File::open(&file).unwrap();
+    raw.sync_all().unwrap();
+    rustix::fs::fadvise(&raw, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     client(async {
         let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
         let mut tree = ann.connect_share("disk").await.unwrap();
         let before = operations();
-        fs::write(&file, &data).unwrap();
-        let raw = fs::File::open(&file).unwrap();
-        raw.sync_all().unwrap();
-        rustix::fs::fadvise(&raw, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         assert!(ann.read_file_pipelined(&mut tree, "a.bin").await.unwrap() == data);
         // Reads of tmpfs never wait, and on other file systems advice may do nothing.
         let on_disk = rustix::fs::fstatfs(&raw).unwrap().f_type == 0xef53;
