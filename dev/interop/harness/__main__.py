@@ -60,6 +60,7 @@ def arguments():
         "--only", action="append", default=[], metavar="PATTERN", help="glob of groups or checks; repeatable"
     )
     ap.add_argument("--list", action="store_true", help="name the groups and stop")
+    ap.add_argument("--prepare", action="store_true", help="fetch and build the programs of others and stop")
     ap.add_argument("--profile", default="release", help="cargo profile of the server (release)")
     ap.add_argument(
         "--frevo", metavar="FILE", help="a program already built (for smbtorture with the feature test-hooks)"
@@ -134,7 +135,10 @@ def main():
     if args.samba:
         newer_samba(args.samba)
     suites.wanted_by(wanted)
-    program = prepare.everything(args, wanted)
+    prepare.fetch(wanted)
+    if args.prepare:
+        return 0
+    program = prepare.build(args, wanted)
     began = time.monotonic()
     expectations = judge.Expectations(args.server, args.samba)
     rows, taken = workers.run_groups(wanted, args, program)

@@ -132,17 +132,17 @@ def go_suite():
     stamp(GO_SUITE, GO_SMB2)
 
 
-def everything(args, groups):
-    """Prepares what the wanted groups use; returns the path of the server's program."""
-    names = {g.name.split("/")[0] for g in groups}
-    built = Path(args.built).resolve() if args.built else None
-    packages = []
-    # What others have made comes from the network, so all of it is fetched at once.
+def first_parts(groups):
+    """Returns the first parts of the groups' names."""
+    return {g.name.split("/")[0] for g in groups}
+
+
+def fetch(groups):
+    """Fetches, and builds, what others have made and these groups use: all at once, since it comes from the network."""
+    names = first_parts(groups)
     fetches = []
     if names & {"cifs", "rdma"} or any(g.name == "client/mount" for g in groups):
         fetches.append(fsx)
-    if names & {"cifs", "rdma"}:
-        packages.append("frevo-guest-checks")
     if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos"}:
         fetches.append(python_clients)
     if any(g.name == "kerberos/clients" for g in groups):
@@ -151,11 +151,20 @@ def everything(args, groups):
         fetches.append(functools.partial(python_clients, PIKE, PIKE_TESTS))
     if any(g.name == "clients/go-smb2" for g in groups):
         fetches.append(go_suite)
-    if any(g.name.startswith("clients/smb2-rs") for g in groups):
-        packages.append("frevo-peer-smb2")
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(fetch) for fetch in fetches]:
             done.result()
+
+
+def build(args, groups):
+    """Builds Frevo's programs that the groups use, or takes the built ones; returns the path of the server's program."""
+    names = first_parts(groups)
+    built = Path(args.built).resolve() if args.built else None
+    packages = []
+    if names & {"cifs", "rdma"}:
+        packages.append("frevo-guest-checks")
+    if any(g.name.startswith("clients/smb2-rs") for g in groups):
+        packages.append("frevo-peer-smb2")
     examples = {}
     if "client" in names:
         examples["frevo-client"] = ["append_locked", "break_trial", "exactly_once"]
