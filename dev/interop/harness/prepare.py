@@ -157,7 +157,7 @@ def fetch(groups):
 
 
 def build(args, groups):
-    """Builds Frevo's programs that the groups use, or takes the built ones; returns the path of the server's program."""
+    """Builds the programs of Frevo that the groups use, or takes built ones; returns the path of the server."""
     names = first_parts(groups)
     built = Path(args.built).resolve() if args.built else None
     packages = []
