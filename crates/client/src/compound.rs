@@ -3,7 +3,8 @@
 
 use frevo_wire::Command;
 use frevo_wire::command::close::{self, CloseFlags};
-use frevo_wire::command::create::{CreateOptions, OplockLevel};
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::oplock_break::LeaseKey;
 use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
@@ -14,6 +15,7 @@ use crate::create::{Ask, Opened};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
 use crate::metadata::Metadata;
+use crate::open::{oplock_of, parent_context};
 use crate::path::wire_path;
 use crate::session::Failure;
 use crate::share::{Attempts, Replay, Share, good};
@@ -88,7 +90,8 @@ impl Share {
         loop {
             at.check(ask, operation, &url)?;
             let attempts = at.share.attempts(replay, operation, &url).or_at(at.others.as_ref());
-            match at.share.chain_here(attempts, &at.path, ask, also, &calls).await {
+            let names = (at.path.as_str(), self.directory);
+            match at.share.chain_here(attempts, names, ask, also, &calls).await {
                 Ok(messages) => {
                     let Located { share, path, is_link, .. } = at;
                     return Ok(Answers { messages, share, path, is_link });
@@ -101,7 +104,7 @@ impl Share {
     async fn chain_here<'p>(
         &self,
         mut attempts: Attempts<'_>,
-        path: &str,
+        (path, directory): (&str, Option<LeaseKey>),
         ask: &Ask,
         also: &[Status],
         calls: &impl Fn() -> Vec<Call<'p>>,
@@ -109,8 +112,16 @@ impl Share {
         loop {
             let (live, bound) = attempts.next().await?;
             let (name, posix) = (self.named(path, bound), self.is_posix_in(&live));
+            let parent = match directory {
+                Some(key) => {
+                    let ambient = &*self.session().options().ambient;
+                    parent_context(&live, key, ambient).during("open", path)?
+                }
+                None => None,
+            };
             let make = |contexts: &[CreateContext<'_>]| {
-                let mut all = vec![ask.call(&name, OplockLevel::NONE, contexts, posix)];
+                let contexts: Vec<_> = contexts.iter().chain(&parent).copied().collect();
+                let mut all = vec![ask.call(&name, oplock_of(&contexts), &contexts, posix)];
                 all.extend(calls());
                 if let Some(first) = all.first_mut() {
                     first.tree_id = bound.tree_id;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use frevo_wire::Command;
+use frevo_wire::command::close::CloseFlags;
 use frevo_wire::command::create::CreateAction;
 use frevo_wire::command::flush;
 use frevo_wire::fscc::FileInfoClass;
@@ -12,7 +13,7 @@ use crate::create::Opened;
 use crate::error::{During, Result};
 use crate::info;
 use crate::limits::PAYLOAD_MAX;
-use crate::metadata::Metadata;
+use crate::metadata::{AtClose, Metadata};
 use crate::open::{Haste, Open};
 use crate::session::breaks::LeaseHolder;
 use crate::share::{Replay, Share};
@@ -111,13 +112,15 @@ impl File {
 
     /// As [`Self::close`], for a caller that has other requests to send or can wait a moment: the
     /// CLOSE leaves with the next request, at the latest after
-    /// [`UNHURRIED_FOR`](crate::limits::UNHURRIED_FOR), or with [`Share::hurry`].
+    /// [`UNHURRIED_FOR`](crate::limits::UNHURRIED_FOR), or with [`Share::hurry`]. Returns the
+    /// attributes after the close, if the server sent them.
     ///
     /// # Errors
     /// Fails as [`Self::close`] does.
     #[doc(hidden)]
-    pub async fn close_with_next(self) -> Result<()> {
-        self.open.close(Haste::WithNext).await
+    pub async fn close_with_next(self) -> Result<Option<AtClose>> {
+        let closed = self.open.close_asking(Haste::WithNext, CloseFlags::POSTQUERY_ATTRIB).await?;
+        Ok(closed.map(AtClose))
     }
 
     /// Returns true if the server keeps the handle, with its locks and its lease, even when

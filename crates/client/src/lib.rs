@@ -295,7 +295,7 @@ pub mod internal {
     pub use crate::dir::KeptDir;
     pub use crate::identity::Identity;
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
-    pub use crate::metadata::{file_time, system_time};
+    pub use crate::metadata::{AtClose, file_time, system_time};
     pub use crate::open::{CarriedThrough, carried_through};
     pub use crate::posix_metadata::Special;
     pub use crate::session::breaks::{LeaseHolder, Yield};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use frevo_wire::command::close;
 use frevo_wire::dtyp::{FileAttributes as WireAttributes, FileTime};
 
 use crate::posix_metadata::{PosixMetadata, Special};
@@ -39,6 +40,10 @@ impl FileType {
         matches!(self, Self::Reparse(tag) if tag == SYMLINK_TAGS[0] || tag == SYMLINK_TAGS[1])
     }
 }
+
+/// Size, times and attributes of a file after its close: MS-SMB2 2.2.16.
+#[derive(Debug, Clone, Copy)]
+pub struct AtClose(pub(crate) close::Response);
 
 /// Size, times and attributes of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -183,6 +188,22 @@ impl Metadata {
     #[must_use]
     pub const fn with_len(self, len: u64) -> Self {
         Self { len, ..self }
+    }
+
+    /// Replaces the fields that a CLOSE returns.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn closed(self, AtClose(closed): &AtClose) -> Self {
+        Self {
+            len: closed.end_of_file,
+            allocation: closed.allocation_size,
+            attributes: closed.file_attributes,
+            created: closed.creation_time,
+            accessed: closed.last_access_time,
+            written: closed.last_write_time,
+            changed: closed.change_time,
+            ..self
+        }
     }
 
     /// Replaces the number of hard links.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
+use frevo_wire::command::oplock_break::LeaseKey;
 use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use frevo_wire::command::tree_disconnect;
 use frevo_wire::dtyp::AccessMask;
@@ -48,6 +49,8 @@ pub struct Share {
     pub(crate) reached: Option<Arc<Others>>,
     /// Mixed into the numbers of its files, if it was found behind a DFS link.
     pub(crate) salt: u64,
+    /// The lease on the directory whose names compounds change; they do not break it.
+    pub(crate) directory: Option<LeaseKey>,
 }
 
 pub(crate) struct Inner {
@@ -103,7 +106,8 @@ impl Share {
             dates: Dates::default(),
             refusals: Refusals::default(),
         };
-        let share = Self { inner: Arc::new(inner), way: None, reached: None, salt: 0 };
+        let inner = Arc::new(inner);
+        let share = Self { inner, way: None, reached: None, salt: 0, directory: None };
         let path = share.url("");
         share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
         Ok(share)

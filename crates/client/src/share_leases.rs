@@ -30,4 +30,12 @@ impl Share {
         let path = crate::path::wire_path(path).during("open", &self.url(path))?;
         self.located(path).await?.share.lease()
     }
+
+    /// Returns the share for changes of names in a directory on which this client has `lease`: such
+    /// a change does not break it (MS-SMB2 2.2.13.2.10, ParentLeaseKey).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_directory(&self, lease: Option<&Lease>) -> Self {
+        Self { directory: lease.map(|lease| lease.key), ..self.clone() }
+    }
 }

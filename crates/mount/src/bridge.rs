@@ -67,8 +67,8 @@ impl Filesystem for Bridge {
             asks,
             async move |volume| volume.lookup(parent.0, &name).await,
             |found| match found {
-                Ok(NameLookup::Found(EntryReply { attr, ttl })) => {
-                    reply.entry(&ttl, &attr, GENERATION)
+                Ok(NameLookup::Found(EntryReply { attr, ttl }, name_ttl)) => {
+                    reply.entry_with_ttls(&ttl, &name_ttl, &attr, GENERATION)
                 }
                 // The number 0 stands for an absent name, which the kernel caches.
                 Ok(NameLookup::Absent(ttl)) => {
@@ -77,7 +77,7 @@ impl Filesystem for Bridge {
                 Err(error) => reply.error(error),
             },
             |volume, found| {
-                if let NameLookup::Found(entry_reply) = found {
+                if let NameLookup::Found(entry_reply, _) = found {
                     volume.forget_one(entry_reply.attr.ino.0);
                 }
             },

@@ -7,10 +7,12 @@
 mod directory;
 mod locks;
 mod opens;
+mod promise;
 
 pub(crate) use directory::{DirectoryListing, KEEPING, LeasedDirectory};
 pub(crate) use locks::{HeldLock, Range};
 pub(crate) use opens::Opened;
+pub(crate) use promise::Seen;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::internal::Special;
+use frevo_client::internal::{AtClose, Special};
 use frevo_client::{FileAttributes, FileType as Type, Metadata, PosixFileType};
 use frevo_wire::fscc::reparse::ReparseTag;
 use fuser::{Errno, FileType};
@@ -29,6 +31,7 @@ use crate::errno::Outcome;
 use directory::DirectoryCache;
 use locks::Locks;
 use opens::Opens;
+use promise::Promise;
 
 /// The number of the mounted folder.
 pub(crate) const ROOT: u64 = 1;
@@ -85,6 +88,8 @@ pub(crate) struct TimedMetadata {
 #[derive(Debug, Default)]
 struct MetadataState {
     known: Option<TimedMetadata>,
+    /// The metadata before this mount's writes since, which change size and times only.
+    before_writes: Option<TimedMetadata>,
     /// The time of the last local change.
     changed: Option<Instant>,
 }
@@ -230,6 +235,7 @@ impl Node {
         let is_newer = learned.known.is_none_or(|known| known.at <= asked);
         if is_newer && learned.changed.is_none_or(|changed| changed < asked) {
             learned.known = Some(TimedMetadata { metadata, at: asked });
+            learned.before_writes = None;
         }
     }
 
@@ -245,7 +251,28 @@ impl Node {
 
     /// Discards the metadata after a local change.
     pub(crate) fn invalidate(&self) {
-        *self.known.lock() = MetadataState { known: None, changed: Some(Instant::now()) };
+        let changed = Some(Instant::now());
+        *self.known.lock() = MetadataState { known: None, before_writes: None, changed };
+    }
+
+    /// Discards the metadata after a local change of the data.
+    pub(crate) fn written(&self) {
+        let mut learned = self.known.lock();
+        learned.before_writes = learned.known.take().or(learned.before_writes);
+        learned.changed = Some(Instant::now());
+    }
+
+    /// Stores what the CLOSE of a written file, sent at `asked`, told of it. The rest is as old as it
+    /// was, and so counts the whole.
+    pub(crate) fn closed(&self, told: &AtClose, asked: Instant) {
+        let mut learned = self.known.lock();
+        let before = learned.before_writes.take().or(learned.known);
+        if let Some(before) = before
+            && learned.changed.is_none_or(|changed| changed < asked)
+        {
+            learned.known =
+                Some(TimedMetadata { metadata: before.metadata.closed(told), ..before });
+        }
     }
 }
 
@@ -262,7 +289,15 @@ struct Table {
     made_up: u64,
     /// The nodes known by a name in a directory: the inverse of the names of all nodes in `by_id`.
     /// Several, if another client replaced the file under that name.
-    seen_as: HashMap<(u64, String), Vec<u64>>,
+    seen_as: HashMap<(u64, String), Vec<SeenAs>>,
+}
+
+/// A node that is known by some name in some directory.
+struct SeenAs {
+    id: u64,
+    /// The promise under which the name is the node's: while it is kept, the server need not be
+    /// asked.
+    promise: Option<Promise>,
 }
 
 impl Nodes {
@@ -366,7 +401,7 @@ impl Nodes {
     pub(crate) fn seen_as(&self, parent: u64, name: &str) -> Vec<Arc<Node>> {
         let table = self.table.lock();
         let ids = table.seen_as.get(&(parent, name.to_owned()));
-        ids.into_iter().flatten().filter_map(|id| table.by_id.get(id).cloned()).collect()
+        ids.into_iter().flatten().filter_map(|seen| table.by_id.get(&seen.id).cloned()).collect()
     }
 
     /// Removes the name `name` in `parent` from all its nodes; they keep their other names.
@@ -401,15 +436,18 @@ impl Table {
             self.forget_name((at.id, oldest), node.id);
         }
         let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
-        if !ids.contains(&node.id) {
-            ids.push(node.id);
+        if ids.iter().all(|seen| seen.id != node.id) {
+            // The name is not that of the others any more.
+            ids.iter_mut().for_each(|seen| seen.promise = None);
+            ids.push(SeenAs { id: node.id, promise: None });
         }
     }
 
     /// Removes a name from all nodes that have it; returns these nodes.
     fn unname(&mut self, parent: u64, name: &str) -> Vec<Arc<Node>> {
         let ids = self.seen_as.remove(&(parent, name.to_owned())).unwrap_or_default();
-        let nodes: Vec<_> = ids.iter().filter_map(|id| self.by_id.get(id).cloned()).collect();
+        let nodes: Vec<_> =
+            ids.iter().filter_map(|seen| self.by_id.get(&seen.id).cloned()).collect();
         for node in &nodes {
             node.not_seen_as(parent, name);
         }
@@ -426,7 +464,7 @@ impl Table {
 
     fn forget_name(&mut self, name: (u64, String), id: u64) {
         if let Entry::Occupied(mut entry) = self.seen_as.entry(name) {
-            entry.get_mut().retain(|known| *known != id);
+            entry.get_mut().retain(|seen| seen.id != id);
             if entry.get().is_empty() {
                 entry.remove();
             }
@@ -437,8 +475,8 @@ impl Table {
     /// number if there is none.
     fn id_of(&mut self, parent: u64, name: &str) -> u64 {
         let known = self.seen_as.get(&(parent, name.to_owned()));
-        let known = known.into_iter().flatten().rfind(|id| **id > MADE_UP | ROOT);
-        known.copied().unwrap_or_else(|| {
+        let mut known = known.into_iter().flatten().map(|seen| seen.id);
+        known.rfind(|id| *id > MADE_UP | ROOT).unwrap_or_else(|| {
             self.made_up += 1;
             MADE_UP | (ROOT + self.made_up)
         })

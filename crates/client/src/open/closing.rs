@@ -28,11 +28,21 @@ pub(crate) enum Haste {
 impl Open {
     /// Closes it, even if the caller gives up waiting. Later requests fail with FILE_CLOSED.
     pub(crate) async fn close(self: &Arc<Self>, haste: Haste) -> Result<()> {
+        self.close_asking(haste, CloseFlags::EMPTY).await.map(drop)
+    }
+
+    /// As [`Self::close`], with flags. Returns the attributes of the file if they were asked for
+    /// and the server sent them.
+    pub(crate) async fn close_asking(
+        self: &Arc<Self>,
+        haste: Haste,
+        flags: CloseFlags,
+    ) -> Result<Option<close::Response>> {
         if !self.begin_closing() {
-            return Ok(());
+            return Ok(None);
         }
         let mut closing = Closing { open: self, is_done: false };
-        let done = self.finish_closing(haste).await;
+        let done = self.finish_closing(haste, flags).await;
         closing.is_done = true;
         done
     }
@@ -48,10 +58,14 @@ impl Open {
     }
 
     /// Moves on to [`Phase::Closed`]. It may be begun again after it was given up.
-    async fn finish_closing(&self, haste: Haste) -> Result<()> {
+    async fn finish_closing(
+        &self,
+        haste: Haste,
+        flags: CloseFlags,
+    ) -> Result<Option<close::Response>> {
         // Before the CLOSE: a lease that is granted after it is another one.
         self.leave_lease();
-        let done = self.send_close(haste).await;
+        let done = self.send_close(haste, flags).await;
         self.state.lock().phase = Phase::Closed;
         done
     }
@@ -63,24 +77,29 @@ impl Open {
         }
     }
 
-    async fn send_close(&self, haste: Haste) -> Result<()> {
+    async fn send_close(&self, haste: Haste, flags: CloseFlags) -> Result<Option<close::Response>> {
         let binding = self.state.lock().binding;
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
         // A session that is gone has closed it, unless the server kept it: then it is
         // reconnected to be closed.
         if !is_here && binding.durability == Durability::None {
-            return Ok(());
+            return Ok(None);
         }
         let mut was_sent = false;
         let closed = self.ask(Replay::Idempotent, "close", &[Status::FILE_CLOSED], |id| {
             was_sent = true;
-            Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_call(id) })
+            Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_with(id, flags) })
         });
         match closed.await {
             // The answer was lost, and the handle with it: it is closed.
-            Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(()),
-            other => other.map(drop),
+            Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(None),
+            Err(error) => Err(error),
+            // An answer without attributes is no failure: it is closed.
+            Ok(answer) => {
+                let response = close::Response::parse(answer.bytes()).ok();
+                Ok(response.filter(|r| r.flags.contains(CloseFlags::POSTQUERY_ATTRIB)))
+            }
         }
     }
 
@@ -131,7 +150,8 @@ impl Drop for Open {
         if binding.durability != Durability::None && !is_lost && !is_closed {
             // The server would keep it, in the way of other clients.
             let left = self.taken_over();
-            runtime.spawn(async move { left.finish_closing(Haste::AtOnce).await });
+            runtime
+                .spawn(async move { left.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
             return;
         }
         self.leave_lease();
@@ -170,12 +190,16 @@ impl Drop for Closing<'_> {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let open = Arc::clone(self.open);
-        runtime.spawn(async move { open.finish_closing(Haste::AtOnce).await });
+        runtime.spawn(async move { open.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
     }
 }
 
 /// Makes a CLOSE of a handle.
 pub(super) fn close_call(file_id: FileId) -> Call<'static> {
-    let request = close::Request { flags: CloseFlags::EMPTY, file_id };
+    close_with(file_id, CloseFlags::EMPTY)
+}
+
+fn close_with(file_id: FileId, flags: CloseFlags) -> Call<'static> {
+    let request = close::Request { flags, file_id };
     Call::new(Command::CLOSE, |w| request.encode(w))
 }

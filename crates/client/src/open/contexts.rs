@@ -9,7 +9,9 @@ use frevo_wire::create_context::{
 };
 use frevo_wire::dtyp::Guid;
 
+use crate::ambient::{Ambient, random};
 use crate::create::Ask;
+use crate::error::Cause;
 use crate::limits::DURABLE_TIMEOUT_MS;
 use crate::session::Live;
 use crate::session::bound::Bound;
@@ -35,6 +37,30 @@ pub(super) fn lease_context(
     } else {
         CreateContext::Lease(lease)
     })
+}
+
+/// The context of a CREATE that caches nothing and only names the lease on its directory, which
+/// changes through the Open then do not break (MS-SMB2 2.2.13.2.10, ParentLeaseKey). Such a lease
+/// without rights is never broken, so that nobody need know its key. None without leases on
+/// directories.
+///
+/// # Errors
+/// Fails if the system has no random numbers.
+pub(crate) fn parent_context(
+    live: &Live,
+    parent_lease_key: LeaseKey,
+    ambient: &dyn Ambient,
+) -> Result<Option<CreateContext<'static>>, Cause> {
+    let has_leases = live.capabilities.contains(GlobalCapabilities::DIRECTORY_LEASING);
+    if !has_leases || !live.terms.is_smb3() {
+        return Ok(None);
+    }
+    let lease = WireLease {
+        lease_key: LeaseKey(random(ambient)?),
+        lease_state: LeaseState::EMPTY,
+        flags: LeaseFlags::PARENT_LEASE_KEY_SET,
+    };
+    Ok(Some(CreateContext::LeaseV2(LeaseV2 { lease, parent_lease_key, epoch: 0 })))
 }
 
 /// Returns true if the CREATE has a CreateGuid. In a session with several channels that is a CREATE
@@ -89,7 +115,7 @@ pub(super) const fn has_persistent(live: &Live, bound: Bound) -> bool {
 }
 
 /// The oplock level to ask for with these contexts.
-pub(super) fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
+pub(crate) fn oplock_of(contexts: &[CreateContext<'_>]) -> OplockLevel {
     let lease =
         |c: &CreateContext<'_>| matches!(c, CreateContext::Lease(_) | CreateContext::LeaseV2(_));
     if contexts.iter().any(lease) { OplockLevel::LEASE } else { OplockLevel::NONE }

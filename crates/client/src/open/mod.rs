@@ -34,6 +34,7 @@ use crate::session::lease::{Granted, Lease};
 use crate::share::{Replay, Share};
 pub use carried::{CarriedThrough, carried_through};
 pub(crate) use closing::Haste;
+pub(crate) use contexts::{oplock_of, parent_context};
 use create_attempt::CreateAttempt;
 
 /// The server's handle in one session.

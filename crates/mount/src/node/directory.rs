@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use crate::limits::{FILLED_FOR, LOOKUPS_PER_LISTING, NAMES_PAUSE};
 use known_names::KnownNames;
 
+use super::Seen;
+
 /// The lease state that allows caching of names.
 pub(crate) const KEEPING: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
 
@@ -42,6 +44,8 @@ pub(crate) struct State {
     pub(crate) taken: Option<Instant>,
     /// The time of the last local change.
     pub(crate) changed: Option<Instant>,
+    /// Counts the times that a name was another than the lease promised.
+    pub(super) doubts: u64,
     /// True if the directory is too long to be listed for a few look-ups.
     pub(crate) is_long: bool,
     asked: LookupRate,
@@ -56,6 +60,8 @@ struct LookupRate {
 
 /// A directory that is open on the server under a lease.
 pub(crate) struct LeasedDirectory {
+    /// A number that no other one has.
+    pub(crate) number: u64,
     pub(crate) dir: KeptDir,
     pub(crate) lease: Arc<Lease>,
     /// Keeps the lease holder alive, which handles breaks.
@@ -71,6 +77,8 @@ pub(crate) struct DirectoryListing {
     pub(crate) by_name: Arc<HashMap<String, usize>>,
     /// The lease under which the directory was read; None without one.
     pub(crate) grant: Option<Grant>,
+    /// The directory when it was read; None without a lease.
+    pub(crate) seen: Option<Seen>,
 }
 
 impl DirectoryListing {
@@ -144,7 +152,10 @@ impl DirectoryCache {
                 // A removed name stays: the server is asked for it.
                 state.names.take_if(|names| !names.add(name));
             }
-            None => state.names = None,
+            None => {
+                state.names = None;
+                state.doubts += 1;
+            }
         }
     }
 

@@ -87,6 +87,7 @@ impl Volume {
     ) -> Outcome<DirectoryListing> {
         let (asked, changes) = (Instant::now(), node.directory.changes());
         let before = held.and_then(LeasedDirectory::grant);
+        let seen = node.directory.seen().filter(|_| before.is_some());
         let listed = match held {
             Some(held) => match held.dir.list(most).await {
                 // The handle was lost with its session, or closed after a lease break.
@@ -116,6 +117,7 @@ impl Volume {
             entries: Arc::new(entries),
             by_name: Arc::new(by_name),
             grant,
+            seen,
         };
         if is_kept {
             self.keep_listing(node, snapshot.clone(), changes);
@@ -199,7 +201,8 @@ impl Volume {
         });
         lease.watch(Arc::downgrade(&holder));
         let dir = self.share.keep_dir(&path, &lease).await.ok()?;
-        let held = Arc::new(LeasedDirectory { dir, lease, _holder: holder });
+        let number = self.number();
+        let held = Arc::new(LeasedDirectory { number, dir, lease, _holder: holder });
         if held.grant().is_none() {
             // A server that never grants such a lease is not asked again.
             if self.held.lock().is_empty() && node.directory.state.lock().taken.is_none() {

@@ -13,7 +13,7 @@ use super::opens::WRITING;
 use super::{EntryReply, Handle, Volume};
 use crate::cache::ReadAhead;
 use crate::errno::{Outcome, errno};
-use crate::node::{Node, Opened};
+use crate::node::{Node, Opened, Seen};
 
 /// Returns (reads, writes) from the flags of open(2).
 const fn wants(flags: i32) -> (bool, bool) {
@@ -86,7 +86,7 @@ impl Volume {
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
         // With the parent's lease key, this mount's own changes do not break the directory's lease.
         lease.set_parent(parent.directory.lease().as_deref());
-        let asked = std::time::Instant::now();
+        let (asked, seen) = (std::time::Instant::now(), parent.directory.seen());
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
         let options = options.mode(mode & MODE_BITS);
@@ -106,6 +106,7 @@ impl Volume {
         self.changed(&parent, &name);
         let found = metadata.with_links(metadata.links().max(1));
         let node = self.nodes.found(&parent, &name, found, asked);
+        self.promised(&parent, &name, &node, seen.map(Seen::after_own_change));
         let _turn = self.turn(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
@@ -177,7 +178,7 @@ impl Volume {
         if !content.write_now((!handle.appends).then_some(offset), data) {
             return None;
         }
-        node.invalidate();
+        node.written();
         u32::try_from(data.len()).ok()
     }
 
@@ -196,7 +197,7 @@ impl Volume {
         let content = self.content(node).await?;
         content.failures.tell(&handle.seen_failures)?;
         let done = content.write(&file, offset, data, self.settings.cache).await;
-        node.invalidate();
+        node.written();
         done?;
         if handle.syncs {
             self.sync(handle).await?;

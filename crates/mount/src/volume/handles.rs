@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::cache::{ReadAhead, SeenFailures};
 use crate::errno::Outcome;
-use crate::node::Node;
+use crate::node::{Node, Seen};
 
 /// A file that a program has open.
 pub(crate) struct Handle {
@@ -34,5 +34,13 @@ impl Handle {
 /// An open directory, with its entries from the last read at offset 0.
 pub(crate) struct OpenDirectory {
     pub(crate) node: Arc<Node>,
-    pub(crate) entries: Mutex<Option<(Instant, Arc<Vec<DirEntry>>)>>,
+    pub(crate) entries: Mutex<Option<ListedEntries>>,
+}
+
+/// Entries of a directory, and the state that it was in when they were read.
+#[derive(Clone)]
+pub(crate) struct ListedEntries {
+    pub(crate) asked: Instant,
+    pub(crate) seen: Option<Seen>,
+    pub(crate) entries: Arc<Vec<DirEntry>>,
 }

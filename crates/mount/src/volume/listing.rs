@@ -7,15 +7,17 @@ use frevo_client::DirEntry;
 use fuser::FileType;
 use parking_lot::Mutex;
 
+use super::handles::ListedEntries;
 use super::{EntryReply, OpenDirectory, Volume};
 use crate::errno::Outcome;
 use crate::names::{Spelling, from_wire};
-use crate::node::{Node, kind_of};
+use crate::node::{DirectoryListing, Node, Seen, kind_of};
 
 /// The entries of an open directory from an offset on.
 pub(crate) struct DirectoryPage {
     pub(crate) node: Arc<Node>,
     asked: Instant,
+    seen: Option<Seen>,
     entries: Arc<Vec<DirEntry>>,
     /// The number of entries before the offset.
     from: usize,
@@ -90,23 +92,25 @@ impl Volume {
         let listing = self.listings.lock().get(&handle).cloned();
         let listing = listing.ok_or(fuser::Errno::EBADF)?;
         let known = listing.entries.lock().clone().filter(|_| offset > 0);
-        let (asked, entries) = match known {
+        let ListedEntries { asked, seen, entries } = match known {
             Some(known) => known,
             None => {
                 let snapshot = self.listing(&listing.node, names).await?;
-                let read = (snapshot.asked, snapshot.entries);
+                let DirectoryListing { asked, seen, entries, .. } = snapshot;
+                let read = ListedEntries { asked, seen, entries };
                 *listing.entries.lock() = Some(read.clone());
                 read
             }
         };
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(DirectoryPage { node: Arc::clone(&listing.node), asked, entries, from })
+        Ok(DirectoryPage { node: Arc::clone(&listing.node), asked, seen, entries, from })
     }
 
     /// Returns the reply for an entry, and counts it as a lookup.
     pub(crate) fn reply_listed(&self, listed: &DirectoryPage, entry: &DirEntry) -> EntryReply {
         let node =
             self.nodes.listed(&listed.node, entry.file_name(), *entry.metadata(), listed.asked);
+        self.promised(&listed.node, entry.file_name(), &node, listed.seen);
         match node.known() {
             Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
                 self.reply_known(&node, &known)

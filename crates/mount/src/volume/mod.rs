@@ -34,7 +34,7 @@ use crate::cache::CacheBudget;
 use crate::errno::{Outcome, errno};
 use crate::limits::{ABSENT_TIMEOUT, UNKNOWN_TRIES};
 use crate::names::{Spelling, to_wire};
-use crate::node::{Node, Nodes, TimedMetadata};
+use crate::node::{Node, Nodes, Seen, TimedMetadata};
 use crate::settings::Settings;
 use names::is_hidden;
 
@@ -123,7 +123,10 @@ impl Volume {
         let parent = self.nodes.find(parent)?;
         let spelled = self.wire(name)?;
         if let Some(told) = self.look_in_listing(&parent, &spelled).await {
-            return Ok(NameLookup::Found(told));
+            return Ok(NameLookup::Found(told, told.ttl));
+        }
+        if let Some(told) = self.look_up_promised(&parent, &spelled) {
+            return Ok(NameLookup::Found(told, self.settings.attr_timeout));
         }
         let absent = |before| match self.is_absent(&parent, name.to_owned(), before) {
             true => Ok(NameLookup::Absent(ABSENT_TIMEOUT)),
@@ -132,7 +135,7 @@ impl Volume {
         if let Some(grant) = parent.directory.lacks(&spelled).filter(|_| !is_hidden(&spelled)) {
             return absent(Some(grant));
         }
-        let before = self.dir_grant(&parent);
+        let (before, seen) = (self.dir_grant(&parent), parent.directory.seen());
         let asked = Instant::now();
         let metadata = match self.look_at(&parent.below(&spelled)?).await {
             Ok(metadata) => metadata,
@@ -140,11 +143,36 @@ impl Volume {
             Err(error) => return Err(errno(&error)),
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);
+        self.promised(&parent, &spelled, &node, seen);
         // Only after all data is sent does the server report the right size and times.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
-        Ok(NameLookup::Found(self.reply(&node, &metadata)))
+        let told = self.reply(&node, &metadata);
+        Ok(NameLookup::Found(told, told.ttl))
+    }
+
+    /// Records that the server need not be asked for a name while the lease holds under which it was
+    /// `before` it was asked.
+    fn promised(&self, parent: &Node, name: &str, node: &Node, before: Option<Seen>) {
+        // A server that ignores case would know a removed file by other spellings.
+        if self.spelling() == Spelling::Exact {
+            self.nodes.promised(parent, name, node.id, before);
+        }
+    }
+
+    /// Looks up a name that was promised; None if the server has to be asked. Its size and times may
+    /// be old: then they are not valid, and the kernel asks for them when a program wants them.
+    fn look_up_promised(&self, parent: &Node, name: &str) -> Option<EntryReply> {
+        let node = self.nodes.look_up_promised(parent, name)?;
+        match node.known().filter(|_| !node.is_open()) {
+            Some(known) => Some(self.reply_known(&node, &known)),
+            None => {
+                // This reply will not be sent to the kernel.
+                self.forget(node.id, 1);
+                None
+            }
+        }
     }
 
     /// Looks up a name in a recent listing; None if the server has to be asked.
@@ -152,6 +180,7 @@ impl Volume {
         let listing = self.listed_lately(parent).await?;
         let entry = listing.find(name)?;
         let node = self.nodes.listed(parent, name, *entry.metadata(), listing.asked);
+        self.promised(parent, name, &node, listing.seen);
         match node.known().filter(|known| self.is_fresh(known.at)) {
             Some(known) => Some(self.reply_known(&node, &known)),
             None => {
@@ -165,7 +194,8 @@ impl Volume {
 
 /// The result of a look-up.
 pub(crate) enum NameLookup {
-    Found(EntryReply),
+    /// The file, and how long the kernel may know it by this name.
+    Found(EntryReply, Duration),
     /// The name is absent, and the kernel may cache that for this time.
     Absent(Duration),
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use frevo_client::internal::Special;
-use frevo_client::{Error, Status};
+use frevo_client::{Error, Share, Status};
 use fuser::Errno;
 
 use super::{EntryReply, Volume, once};
@@ -44,6 +44,17 @@ fn is_unknown_to_server(error: &Error) -> bool {
 }
 
 impl Volume {
+    /// Returns the share for changes of names in `directory`, which do not break this mount's lease
+    /// on it.
+    fn share_in(&self, directory: &Node) -> Share {
+        self.share.in_directory(directory.directory.lease().as_deref())
+    }
+
+    /// Returns the share for changes of a node by its name, as [`Self::share_in`].
+    pub(super) fn share_of(&self, node: &Node) -> Share {
+        node.name().map_or_else(|| self.share.clone(), |(parent, _)| self.share_in(&parent))
+    }
+
     /// Fails with EROFS on a read-only mount.
     pub(super) fn check_writable(&self) -> Outcome<()> {
         if self.settings.read_only { Err(Errno::EROFS) } else { Ok(()) }
@@ -53,7 +64,8 @@ impl Volume {
         self.check_writable()?;
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
-        let make = || self.share.create_dir_with(&path, mode & MODE_BITS);
+        let share = self.share_in(&parent);
+        let make = || share.create_dir_with(&path, mode & MODE_BITS);
         once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();
@@ -69,7 +81,8 @@ impl Volume {
         self.let_go_below(&path).await;
         let mut tries = REMOVE_TRIES;
         loop {
-            let remove = || self.share.remove_dir(&path);
+            let share = self.share_in(&parent);
+            let remove = || share.remove_dir(&path);
             let removed = once(remove, |found| found == Errno::ENOENT).await;
             match removed.map_err(|error| errno(&error)) {
                 Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
@@ -147,8 +160,9 @@ impl Volume {
         let path = parent.below(name)?;
         self.let_go_at(parent, name, &path).await;
         let is_gone = |found| found == Errno::ENOENT;
+        let share = self.share_in(parent);
         if !self.plain.load(Ordering::Relaxed) {
-            match once(|| self.share.unlink_file(&path), is_gone).await {
+            match once(|| share.unlink_file(&path), is_gone).await {
                 Err(error) if is_unknown_to_server(&error) => {
                     self.plain.store(true, Ordering::Relaxed);
                 }
@@ -158,14 +172,15 @@ impl Volume {
         if let Some(node) = self.open_at(parent, name) {
             return self.hide(parent, name, &node).await;
         }
-        once(|| self.share.remove_file(&path), is_gone).await.map_err(|error| errno(&error))
+        once(|| share.remove_file(&path), is_gone).await.map_err(|error| errno(&error))
     }
 
     /// Gives an open file a hidden name, which is removed at its last close.
     async fn hide(&self, parent: &Arc<Node>, name: &str, node: &Arc<Node>) -> Outcome<()> {
         let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
-        let rename = || self.share.rename(&from, &to);
+        let share = self.share_in(parent);
+        let rename = || share.rename(&from, &to);
         let is_gone = |found| found == Errno::ENOENT;
         // Not under `opening`: the server may break the lease first.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
@@ -194,21 +209,22 @@ impl Volume {
         let (source, target) = (old_parent.below(&old)?, new_parent.below(&new)?);
         self.let_go_at(&old_parent, &old, &source).await;
         self.let_go_at(&new_parent, &new, &target).await;
-        self.rename_path(&source, &target, replace, (&new_parent, &new)).await?;
+        let share = self.share_in(&old_parent);
+        self.rename_path(&share, (&source, &target), replace, (&new_parent, &new)).await?;
         self.renamed((&old_parent, &old), (&new_parent, &new));
         Ok(())
     }
 
     async fn rename_path(
         &self,
-        source: &str,
-        target: &str,
+        share: &Share,
+        (source, target): (&str, &str),
         replace: bool,
         (new_parent, new): (&Arc<Node>, &str),
     ) -> Outcome<()> {
         let is_gone = |found| found == Errno::ENOENT;
         if replace && !self.plain.load(Ordering::Relaxed) {
-            match once(|| self.share.rename_over(source, target), is_gone).await {
+            match once(|| share.rename_over(source, target), is_gone).await {
                 Err(error) if is_unknown_to_server(&error) => {
                     self.plain.store(true, Ordering::Relaxed);
                 }
@@ -224,8 +240,8 @@ impl Volume {
             self.removed(new_parent, new);
         }
         let rename = async || match replace {
-            true => self.share.rename(source, target).await,
-            false => self.share.rename_if_not_exists(source, target).await,
+            true => share.rename(source, target).await,
+            false => share.rename_if_not_exists(source, target).await,
         };
         match once(rename, is_gone).await {
             Err(error) if replace && is_directory_in_the_way(&error) => {
@@ -262,7 +278,10 @@ impl Volume {
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
         let name = self.wire(name)?;
         let (from, to) = (node.path()?, parent.below(&name)?);
-        let link = || self.share.hard_link(&from, &to);
+        // MS-SMB2 has a key for the directory of the Open only, which is that of `from`.
+        let is_here = node.name().is_some_and(|(at, _)| at.id == parent.id);
+        let share = if is_here { self.share_in(&parent) } else { self.share.clone() };
+        let link = || share.hard_link(&from, &to);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         self.changed(&parent, &name);
         let asked = Instant::now();

@@ -213,18 +213,15 @@ impl Volume {
 
     /// Closes all Opens of a node. The caller holds `opening`.
     pub(super) async fn close_all(&self, node: &Node) {
-        self.close_opens(node, File::close).await;
+        self.close_opens(node, false).await;
     }
 
     /// As [`Self::close_all`], when nobody waits for it: a CLOSE leaves with the next request.
     pub(super) async fn close_all_with_next(&self, node: &Node) {
-        self.close_opens(node, File::close_with_next).await;
+        self.close_opens(node, true).await;
     }
 
-    async fn close_opens<F>(&self, node: &Node, close: impl Fn(File) -> F)
-    where
-        F: Future<Output = frevo_client::Result<()>>,
-    {
+    async fn close_opens(&self, node: &Node, with_next: bool) {
         let (files, hidden) = {
             let mut opens = node.opens.lock();
             if opens.kept.take().is_some() {
@@ -233,8 +230,15 @@ impl Volume {
             (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
         for opened in files {
-            if let Err(error) = close(opened.file).await {
-                tracing::warn!(%error, "closing a file failed");
+            let asked = std::time::Instant::now();
+            let closed = match with_next {
+                true => opened.file.close_with_next().await,
+                false => opened.file.close().await.map(|()| None),
+            };
+            match closed {
+                Ok(Some(told)) => node.closed(&told, asked),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "closing a file failed"),
             }
         }
         if let Some(content) = node.content() {

@@ -13,7 +13,9 @@ use crate::settings::Settings;
 const BLOCK: u32 = 128 << 10;
 /// The write bits of a mode.
 pub(super) const WRITE_BITS: u32 = 0o222;
+
 /// The attributes of a node, and how long the kernel may cache them.
+#[derive(Clone, Copy)]
 pub(crate) struct EntryReply {
     pub(crate) attr: FileAttr,
     pub(crate) ttl: Duration,

@@ -11,6 +11,7 @@ mod locks;
 mod posix;
 mod random_reads;
 mod ranges;
+mod removing;
 mod replaced;
 
 use std::ffi::OsStr;
@@ -39,7 +40,7 @@ fn name(name: &str) -> &OsStr {
 impl NameLookup {
     fn found(self) -> EntryReply {
         match self {
-            Self::Found(found) => found,
+            Self::Found(found, _) => found,
             Self::Absent(_) => panic!("it is not there"),
         }
     }
@@ -191,7 +192,7 @@ fn a_removed_file_goes_on_until_it_is_closed() {
             one.write(handle, 0, b"before").await.unwrap();
             one.unlink(ROOT, name("f")).await.unwrap();
             assert!(!world.path("f").exists());
-            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(NameLookup::Found(_))));
+            assert!(!matches!(one.lookup(ROOT, name("f")).await, Ok(NameLookup::Found(..))));
             one.write(handle, 6, b" after").await.unwrap();
             assert_eq!(&*one.read(handle, 0, 100).await.unwrap(), b"before after");
             let listing = one.opendir(ROOT).unwrap();

@@ -8,7 +8,7 @@ use fuser::FileType;
 use super::*;
 use crate::volume::Changes;
 
-async fn posix(world: &World) -> Arc<Volume> {
+pub(super) async fn posix(world: &World) -> Arc<Volume> {
     posix_as(world, Settings::of(0, 0)).await
 }
 

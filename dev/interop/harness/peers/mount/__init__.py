@@ -8,7 +8,7 @@ from .command import background, helpful
 from .failures import cancelled, hung, killed
 from .files import attributes, maps, names, open_files, posix, sparse, tree
 from .fixture import equal, mounted, no_fuse, refused
-from .shared import crowd, flocks, leased, locks, seen
+from .shared import crowd, emptied, flocks, leased, locks, seen
 from .workloads import programs, run_fsx
 
 
@@ -60,6 +60,7 @@ def mount(ctx):
             flocks(one, two)
     with ctx.check("dir-leases"), mounted(ctx, "third") as one, mounted(ctx, "fourth") as two:
         leased(one, two)
+        emptied(one, two)
     with ctx.check("background"):
         background(ctx)
     with ctx.check("read-only"), mounted(ctx, "reading", "-r") as here:

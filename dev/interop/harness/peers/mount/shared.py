@@ -175,6 +175,31 @@ def make_and_rename(maker, other, name):
     until("nothing is listed", lambda: not os.listdir(other), 2)
 
 
+def emptied(one, two):
+    """One mount fills and empties a directory whose names it knows; it sees what the other mount does to them."""
+    os.mkdir(one / "filled")
+    here, there = one / "filled", two / "filled"
+    for at in range(40):
+        (here / f"f{at}").write_bytes(b"x")
+    until("all files", lambda: os.path.exists(there) and len(os.listdir(there)) == 40, 3)
+    for at in range(10):
+        os.unlink(here / f"f{at}")
+    os.rename(there / "f20", there / "f21")
+    os.unlink(there / "f22")
+    for at in range(10, 20):
+        os.unlink(here / f"f{at}")
+    until("names that are gone", lambda: not os.path.exists(here / "f20") and not os.path.exists(here / "f22"), 2)
+    refused(2, lambda: os.unlink(here / "f22"))
+    (there / "new").write_bytes(b"another")
+    os.rename(there / "new", there / "f23")
+    os.unlink(here / "f24")
+    until("a file in the place of another", lambda: (here / "f23").read_bytes() == b"another", 2)
+    for name in os.listdir(here):
+        os.unlink(here / name)
+    until("nothing is left", lambda: not os.listdir(there), 2)
+    os.rmdir(here)
+
+
 # Many operations at once on the same few files. A local file system carries out each, or answers ENOENT.
 CROWD = """
 import errno, os, random, sys, time
