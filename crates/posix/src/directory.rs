@@ -17,7 +17,7 @@ use crate::credentials;
 use crate::errno::fault_of;
 use crate::facts::Remembered;
 use crate::guard::Unlisted;
-use crate::limits::LIST_BUFFER_BYTES;
+use crate::limits::{ENTRIES_BUFFER_BYTES, OWNERS_KEPT_BYTES};
 use crate::names;
 use crate::reparse_tag;
 use crate::share::Share;
@@ -53,6 +53,8 @@ pub(crate) struct PosixDirectory {
     seen: Option<Seen>,
     /// The access to entries with the same owner, group and mode.
     owners: Owners,
+    /// Bytes of names that were read since `owners` was empty.
+    read: usize,
     /// True once the access to an entry was asked for.
     tells_access: bool,
 }
@@ -77,7 +79,7 @@ impl PosixDirectory {
             unlisted,
             share,
             fd,
-            buffer: vec![0; LIST_BUFFER_BYTES].into_boxed_slice(),
+            buffer: vec![0; ENTRIES_BUFFER_BYTES].into_boxed_slice(),
             filled: 0,
             at: 0,
             name: 0..0,
@@ -85,6 +87,7 @@ impl PosixDirectory {
             mapped: String::new(),
             seen: None,
             owners: Owners::default(),
+            read: 0,
             tells_access: false,
         }
     }
@@ -95,8 +98,6 @@ impl PosixDirectory {
         loop {
             if self.at >= self.filled {
                 self.at = 0;
-                // What the host gives may change from time to time.
-                self.owners.clear();
                 self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
                     Ok(len) => len,
                     // The directory itself was removed.
@@ -106,6 +107,12 @@ impl PosixDirectory {
                 if self.filled == 0 {
                     self.name = 0..0;
                     return Ok(false);
+                }
+                // What the host gives may change from time to time.
+                self.read += self.filled;
+                if self.read > OWNERS_KEPT_BYTES {
+                    self.owners.clear();
+                    self.read = self.filled;
                 }
             }
             if self.take_record() {
@@ -282,6 +289,8 @@ impl Directory for PosixDirectory {
         self.filled = 0;
         self.at = 0;
         self.name = 0..0;
+        self.owners.clear();
+        self.read = 0;
         Ok(())
     }
 

@@ -51,8 +51,15 @@ pub const STREAMS_SHOWN: usize = 4_096;
 /// Bytes moved at a time when a stream changes its place.
 pub const STREAM_COPY_BYTES: usize = 256 * 1_024;
 
-/// Bytes read from a directory in one system call.
+/// Bytes read in one system call from a directory whose names alone are wanted.
 pub const LIST_BUFFER_BYTES: usize = 64 * 1_024;
+
+/// Bytes read in one system call from a directory whose entries are looked at next, while they are
+/// in the processor's cache.
+pub const ENTRIES_BUFFER_BYTES: usize = 32 * 1_024;
+
+/// Bytes of names for which a listing remembers the access to entries of one owner.
+pub const OWNERS_KEPT_BYTES: usize = 64 * 1_024;
 
 /// Attempts of an operation when names change under it.
 pub const RETRIES: usize = 8;

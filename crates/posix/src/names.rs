@@ -158,10 +158,22 @@ pub(crate) fn map(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// True for each byte of printable ASCII that the mapping leaves unchanged.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte < 0x7f {
+        plain[byte as usize] =
+            !matches!(byte, b'"' | b'*' | b':' | b'<' | b'>' | b'?' | b'\\' | b'|');
+        byte += 1;
+    }
+    plain
+};
+
 /// Like [`is_plain`], for printable ASCII, which nearly all names are.
 fn is_plain_bytes(bytes: &[u8]) -> bool {
-    let reserved = |b: u8| matches!(b, b'"' | b'*' | b':' | b'<' | b'>' | b'?' | b'\\' | b'|');
-    bytes.iter().all(|&b| (b' '..0x7f).contains(&b) && !reserved(b))
+    // Without a jump for each byte.
+    bytes.iter().fold(true, |plain, &b| plain & PLAIN[usize::from(b)])
         && !matches!(bytes.last(), Some(b' ' | b'.'))
 }
 

@@ -97,7 +97,9 @@ impl Scan {
         shown: &'a str,
     ) -> Option<DirectoryEntry<&'a str>> {
         let stat = self.held.as_ref()?;
-        told(file, filling, entry(shown, stat, self.posix), stat, self.plain).ok()
+        let mut entry = entry(shown, stat, self.posix);
+        complete(file, filling, &mut entry, stat, self.plain).ok()?;
+        Some(entry)
     }
 
     /// The name of the entry at hand as the client spells it.
@@ -146,7 +148,8 @@ impl Scan {
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
-            let entry = told(file, filling, entry(&name, stat, self.posix), stat, self.plain)?;
+            let mut entry = entry(&name, stat, self.posix);
+            complete(file, filling, &mut entry, stat, self.plain)?;
             match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
                 Pushed::Full => return Ok(Filled::Full),
@@ -333,19 +336,19 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
     }
 }
 
-/// The entry as the client wants it.
+/// Changes an entry to the form that the client wants.
 ///
 /// # Errors
 /// When it would take long on a core; see [`Filling::fill`].
-fn told<'a>(
+fn complete(
     file: &FileOpen,
     filling: Option<&Filling>,
-    mut entry: DirectoryEntry<&'a str>,
+    entry: &mut DirectoryEntry<&str>,
     stat: &Stat,
     plain: Option<HostAccess>,
-) -> VfsResult<DirectoryEntry<&'a str>> {
-    if file.vfs.volume().short_names
-        && entry.posix.is_none()
+) -> VfsResult<()> {
+    if entry.posix.is_none()
+        && file.vfs.volume().short_names
         && let Some(short) = short_name(entry.name)
     {
         entry.short_name = ShortName::new(&short).unwrap_or(ShortName::NONE);
@@ -353,8 +356,8 @@ fn told<'a>(
     if file.apple {
         (entry.file_id, entry.file_id_128) = (0, [0; 16]);
     }
-    if let Some(filling) = filling {
-        filling.fill(file, stat, plain, &mut entry)?;
+    match filling {
+        Some(filling) => filling.fill(file, stat, plain, entry),
+        None => Ok(()),
     }
-    Ok(entry)
 }
