@@ -5,6 +5,9 @@
 //! a [`Buf`] of its length, into which the rest is received directly, with the scratch buffer
 //! behind it for later bytes. So a pipelining client costs few system calls, and most of a large
 //! frame is never copied.
+//!
+//! A large frame arrives in many pieces, and each would wake the core up. So the kernel is asked to
+//! wait for [`FRAME_WAKE_BYTES`] of it, or for its end. A frame that comes slowly is read as it comes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +19,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::buffer::{Buf, HEADROOM};
 use crate::limits::{
-    FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, GATE_PAUSE, RECEIVE_SCRATCH_BYTES,
+    FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, FRAME_WAKE_BYTES, FRAME_WAKE_PATIENCE,
+    GATE_PAUSE, RECEIVE_SCRATCH_BYTES,
 };
 use crate::transport::Stream;
 
@@ -116,6 +120,10 @@ pub struct FrameReader {
     waiting_since: Option<Instant>,
     waited: Duration,
     received_bytes: u64,
+    /// Bytes that must be there before the stream is readable.
+    low_water_mark: u32,
+    /// True if the frame that has begun comes slowly.
+    is_slow: bool,
 }
 
 impl FrameReader {
@@ -135,6 +143,8 @@ impl FrameReader {
             waiting_since: None,
             waited: Duration::ZERO,
             received_bytes: 0,
+            low_water_mark: 1,
+            is_slow: false,
         }
     }
 
@@ -277,6 +287,7 @@ impl FrameReader {
 
     /// Waits for more bytes, within the deadlines if a frame has begun.
     async fn wait(&mut self, stream: &Stream) -> Result<(), ReceiveError> {
+        self.set_low_water_mark(stream, self.wanted_bytes(stream));
         let len = match &self.partial {
             Partial::Nothing => return stream.readable().await.map_err(ReceiveError::Io),
             Partial::Prefix { .. } => 0,
@@ -286,9 +297,36 @@ impl FrameReader {
         let arrival = Duration::from_secs(len as u64 / u64::from(FRAME_RATE_MIN));
         let left = (self.progress_timeout + arrival).saturating_sub(self.waited);
         let deadline = since + left.min(self.progress_timeout);
-        match timeout_at(deadline, stream.readable()).await {
+        let patience =
+            if self.low_water_mark > 1 { FRAME_WAKE_PATIENCE } else { self.progress_timeout };
+        match timeout_at(deadline.min(since + patience), stream.readable()).await {
             Ok(ready) => ready.map_err(ReceiveError::Io),
+            // The next wait is for any bytes.
+            Err(_elapsed) if self.low_water_mark > 1 => {
+                self.is_slow = true;
+                Ok(())
+            }
             Err(_elapsed) => Err(ReceiveError::Stalled),
+        }
+    }
+
+    /// Returns the bytes to wait for.
+    fn wanted_bytes(&self, stream: &Stream) -> u32 {
+        match (&self.partial, stream) {
+            (Partial::Body { buf, len }, Stream::Tcp(_))
+                if *len >= FRAME_WAKE_BYTES as usize && !self.is_slow =>
+            {
+                FRAME_WAKE_BYTES.min((*len - buf.len()) as u32)
+            }
+            _ => 1,
+        }
+    }
+
+    fn set_low_water_mark(&mut self, stream: &Stream, bytes: u32) {
+        if bytes != self.low_water_mark {
+            self.low_water_mark = bytes;
+            // It fails only if the socket is gone, which the next receive tells.
+            drop(stream.set_low_water_mark(bytes as usize));
         }
     }
 
@@ -328,6 +366,7 @@ impl FrameReader {
         match std::mem::replace(&mut self.partial, Partial::Nothing) {
             Partial::Body { buf, len } if buf.len() == len => {
                 self.waited = Duration::ZERO;
+                self.is_slow = false;
                 self.ready_bytes += buf.capacity();
                 match self.next {
                     None => self.next = Some(buf),

@@ -32,6 +32,12 @@ pub const FRAME_PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 /// it one byte every nine seconds would hold a large buffer for a day.
 pub const FRAME_RATE_MIN: u32 = 4096;
 
+/// Bytes of a large frame that must arrive before its reader is woken up.
+pub const FRAME_WAKE_BYTES: u32 = 512 << 10;
+
+/// Time in which these bytes must arrive. Otherwise the reader takes the rest of the frame as it comes.
+pub const FRAME_WAKE_PATIENCE: Duration = Duration::from_millis(100);
+
 /// Bytes in a send queue that make it full.
 pub const SEND_QUEUE_BYTES_MAX: usize = 16 << 20;
 

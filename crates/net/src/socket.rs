@@ -291,6 +291,16 @@ impl Stream {
         set_low_water_mark(stream.as_fd(), 1)
     }
 
+    /// Sets the bytes that must be there before the stream is readable. If they are there, it is now.
+    /// A stream that ends is readable whatever is there.
+    ///
+    /// # Errors
+    /// If the socket is gone.
+    pub fn set_low_water_mark(&self, bytes: usize) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        set_low_water_mark(stream.as_fd(), bytes)
+    }
+
     /// Returns the bytes that have arrived and were not read yet; 0 where it is unknown.
     #[must_use]
     pub fn unread_bytes(&self) -> usize {

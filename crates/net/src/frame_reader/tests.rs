@@ -1,4 +1,5 @@
-use std::io::IoSlice;
+use std::future::Future as _;
+use std::io::{IoSlice, Write as _};
 
 use proptest::prelude::*;
 
@@ -362,4 +363,122 @@ async fn a_failure_while_gathering_is_kept() {
     reader.gather(&server, (8, usize::MAX), |_, _| true);
     let error = reader.next(&server).await.unwrap_err();
     assert!(matches!(error, ReceiveError::Io(_)), "{error}");
+}
+
+/// A runtime in real time, as sockets need it.
+fn real_time() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+const WAKE_BYTES: usize = FRAME_WAKE_BYTES as usize;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A connection whose client is blocking.
+async fn accepted() -> (std::net::TcpStream, Stream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.set_nodelay(true).unwrap();
+    (client, listener.accept().await.unwrap().0.into())
+}
+
+/// The number of times that the reader of a frame of 2 MiB was polled, whose pieces came one by one.
+async fn polls_of_a_large_frame() -> usize {
+    let (mut client, server) = accepted().await;
+    let body = body(2 << 20, 3);
+    let wire = framed(std::slice::from_ref(&body));
+    let writer = std::thread::spawn(move || {
+        for piece in wire.chunks(16 << 10) {
+            client.write_all(piece).unwrap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        client
+    });
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    let mut polls = 0;
+    let frame = {
+        let mut next = std::pin::pin!(reader.next(&server));
+        let counted = std::future::poll_fn(|cx| {
+            polls += 1;
+            next.as_mut().poll(cx)
+        });
+        tokio::time::timeout(LONG, counted).await.unwrap().unwrap().unwrap()
+    };
+    assert!(*frame == *body);
+    drop(writer.join());
+    polls
+}
+
+#[test]
+fn a_large_frame_wakes_its_reader_seldom() {
+    // A machine that stands still for a while makes a frame slow.
+    let fewest = (0..10).map(|_| real_time().block_on(polls_of_a_large_frame())).min();
+    let expected = (2 << 20) / WAKE_BYTES + 6;
+    assert!(fewest <= Some(expected), "{fewest:?}, not {expected}");
+}
+
+#[test]
+fn what_comes_of_a_slow_frame_is_received() {
+    real_time().block_on(async {
+        let (client, server) = tcp().await;
+        let bodies = [body(WAKE_BYTES, 1), body(10, 2)];
+        let wire = framed(&bodies);
+        let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+        let (first, rest) = wire.split_at(WAKE_BYTES / 2);
+        let begun = Instant::now();
+        let receive = async {
+            while reader.received_bytes() < first.len() as u64 {
+                let pause = FRAME_WAKE_PATIENCE / 2;
+                assert!(tokio::time::timeout(pause, reader.next(&server)).await.is_err());
+                assert!(begun.elapsed() < LONG, "{}", reader.received_bytes());
+            }
+        };
+        tokio::join!(write_all(&client, first), receive);
+        // Neither the rest nor the next frame waits for more than there is.
+        let (second, third) = rest.split_at(rest.len() / 2);
+        let wait = tokio::time::timeout(FRAME_WAKE_PATIENCE, reader.next(&server));
+        let (none, ()) = tokio::join!(wait, write_all(&client, second));
+        assert!(none.is_err());
+        let next = tokio::time::timeout(LONG, reader.next(&server));
+        let (frame, ()) = tokio::join!(next, write_all(&client, third));
+        assert!(*frame.unwrap().unwrap().unwrap() == *bodies[0]);
+        let frame = tokio::time::timeout(LONG, reader.next(&server)).await;
+        assert!(*frame.unwrap().unwrap().unwrap() == *bodies[1]);
+    });
+}
+
+/// At n - 1, n and n + 1 bytes, with a small frame and then the end behind each.
+#[test]
+fn frames_around_the_low_water_mark_come_out_whole() {
+    real_time().block_on(async {
+        let next = async |reader: &mut FrameReader, stream: &Stream| {
+            tokio::time::timeout(LONG, reader.next(stream)).await.unwrap()
+        };
+        for n in [WAKE_BYTES, 2 * WAKE_BYTES, WAKE_BYTES + (16 << 10)] {
+            for len in [n - PREFIX_BYTES, n - 1, n, n + 1] {
+                let (client, server) = tcp().await;
+                let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+                let bodies = [body(len, 1), body(1, 2)];
+                for body in &bodies {
+                    let wire = framed(std::slice::from_ref(body));
+                    let write = async {
+                        for piece in wire.chunks(100_000) {
+                            write_all(&client, piece).await;
+                            tokio::task::yield_now().await;
+                        }
+                    };
+                    let (frame, ()) = tokio::join!(next(&mut reader, &server), write);
+                    assert!(*frame.unwrap().unwrap() == **body, "{len}");
+                }
+                let part = framed(&bodies);
+                let write = async {
+                    write_all(&client, &part[..len / 2]).await;
+                    drop(client);
+                };
+                let (end, ()) = tokio::join!(next(&mut reader, &server), write);
+                assert!(matches!(end, Err(ReceiveError::Truncated)), "{len}: {end:?}");
+            }
+        }
+    });
 }
