@@ -25,7 +25,7 @@ mod depot;
 mod pool;
 
 use crate::limits::BUF_BYTES_MAX;
-use pool::{Block, CLASSES, MAPPED_BYTES_MIN, POOL, class_for};
+use pool::{Block, CLASSES, Freed, MAPPED_BYTES_MIN, POOL, class_for};
 pub use pool::{
     PoolStats, pool_stats, release_free_memory, release_unused, set_pool_retained_max, trim_pool,
 };
@@ -297,7 +297,7 @@ impl Drop for Buf {
         // is freed here.
         let refused = POOL.try_with(|pool| match block.take() {
             Some(block) => pool.borrow_mut().put(block),
-            None => None,
+            None => Freed::new(),
         });
         drop(refused);
         drop(block);

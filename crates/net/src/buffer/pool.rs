@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 #[cfg(feature = "rdma")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
+
 use super::{ALIGNMENT, depot};
 use crate::limits::{POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
@@ -113,8 +115,13 @@ const fn is_mapped(class: usize) -> bool {
 
 /// Blocks made by other threads that a thread keeps.
 pub(super) const SURPLUS_KEPT: i32 = 2;
+/// Blocks that make room for one that is kept.
+const EVICTED_MAX: usize = 8;
 /// Largest surplus that is counted, in blocks.
 const SURPLUS_MAX: i32 = 64;
+
+/// Blocks that are to be freed; without memory of its own for one.
+pub(super) type Freed = SmallVec<[Block; 1]>;
 
 /// The free blocks of one thread.
 pub(super) struct Pool {
@@ -123,6 +130,10 @@ pub(super) struct Pool {
     unused: [usize; CLASSES.len()],
     /// Blocks freed here minus blocks taken here, for mapped classes.
     surplus: [i32; CLASSES.len()],
+    /// The number of the last buffer of each class.
+    taken: [u64; CLASSES.len()],
+    /// Number of buffers.
+    count: u64,
     stats: PoolStats,
     retained_max: usize,
 }
@@ -147,6 +158,8 @@ impl Pool {
             free: [const { Vec::new() }; CLASSES.len()],
             unused: [0; CLASSES.len()],
             surplus: [0; CLASSES.len()],
+            taken: [0; CLASSES.len()],
+            count: 0,
             stats: PoolStats { retained_bytes: 0, reused: 0, made: 0, released: 0 },
             retained_max: POOL_RETAINED_BYTES_MAX,
         }
@@ -154,6 +167,8 @@ impl Pool {
 
     pub(super) fn take(&mut self, class: usize) -> Block {
         let capacity = CLASSES[class];
+        self.count += 1;
+        self.taken[class] = self.count;
         if is_mapped(class) {
             self.surplus[class] = (self.surplus[class] - 1).max(-SURPLUS_MAX);
         }
@@ -173,8 +188,8 @@ impl Pool {
         Block::allocate(capacity)
     }
 
-    /// Keeps the block, or returns it if it must be freed.
-    pub(super) fn put(&mut self, block: Block) -> Option<Block> {
+    /// Keeps the block. Returns what must be freed: the block, or others that were needed less lately.
+    pub(super) fn put(&mut self, block: Block) -> Freed {
         let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
@@ -182,22 +197,55 @@ impl Pool {
             // Other threads make these blocks and should get them back.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
-                    None => return None,
+                    None => return Freed::new(),
                     Some(refused) => block = refused,
                 }
             }
         }
-        match class {
-            Some(class) if self.stats.retained_bytes + block.capacity <= self.retained_max => {
-                self.stats.retained_bytes += block.capacity;
-                self.free[class].push(block);
+        let Some(class) = class.filter(|_| block.capacity <= self.retained_max) else {
+            return self.refuse(block);
+        };
+        let mut freed = Freed::new();
+        while self.stats.retained_bytes + block.capacity > self.retained_max {
+            let least_needed = if freed.len() < EVICTED_MAX {
+                self.least_needed(class, block.capacity / EVICTED_MAX)
+            } else {
                 None
-            }
-            _ => {
-                self.stats.released += 1;
-                Some(block)
-            }
+            };
+            let Some(evicted) = least_needed.and_then(|other| self.evict(other)) else {
+                freed.extend(self.refuse(block));
+                return freed;
+            };
+            freed.push(evicted);
         }
+        self.stats.retained_bytes += block.capacity;
+        self.free[class].push(block);
+        freed
+    }
+
+    fn refuse(&mut self, block: Block) -> Freed {
+        self.stats.released += 1;
+        Freed::from_iter([block])
+    }
+
+    /// Returns the class of free blocks of at least `bytes` whose last buffer was made longest ago, if
+    /// `class` was used later.
+    fn least_needed(&self, class: usize, bytes: usize) -> Option<usize> {
+        let others = (0..CLASSES.len()).filter(|&other| {
+            !self.free[other].is_empty()
+                && CLASSES[other] >= bytes
+                && self.taken[other] < self.taken[class]
+        });
+        others.min_by_key(|&other| self.taken[other])
+    }
+
+    /// Takes out a free block of this class.
+    fn evict(&mut self, class: usize) -> Option<Block> {
+        let block = self.free[class].pop()?;
+        self.unused[class] = self.unused[class].min(self.free[class].len());
+        self.stats.retained_bytes -= block.capacity;
+        self.stats.released += 1;
+        Some(block)
     }
 }
 

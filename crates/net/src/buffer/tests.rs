@@ -109,6 +109,34 @@ fn retained_limit_at_n_minus_1_n_and_n_plus_1() {
     set_pool_retained_max(usize::MAX);
 }
 
+/// The blocks that one kind of request has left do not keep those of the next kind from being kept.
+#[test]
+fn what_was_needed_lately_is_kept_whatever_its_length() {
+    const LENGTHS: [usize; 3] = [POOLED_BLOCK_BYTES_MAX, 1 << 20, 64 << 10];
+    for (before, after) in
+        LENGTHS.into_iter().flat_map(|before| LENGTHS.map(|after| (before, after)))
+    {
+        // No block of 64 KiB makes room for one of 8 MiB: they would be too many.
+        if before == after || before < after / 9 {
+            continue;
+        }
+        // The threads' other blocks do not count.
+        std::thread::spawn(move || {
+            let many = |len: usize, count: usize| {
+                drop((0..count).map(|_| Buf::with_capacity(len)).collect::<Vec<_>>());
+            };
+            many(before, POOL_RETAINED_BYTES_MAX / before);
+            many(after, 2);
+            let made = pool_stats().made;
+            many(after, 2);
+            assert_eq!(pool_stats().made, made, "{after} after {before}");
+            assert!(pool_stats().retained_bytes <= POOL_RETAINED_BYTES_MAX);
+        })
+        .join()
+        .unwrap();
+    }
+}
+
 #[test]
 fn beyond_the_largest_class_nothing_is_kept() {
     trim_pool();
