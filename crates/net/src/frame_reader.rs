@@ -124,6 +124,10 @@ pub struct FrameReader {
     low_water_mark: u32,
     /// True if the frame that has begun comes slowly.
     is_slow: bool,
+    /// True if bytes below the mark may be there, of which the runtime has not heard.
+    is_untold: bool,
+    /// See [`Self::allow_room`].
+    has_room: bool,
 }
 
 impl FrameReader {
@@ -145,7 +149,15 @@ impl FrameReader {
             received_bytes: 0,
             low_water_mark: 1,
             is_slow: false,
+            is_untold: false,
+            has_room: true,
         }
+    }
+
+    /// Sets whether the kernel may make room for [`FRAME_WAKE_BYTES`] of a connection, which stays. It
+    /// may until this is called.
+    pub fn allow_room(&mut self, may: bool) {
+        self.has_room = may;
     }
 
     /// Sets the limit for frames whose prefix has not arrived yet. It is raised after the logon.
@@ -274,7 +286,11 @@ impl FrameReader {
                 sleep(GATE_PAUSE).await;
                 continue;
             }
-            match self.receive(|slices| stream.try_read_vectored(slices)) {
+            let is_untold = std::mem::take(&mut self.is_untold);
+            match self.receive(|slices| match is_untold {
+                true => stream.try_read_anew(slices),
+                false => stream.try_read_vectored(slices),
+            }) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -301,9 +317,11 @@ impl FrameReader {
             if self.low_water_mark > 1 { FRAME_WAKE_PATIENCE } else { self.progress_timeout };
         match timeout_at(deadline.min(since + patience), stream.readable()).await {
             Ok(ready) => ready.map_err(ReceiveError::Io),
-            // The next wait is for any bytes.
+            // The next wait is for any bytes. What has come so far is received first: to the runtime
+            // the socket is empty, and a deadline that has passed would end the connection.
             Err(_elapsed) if self.low_water_mark > 1 => {
                 self.is_slow = true;
+                self.is_untold = true;
                 Ok(())
             }
             Err(_elapsed) => Err(ReceiveError::Stalled),
@@ -314,7 +332,7 @@ impl FrameReader {
     fn wanted_bytes(&self, stream: &Stream) -> u32 {
         match (&self.partial, stream) {
             (Partial::Body { buf, len }, Stream::Tcp(_))
-                if *len >= FRAME_WAKE_BYTES as usize && !self.is_slow =>
+                if *len >= FRAME_WAKE_BYTES as usize && !self.is_slow && self.has_room =>
             {
                 FRAME_WAKE_BYTES.min((*len - buf.len()) as u32)
             }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes of free buffers that one core thread keeps for reuse. Further ones are returned to the
-/// system at once.
+/// Bytes of free buffers that one core thread keeps for reuse: those whose lengths were needed last.
+/// Others are returned to the system at once.
 pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
 
 /// Time between two searches for unused free buffers: the memory of a burst is returned within
@@ -32,7 +32,8 @@ pub const FRAME_PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 /// it one byte every nine seconds would hold a large buffer for a day.
 pub const FRAME_RATE_MIN: u32 = 4096;
 
-/// Bytes of a large frame that must arrive before its reader is woken up.
+/// Bytes of a large frame that must arrive before its reader is woken up. The kernel makes room for
+/// them, unless memory is scarce.
 pub const FRAME_WAKE_BYTES: u32 = 512 << 10;
 
 /// Time in which these bytes must arrive. Otherwise the reader takes the rest of the frame as it comes.

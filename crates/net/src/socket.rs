@@ -292,7 +292,8 @@ impl Stream {
     }
 
     /// Sets the bytes that must be there before the stream is readable. If they are there, it is now.
-    /// A stream that ends is readable whatever is there.
+    /// A stream that ends is readable whatever is there. The kernel makes room for them, and the room
+    /// stays.
     ///
     /// # Errors
     /// If the socket is gone.

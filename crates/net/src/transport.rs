@@ -272,7 +272,8 @@ impl Stream {
 
 /// Makes one non-blocking call that moves up to `asked` bytes. If it moves fewer, the socket is
 /// empty (or full): the runtime is told at once, which saves a call that would only return
-/// would-block. Nothing is lost: later bytes are a new edge, and an end that was seen stays.
+/// would-block. Nothing is lost: later bytes are a new edge, once there are as many as
+/// [`Stream::set_low_water_mark`] wants, and an end that was seen stays.
 fn until_drained(
     stream: &TcpStream,
     interest: Interest,

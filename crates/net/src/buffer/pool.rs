@@ -188,7 +188,8 @@ impl Pool {
         Block::allocate(capacity)
     }
 
-    /// Keeps the block. Returns what must be freed: the block, or others that were needed less lately.
+    /// Keeps the block. Returns what must be freed: the block itself, or others that were needed less
+    /// lately; or both, if these were too few to make room.
     pub(super) fn put(&mut self, block: Block) -> Freed {
         let class = class_for(block.capacity).filter(|&c| CLASSES[c] == block.capacity);
         let mut block = block;

@@ -448,6 +448,48 @@ fn what_comes_of_a_slow_frame_is_received() {
     });
 }
 
+/// A pause of the reader is no stall of the peer, which has sent something in it, though too little to
+/// be told of.
+#[test]
+fn what_came_in_a_pause_of_the_reader_is_no_stall() {
+    real_time().block_on(async {
+        let (client, server) = tcp().await;
+        let wire = framed(&[body(2 * WAKE_BYTES, 1)]);
+        let (first, rest) = wire.split_at(WAKE_BYTES / 2);
+        let (second, rest) = rest.split_at(WAKE_BYTES / 4);
+        let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+        reader.progress_timeout = FRAME_WAKE_PATIENCE * 2;
+        write_all(&client, first).await;
+        let pause = FRAME_WAKE_PATIENCE / 2;
+        assert!(tokio::time::timeout(pause, reader.next(&server)).await.is_err());
+        write_all(&client, second).await;
+        sleep(reader.progress_timeout * 2).await;
+        let next = tokio::time::timeout(pause, reader.next(&server)).await;
+        assert!(next.is_err(), "{:?}", next.map(|end| end.map(drop)));
+        assert_eq!(reader.received_bytes(), (first.len() + second.len()) as u64);
+        let next = tokio::time::timeout(LONG, reader.next(&server));
+        let (frame, ()) = tokio::join!(next, write_all(&client, rest));
+        assert_eq!(frame.unwrap().unwrap().unwrap().len(), 2 * WAKE_BYTES);
+    });
+}
+
+/// Where memory is scarce, the kernel makes no room.
+#[test]
+fn room_is_made_if_it_is_allowed() {
+    real_time().block_on(async {
+        for may in [false, true] {
+            let (client, server) = tcp().await;
+            let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+            reader.allow_room(may);
+            let wire = framed(&[body(2 * WAKE_BYTES, 1)]);
+            write_all(&client, &wire[..1000]).await;
+            let pause = FRAME_WAKE_PATIENCE / 2;
+            assert!(tokio::time::timeout(pause, reader.next(&server)).await.is_err());
+            assert_eq!(reader.low_water_mark > 1, may);
+        }
+    });
+}
+
 /// At n - 1, n and n + 1 bytes, with a small frame and then the end behind each.
 #[test]
 fn frames_around_the_low_water_mark_come_out_whole() {

@@ -409,10 +409,10 @@ impl Endpoint {
 
     /// Ends the connection at once, and tells the peer, whoever keeps the endpoint.
     pub fn abort(&self) {
-        self.look(State::abort);
         // rdma_disconnect(3) succeeds also where the kernel has not heard from the peer, and then
         // tells it nothing. The end of the identifier tells it at every stage.
         let is_early = self.fate.stage() < Stage::Established;
+        self.look(State::abort);
         let early = self.state.lock().take_if(|state| is_early && state.link.may_block());
         if let Some(mut state) = early {
             state.driven.let_go();

@@ -226,6 +226,7 @@ impl EventLoop<'_> {
         connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
+        self.reader.allow_room(connection.info.server.ledger.fullness() == Fullness::Ample);
         let has_place = !connection.is_full_of_replies()
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
