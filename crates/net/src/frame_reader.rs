@@ -286,11 +286,7 @@ impl FrameReader {
                 sleep(GATE_PAUSE).await;
                 continue;
             }
-            let is_untold = std::mem::take(&mut self.is_untold);
-            match self.receive(|slices| match is_untold {
-                true => stream.try_read_anew(slices),
-                false => stream.try_read_vectored(slices),
-            }) {
+            match self.receive_from(stream) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -346,6 +342,14 @@ impl FrameReader {
             // It fails only if the socket is gone, which the next receive tells.
             drop(stream.set_low_water_mark(bytes as usize));
         }
+    }
+
+    /// Receives what the runtime, or in its place the kernel, says is there.
+    fn receive_from(&mut self, stream: &Stream) -> io::Result<()> {
+        if std::mem::take(&mut self.is_untold) {
+            return self.receive(|slices| stream.try_read_anew(slices));
+        }
+        self.receive(|slices| stream.try_read_vectored(slices))
     }
 
     /// Makes one vectored read, and hands out the frames that it completes.
