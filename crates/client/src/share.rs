@@ -49,7 +49,8 @@ pub struct Share {
     pub(crate) reached: Option<Arc<Others>>,
     /// Mixed into the numbers of its files, if it was found behind a DFS link.
     pub(crate) salt: u64,
-    /// The lease on the directory whose names compounds change; they do not break it.
+    /// The lease on the directory whose names compounds change; they do not break it. Other requests
+    /// name no directory.
     pub(crate) directory: Option<LeaseKey>,
 }
 

@@ -88,7 +88,8 @@ pub(crate) struct TimedMetadata {
 #[derive(Debug, Default)]
 struct MetadataState {
     known: Option<TimedMetadata>,
-    /// The metadata before this mount's writes since, which change size and times only.
+    /// The metadata before this mount's writes since, which change size and times only: the CLOSE
+    /// tells these.
     before_writes: Option<TimedMetadata>,
     /// The time of the last local change.
     changed: Option<Instant>,
@@ -258,15 +259,20 @@ impl Node {
     /// Discards the metadata after a local change of the data.
     pub(crate) fn written(&self) {
         let mut learned = self.known.lock();
-        learned.before_writes = learned.known.take().or(learned.before_writes);
+        let before = learned.known.take().or(learned.before_writes);
+        // A server takes set-user-ID and set-group-ID from a file that is written.
+        let has_plain_mode =
+            |of: &TimedMetadata| of.metadata.posix().is_none_or(|posix| posix.mode & 0o6000 == 0);
+        learned.before_writes = before.filter(has_plain_mode);
         learned.changed = Some(Instant::now());
     }
 
-    /// Stores what the CLOSE of a written file, sent at `asked`, told of it. The rest is as old as it
-    /// was, and so counts the whole.
+    /// Stores what the CLOSE of a file, sent at `asked`, told of it. The rest is as old as it was, so
+    /// all of it counts as that old.
     pub(crate) fn closed(&self, told: &AtClose, asked: Instant) {
         let mut learned = self.known.lock();
-        let before = learned.before_writes.take().or(learned.known);
+        let known = learned.known.filter(|known| known.at < asked);
+        let before = learned.before_writes.take().or(known);
         if let Some(before) = before
             && learned.changed.is_none_or(|changed| changed < asked)
         {

@@ -58,10 +58,12 @@ impl Nodes {
     /// Records that `name` in `parent` is the name of the node `id`, for as long as the lease holds
     /// under which the server was asked. `before` is the directory at that time.
     pub(crate) fn promised(&self, parent: &Node, name: &str, id: u64, before: Option<Seen>) {
-        let Some(before) = before.filter(|before| parent.directory.seen() == Some(*before)) else {
-            return;
-        };
+        let Some(before) = before else { return };
         let mut table = self.table.lock();
+        // Under the lock: a change is counted before its name leaves the table.
+        if parent.directory.seen() != Some(before) {
+            return;
+        }
         // A name that was removed meanwhile is not there.
         if let Some(all) = table.seen_as.get_mut(&(parent.id, name.to_owned())) {
             for seen in all {

@@ -116,7 +116,7 @@ impl Volume {
             let Changes { mode, uid, gid, .. } = changes;
             let mode = mode.map(|mode| mode & MODE_BITS);
             if mode.is_some() || uid.is_some() || gid.is_some() {
-                let set = self.share_of(&node).set_posix(&path()?, mode, uid, gid).await;
+                let set = self.share.set_posix(&path()?, mode, uid, gid).await;
                 set.map_err(|error| errno(&error))?;
                 node.invalidate();
             }

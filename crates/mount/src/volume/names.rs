@@ -50,9 +50,12 @@ impl Volume {
         self.share.in_directory(directory.directory.lease().as_deref())
     }
 
-    /// Returns the share for changes of a node by its name, as [`Self::share_in`].
+    /// Returns the share for changes of a node's times and DOS attributes by its name, as
+    /// [`Self::share_in`]. Such a change leaves the lease, but the listing does not have it.
     pub(super) fn share_of(&self, node: &Node) -> Share {
-        node.name().map_or_else(|| self.share.clone(), |(parent, _)| self.share_in(&parent))
+        let Some((parent, _)) = node.name() else { return self.share.clone() };
+        parent.directory.state.lock().listing = None;
+        self.share_in(&parent)
     }
 
     /// Fails with EROFS on a read-only mount.
@@ -107,8 +110,9 @@ impl Volume {
 
     /// Records that `name` in `parent` was removed.
     fn removed(&self, parent: &Arc<Node>, name: &str) {
-        self.nodes.removed(parent.id, name);
+        // First: an answer from before the change then promises nothing.
         self.changed(parent, name);
+        self.nodes.removed(parent.id, name);
     }
 
     /// Closes idle files known as `name` in `parent`, and below it: they would block the operation.
@@ -268,9 +272,9 @@ impl Volume {
     }
 
     fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
-        self.nodes.renamed((from.0.id, from.1), to);
         self.changed(to.0, to.1);
         self.changed(from.0, from.1);
+        self.nodes.renamed((from.0.id, from.1), to);
     }
 
     pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<EntryReply> {
@@ -283,6 +287,7 @@ impl Volume {
         let share = if is_here { self.share_in(&parent) } else { self.share.clone() };
         let link = || share.hard_link(&from, &to);
         once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
+        node.invalidate();
         self.changed(&parent, &name);
         let asked = Instant::now();
         let metadata = self.look_at(&to).await.map_err(|error| errno(&error))?;

@@ -217,6 +217,65 @@ fn a_close_does_not_undo_what_was_changed_before() {
     });
 }
 
+/// The server takes the bits that let a program act as its owner from a file that is written.
+#[test]
+fn the_mode_of_a_written_program_is_asked_for() {
+    in_world(async |world| {
+        let one = filled(world).await;
+        for (mode, is_asked) in [(0o755, false), (0o4755, true), (0o2755, true)] {
+            let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
+            one.write(handle, 0, b"some").await.unwrap();
+            // A program of the server's machine.
+            let bits = PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(world.path("f"), bits).unwrap();
+            one.node_of("f").invalidate();
+            let seen = one.getattr(found.attr.ino.0).await.unwrap().attr.perm;
+            assert_eq!(u32::from(seen), mode);
+            // That may have broken the lease; the next file takes it again.
+            fill(&one, "more", b"data").await;
+            one.unlink(ROOT, name("more")).await.unwrap();
+            one.write(handle, 4, b" data").await.unwrap();
+            one.close(handle).await;
+            assert_eq!(one.node_of("f").known().is_none(), is_asked, "{mode:o}");
+            let there = std::fs::metadata(world.path("f")).unwrap().permissions().mode();
+            let found = one.lookup(ROOT, name("f")).await.unwrap().found().attr;
+            assert_eq!(u32::from(found.perm), there & 0o7777, "{mode:o}");
+            one.unlink(ROOT, name("f")).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_link_that_was_made_before_the_close_is_counted() {
+    in_world(async |world| {
+        let one = filled(world).await;
+        let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
+        one.write(handle, 0, b"some").await.unwrap();
+        one.link(found.attr.ino.0, ROOT, name("g")).await.unwrap();
+        one.write(handle, 4, b" data").await.unwrap();
+        one.close(handle).await;
+        let found = one.lookup(ROOT, name("f")).await.unwrap().found().attr;
+        assert_eq!((found.nlink, found.size), (2, 9));
+    });
+}
+
+#[test]
+fn times_that_were_set_by_name_leave_the_lease_and_end_the_listing() {
+    in_world(async |world| {
+        let one = filled(world).await;
+        let root = Arc::clone(one.nodes.root());
+        names_of(&one, ROOT).await;
+        let grant = one.dir_grant(&root);
+        let modified = Some(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+        let id = one.node_of("f0").id;
+        one.setattr(id, Changes { modified, ..Changes::default() }).await.unwrap();
+        assert_eq!(one.dir_grant(&root), grant);
+        assert!(root.directory.state.lock().listing.is_none());
+        let found = one.lookup(ROOT, name("f0")).await.unwrap().found().attr;
+        assert_eq!(Some(found.mtime), modified);
+    });
+}
+
 #[test]
 fn no_name_is_promised_in_a_directory_that_this_mount_does_not_change() {
     in_world(async |world| {
