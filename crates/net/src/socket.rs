@@ -297,7 +297,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the socket is gone.
-    pub fn set_low_water_mark(&self, bytes: usize) -> io::Result<()> {
+    pub(crate) fn set_low_water_mark(&self, bytes: usize) -> io::Result<()> {
         let Self::Tcp(stream) = self else { return Ok(()) };
         set_low_water_mark(stream.as_fd(), bytes)
     }

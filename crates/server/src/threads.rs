@@ -62,8 +62,11 @@ impl Threads {
             Err(error) => {
                 // There can be thousands of jobs in a second: said once.
                 if !mem::replace(&mut waiting.is_refused, true) {
-                    tracing::error!(target: "frevo::threads", pool = self.name, running = waiting.threads, %error,
-                        "cannot start a thread: raise the limit of threads (TasksMax, pids.max, ulimit -u)");
+                    tracing::error!(
+                        target: "frevo::threads",
+                        pool = self.name, running = waiting.threads, %error,
+                        "cannot start a thread: raise the limit (TasksMax, pids.max, ulimit -u)"
+                    );
                 }
                 if waiting.threads == 0 {
                     return Err(job);

@@ -144,7 +144,12 @@ impl Volume {
                 Some(set) => set,
                 None => {
                     let path = node.path()?;
-                    self.share_of(&node).set_metadata(&path, &basic).await
+                    let set = self.share_of(&node).set_metadata(&path, &basic).await;
+                    // The lease stays, but the listing has the old ones.
+                    if let Some((parent, _)) = node.name() {
+                        parent.directory.state.lock().listing = None;
+                    }
+                    set
                 }
             };
             set.map_err(|error| errno(&error))?;

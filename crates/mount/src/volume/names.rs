@@ -51,11 +51,9 @@ impl Volume {
     }
 
     /// Returns the share for changes of a node's times and DOS attributes by its name, as
-    /// [`Self::share_in`]. Such a change leaves the lease, but the listing does not have it.
+    /// [`Self::share_in`].
     pub(super) fn share_of(&self, node: &Node) -> Share {
-        let Some((parent, _)) = node.name() else { return self.share.clone() };
-        parent.directory.state.lock().listing = None;
-        self.share_in(&parent)
+        node.name().map_or_else(|| self.share.clone(), |(parent, _)| self.share_in(&parent))
     }
 
     /// Fails with EROFS on a read-only mount.
