@@ -118,10 +118,10 @@ pub const OUTPUT_FIXED: usize = 72;
 
 /// Returns the 8 bytes between the header and the output buffer of QUERY_DIRECTORY, CHANGE_NOTIFY
 /// and QUERY_INFO responses, for a server that has the output in a buffer already. Without output
-/// the offset is 0.
+/// too, OutputBufferOffset is where the buffer would begin, as Windows has it.
 pub const fn output_head(output_len: u32) -> [u8; 8] {
     let [a, b, c, d] = output_len.to_le_bytes();
-    [9, 0, if output_len == 0 { 0 } else { OUTPUT_FIXED as u8 }, 0, a, b, c, d]
+    [9, 0, OUTPUT_FIXED as u8, 0, a, b, c, d]
 }
 
 #[cfg(test)]

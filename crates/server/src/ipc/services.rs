@@ -9,17 +9,21 @@ use std::time::Instant;
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::rpc::srvsvc::{
-    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
-    ShareType,
+    ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,
+    ShareSettings, ShareType,
 };
 use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
 use tokio::runtime::Handle;
 
+use super::manage::number;
 use super::password::Ends;
 use crate::access_rules;
 use crate::domain_names::DomainNames;
 use crate::host_users::HostUser;
-use crate::limits::DOMAIN_NAMES_TIMEOUT;
+use crate::limits::{
+    BREAK_TIMEOUT, DOMAIN_NAMES_TIMEOUT, IN_FLIGHT_PER_CONNECTION, OPENS_PER_SESSION,
+    SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
+};
 use crate::principals::{Listing, Principal, Principals, Use};
 use crate::server::ServerState;
 use crate::session::Identity;
@@ -183,6 +187,13 @@ impl Services for Caller<'_> {
             max_users: u32::MAX,
             idle_disconnect_minutes: IDLE_MINUTES,
             logged_on_users: 0,
+            limits: ServerLimits {
+                opens: number(OPENS_PER_SESSION),
+                users: number(SESSIONS_PER_CONNECTION),
+                tree_connects: number(TREES_PER_SESSION),
+                requests: number(IN_FLIGHT_PER_CONNECTION),
+                break_seconds: u32::try_from(BREAK_TIMEOUT.as_secs()).unwrap_or(u32::MAX),
+            },
         }
     }
 

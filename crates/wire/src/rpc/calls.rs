@@ -10,8 +10,8 @@ pub(super) use samr::samr;
 use super::srvsvc::{
     self, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionInfo, ShareChange,
     ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, TimeOfDay, UsageEnum,
-    encode_file_info, encode_share_info, encode_status, parse_file_id, parse_session_del,
-    parse_share_del,
+    encode_disks, encode_file_info, encode_share_info, encode_status, parse_disk_enum,
+    parse_file_id, parse_session_del, parse_share_del,
 };
 use super::wkssvc::{self, WkstaGetInfo};
 use super::{FaultStatus, Services, WinError};
@@ -67,7 +67,14 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
                 share_get_info(&shares, &name, request.level, services),
             )
         }
-        srvsvc::SERVER_GET_INFO => ServerGetInfo::parse(stub)?.encode_reply(&services.server()),
+        srvsvc::SERVER_GET_INFO => {
+            let request = ServerGetInfo::parse(stub)?;
+            request.encode_reply(&services.server(), services.may_manage())
+        }
+        srvsvc::SERVER_DISK_ENUM => {
+            let level = parse_disk_enum(stub)?;
+            encode_disks(level, services.may_manage())
+        }
         srvsvc::CONNECTION_ENUM => connection_enum(stub, services)?,
         srvsvc::FILE_ENUM => file_enum(stub, services)?,
         srvsvc::FILE_GET_INFO => file_get_info(stub, services)?,
@@ -204,7 +211,7 @@ fn fitting(shares: &[ShareInfo], level: u32, max_len: u32) -> usize {
 fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
     let request = UsageEnum::parse(stub, 2)?;
     if !services.may_manage() {
-        return Ok(request.encode_refusal(WinError::ACCESS_DENIED));
+        return Ok(request.encode_refusal::<SessionInfo>(WinError::ACCESS_DENIED));
     }
     let mut sessions = services.sessions();
     let (client, user) = (request.first.as_deref(), request.user.as_deref());
@@ -217,7 +224,7 @@ fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
         } else {
             WinError::USER_NOT_FOUND
         };
-        return Ok(request.encode_refusal(absent));
+        return Ok(request.encode_refusal::<SessionInfo>(absent));
     }
     Ok(request.encode(&sessions))
 }
@@ -226,7 +233,7 @@ fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
 fn file_enum(stub: &[u8], services: &dyn Services) -> Answer {
     let request = UsageEnum::parse(stub, 2)?;
     if !services.may_manage() {
-        return Ok(request.encode_refusal(WinError::ACCESS_DENIED));
+        return Ok(request.encode_refusal::<FileInfo>(WinError::ACCESS_DENIED));
     }
     let mut files = services.files();
     let base = request.first.as_deref();
@@ -242,10 +249,10 @@ fn file_enum(stub: &[u8], services: &dyn Services) -> Answer {
 fn connection_enum(stub: &[u8], services: &dyn Services) -> Answer {
     let request = UsageEnum::parse(stub, 1)?;
     if !services.may_manage() {
-        return Ok(request.encode_refusal(WinError::ACCESS_DENIED));
+        return Ok(request.encode_refusal::<ConnectionInfo>(WinError::ACCESS_DENIED));
     }
     let Some(qualifier) = request.first.as_deref() else {
-        return Ok(request.encode_refusal(WinError::INVALID_PARAMETER));
+        return Ok(request.encode_refusal::<ConnectionInfo>(WinError::INVALID_PARAMETER));
     };
     let mut connections = services.connections();
     connections.retain(|connection: &ConnectionInfo| {

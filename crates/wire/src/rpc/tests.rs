@@ -9,8 +9,8 @@ mod services;
 
 use super::ndr::{NdrReader, NdrWriter};
 use super::srvsvc::{
-    ConnectionInfo, FileInfo, ServerInfo, ServerType, SessionInfo, ShareInfo, ShareSettings,
-    ShareType,
+    ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,
+    ShareSettings, ShareType,
 };
 use super::{
     Account, Client, Domain, Endpoint, Pipe, Question, Services, SidNameUse, SyntaxId, WinError,
@@ -114,6 +114,13 @@ impl Services for Fixture {
             max_users: 100,
             idle_disconnect_minutes: 15,
             logged_on_users: 3,
+            limits: ServerLimits {
+                opens: 65_536,
+                users: 64,
+                tree_connects: 1_024,
+                requests: 8_192,
+                break_seconds: 35,
+            },
         }
     }
 

@@ -56,7 +56,8 @@ impl WkstaGetInfo {
                 w.u32(info.logged_on_users);
             }
             w.string(&info.name).string(&info.domain);
-        } else if self.level == 102 {
+        } else if matches!(self.level, 102 | 502 | 1013 | 1018 | 1046) {
+            // An arm of WKSTA_INFO (MS-WKST 2.2.4.1) is a pointer, also without data.
             w.pointer(false);
         }
         w.u32(status.0);

@@ -6,8 +6,8 @@ use crate::dtyp::{AccessMask, Sid};
 use crate::rpc::handles::{ContextHandle, GrantedObject, Handles, Object};
 use crate::rpc::limits::MAX_LOOKUPS;
 use crate::rpc::lsarpc::{
-    self as lsa, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, PolicyInformation,
-    SidsForm, TranslatedName, TranslatedSid, UserName, UserNameReply,
+    self as lsa, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, OpenPolicy3,
+    PolicyInformation, SidsForm, TranslatedName, TranslatedSid, UserName, UserNameReply,
 };
 use crate::rpc::ndr::{NdrReader, NdrWriter};
 use crate::rpc::{Account, Domain, FaultStatus, Services, SidNameUse};
@@ -32,8 +32,9 @@ pub(in crate::rpc) fn lsarpc(
 ) -> Answer {
     match opnum {
         lsa::CLOSE => close(stub, handles),
-        lsa::OPEN_POLICY => Ok(open(OpenPolicy::parse(stub, false)?, handles, services)),
-        lsa::OPEN_POLICY2 => Ok(open(OpenPolicy::parse(stub, true)?, handles, services)),
+        lsa::OPEN_POLICY => open_first(OpenPolicy::parse(stub, false)?, handles, services),
+        lsa::OPEN_POLICY2 => open_first(OpenPolicy::parse(stub, true)?, handles, services),
+        lsa::OPEN_POLICY3 => open_third(OpenPolicy3::parse(stub)?, handles, services),
         lsa::QUERY_INFORMATION_POLICY | lsa::QUERY_INFORMATION_POLICY2 => {
             query(stub, handles, services)
         }
@@ -57,14 +58,30 @@ pub(in crate::rpc) fn lsarpc(
 }
 
 /// Opens the policy, MS-LSAD 3.1.4.4.1. Nobody may write it.
-fn open(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> Vec<u8> {
-    let answer = request.desired.ok_or(Status::INVALID_PARAMETER).and_then(|desired| {
-        let granted = granted(desired, EXECUTE)?;
-        let held = GrantedObject { object: Object::Policy, granted };
-        handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
-    });
+fn open(
+    request: OpenPolicy,
+    handles: &mut Handles,
+    services: &dyn Services,
+) -> Result<ContextHandle, Status> {
+    let granted = granted(request.desired.ok_or(Status::INVALID_PARAMETER)?, EXECUTE)?;
+    let held = GrantedObject { object: Object::Policy, granted };
+    handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
+}
+
+fn open_first(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> Answer {
+    let answer = open(request, handles, services);
     let status = answer.err().unwrap_or(Status::SUCCESS);
-    lsa::encode_handle_reply(answer.ok(), status)
+    Ok(lsa::encode_handle_reply(answer.ok(), status))
+}
+
+/// MS-LSAD 3.1.4.4.9: as LsarOpenPolicy2, and both ends tell what they support.
+fn open_third(request: OpenPolicy3, handles: &mut Handles, services: &dyn Services) -> Answer {
+    let answer = match request.version {
+        1 => open(request.open, handles, services),
+        _ => Err(Status::NOT_SUPPORTED),
+    };
+    let status = answer.err().unwrap_or(Status::SUCCESS);
+    Ok(OpenPolicy3::encode_reply(answer.ok(), status))
 }
 
 /// Returns the granted part of `desired` for a caller with the rights `all`.

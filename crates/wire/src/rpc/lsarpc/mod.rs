@@ -7,7 +7,9 @@ mod policy;
 pub use lookup::{
     LookupNames, LookupReply, LookupSids, NamesForm, SidsForm, TranslatedName, TranslatedSid,
 };
-pub use policy::{OpenPolicy, PolicyInformation, UserName, UserNameReply, encode_information};
+pub use policy::{
+    OpenPolicy, OpenPolicy3, PolicyInformation, UserName, UserNameReply, encode_information,
+};
 
 use super::handles::ContextHandle;
 use super::ndr::{NdrReader, NdrWriter};
@@ -41,6 +43,9 @@ pub const LOOKUP_NAMES3: u16 = 68;
 pub const LOOKUP_SIDS3: u16 = 76;
 /// LsarLookupNames4, MS-LSAT 3.1.4.5.
 pub const LOOKUP_NAMES4: u16 = 77;
+
+/// LsarOpenPolicy3, MS-LSAD 3.1.4.4.9.
+pub const OPEN_POLICY3: u16 = 130;
 
 /// Parses a handle and the status of the call: the answer to opening and closing.
 ///

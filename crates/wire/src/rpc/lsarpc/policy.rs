@@ -1,6 +1,7 @@
 //! Opening and querying the policy: MS-LSAD 3.1.4.4.
 
 use super::super::Domain;
+use super::super::handles::ContextHandle;
 use super::super::ndr::{NdrReader, NdrWriter};
 use crate::codec::{Malformed, Parsed};
 use crate::dtyp::AccessMask;
@@ -20,7 +21,10 @@ impl OpenPolicy {
     /// Parses the stub data; `is_second` for LsarOpenPolicy2, whose SystemName
     /// is a string and not one character.
     pub fn parse(stub: &[u8], is_second: bool) -> Parsed<Self> {
-        let mut r = NdrReader::new(stub);
+        Self::read(&mut NdrReader::new(stub), is_second)
+    }
+
+    fn read(r: &mut NdrReader<'_>, is_second: bool) -> Parsed<Self> {
         if is_second {
             r.unique_string("LsarOpenPolicy2 SystemName")?;
         } else if r.pointer("LsarOpenPolicy SystemName")? {
@@ -54,6 +58,67 @@ impl OpenPolicy {
         // LSAPR_OBJECT_ATTRIBUTES of 24 bytes, with nothing in it.
         w.u32(24).u32(0).u32(0).u32(0).u32(0).u32(0).u32(desired.0);
         w.into_stub()
+    }
+}
+
+/// Arguments of LsarOpenPolicy3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenPolicy3 {
+    /// The arguments that LsarOpenPolicy2 has.
+    pub open: OpenPolicy,
+    /// InVersion
+    pub version: u32,
+}
+
+impl OpenPolicy3 {
+    /// Parses the stub data. LSAPR_REVISION_INFO (MS-LSAD 2.2.2.7) is read for version 1 only, which
+    /// alone is supported, and ignored.
+    pub fn parse(stub: &[u8]) -> Parsed<Self> {
+        let what = "LsarOpenPolicy3 InVersion";
+        let mut r = NdrReader::new(stub);
+        let open = OpenPolicy::read(&mut r, true)?;
+        // Behind an object below the policy nothing can be read.
+        let version = if open.desired.is_some() { r.u32(what)? } else { 1 };
+        if open.desired.is_some() && version == 1 {
+            let revision = "LSAPR_REVISION_INFO";
+            if r.u32(revision)? != version {
+                return Err(Malformed::new(revision));
+            }
+            r.u32(revision)?;
+            r.u32(revision)?;
+        }
+        Ok(Self { open, version })
+    }
+
+    /// Stub data of the call to `server`, which is `\\name`.
+    pub fn encode(desired: AccessMask, version: u32, server: &str) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(server));
+        w.u32(24).u32(0).u32(0).u32(0).u32(0).u32(0).u32(desired.0);
+        w.u32(version).u32(version).u32(1).u32(0);
+        w.into_stub()
+    }
+
+    /// Stub data of the reply. SupportedFeatures is empty: there are no secrets and no trusts here,
+    /// which AES could protect, and names are looked up for domain controllers only.
+    pub fn encode_reply(handle: Option<ContextHandle>, status: Status) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.u32(1).u32(1).u32(1).u32(0);
+        w.handle(&handle.unwrap_or(ContextHandle::NULL)).u32(status.0);
+        w.into_stub()
+    }
+
+    /// Parses the reply: the handle, and the status of the call.
+    pub fn parse_reply(stub: &[u8]) -> Parsed<(ContextHandle, Status)> {
+        let what = "LsarOpenPolicy3 reply";
+        let mut r = NdrReader::new(stub);
+        for expected in [1, 1, 1] {
+            if r.u32(what)? != expected {
+                return Err(Malformed::new(what));
+            }
+        }
+        r.u32(what)?;
+        Ok((r.handle(what)?, Status(r.u32(what)?)))
     }
 }
 

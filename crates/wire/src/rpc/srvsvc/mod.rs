@@ -1,11 +1,17 @@
 //! The server service, MS-SRVS: shares and the server itself.
 
+mod disks;
 mod server_info;
+mod server_limits;
 mod share;
 mod share_change;
 mod usage;
 
+#[cfg(test)]
+pub(crate) use disks::parse_disks;
+pub use disks::{encode_disks, parse_disk_enum};
 pub use server_info::{ServerGetInfo, ServerInfo, ServerType, TimeOfDay};
+pub use server_limits::ServerLimits;
 pub use share::{
     ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, encode_share_info,
     parse_share_info,
@@ -47,6 +53,8 @@ pub const SHARE_SET_INFO: u16 = 17;
 pub const SHARE_DEL: u16 = 18;
 /// NetrServerGetInfo, MS-SRVS 3.1.4.17.
 pub const SERVER_GET_INFO: u16 = 21;
+/// NetrServerDiskEnum, MS-SRVS 3.1.4.19.
+pub const SERVER_DISK_ENUM: u16 = 23;
 /// NetrRemoteTOD, MS-SRVS 3.1.4.21.
 pub const REMOTE_TOD: u16 = 28;
 /// NetrShareEnumSticky, MS-SRVS 3.1.4.9: as NetrShareEnum, of the shares

@@ -1,9 +1,9 @@
-//! The server itself: SERVER_INFO_n and TIME_OF_DAY_INFO, MS-SRVS 2.2.4.40-.42
-//! and 2.2.4.105.
+//! The server itself: SERVER_INFO_n and TIME_OF_DAY_INFO, MS-SRVS 2.2.4.40 to 2.2.4.45 and
+//! 2.2.4.105.
 
 use super::super::WinError;
 use super::super::ndr::{NdrReader, NdrWriter};
-use super::{encode_server_and_level, read_status};
+use super::{ServerLimits, encode_server_and_level, read_status};
 use crate::bit_set;
 use crate::codec::{Malformed, Parsed};
 use crate::dtyp::FileTime;
@@ -54,6 +54,8 @@ pub struct ServerInfo {
     pub idle_disconnect_minutes: u32,
     /// Users logged on; told to administrators.
     pub logged_on_users: u32,
+    /// The limits that levels 502 and 503 tell.
+    pub limits: ServerLimits,
 }
 
 /// Arguments of NetrServerGetInfo, MS-SRVS 3.1.4.17.
@@ -76,17 +78,44 @@ impl ServerGetInfo {
         encode_server_and_level(server, self.level)
     }
 
-    /// Returns the stub data of the reply: levels 100, 101 and 102, or ERROR_INVALID_LEVEL.
+    /// Returns the stub data of the reply: levels 100, 101, 102, 502 and 503, or
+    /// ERROR_INVALID_LEVEL. Levels 502 and 503 are for callers that may manage the server (MS-SRVS
+    /// notes 80 and 81).
     ///
     /// Deviation: the name is always the server's own. MS-SRVS 3.1.4.17 repeats the name that the
     /// caller used, which tells the caller nothing.
-    pub fn encode_reply(&self, info: &ServerInfo) -> Vec<u8> {
+    pub fn encode_reply(&self, info: &ServerInfo, may_manage: bool) -> Vec<u8> {
         let mut w = NdrWriter::new();
         w.u32(self.level);
-        if !matches!(self.level, 100..=102) {
-            w.u32(WinError::INVALID_LEVEL.0);
-            return w.into_stub();
+        match self.level {
+            100..=102 => self.encode_identity(&mut w, info),
+            502 | 503 if may_manage => self.encode_limits(&mut w, info),
+            level => {
+                if has_arm(level) {
+                    w.pointer(false);
+                }
+                let is_known = matches!(level, 502 | 503);
+                let refusal =
+                    if is_known { WinError::ACCESS_DENIED } else { WinError::INVALID_LEVEL };
+                w.u32(refusal.0);
+            }
         }
+        w.into_stub()
+    }
+
+    /// Writes SERVER_INFO_502 or SERVER_INFO_503, and the status.
+    fn encode_limits(&self, w: &mut NdrWriter, info: &ServerInfo) {
+        w.pointer(true);
+        info.limits.encode_common(w);
+        if self.level == 503 {
+            info.limits.encode_rest(w);
+            w.string(&info.domain);
+        }
+        w.u32(WinError::SUCCESS.0);
+    }
+
+    /// Writes SERVER_INFO_100, SERVER_INFO_101 or SERVER_INFO_102, and the status.
+    fn encode_identity(&self, w: &mut NdrWriter, info: &ServerInfo) {
         w.pointer(true).u32(PLATFORM_ID_NT).pointer(true);
         if self.level >= 101 {
             w.u32(info.version_major).u32(info.version_minor).u32(info.kind.0).pointer(true);
@@ -104,7 +133,6 @@ impl ServerGetInfo {
             w.string("");
         }
         w.u32(WinError::SUCCESS.0);
-        w.into_stub()
     }
 
     /// Parses the reply. Fields that the level does not have are empty or zero.
@@ -114,13 +142,26 @@ impl ServerGetInfo {
         if r.u32(what)? != self.level {
             return Err(Malformed::new(what));
         }
-        if !matches!(self.level, 100..=102) || !r.pointer(what)? {
+        if !has_arm(self.level) || !r.pointer(what)? {
             return read_status(&mut r).map(Err);
+        }
+        if !matches!(self.level, 100..=102) {
+            return Err(Malformed::new(what));
         }
         let info = read_server_info(&mut r, self.level)?;
         let status = read_status(&mut r)?;
         Ok(if status == WinError::SUCCESS { Ok(info) } else { Err(status) })
     }
+}
+
+/// True for a level that the union SERVER_INFO has an arm for (MS-SRVS 2.2.3.7): a pointer, also in
+/// a reply without data.
+const fn has_arm(level: u32) -> bool {
+    matches!(
+        level,
+        100..=103 | 502 | 503 | 599 | 1005 | 1010 | 1016..=1018 | 1107 | 1501..=1503 | 1506
+            | 1510..=1516 | 1518 | 1523 | 1528..=1530 | 1533..=1536 | 1538..=1550 | 1552..=1556
+    )
 }
 
 fn read_server_info(r: &mut NdrReader<'_>, level: u32) -> Parsed<ServerInfo> {
@@ -137,6 +178,7 @@ fn read_server_info(r: &mut NdrReader<'_>, level: u32) -> Parsed<ServerInfo> {
         max_users: 0,
         idle_disconnect_minutes: 0,
         logged_on_users: 0,
+        limits: ServerLimits::default(),
     };
     let (mut has_comment, mut has_path) = (false, false);
     if level >= 101 {

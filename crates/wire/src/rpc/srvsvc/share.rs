@@ -82,6 +82,8 @@ enum Field {
     Path,
     /// Not used: a null pointer.
     Password,
+    /// The server that has the share: `*`, any of its names.
+    ServerName,
     Flags,
     DescriptorLength,
     Descriptor,
@@ -107,6 +109,19 @@ const fn fields(level: u32) -> Option<&'static [Field]> {
             DescriptorLength,
             Descriptor,
         ],
+        503 => &[
+            Name,
+            Type,
+            Remark,
+            Permissions,
+            MaxUses,
+            CurrentUses,
+            Path,
+            Password,
+            ServerName,
+            DescriptorLength,
+            Descriptor,
+        ],
         1004 => &[Remark],
         1005 => &[Flags],
         1006 => &[MaxUses],
@@ -117,7 +132,7 @@ const fn fields(level: u32) -> Option<&'static [Field]> {
 
 /// True if NetrShareEnum supports this level.
 pub(crate) const fn is_enum_level(level: u32) -> bool {
-    matches!(level, 0 | 1 | 2 | 501 | 502)
+    matches!(level, 0 | 1 | 2 | 501 | 502 | 503)
 }
 
 /// True if NetrShareGetInfo supports this level.
@@ -154,7 +169,7 @@ pub(super) fn write_share(w: &mut NdrWriter, level: u32, share: &ShareInfo) {
 /// True if the level contains facts for administrators only: paths, use counts and descriptors.
 /// MS-SRVS 3.1.4.8 leaves the check to the server.
 pub(crate) const fn is_privileged_level(level: u32) -> bool {
-    matches!(level, 2 | 502)
+    matches!(level, 2 | 502 | 503)
 }
 
 impl ShareInfo {
@@ -163,6 +178,8 @@ impl ShareInfo {
             Field::Name => Some(&self.name),
             Field::Remark => Some(&self.remark),
             Field::Path => Some(&self.path),
+            // MS-SRVS 2.2.4.27
+            Field::ServerName => Some("*"),
             _ => None,
         }
     }
@@ -184,7 +201,7 @@ impl ShareInfo {
     fn encode_fixed(&self, w: &mut NdrWriter, fields: &[Field]) {
         for field in fields {
             match field {
-                Field::Name | Field::Remark | Field::Path => w.pointer(true),
+                Field::Name | Field::Remark | Field::Path | Field::ServerName => w.pointer(true),
                 Field::Password => w.pointer(false),
                 Field::Descriptor => w.pointer(self.security_descriptor.is_some()),
                 number => w.u32(self.number(*number)),
@@ -255,7 +272,7 @@ fn read_deferred(r: &mut NdrReader<'_>, fields: &[Field], half: Half) -> Parsed<
             Field::Name => share.name = r.string(what)?.to_string_lossy(),
             Field::Remark => share.remark = r.string(what)?.to_string_lossy(),
             Field::Path => share.path = r.string(what)?.to_string_lossy(),
-            Field::Password => drop(r.string(what)?),
+            Field::Password | Field::ServerName => drop(r.string(what)?),
             Field::Descriptor if half.descriptor_length > MAX_DESCRIPTOR => {
                 return Err(Malformed::new(what));
             }

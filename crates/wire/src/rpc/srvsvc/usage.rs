@@ -202,8 +202,8 @@ impl UsageEnum {
         if r.u32(what)? != level {
             return Err(Malformed::new(what));
         }
-        // The container has nothing on the way in.
-        if r.pointer(what)? && (r.u32(what)? != 0 || r.pointer(what)?) {
+        // The container has nothing on the way in: a null pointer, or an array without entries.
+        if r.pointer(what)? && (r.u32(what)? != 0 || (r.pointer(what)? && r.u32(what)? != 0)) {
             return Err(Malformed::new(what));
         }
         let max_len = r.u32(what)?;
@@ -211,16 +211,16 @@ impl UsageEnum {
         Ok(Self { first, user, level, max_len, resume })
     }
 
-    /// Returns the stub data of a reply without entries.
-    pub fn encode_refusal(&self, status: WinError) -> Vec<u8> {
-        self.encode_reply::<SessionInfo>(&[], 0, 0, status)
+    /// Returns the stub data of a reply without entries of the kind `E`.
+    pub(crate) fn encode_refusal<E: Entry + Default>(&self, status: WinError) -> Vec<u8> {
+        self.encode_reply::<E>(&[], 0, 0, status)
     }
 
     /// Returns the stub data of the reply that tells of `all` as many as fit, from ResumeHandle
     /// on.
     pub(crate) fn encode<E: Entry + Default>(&self, all: &[E]) -> Vec<u8> {
         if E::default().cells(self.level).is_none() {
-            return self.encode_refusal(WinError::INVALID_LEVEL);
+            return self.encode_refusal::<E>(WinError::INVALID_LEVEL);
         }
         let start = usize::try_from(self.resume.unwrap_or(0)).unwrap_or(usize::MAX);
         let rest = all.get(start..).unwrap_or(&[]);
@@ -245,7 +245,7 @@ impl UsageEnum {
         self.encode_reply(rest.get(..told).unwrap_or(&[]), rest.len(), next, status)
     }
 
-    fn encode_reply<E: Entry>(
+    fn encode_reply<E: Entry + Default>(
         &self,
         told: &[E],
         total: usize,
@@ -255,8 +255,8 @@ impl UsageEnum {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut w = NdrWriter::new();
         w.u32(self.level).u32(self.level);
-        // The default arm of the union is empty.
-        if matches!(self.level, 0 | 1 | 2 | 3 | 10 | 502) {
+        // The union has an arm for each level of this list, and none for another one.
+        if E::default().cells(self.level).is_some() {
             w.pointer(true).u32(number(told.len())).pointer(!told.is_empty());
             if !told.is_empty() {
                 let entries = told.iter().filter_map(|entry| entry.cells(self.level));

@@ -201,9 +201,31 @@ fn what_a_server_in_no_domain_does_not_do() {
     assert!(ends.1.is_closed());
 }
 
+/// Tests the call that Windows 11's Security tab makes first, MS-LSAD 3.1.4.4.9.
+#[test]
+fn the_policy_is_opened_with_revisions() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ask = |desired: u32, version| {
+        let stub = OpenPolicy3::encode(AccessMask(desired), version, r"\\frevo");
+        OpenPolicy3::parse_reply(&asked(&mut ends, OPEN_POLICY3, &stub).unwrap()).unwrap()
+    };
+    let (policy, status) = ask(0x800, 1);
+    assert_eq!(status, Status::SUCCESS);
+    assert_eq!(ask(0x800, 2), (ContextHandle::NULL, Status::NOT_SUPPORTED));
+    assert_eq!(ask(0x2, 1), (ContextHandle::NULL, Status::ACCESS_DENIED));
+    let answer = asked(&mut ends, LOOKUP_SIDS2, &LookupSids::encode(&policy, &[Sid::EVERYONE]));
+    let reply = LookupReply::<TranslatedName>::parse(&answer.unwrap(), SidsForm::Sids2, 1).unwrap();
+    assert_eq!(reply.status, Status::SUCCESS);
+    // The revision information is of another version than InVersion.
+    let mut stub = OpenPolicy3::encode(AccessMask(0x800), 1, r"\\frevo");
+    let at = stub.len() - 12;
+    stub[at] = 2;
+    assert_eq!(asked(&mut ends, OPEN_POLICY3, &stub), Err(RpcError::Fault(FaultStatus::NDR)));
+}
+
 proptest! {
     #[test]
-    fn any_stub_is_answered_or_faulted(opnum in 0u16..80, stub in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_stub_is_answered_or_faulted(opnum in prop_oneof![0u16..80, Just(OPEN_POLICY3)], stub in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut ends = bound(Pipe::Lsarpc, &fixture());
         let (policy, _) = opened(&mut ends, 0x801);
         let _ = asked(&mut ends, opnum, &[&policy.0[..], &stub].concat());

@@ -28,7 +28,7 @@ fn share_enum_at_every_level() {
     let mut services = fixture();
     services.shares[0].security_descriptor = Some(vec![1, 2, 3]);
     services.shares[0].current_uses = 7;
-    for level in [0, 1, 2, 501, 502] {
+    for level in [0, 1, 2, 501, 502, 503] {
         let reply = enumerate(&services, level, MAX_PREFERRED_LENGTH, Some(0));
         assert_eq!(
             (reply.status, reply.total, reply.resume),
@@ -42,10 +42,10 @@ fn share_enum_at_every_level() {
                 kind: if has(&[0]) { ShareType::DISKTREE } else { share.kind },
                 remark: if has(&[0]) { String::new() } else { share.remark.clone() },
                 max_uses: u32::MAX,
-                current_uses: if has(&[2, 502]) { share.current_uses } else { 0 },
-                path: if has(&[2, 502]) { share.path.clone() } else { String::new() },
+                current_uses: if has(&[2, 502, 503]) { share.current_uses } else { 0 },
+                path: if has(&[2, 502, 503]) { share.path.clone() } else { String::new() },
                 flags: if has(&[501]) { share.flags } else { 0 },
-                security_descriptor: share.security_descriptor.clone().filter(|_| has(&[502])),
+                security_descriptor: share.security_descriptor.clone().filter(|_| has(&[502, 503])),
             };
             assert_eq!(*told, expected, "level {level}");
         }
@@ -71,7 +71,7 @@ fn levels_that_are_not_for_everyone() {
         (501, WinError::SUCCESS),
         (2, WinError::ACCESS_DENIED),
         (502, WinError::ACCESS_DENIED),
-        (503, WinError::INVALID_LEVEL),
+        (503, WinError::ACCESS_DENIED),
         (7, WinError::INVALID_LEVEL),
     ] {
         let reply = enumerate(&services, level, MAX_PREFERRED_LENGTH, None);
@@ -141,7 +141,7 @@ fn get_info(services: &Fixture, name: &str, level: u32) -> Result<ShareInfo, Win
 #[test]
 fn share_get_info() {
     let services = fixture();
-    for level in [0, 1, 2, 501, 502] {
+    for level in [0, 1, 2, 501, 502, 503] {
         assert_eq!(get_info(&services, "DATA", level).unwrap().name, "data", "level {level}");
     }
     assert_eq!(get_info(&services, "data", 1005).unwrap().flags, 0x30);
@@ -175,6 +175,111 @@ fn server_get_info() {
     assert_eq!(ask(101).unwrap().comment, "files");
     assert_eq!(ask(100).unwrap().name, "FREVO");
     assert_eq!(ask(103), Err(WinError::INVALID_LEVEL));
+}
+
+/// Tests that each level is answered as the union has it: an arm is a pointer, also without data.
+#[test]
+fn server_get_info_has_the_form_of_its_level() {
+    let mut services = fixture();
+    let ask = |services: &Fixture, level| {
+        let stub = ServerGetInfo { level }.encode(SERVER);
+        call(&mut bound(Pipe::Srvsvc, services), SERVER_GET_INFO, &stub, services, 1000).unwrap()
+    };
+    let words = |answer: &[u8]| -> Vec<u32> {
+        answer.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+    };
+    for (level, status) in [(502, 5), (503, 5), (103, 124), (599, 124), (1005, 124), (1556, 124)] {
+        assert_eq!(words(&ask(&services, level)), [level, 0, status], "{level}");
+    }
+    for level in [0, 104, 504, 1017 + 2, 1537, 1551, 1557] {
+        assert_eq!(words(&ask(&services, level)), [level, 124], "{level}");
+    }
+    services.manages = true;
+    let told = words(&ask(&services, 502));
+    // The level, the pointer, eighteen fields and the status.
+    assert_eq!((told.len(), told[0], told.last()), (21, 502, Some(&0)));
+    assert_eq!(told[2..6], [16_384, 1, 2_048, 65_535]);
+    assert_eq!(told[11..13], [64, 1_024]);
+    let answer = ask(&services, 503);
+    let mut r = NdrReader::new(&answer);
+    assert_eq!(r.u32("").unwrap(), 503);
+    assert!(r.pointer("").unwrap());
+    // SERVER_INFO_503 has 42 fields; the text of the nineteenth follows them.
+    let fields: Vec<u32> = (0..42).map(|_| r.u32("").unwrap()).collect();
+    assert_eq!(fields[..18], told[2..20]);
+    assert_eq!(fields[32..35], [8_192, 35, 35]);
+    assert!(r.string("").unwrap().is("WORKGROUP"));
+    assert_eq!((r.u32("").unwrap(), r.remaining()), (0, 0));
+}
+
+#[test]
+fn the_drive_is_told_to_administrators() {
+    let mut services = fixture();
+    let ask = |services: &Fixture, level: u32, with_array: bool| {
+        let mut w = NdrWriter::new();
+        w.unique_string(None).u32(level).u32(0).pointer(with_array);
+        if with_array {
+            w.u32(0).u32(0).u32(0);
+        }
+        w.u32(MAX_PREFERRED_LENGTH).pointer(true).u32(0);
+        let stub = w.into_stub();
+        let answer =
+            call(&mut bound(Pipe::Srvsvc, services), SERVER_DISK_ENUM, &stub, services, 1000);
+        parse_disks(&answer.unwrap()).unwrap()
+    };
+    assert_eq!(ask(&services, 0, false), Err(WinError::ACCESS_DENIED));
+    services.manages = true;
+    assert_eq!(ask(&services, 0, false), Ok(vec!["C:".to_string()]));
+    assert_eq!(ask(&services, 0, true), Ok(vec!["C:".to_string()]));
+    assert_eq!(ask(&services, 1, false), Err(WinError::INVALID_LEVEL));
+}
+
+/// The stub data of impacket's hNetrFileEnum and hNetrConnectionEnum, whose container points to an
+/// array without entries.
+#[test]
+fn an_empty_array_on_the_way_in_is_nothing() {
+    let services = Fixture { manages: true, ..fixture() };
+    for (opnum, stub) in [
+        (
+            FILE_ENUM,
+            "000000002aa200000100000000000000010000000000aaaada6400000100000000000000010000000000 \
+             abab0300000003000000732400000000000037ad000000000000ffffffff4869000000000000",
+        ),
+        (
+            CONNECTION_ENUM,
+            "000000003629000005000000000000000500000064006100740061000000000001000000 \
+             01000000b271000000000000421e000000000000ffffffff8eab000000000000",
+        ),
+    ] {
+        let mut ends = bound(Pipe::Srvsvc, &services);
+        let answer = call(&mut ends, opnum, &hex(stub), &services, 1 << 20).unwrap();
+        assert_eq!(answer[answer.len() - 4..], [0; 4], "{opnum}");
+        assert!(!ends.1.is_closed(), "{opnum}");
+    }
+    // An array with entries is none.
+    let mut stub = usage_stub(2, None, 3, None);
+    let at = stub.len() - 12;
+    stub[at] = 1;
+    let mut ends = bound(Pipe::Srvsvc, &services);
+    assert!(call(&mut ends, FILE_ENUM, &stub, &services, 1000).is_err());
+}
+
+/// Tests that a level which a list does not have is answered without an arm of its union.
+#[test]
+fn levels_of_other_lists_have_no_arm() {
+    let services = Fixture { manages: true, ..fixture() };
+    for (opnum, names, level) in
+        [(SESSION_ENUM, 2, 3), (FILE_ENUM, 2, 10), (FILE_ENUM, 2, 0), (CONNECTION_ENUM, 1, 502)]
+    {
+        let mut ends = bound(Pipe::Srvsvc, &services);
+        let first = (opnum == CONNECTION_ENUM).then_some("data");
+        let stub = usage_stub(names, first, level, None);
+        let answer = call(&mut ends, opnum, &stub, &services, 1000).unwrap();
+        // Both levels, the total, no resume handle, the status.
+        let numbers: [u32; 5] = [level, level, 0, 0, WinError::INVALID_LEVEL.0];
+        let expected: Vec<u8> = numbers.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(answer, expected, "{opnum} {level}");
+    }
 }
 
 #[test]
@@ -380,7 +485,9 @@ fn wkssvc() {
     let status = |answer: &[u8]| u32::from_le_bytes(*answer.last_chunk().unwrap());
     assert_eq!(status(&ask(&services, 101)), 0);
     assert_eq!(status(&ask(&services, 102)), 0);
+    // An arm without data is a null pointer.
     assert_eq!(status(&ask(&services, 502)), 124);
+    assert_eq!([ask(&services, 502).len(), ask(&services, 500).len()], [12, 8]);
     services.is_administrator = false;
     assert_eq!(status(&ask(&services, 102)), 5);
     assert_eq!(status(&ask(&services, 100)), 0);
