@@ -306,7 +306,10 @@ impl Acceptor {
         let mut envelope = Envelope { mechanisms, chosen, needs_mic, has_answered: false };
         // The first token belongs to the client's preferred mechanism (RFC 4178 4.2.1).
         match init.token {
-            Some(first) if !needs_mic => self.on_first(first, envelope, None, now),
+            Some(first) if !needs_mic => self.on_first(first, envelope, init.mic, now),
+            // RFC 4178 5: without a token of the mechanism there is no key for it. That of another
+            // mechanism than the chosen one is ignored, with its token (4.2.1).
+            None if init.mic.is_some() => Err(Reason::WrongMechListMic.into()),
             _ => {
                 let state =
                     if needs_mic { NegState::REQUEST_MIC } else { NegState::ACCEPT_INCOMPLETE };
@@ -337,6 +340,8 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         match envelope.mechanism() {
+            // The first token of NTLM comes before any key that could sign the list.
+            Mechanism::Ntlm if mic.is_some() => Err(Reason::WrongMechListMic.into()),
             Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
             Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),
         }

@@ -546,9 +546,71 @@ fn a_client_without_ntlm_or_unicode_is_refused() {
     let init = NegTokenInit { mechanisms: MechList::of(&[KERBEROS]), token: None, mic: None };
     let refusal = acceptor().step(&init.encode(), NOW, &accounts()).unwrap_err();
     assert_eq!(refusal.reason, Reason::NoCommonMechanism);
-    let negotiate = message::Negotiate { flags: Flags::OEM | Flags::NTLM }.encode();
+    let negotiate = message::Negotiate { flags: Flags::NTLM }.encode();
     let refusal = acceptor().step(&negotiate, NOW, &accounts()).unwrap_err();
     assert!(matches!(refusal.reason, Reason::TooWeak(_)));
+}
+
+/// An NTLMv2 logon whose names are in the client's code page, as old libraries send it.
+fn oem_logon(user: &str, domain: &str) -> Result<Done, Refusal> {
+    let flags = Flags::OEM | Flags::NTLM | Flags::REQUEST_TARGET;
+    let negotiate = message::Negotiate { flags }.encode();
+    let mut server = acceptor();
+    let AcceptorStep::Continue(challenge) = server.step(&negotiate, NOW, &accounts())? else {
+        panic!("no challenge")
+    };
+    let read = message::Challenge::parse(&challenge).unwrap();
+    assert!(read.flags.contains(Flags::OEM) && !read.flags.contains(Flags::UNICODE));
+    // TargetName is in the code page too.
+    assert_eq!(challenge[56..61], *b"FILES");
+    let mut temp = vec![1, 1, 0, 0, 0, 0, 0, 0];
+    temp.extend(NOW.to_le_bytes());
+    temp.extend(*b"clientch\0\0\0\0");
+    temp.extend(read.target_info);
+    temp.extend([0; 4]);
+    let hash = NtHash::from_password("correct horse");
+    let key = crate::ntlm::crypt::response_key(&hash, user, domain);
+    let proof = crate::ntlm::crypt::proof(&key, &SERVER_CHALLENGE, &temp);
+    let last = message::AuthenticateParts {
+        flags,
+        lm_response: &[0; 24],
+        nt_response: &[&proof[..], &temp].concat(),
+        domain,
+        user,
+        workstation: "LAPTOP",
+        session_key: &[],
+    };
+    match server.step(&last.encode(), NOW, &accounts())? {
+        AcceptorStep::Done(done) => Ok(done),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// MS-NLMP 3.2.5.1.1: a client without Unicode gets the flag OEM.
+#[test]
+fn names_may_be_in_a_code_page() {
+    let done = oem_logon("ANN", "WORKGROUP").unwrap();
+    assert_eq!((&*done.identity.user, &*done.identity.workstation), ("Ann", "LAPTOP"));
+    assert_eq!(oem_logon("bob", "").unwrap_err().reason, Reason::UnknownUser);
+    // The message does not name the code page of other letters.
+    assert!(oem_logon("\u{e4}nn", "").unwrap_err().is_malformed());
+}
+
+/// RFC 4178 5: a mechListMIC is checked wherever it comes, and one that no key can have made is
+/// wrong.
+#[test]
+fn a_mic_before_any_key_is_refused() {
+    let ntlm = MechList::of(&[NTLM]);
+    let negotiate = bare_negotiate();
+    for token in [None, Some(&*negotiate)] {
+        let first = NegTokenInit { mechanisms: ntlm.clone(), token, mic: Some(b"garbage") };
+        let refusal = acceptor().step(&first.encode(), NOW, &accounts()).unwrap_err();
+        assert_eq!(refusal.reason, Reason::WrongMechListMic);
+    }
+    // One of a mechanism that was not chosen is ignored with its token.
+    let mechanisms = MechList::of(&[KERBEROS, NTLM]);
+    let first = NegTokenInit { mechanisms, token: Some(b"ticket"), mic: Some(b"its MIC") };
+    assert!(acceptor().step(&first.encode(), NOW, &accounts()).is_ok());
 }
 
 #[test]

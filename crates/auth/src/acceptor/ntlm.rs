@@ -66,8 +66,9 @@ impl Challenged {
         now: u64,
     ) -> Result<Self, Refusal> {
         let offered = Negotiate::parse(negotiate)?.flags;
-        if !offered.contains(Flags::UNICODE) {
-            return Err(Reason::TooWeak("no Unicode").into());
+        // MS-NLMP 2.2.2.5: without either, no name can be read.
+        if !offered.intersects(Flags::UNICODE | Flags::OEM) {
+            return Err(Reason::TooWeak("neither Unicode nor OEM names").into());
         }
         let flags = offered.chosen_by_server();
         let target_info = config.target_info(now);

@@ -5,6 +5,7 @@ use super::gss::{self, Context, ContextChecksum, ContextFlags};
 use super::keys::allowed_key;
 use super::message::{
     ApOptions, ApRep, ApReq, Authenticator, EncApRepPart, EncTicketPart, KrbError, Moment,
+    authorization_data,
 };
 use super::pac::{self, Pac};
 use super::{
@@ -159,6 +160,8 @@ impl Judge<'_> {
         if authenticator.client != ticket.client {
             return Err(Fault::OtherClient);
         }
+        self.check_mandatory(ticket.authorization_data)?;
+        self.check_mandatory(authenticator.authorization_data)?;
         let end = self.check_times(&ticket, authenticator.time)?;
         let pac = self.check_pac(&ticket, known)?;
         let expires = self.check_kick_off(end, pac.as_ref())?;
@@ -233,6 +236,22 @@ impl Judge<'_> {
         let Some(kick_off) = pac.and_then(|pac| pac.kick_off) else { return Ok(end) };
         let over = self.now.moment.seconds.saturating_sub(kick_off.to_unix().0);
         if over >= 0 { Err(Fault::Expired(over)) } else { Ok(end.min(kick_off)) }
+    }
+
+    /// Refuses authorization data that a service must understand (RFC 4120 section 5.2.6): all but
+    /// AD-IF-RELEVANT.
+    ///
+    /// Windows: unknown data never refuses a client (MS-KILE 3.1.5.5), so neither does it for the
+    /// users of a domain.
+    fn check_mandatory(&self, data: Option<&[u8]>) -> Result<(), Fault> {
+        let Some(data) = data.filter(|_| self.service.policy.pac != PacPolicy::Required) else {
+            return Ok(());
+        };
+        let kinds = authorization_data(data)?.into_iter().map(|(kind, _)| kind);
+        match kinds.into_iter().find(|kind| *kind != pac::AD_IF_RELEVANT) {
+            Some(kind) => Err(Fault::MandatoryData(kind)),
+            None => Ok(()),
+        }
     }
 
     /// Checks the PAC: MS-KILE 3.4.5.3.

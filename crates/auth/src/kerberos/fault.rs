@@ -68,6 +68,9 @@ pub enum Fault {
     ChannelBindings,
     /// The ticket passed through realms that its KDC has not checked.
     Transited,
+    /// The ticket or its authenticator has authorization data of this type, which a service must
+    /// understand and this one does not.
+    MandatoryData(i32),
     /// The ticket has no PAC.
     MissingPac,
     /// The PAC lacks this part.
@@ -194,6 +197,11 @@ impl Fault {
             Self::Transited => f.write_str(
                 "the ticket comes through realms that the KDC has not checked; let the KDC check \
                  them",
+            ),
+            Self::MandatoryData(number) => write!(
+                f,
+                "the ticket restricts its use by authorization data of type {number}, which this \
+                 server does not know; let the KDC issue tickets for it without"
             ),
             Self::MissingPac => f.write_str(
                 "the ticket has no PAC, which the configuration demands: the KDC is no domain \

@@ -73,6 +73,7 @@ pub(crate) fn request(
         time,
         subkey: Some(Typed { number: etype.number(), bytes: subkey.expose() }),
         sequence: Some(sequence),
+        authorization_data: None,
     };
     let authenticator = Zeroizing::new(authenticator.encode());
     let [first, second] = &entropy.confounders;

@@ -194,8 +194,9 @@ impl<'a> EncTicketPart<'a> {
         let start_time = fields.optional(6, WHAT)?.map(|t| time(t, "starttime")).transpose()?;
         let end_time = time(fields.required(7, WHAT)?, "endtime")?;
         fields.optional(8, WHAT)?.map(|t| time(t, "renew-till")).transpose()?;
-        // Deviation: RFC 4120 section 3.2.3 compares caddr with the client's address. Tickets have
-        // had none for twenty years, because networks translate addresses.
+        // Deviation: RFC 4120 section 3.2.3 compares caddr (section 7.5.1) with the client's
+        // address. KDCs have put none into tickets for twenty years, because networks translate
+        // addresses, and a client may always ask for a ticket without one.
         fields.optional(9, "caddr")?;
         let authorization_data = fields.optional(10, "authorization-data")?;
         fields.end(WHAT)?;
@@ -220,6 +221,7 @@ pub(super) struct Authenticator<'a> {
     pub(super) time: Moment,
     pub(super) subkey: Option<Typed<'a>>,
     pub(super) sequence: Option<u32>,
+    pub(super) authorization_data: Option<&'a [u8]>,
 }
 
 impl<'a> Authenticator<'a> {
@@ -236,11 +238,10 @@ impl<'a> Authenticator<'a> {
         let seconds = time(fields.required(5, WHAT)?, "ctime")?;
         let subkey = fields.optional(6, WHAT)?.map(|k| Typed::parse(k, "subkey")).transpose()?;
         let sequence = fields.optional(7, WHAT)?.map(|n| uint32(n, "seq-number")).transpose()?;
-        // MS-KILE 3.1.5.5: what is unknown here is ignored, and nothing here is known.
-        fields.optional(8, "authorization-data")?;
+        let authorization_data = fields.optional(8, "authorization-data")?;
         fields.end(WHAT)?;
         let time = Moment { seconds, microseconds };
-        Ok(Self { client, checksum, time, subkey, sequence })
+        Ok(Self { client, checksum, time, subkey, sequence, authorization_data })
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -256,6 +257,7 @@ impl<'a> Authenticator<'a> {
                 &time_field(5, self.time.seconds),
                 &optional(self.subkey.map(|key| field(6, &key.encode()))),
                 &optional(self.sequence.map(|sequence| number(7, i64::from(sequence)))),
+                &optional(self.authorization_data.map(|data| field(8, data))),
             ],
         )
     }

@@ -20,7 +20,7 @@ use frevo_wire::fscc::WireName;
 pub use logon_info::{LogonInfo, UserAccountControl};
 
 /// AD-IF-RELEVANT and AD-WIN2K-PAC, RFC 4120 section 7.5.4.
-const AD_IF_RELEVANT: i32 = 1;
+pub(super) const AD_IF_RELEVANT: i32 = 1;
 const AD_WIN2K_PAC: i32 = 128;
 
 frevo_wire::open_enum! {

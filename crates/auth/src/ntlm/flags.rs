@@ -69,7 +69,9 @@ impl Flags {
 
     /// Returns the flags of a CHALLENGE_MESSAGE to a client that offers `self` (MS-NLMP 3.2.5.1.1).
     pub(crate) fn chosen_by_server(self) -> Self {
+        let oem = if self.contains(Self::UNICODE) { Self::EMPTY } else { self & Self::OEM };
         (self & Self::SUPPORTED)
+            | oem
             | Self::REQUEST_TARGET
             | Self::NTLM
             | Self::ALWAYS_SIGN

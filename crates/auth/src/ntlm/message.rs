@@ -97,7 +97,13 @@ impl<'a> Challenge<'a> {
 
     /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        let name: Vec<u8> = self.target_name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let name: Vec<u8> = if self.flags.contains(Flags::UNICODE) {
+            self.target_name.encode_utf16().flat_map(u16::to_le_bytes).collect()
+        } else {
+            // A character that a code page may not have is told as its substitute.
+            let oem = |c: char| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?');
+            self.target_name.chars().map(oem).collect()
+        };
         let mut out = Vec::with_capacity(256);
         let mut payload = Payload::starting_at(56);
         let mut w = Writer::new(&mut out);
@@ -179,8 +185,7 @@ pub struct Authenticate<'a> {
 }
 
 impl<'a> Authenticate<'a> {
-    /// Parses the message. Names are UTF-16LE: the acceptor refuses a client that does not offer it
-    /// before an AUTHENTICATE_MESSAGE.
+    /// Parses the message. Its flags tell how its names are encoded.
     pub fn parse(message: &'a [u8]) -> Parsed<Self> {
         if message.len() > MAX_AUTHENTICATE_LEN {
             return Err(Malformed::new("AUTHENTICATE_MESSAGE: too long"));
@@ -206,9 +211,9 @@ impl<'a> Authenticate<'a> {
             flags,
             lm_response,
             nt_response: NtResponse::parse(nt_response)?,
-            domain: text(domain, MAX_NAME_UNITS, "DomainName")?,
-            user: text(user, MAX_NAME_UNITS, "UserName")?,
-            workstation: text(workstation, MAX_NAME_UNITS, "Workstation")?,
+            domain: name(domain, flags, "DomainName")?,
+            user: name(user, flags, "UserName")?,
+            workstation: name(workstation, flags, "Workstation")?,
             session_key,
             message,
             payload_at,
@@ -224,13 +229,16 @@ impl<'a> Authenticate<'a> {
             }
             let mut reader = opened(message, MessageType::AUTHENTICATE)?;
             reader.skip(16, "LmChallengeResponse and NtChallengeResponse")?;
-            let mut name = |what| {
+            let mut behind = reader.clone();
+            behind.skip(32, "DomainName to EncryptedRandomSessionKey")?;
+            let flags = Flags(behind.u32("NegotiateFlags")?);
+            let mut read = |what| {
                 let value = field(&mut reader, message, AUTHENTICATE_LEAST, what);
-                value.and_then(|value| text(value, MAX_NAME_UNITS, what))
+                value.and_then(|value| name(value, flags, what))
             };
             // The fields have one length, so the second is found even if the first is wrong.
-            let domain = name("DomainName").unwrap_or_default();
-            Ok((name("UserName")?, domain))
+            let domain = read("DomainName").unwrap_or_default();
+            Ok((read("UserName")?, domain))
         };
         names().unwrap_or_default()
     }
@@ -272,12 +280,18 @@ pub(crate) struct AuthenticateParts<'a> {
 impl AuthenticateParts<'_> {
     /// Encodes the message, with zeros for the MIC.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let utf16 = |s: &str| -> Vec<u8> { s.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+        let is_oem = self.flags.contains(Flags::OEM) && !self.flags.contains(Flags::UNICODE);
+        let encoded = |s: &str| -> Vec<u8> {
+            if is_oem {
+                return s.as_bytes().to_vec();
+            }
+            s.encode_utf16().flat_map(u16::to_le_bytes).collect()
+        };
         // Names first, so that they are at even offsets.
         let mut payload = Payload::starting_at(PAYLOAD_AFTER_MIC);
-        let domain = payload.add(&utf16(self.domain));
-        let user = payload.add(&utf16(self.user));
-        let workstation = payload.add(&utf16(self.workstation));
+        let domain = payload.add(&encoded(self.domain));
+        let user = payload.add(&encoded(self.user));
+        let workstation = payload.add(&encoded(self.workstation));
         let lm_response = payload.add(self.lm_response);
         let nt_response = payload.add(self.nt_response);
         let session_key = payload.add(self.session_key);
@@ -322,6 +336,19 @@ fn field<'a>(
     reader.skip(2, what)?;
     let offset = reader.u32(what)?;
     pointed(message, offset, u32::from(length), not_before, what)
+}
+
+/// Decodes a name of an AUTHENTICATE_MESSAGE (MS-NLMP 2.2.2.5): UTF-16LE, or characters of the
+/// client's code page. A message names no code page, so that only those are taken which all have.
+fn name(bytes: &[u8], flags: Flags, what: &'static str) -> Parsed<String> {
+    if flags.contains(Flags::UNICODE) {
+        return text(bytes, MAX_NAME_UNITS, what);
+    }
+    let is_known = flags.contains(Flags::OEM) || bytes.is_empty();
+    if !is_known || !bytes.is_ascii() || bytes.len() > MAX_NAME_UNITS {
+        return Err(Malformed::new(what));
+    }
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::new(what))
 }
 
 /// Returns the offset in the next field, without reading it.

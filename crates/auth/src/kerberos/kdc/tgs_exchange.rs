@@ -142,6 +142,7 @@ impl TgsExchange {
             time: Moment { seconds, microseconds: nanoseconds / 1_000 },
             subkey: Some(Typed { number: etype.number(), bytes: subkey.expose() }),
             sequence: None,
+            authorization_data: None,
         };
         let authenticator = Zeroizing::new(authenticator.encode());
         let usage = KeyUsage::TGS_REQ_AUTHENTICATOR;

@@ -197,6 +197,48 @@ fn pacs_that_are_missing_or_wrong() {
     assert_eq!(done.identity.kerberos.unwrap().pac, None);
 }
 
+/// RFC 4120 section 5.2.6: a service that does not understand authorization data refuses it, unless
+/// it is marked AD-IF-RELEVANT. MS-KILE 3.1.5.5: not so in a domain.
+#[test]
+fn authorization_data_that_must_be_understood() {
+    let unknown = authorization_data(4_711, b"only on Mondays");
+    let optional = authorization_data(1, &unknown);
+    let ticket = |data: &[u8]| forge().issue_with(Some(data));
+    for policy in [PacPolicy::Checked, PacPolicy::Ignored] {
+        let service = || {
+            let policy = Policy { pac: policy, ..Policy::default() };
+            service_with(vec![forge().service], policy)
+        };
+        assert_eq!(fault(ticket(&unknown), service()), Fault::MandatoryData(4_711));
+        assert!(run(&mut initiator(ticket(&optional)), &mut acceptor(service())).is_ok());
+        let broken = fault(ticket(b"\x30\x01"), service());
+        assert!(matches!(broken, Fault::Malformed(_)), "{broken}");
+    }
+    let in_domain = || service_with(vec![forge().service], Policy::default());
+    let mut both = forge().with_pac();
+    let pac = both.pac.take().unwrap().encode(&both.service.key, both.auth_time);
+    let pac = authorization_data(1, &authorization_data(128, &pac));
+    // Two elements in one list: the contents of both, behind one head.
+    let list = [&pac[4..], &unknown[2..]].concat();
+    let mut data = vec![0x30, 0x82];
+    data.extend(u16::try_from(list.len()).unwrap().to_be_bytes());
+    data.extend(list);
+    assert!(run(&mut initiator(ticket(&data)), &mut acceptor(in_domain())).is_ok());
+    assert_eq!(fault(ticket(&data), service()), Fault::MandatoryData(4_711));
+}
+
+/// RFC 4178 5: the MIC of a first token that completes the exchange.
+#[test]
+fn a_mic_in_the_first_token_is_checked() {
+    let mut client = initiator(forge().issue());
+    let first = client.initial_token(&[], NOW).unwrap();
+    let parsed = NegTokenInit::parse(&first).unwrap();
+    let garbage = NegTokenInit { mic: Some(b"garbage"), ..parsed.clone() }.encode();
+    let refusal = acceptor(service()).step(&garbage, NOW, &accounts()).unwrap_err();
+    assert_eq!(refusal.reason, Reason::WrongMechListMic);
+    assert!(acceptor(service()).step(&parsed.encode(), NOW, &accounts()).is_ok());
+}
+
 #[test]
 fn accounts_that_may_not_log_on() {
     let mut forge = forge().with_pac();
