@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use hyper::HeaderMap;
+use hyper::{HeaderMap, Version};
 use sha2::{Digest, Sha256};
 
 use crate::limits::{TOKEN_CHARS_MIN, WRONG_TOKEN_DELAY};
@@ -92,12 +92,41 @@ fn is_this_machine(host: &str) -> bool {
 /// Checks the token of a request. A wrong one is answered late.
 pub(crate) async fn has_token(token: Option<&Token>, authorization: Option<&str>) -> bool {
     let Some(text) = authorization else { return false };
-    let text = text.strip_prefix("Bearer ").unwrap_or_default();
-    if token.is_some_and(|token| token.is(text)) {
+    if token.is_some_and(|token| token.is(bearer(text))) {
         return true;
     }
     delay(WRONG_TOKEN_DELAY).await;
     false
+}
+
+/// Returns the token of an Authorization field; empty where its scheme is another one. RFC 9110
+/// 11.1: the name of the scheme has no case, and blanks follow it.
+fn bearer(text: &str) -> &str {
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            token.trim_start_matches(' ')
+        }
+        _ => "",
+    }
+}
+
+/// The fields that decide about a request. Each may come once: who reads the first one and who reads
+/// the last one would see two requests.
+const SINGLE_FIELDS: [&str; 4] = ["host", "authorization", "origin", "sec-fetch-site"];
+
+/// The reason why the header fields of a request are refused with 400, if they are. RFC 9112 3.2: a
+/// request of HTTP/1.1 has one Host field, which can be read.
+pub(crate) fn fault_of(headers: &HeaderMap, version: Version) -> Option<String> {
+    for name in SINGLE_FIELDS {
+        if headers.get_all(name).iter().count() > 1 {
+            return Some(format!("the request has more than one {name} field"));
+        }
+    }
+    match headers.get("host") {
+        Some(host) if host.to_str().is_err() => Some(String::from("the Host field is malformed")),
+        None if version >= Version::HTTP_11 => Some(String::from("the request has no Host field")),
+        _ => None,
+    }
 }
 
 async fn delay(time: Duration) {
@@ -143,12 +172,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn fields_that_decide_come_once() {
+        let fault = |pairs: &[(&'static str, &[u8])], version| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, hyper::header::HeaderValue::from_bytes(value).unwrap());
+            }
+            fault_of(&headers, version).is_some()
+        };
+        let host = ("host", &b"localhost"[..]);
+        assert!(!fault(&[host], Version::HTTP_11));
+        assert!(fault(&[], Version::HTTP_11) && !fault(&[], Version::HTTP_10));
+        assert!(fault(&[("host", b"caf\xe9")], Version::HTTP_11));
+        for name in SINGLE_FIELDS {
+            let twice = [host, (name, b"localhost"), (name, b"localhost")];
+            assert!(fault(&twice, Version::HTTP_11), "{name}");
+        }
+        assert!(!fault(&[host, ("accept", b"a"), ("accept", b"b")], Version::HTTP_11));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_wrong_token_is_answered_late() {
         let token = Token::new("correct-horse-battery").unwrap();
         let right = Some("Bearer correct-horse-battery");
         for (expected, header, delay) in [
             (true, right, Duration::ZERO),
+            (true, Some("bearer correct-horse-battery"), Duration::ZERO),
+            (true, Some("BEARER  correct-horse-battery"), Duration::ZERO),
+            (false, Some("Basic correct-horse-battery"), WRONG_TOKEN_DELAY),
+            (false, Some("Bearercorrect-horse-battery"), WRONG_TOKEN_DELAY),
             (false, None, Duration::ZERO),
             (false, Some("Bearer wrong"), WRONG_TOKEN_DELAY),
             (false, Some("correct"), WRONG_TOKEN_DELAY),

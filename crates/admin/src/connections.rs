@@ -163,10 +163,20 @@ mod tests {
         }
     }
 
+    /// The accounts of no file.
+    struct NoAccounts;
+
+    impl crate::AccountFiles for NoAccounts {
+        fn read_again(&self, _: std::path::PathBuf) -> crate::ReadAgain<'_> {
+            Box::pin(async { Err(crate::NotRead::OtherFile) })
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_must_come_in_time() {
         let server = frevo_server::Server::builder().build().unwrap();
-        let admin = Admin { server, levels: Arc::new(NoLog), token: None };
+        let (levels, accounts) = (Arc::new(NoLog), Arc::new(NoAccounts));
+        let admin = Admin { server, levels, accounts, token: None };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));
         let (mut peer, stream) = tokio::io::duplex(1 << 16);
         let request = b"POST /kick HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";

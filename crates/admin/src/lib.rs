@@ -26,9 +26,11 @@ mod sockets;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use frevo_server::Server;
+use frevo_server::{Reviewed, Server};
 
 pub use access::Token;
 pub use sockets::{Listening, Occupied};
@@ -64,12 +66,32 @@ pub struct ClientLevel {
     pub filter: String,
 }
 
+/// The accounts of a program, which others change in a file.
+pub trait AccountFiles: Send + Sync {
+    /// Reads the accounts again if they are in `file`, and applies them.
+    fn read_again(&self, file: PathBuf) -> ReadAgain<'_>;
+}
+
+/// The end of [`AccountFiles::read_again`].
+pub type ReadAgain<'a> = Pin<Box<dyn Future<Output = Result<Reviewed, NotRead>> + Send + 'a>>;
+
+/// The reason why accounts were not read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotRead {
+    /// The accounts are in another file, or in none.
+    OtherFile,
+    /// The accounts cannot be used, for this reason; the old ones stay in force.
+    Failed(String),
+}
+
 /// The parts of an admin interface.
 pub struct Admin {
     /// The server that it shows.
     pub server: Server,
     /// The log that it changes the levels of.
     pub levels: Arc<dyn LogLevels>,
+    /// The accounts that it has read again.
+    pub accounts: Arc<dyn AccountFiles>,
     /// The token that TCP needs. Without it TCP answers for health alone.
     pub token: Option<Token>,
 }

@@ -1,6 +1,7 @@
 //! Requests of the interface and their answers.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::access::{Caller, has_token, is_of_another_site};
+use crate::access::{Caller, fault_of, has_token, is_of_another_site};
 use crate::answers::{Answer, json, refusal, text};
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
 use crate::places::HeldPlace;
-use crate::{Admin, metrics, page};
+use crate::{Admin, NotRead, metrics, page};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
@@ -28,8 +29,17 @@ pub(crate) struct Service {
 }
 
 /// All paths but those of the page.
-const PATHS: [&str; 8] =
-    ["/status", "/metrics", "/history", "/shares", "/log-level", "/kick", "/healthz", "/readyz"];
+const PATHS: [&str; 9] = [
+    "/status",
+    "/metrics",
+    "/history",
+    "/shares",
+    "/log-level",
+    "/kick",
+    "/accounts",
+    "/healthz",
+    "/readyz",
+];
 
 /// The body of `POST /kick`.
 #[derive(Debug, Deserialize)]
@@ -38,6 +48,14 @@ struct KickBody {
     /// `user`, `session`, `open`, `share`, or `any` to find out by the name.
     kind: String,
     name: String,
+}
+
+/// The body of `POST /accounts`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccountsBody {
+    /// The account file that was changed.
+    file: PathBuf,
 }
 
 /// The body of `POST /log-level`.
@@ -73,6 +91,9 @@ impl Service {
     }
 
     async fn route(&self, request: Request<Incoming>, caller: Caller, place: &HeldPlace) -> Answer {
+        if let Some(why) = fault_of(request.headers(), request.version()) {
+            return refusal(StatusCode::BAD_REQUEST, &why);
+        }
         let is_get = request.method() == Method::GET;
         match request.uri().path() {
             "/healthz" if is_get => return text(StatusCode::OK, "ok"),
@@ -125,6 +146,10 @@ impl Service {
                 Ok(wanted) => self.kick(wanted, caller).await,
                 Err(answer) => answer,
             },
+            (&Method::POST, "/accounts") => match body(request).await {
+                Ok(AccountsBody { file }) => self.read_accounts(file).await,
+                Err(answer) => answer,
+            },
             (_, path) if PATHS.contains(&path) || page::file(path).is_some() => {
                 refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
             }
@@ -154,6 +179,16 @@ impl Service {
                 json(&levels)
             }
             Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
+        }
+    }
+
+    async fn read_accounts(&self, file: PathBuf) -> Answer {
+        match self.admin.accounts.read_again(file).await {
+            Ok(reviewed) => json(&reviewed),
+            Err(NotRead::OtherFile) => {
+                refusal(StatusCode::NOT_FOUND, "the accounts of this server are in another file")
+            }
+            Err(NotRead::Failed(why)) => refusal(StatusCode::CONFLICT, &why),
         }
     }
 

@@ -63,6 +63,13 @@ pub trait Accounts {
         Vec::new()
     }
 
+    /// Returns the hash of the password of the account whose stored name is `name`, by which a
+    /// changed password is found out. None for an account without a password here.
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        let _ = name;
+        None
+    }
+
     /// Stores the new password of a user whose password has the hash `old`. It may wait for a disk.
     ///
     /// # Errors
@@ -84,6 +91,10 @@ impl<A: Accounts + ?Sized> Accounts for &A {
 
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         (**self).memberships(limit)
+    }
+
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        (**self).password_hash(name)
     }
 
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {

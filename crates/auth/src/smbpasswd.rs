@@ -389,6 +389,10 @@ impl Accounts for AccountFile {
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         self.entries().take(limit).map(Entry::membership).collect()
     }
+
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        self.find(name)?.nt_hash.clone()
+    }
 }
 
 fn folded(name: &str) -> String {

@@ -9,6 +9,7 @@ use frevo_auth::{AccountFile, NtHash, Zeroizing};
 use frevo_server::config::{AccountName, Config};
 use serde_json::json;
 
+use crate::admin::account_file;
 use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
@@ -23,47 +24,53 @@ pub(crate) fn run(user: &User) -> Done {
     let path = users_file(&user.place, config.as_ref());
     let realm = accounts::realm(config.as_ref());
     let is_read = matches!(user.command, UserCommand::List { .. } | UserCommand::Show { .. });
-    if !is_read {
-        refuse_changeable(&path, config.as_ref())?;
+    if is_read {
+        return carry_out(&user.command, &path, &realm);
     }
-    match &user.command {
+    refuse_changeable(&path, config.as_ref())?;
+    carry_out(&user.command, &path, &realm)?;
+    account_file::tell_server(&path, config.as_ref())
+}
+
+fn carry_out(command: &UserCommand, path: &Path, realm: &str) -> Done {
+    match command {
         UserCommand::Add { name, password } => {
-            if accounts::read(&path)?.find(name.as_str()).is_some() {
+            if accounts::read(path)?.find(name.as_str()).is_some() {
                 let advice = "to change the password, run: frevo user passwd";
                 let text = format!("user {name} exists already; {advice} {name}");
                 return Err(Failure::new(Exit::Failed, text));
             }
             let password = passwords::ask(password.password_stdin, name.as_str())?;
-            let entry = accounts::entry(name.as_str(), &password, &realm);
-            change(&path, |file| file.add(entry).map_err(refused(name)))
+            let entry = accounts::entry(name.as_str(), &password, realm);
+            change(path, |file| file.add(entry).map_err(refused(name)))
         }
         UserCommand::Passwd { name, password } => {
-            existing(&accounts::read(&path)?, name, &path)?;
+            existing(&accounts::read(path)?, name, path)?;
             let password = passwords::ask(password.password_stdin, name.as_str())?;
             let hash = NtHash::from_password(&password);
-            change(&path, |file| {
-                existing(file, name, &path)?;
+            change(path, |file| {
+                existing(file, name, path)?;
                 // The salt has the name as it is stored.
                 let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
-                let keys = accounts::kerberos_keys(stored, &password, &realm);
+                let keys = accounts::kerberos_keys(stored, &password, realm);
                 file.set_password(name.as_str(), hash, Some(keys), accounts::now());
                 Ok(())
             })
         }
-        UserCommand::List { json: true } => list_json(&accounts::read(&path)?),
-        UserCommand::List { json: false } => list(&accounts::read(&path)?),
+        UserCommand::List { json: true } => list_json(&accounts::read(path)?),
+        UserCommand::List { json: false } => list(&accounts::read(path)?),
         UserCommand::Show { name, json } => {
-            let file = accounts::read(&path)?;
-            existing(&file, name, &path)?;
+            let file = accounts::read(path)?;
+            existing(&file, name, path)?;
             show(&file, name, *json)
         }
-        UserCommand::Rm { name } => change(&path, |file| {
-            existing(file, name, &path)?;
+        UserCommand::Rm { name } => change(path, |file| {
+            existing(file, name, path)?;
             file.remove(name.as_str());
             Ok(())
         }),
-        UserCommand::Groups { name, groups } => change(&path, |file| {
-            existing(file, name, &path)?;
+        UserCommand::Groups { name, groups } => change(path, |file| {
+            existing(file, name, path)?;
             match file.set_groups(name.as_str(), groups) {
                 Ok(_) => Ok(()),
                 Err(why) => Err(Failure::new(
@@ -72,9 +79,9 @@ pub(crate) fn run(user: &User) -> Done {
                 )),
             }
         }),
-        UserCommand::Enable { name } => set_enabled(&path, name, true),
-        UserCommand::Disable { name } => set_enabled(&path, name, false),
-        UserCommand::Import { file, replace } => import(&path, file, *replace),
+        UserCommand::Enable { name } => set_enabled(path, name, true),
+        UserCommand::Disable { name } => set_enabled(path, name, false),
+        UserCommand::Import { file, replace } => import(path, file, *replace),
     }
 }
 

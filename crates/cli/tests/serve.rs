@@ -226,6 +226,105 @@ fn a_reload_drops_nobody() {
     assert_eq!(server.stop().code, 0);
 }
 
+/// Runs `frevo user` on the accounts of [`config`].
+fn user(place: &Sandbox, arguments: &[&str], input: &str) -> String {
+    let said = place.run_with_input(&[&["user", "-c", "frevo.toml"], arguments].concat(), input);
+    said.succeeds();
+    said.err
+}
+
+/// A change of the account file counts on the running server at once: sessions of accounts that may
+/// not log on any more, or have another password, end.
+#[test]
+fn the_running_server_is_told_of_changed_accounts() {
+    let place = Sandbox::new();
+    config(&place, &["photos"]);
+    add_user(&place, "ann", "old");
+    let server = serve_config(&place);
+    let applies = "the running server applies the change";
+    let said = user(&place, &["add", "bob", "--password-stdin"], "pw");
+    assert!(said.trim_end().ends_with(applies), "{said}");
+    client(async {
+        let mut password = "old";
+        for (change, input) in [
+            (&["passwd", "ann", "--password-stdin"][..], "new"),
+            (&["disable", "ann"], ""),
+            (&["enable", "ann"], ""),
+            (&["rm", "ann"], ""),
+        ] {
+            let is_off = change[0] == "enable";
+            let mut bob = log_on(&server, "bob", "pw").await.unwrap();
+            let photos = bob.connect_share("photos").await.unwrap();
+            let mut held = None;
+            if !is_off {
+                let mut ann = log_on(&server, "ann", password).await.unwrap();
+                let tree = ann.connect_share("photos").await.unwrap();
+                ann.write_file(&tree, "before.txt", b"1").await.unwrap();
+                held = Some((ann, tree));
+            }
+            let said = user(&place, change, input);
+            let expected = if is_off { "" } else { "; 1 session ended" };
+            assert!(said.trim_end().ends_with(&format!("{applies}{expected}")), "{said}");
+            if let Some((mut ann, tree)) = held {
+                assert!(ann.write_file(&tree, "after.txt", b"2").await.is_err(), "{change:?}");
+            }
+            if !input.is_empty() {
+                password = input;
+            }
+            let may = matches!(change[0], "passwd" | "enable");
+            assert_eq!(log_on(&server, "ann", password).await.is_ok(), may, "{change:?}");
+            // Others go on.
+            bob.write_file(&photos, "bobs.txt", b"3").await.unwrap();
+        }
+    });
+    // A server that cannot take the file says so, and the command fails.
+    let users = place.path("state/users");
+    let kept = fs::read_to_string(&users).unwrap();
+    fs::write(&users, kept.clone() + "carl:no account\n").unwrap();
+    place.run(&["user", "-c", "frevo.toml", "disable", "bob"]).fails(3, &["users:"]);
+    fs::write(&users, kept).unwrap();
+    assert_eq!(server.stop().code, 0);
+    // Without a server there is nobody to tell.
+    assert_eq!(user(&place, &["disable", "bob"], ""), "");
+}
+
+/// A `[[user]]` that the configuration loses also loses its sessions, and so does one whose
+/// password file has another password.
+#[test]
+fn a_user_of_the_configuration_is_removed_at_once() {
+    let place = Sandbox::new();
+    config(&place, &["photos"]);
+    let shares = fs::read_to_string(place.path("frevo.toml")).unwrap();
+    let password = place.file("password", "pw\n", 0o600);
+    let audit = place.folder("audit").join("log");
+    let user = format!(
+        "{shares}[audit]\nfile = {audit:?}\n[[user]]\nname = \"carl\"\npassword_file = {password:?}\n"
+    );
+    place.file("frevo.toml", &user, 0o644);
+    let server = serve_config(&place);
+    client(async {
+        for (text, password) in [(&*user, "other"), (&shares, "other")] {
+            let was = fs::read_to_string(place.path("password")).unwrap();
+            let mut carl = log_on(&server, "carl", was.trim()).await.unwrap();
+            let photos = carl.connect_share("photos").await.unwrap();
+            carl.write_file(&photos, "before.txt", b"1").await.unwrap();
+            place.file("password", &format!("{password}\n"), 0o600);
+            place.file("frevo.toml", text, 0o644);
+            server.signal("-HUP");
+            let began = std::time::Instant::now();
+            while carl.write_file(&photos, "after.txt", b"2").await.is_ok() {
+                assert!(began.elapsed() < PATIENCE, "{}", log(&place));
+            }
+        }
+        assert!(log_on(&server, "carl", "other").await.is_err());
+    });
+    assert_eq!(server.stop().code, 0);
+    let audit = fs::read_to_string(&audit).unwrap();
+    let reloads = audit.lines().filter(|line| line.contains("\"event\":\"reload\""));
+    assert!(reloads.clone().all(|line| line.contains("\"sessions\":1")), "{audit}");
+    assert_eq!(reloads.count(), 2, "{audit}");
+}
+
 #[test]
 fn the_identity_stays_over_restarts() {
     let place = Sandbox::new();

@@ -144,6 +144,7 @@ mod recycle;
 mod refusal;
 mod request;
 mod response;
+mod review;
 mod serve;
 mod server;
 mod session;
@@ -186,6 +187,8 @@ pub use embed::{NotEdited, ShareEdit, ShareEditor};
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]
 pub use frevo_store::state::StateStore;
+#[doc(inline)]
+pub use review::Reviewed;
 #[doc(inline)]
 pub use server::SharedAccounts;
 #[doc(inline)]

@@ -276,7 +276,7 @@ pub const DISCONNECTED_OPENS_PER_OWNER: usize = if cfg!(test) { 64 } else { 65_5
 pub const DURABLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The same of version 2 where the client leaves it to the server.
-pub const DURABLE_TIMEOUT_V2: Duration = Duration::from_secs(60);
+pub const DURABLE_TIMEOUT_V2: Duration = Duration::from_secs(180);
 
 /// The longest that a client may ask for in version 2, MS-SMB2 3.3.5.9.10.
 pub const DURABLE_TIMEOUT_MAX: Duration = Duration::from_secs(300);

@@ -39,7 +39,7 @@ use crate::open::{Deletion, Open};
 use crate::panics::{self, Steps};
 use crate::principals::Principals;
 pub use crate::principals::SharedAccounts;
-use crate::session::{Identity, Session};
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::share::Shares;
 use crate::surplus::return_surplus;
@@ -184,33 +184,17 @@ impl ServerState {
         SharedAccounts::clone(&self.accounts.load())
     }
 
-    /// Takes a new configuration: new connections, tree connects and logons see
-    /// it, what is open goes on as it is.
-    pub fn reload(self: &Arc<Self>, settings: Settings, shares: Shares, accounts: SharedAccounts) {
+    /// Takes a new configuration and returns the accounts of the one before.
+    pub(crate) fn replace(
+        &self,
+        settings: Settings,
+        shares: Shares,
+        accounts: SharedAccounts,
+    ) -> Arc<SharedAccounts> {
         self.settings.store(Arc::new(settings));
         self.domain_names.want(shares.names_of_domains());
         self.shares.store(Arc::new(shares));
-        self.accounts.store(Arc::new(accounts));
-        self.review_sessions();
-    }
-
-    /// Whose account was removed or disabled is logged off, whose groups changed
-    /// has them from now on.
-    fn review_sessions(self: &Arc<Self>) {
-        let accounts = self.accounts();
-        for session in self.sessions() {
-            let Some(identity) = session.identity().filter(|identity| identity.is_local) else {
-                continue;
-            };
-            if accounts.membership(&identity.user).is_some_and(|known| known.is_enabled) {
-                let host = identity.host.user();
-                let token = self.token(&identity.user, host);
-                let groups = self.groups(&identity.user, host);
-                session.renew_identity(Identity { token, groups, ..Identity::clone(&identity) });
-            } else {
-                panics::contained(|| self.close_session(&session));
-            }
-        }
+        self.accounts.swap(Arc::new(accounts))
     }
 
     /// SID of the machine, whose accounts have theirs below it.

@@ -144,6 +144,10 @@ impl<A: Accounts> Accounts for Mapped<A> {
         self.accounts.memberships(limit)
     }
 
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        self.accounts.password_hash(name)
+    }
+
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
         self.accounts.change_password(user, old, new)
     }

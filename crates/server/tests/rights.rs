@@ -27,6 +27,8 @@ mod paths;
 mod probe;
 #[path = "rights/quotas.rs"]
 mod quotas;
+#[path = "rights/reviewed.rs"]
+mod reviewed;
 #[path = "rights/takeover.rs"]
 mod takeover;
 #[path = "rights/unseen.rs"]

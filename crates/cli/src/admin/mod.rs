@@ -1,5 +1,6 @@
 //! `frevo status`, `opens`, `top`, `kick` and `log-level`: the server of this machine.
 
+pub(crate) mod account_file;
 pub(crate) mod arguments;
 mod figures;
 mod kick;

@@ -39,6 +39,32 @@ fn candidates(place: &ServerPlace) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
+/// Sockets at which a server with this configuration may be, or one whose account file is in
+/// `folder`; best first.
+pub(super) fn candidates_of(config: Option<&Config>, folder: Option<&Path>) -> Vec<PathBuf> {
+    let service = Path::new(RUNTIME_DIRECTORY).join(state::ADMIN_SOCKET);
+    let of = |config: &Config| match &config.admin.socket {
+        Some(socket) => socket.clone(),
+        None => state::dir_of(config).join(state::ADMIN_SOCKET),
+    };
+    let configured = match config {
+        Some(config) => Some(of(config)),
+        // A file that this user cannot read says nothing.
+        None => {
+            config_checks::read(Path::new(state::DEFAULT_CONFIG)).ok().map(|config| of(&config))
+        }
+    };
+    let beside = folder.map(|folder| folder.join(state::ADMIN_SOCKET));
+    let all = [configured, beside, Some(service), state::session_socket()];
+    let mut sockets: Vec<PathBuf> = Vec::new();
+    for socket in all.into_iter().flatten() {
+        if !sockets.contains(&socket) {
+            sockets.push(socket);
+        }
+    }
+    sockets
+}
+
 /// Asks the server for the answer to a request.
 pub(super) async fn ask(
     place: &ServerPlace,

@@ -47,6 +47,10 @@ impl Accounts for LiveAccounts {
         self.look(|now| now.memberships(limit))
     }
 
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        self.look(|now| now.password_hash(name))
+    }
+
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
         let is_given = self.given.iter().any(|name| name.to_lowercase() == user.to_lowercase());
         let path = self.path.as_ref().filter(|_| !is_given).ok_or(NotChanged::NotKept)?;

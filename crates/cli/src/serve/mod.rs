@@ -1,5 +1,6 @@
 //! `frevo serve`.
 
+mod account_reloads;
 mod admin_interface;
 pub(crate) mod ask_directory;
 pub(crate) mod ask_winbind;

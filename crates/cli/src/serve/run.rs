@@ -7,8 +7,8 @@ use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ShareSection, open_share};
 use frevo_server::user_map::Mapped;
 use frevo_server::{
-    DiskState, Kick, Limits, NotEdited, Reload, Server, ServerBuilder, Settings, Share, ShareEdit,
-    SharedAccounts, panics,
+    DiskState, Kick, Limits, NotEdited, Reload, Reviewed, Server, ServerBuilder, Settings, Share,
+    ShareEdit, SharedAccounts, panics,
 };
 use frevo_store::Vfs;
 use frevo_wire::Status;
@@ -25,6 +25,7 @@ use crate::logging::{self, Logging};
 use crate::network_shares::NetworkShares;
 use crate::{accounts, config_checks, machine_sid, state};
 
+use super::account_reloads::{self, AccountReloads};
 use super::admin_interface;
 use super::confine::Confined;
 use super::directory::Directory;
@@ -49,7 +50,7 @@ pub(super) struct OpenShare {
 
 /// The state that a reload replaces.
 pub(super) struct Loaded {
-    plan: Plan,
+    pub(super) plan: Plan,
     pub(super) logon: Logon,
     pub(super) shares: Vec<OpenShare>,
     pub(super) settings: Settings,
@@ -68,23 +69,22 @@ impl Loaded {
             None => (None, &[][..]),
         };
         let shares = open_shares(&plan, shares)?;
-        let mut exposed = config_checks::secrets_in_shares(&plan.config, plan.has_state);
-        exposed.extend(config_checks::changeable_by_others(&plan.config, plan.has_state));
-        if !exposed.is_empty() {
-            return Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")));
-        }
+        refuse_exposed(&plan)?;
         let logon = Logon::new(&plan, arguments, logon)?;
         let kerberos = keytab::read(&plan.config)?;
-        let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
-        #[cfg(feature = "test-hooks")]
-        {
-            settings.test_hooks = arguments.test_hooks;
-        }
-        machine_sid::apply(&mut settings, &logon.accounts);
+        let settings = settings(&plan, arguments, guid, &logon);
         Ok(Self { plan, logon, shares, settings, kerberos })
     }
 
-    fn accounts(&self) -> SharedAccounts {
+    /// Reads the accounts again. A fault leaves the old ones.
+    pub(super) fn read_accounts(&mut self, arguments: &Serve, guid: Guid) -> Done {
+        refuse_exposed(&self.plan)?;
+        self.logon = Logon::new(&self.plan, arguments, Some(self.logon.clone()))?;
+        self.settings = settings(&self.plan, arguments, guid, &self.logon);
+        Ok(())
+    }
+
+    pub(super) fn accounts(&self) -> SharedAccounts {
         let config = &self.plan.config;
         let configured = config.users.iter().map(|user| user.name.get_ref().as_str().to_owned());
         let run_user = self.logon.run_user.as_ref().map(|user| user.name.clone());
@@ -109,6 +109,28 @@ impl Loaded {
         };
         self.shares.iter().map(open).collect()
     }
+}
+
+/// Refuses secrets that a share shows, and files that others can change.
+fn refuse_exposed(plan: &Plan) -> Done {
+    let mut exposed = config_checks::secrets_in_shares(&plan.config, plan.has_state);
+    exposed.extend(config_checks::changeable_by_others(&plan.config, plan.has_state));
+    if exposed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")))
+}
+
+fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settings {
+    let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
+    #[cfg(feature = "test-hooks")]
+    {
+        settings.test_hooks = arguments.test_hooks;
+    }
+    #[cfg(not(feature = "test-hooks"))]
+    let _ = arguments;
+    machine_sid::apply(&mut settings, &logon.accounts);
+    settings
 }
 
 pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
@@ -147,7 +169,8 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     tell_unresolved(&server);
-    let _admin_socket = admin.start(&server, logging)?;
+    let (account_asking, account_reloads) = account_reloads::channel();
+    let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
     let hello = Hello { arguments, doors: &doors, address, confined: &confined };
     hello.say(&loaded, &server).await?;
     let mut keytab_watch = KeytabWatch::default();
@@ -162,6 +185,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         confined,
         discovery,
         edits,
+        account_reloads,
         keytab_watch,
     }
     .serve(doors)
@@ -259,6 +283,7 @@ struct Running<'a> {
     confined: Confined,
     discovery: Discovery,
     edits: Edits,
+    account_reloads: AccountReloads,
     keytab_watch: KeytabWatch,
 }
 
@@ -297,6 +322,12 @@ impl Running<'_> {
                     }
                     // Its connection may be gone.
                     let _ = answer.send(done);
+                }
+                Some(asked) = self.account_reloads.recv() => {
+                    let Self { loaded, server, arguments, guid, .. } = &mut self;
+                    if let Some(reviewed) = asked.carry_out(loaded, server, arguments, *guid) {
+                        self.record(|| reloaded(reviewed));
+                    }
                 }
                 _ = looks.tick() => {
                     let config = &self.loaded.plan.config;
@@ -345,11 +376,11 @@ impl Running<'_> {
         let reload = Event::new(Kind::Reload);
         let failed = |why: String| reload.clone().status(Status::UNSUCCESSFUL).with("reason", why);
         let done = panics::contained(|| self.try_reload());
-        let is_done = matches!(done, Some(Ok(())));
+        let is_done = matches!(done, Some(Ok(_)));
         let event = match done {
-            Some(Ok(())) => {
+            Some(Ok(reviewed)) => {
                 tracing::info!(target: "frevo::server", "configuration reloaded");
-                reload
+                reloaded(reviewed)
             }
             Some(Err(failure)) => {
                 tracing::error!(target: "frevo::server",
@@ -402,7 +433,7 @@ impl Running<'_> {
         )))
     }
 
-    fn try_reload(&mut self) -> Done {
+    fn try_reload(&mut self) -> Result<Reviewed, Failure> {
         let mut plan = Plan::new(self.arguments)?;
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
@@ -418,7 +449,7 @@ impl Running<'_> {
             .accounts(new.accounts())
             .kerberos(new.kerberos.clone().map(|Keys { keys, policy, .. }| (keys, policy)))
             .limits(new.plan.config.limits.limits());
-        self.server.reload(change);
+        let reviewed = self.server.reload(change);
         for key in self.loaded.plan.needs_restart(&new.plan) {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
         }
@@ -426,8 +457,18 @@ impl Running<'_> {
         self.discovery.tell(&new.plan);
         self.keytab_watch.note(keytab::path(&new.plan.config));
         self.loaded = new;
-        Ok(())
+        Ok(reviewed)
     }
+}
+
+/// The event of a reload that succeeded.
+fn reloaded(reviewed: Reviewed) -> Event {
+    let Reviewed { sessions, tree_connects, .. } = reviewed;
+    let event = Event::new(Kind::Reload);
+    if sessions + tree_connects == 0 {
+        return event;
+    }
+    event.with("sessions", sessions as u64).with("connects", tree_connects as u64)
 }
 
 /// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
@@ -478,7 +519,7 @@ fn warn(loaded: &Loaded) {
         }
     }
     if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
-        tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME, then reload");
+        tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
     }
     if loaded.shares.is_empty() {
         tracing::warn!(target: "frevo::server", "there are no shares; add a [[share]], then reload");

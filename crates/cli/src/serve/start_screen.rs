@@ -100,7 +100,7 @@ impl Screen<'_> {
             ),
             User::Known(name) => line(out, &format!("  user {name}")),
             User::Nobody => {
-                line(out, "  no user can log on yet; run frevo user add NAME, then reload");
+                line(out, "  no user can log on yet; run frevo user add NAME");
             }
         }
     }

@@ -173,8 +173,12 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
 }
 
 fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
-    // Zero is SMB2_SHAREFLAG_MANUAL_CACHING: offline files as users choose.
-    let mut flags = ShareFlags::EMPTY;
+    let mut flags = match share.target {
+        // Zero is SMB2_SHAREFLAG_MANUAL_CACHING: offline files as users choose.
+        Target::Disk(_) => ShareFlags::EMPTY,
+        // Windows: nothing of a pipe can be cached.
+        Target::Pipes => ShareFlags::NO_CACHING,
+    };
     if share.encrypt && rq.connection.is_smb3() {
         flags |= ShareFlags::ENCRYPT_DATA;
     }

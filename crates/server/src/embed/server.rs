@@ -23,6 +23,7 @@ use crate::audit::{Audit, Operations, ShareAudit};
 use crate::connection::{self, Accepted};
 use crate::durable::{handover, record};
 use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
+use crate::review::Reviewed;
 use crate::serve::{Listeners, serve};
 use crate::server::ServerState;
 use crate::share::{Share, Shares, Target};
@@ -265,8 +266,9 @@ impl Server {
         self.0.stop.send_replace(Some(drain));
     }
 
-    /// Changes a running server.
-    pub fn reload(&self, change: Reload) {
+    /// Changes a running server. Sessions and uses of shares that the change no longer allows end;
+    /// their numbers are returned.
+    pub fn reload(&self, change: Reload) -> Reviewed {
         let Reload { settings, shares, accounts, kerberos, limits } = change;
         let state = &self.0.state;
         if let Some(new) = limits {
@@ -280,7 +282,7 @@ impl Server {
             state.kerberos.set(kerberos);
         }
         if settings.is_none() && shares.is_none() && accounts.is_none() {
-            return;
+            return Reviewed::default();
         }
         let settings = settings.unwrap_or_else(|| (*state.settings()).clone());
         let shares = match shares {
@@ -288,7 +290,7 @@ impl Server {
             None => Shares::clone(&state.shares()),
         };
         let accounts = accounts.unwrap_or_else(|| state.accounts());
-        state.reload(settings, shares, accounts);
+        state.reload(settings, shares, accounts)
     }
 
     /// The shares, those with the audit log that do not say what of them is recorded.

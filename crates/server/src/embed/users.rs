@@ -47,6 +47,10 @@ impl Accounts for UserList {
     fn memberships(&self, limit: usize) -> Vec<Membership> {
         self.0.values().take(limit).map(membership).collect()
     }
+
+    fn password_hash(&self, name: &str) -> Option<NtHash> {
+        self.0.get(&name.to_lowercase()).map(|account| account.nt_hash.clone())
+    }
 }
 
 fn membership(account: &Account) -> Membership {

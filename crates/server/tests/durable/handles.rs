@@ -49,7 +49,7 @@ fn version_two_says_for_how_long() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         for (asked, granted) in [
-            (0, 60_000),
+            (0, 180_000),
             (5_000, 5_000),
             (299_999, 299_999),
             (300_000, 300_000),

@@ -327,7 +327,8 @@ fn shares_and_their_answers() {
         };
         let all = AccessMask::FILE_ALL;
         assert_eq!(connect("data").await, (ShareType::DISK, ShareFlags::EMPTY, all));
-        assert_eq!(connect("IPC$").await.0, ShareType::PIPE);
+        let (kind, flags, _) = connect("IPC$").await;
+        assert_eq!((kind, flags), (ShareType::PIPE, ShareFlags::NO_CACHING));
         assert_eq!(connect("sealed").await.1, ShareFlags::ENCRYPT_DATA);
         assert!(!connect("readonly").await.2.intersects(AccessMask::WRITE_DATA));
     });

@@ -34,7 +34,7 @@ pub fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
 }
 
 /// Makes the server show its folder as a share `data` with these rules.
-fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])]) {
+pub fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])]) {
     let vfs = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
     let target = Target::Disk(Arc::new(vfs));
     let data = Share { read_only, rules, ..Share::new("data", target) };
@@ -42,7 +42,7 @@ fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])
     world.server.reload(settings, Shares::new([data]), accounts(groups));
 }
 
-fn names(listed: &[&str]) -> Names {
+pub fn names(listed: &[&str]) -> Names {
     Names::of(listed.iter().copied())
 }
 
@@ -103,9 +103,9 @@ fn x8_a_forbidden_share_is_answered_as_an_absent_one() {
     });
 }
 
-const STAFF: &[(&str, &[&str])] = &[("ann", &["Staff"]), ("bob", &[])];
+pub const STAFF: &[(&str, &[&str])] = &[("ann", &["Staff"]), ("bob", &[])];
 
-async fn arrive(world: &World, user: &str, from: IpAddr) -> (Peer, std::rc::Rc<Logon>) {
+pub async fn arrive(world: &World, user: &str, from: IpAddr) -> (Peer, std::rc::Rc<Logon>) {
     let mut peer = world.connect_from(from).expect("admitted");
     peer.negotiate(&Offer::default()).await;
     let logon = peer.log_on(user).await;
@@ -165,7 +165,7 @@ fn clients_elsewhere_are_refused() {
     });
 }
 
-async fn try_create(peer: &mut Peer, mount: &Mount, name: &str) -> Status {
+pub async fn try_create(peer: &mut Peer, mount: &Mount, name: &str) -> Status {
     let want = Want::file(name).disposition(CreateDisposition::CREATE);
     peer.create(mount, &want).await.status()
 }

@@ -19,6 +19,7 @@ use crate::durable::{Asked, Caching, Reconnect, Survival, Version, record};
 use crate::limits::{DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2, PERSISTENT_TIMEOUT};
 use crate::open::{FileOpen, Open};
 use crate::request::Request;
+use crate::review;
 
 /// True for a request that takes up an Open after its connection was lost.
 pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {
@@ -71,12 +72,17 @@ pub(super) async fn reconnect(
     Ok(open)
 }
 
-/// Puts an Open that the table has attached to this session into it. When the
-/// session ends meanwhile the Open waits for its client again.
+/// Puts an Open that the table has attached to this session into it. When the session ends
+/// meanwhile, or the share allows less now than the Open may do, the Open waits for its client again.
 pub(super) fn attach(rq: &Request<'_>, open: &Arc<Open>) -> Result<(), Status> {
     open.set_tree(Arc::clone(rq.tree()?));
     open.channel_sequence.lock().reconnect(rq.header.channel_sequence());
-    rq.session()?.attach_open(open).inspect_err(|_| {
+    let attached = if review::is_within(open.granted_access, rq.tree()?) {
+        rq.session()?.attach_open(open)
+    } else {
+        Err(Status::ACCESS_DENIED)
+    };
+    attached.inspect_err(|_| {
         if !open.disconnect() {
             open.close(&rq.server().files);
         }

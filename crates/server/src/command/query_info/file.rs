@@ -170,9 +170,6 @@ fn fixed(
 }
 
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
-    // Windows: up to Server 2012 R2 the path is told, later no name at all. It
-    // is told here as smbd does, because clients that ask for it need it.
-    let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),
         standard: standard(file, stat),
@@ -182,7 +179,8 @@ fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
         position: position(file),
         mode: mode(file),
         alignment: ALIGNMENT,
-        name: name.as_str(),
+        // MS-SMB2 3.3.5.20.1: empty. Windows: Server 2012 R2 and older tell the path (note 420).
+        name: "",
     }
     .encode(&mut output.writer());
 }

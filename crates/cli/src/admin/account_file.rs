@@ -1,0 +1,60 @@
+//! The servers of this machine that use an account file, after it has changed.
+
+use std::path::Path;
+
+use frevo_admin::client::{self, Failure as Refused};
+use frevo_server::config::Config;
+use serde_json::{Value, json};
+
+use super::figures::number;
+use super::socket;
+use crate::console::tell;
+use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
+
+/// Has the server that uses the account file read it again. Without such a server nothing is to be
+/// done: the next one reads the file when it starts.
+///
+/// # Errors
+/// When a server is there that cannot be told: it goes on with the accounts from before.
+pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed("cannot start the event loop"))?;
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let body = json!({ "file": file }).to_string();
+    for socket in socket::candidates_of(config, file.parent()) {
+        match runtime.block_on(client::ask(&socket, "/accounts", Some(&body))) {
+            Ok(answer) => {
+                let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+                tell_end(number(&answer, "sessions"));
+                return Ok(());
+            }
+            // Another server, or nobody. Who may change the accounts of a server may ask it, too.
+            Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
+            Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
+                return Err(Failure::new(
+                    Exit::Connect,
+                    format!(
+                        "{} was changed, but the server at {} goes on with the accounts from \
+                         before: {why}; to apply the change: systemctl reload frevo",
+                        file.display(),
+                        socket.display()
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tell_end(sessions: u64) {
+    match sessions {
+        0 => tell("the running server applies the change"),
+        ended => {
+            let sessions = counted(usize::try_from(ended).unwrap_or(usize::MAX), "session");
+            tell(format_args!("the running server applies the change; {sessions} ended"));
+        }
+    }
+}
