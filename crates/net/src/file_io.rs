@@ -15,7 +15,7 @@
 //! Data can be kept out of the page cache ([`Caching::NotKept`]): with `RWF_DONTCACHE` the same calls
 //! do so, on the same descriptor, without demands on alignment, and see what others have cached.
 //! `O_DIRECT` would need a second descriptor, which breaks leases of the host, and aligned copies;
-//! docs/benchmarks/2026-11-27-unbuffered.md compares them.
+//! docs/benchmarks/unbuffered.md compares them.
 //!
 //! Files of servers and of user-space file systems are never written on the core. `fsync` never
 //! runs on the core.

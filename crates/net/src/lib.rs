@@ -2,7 +2,8 @@
 //! threads on which everything runs.
 //!
 //! Of the protocol above, this crate knows only that four bytes precede a frame: a zero and a
-//! 24-bit big-endian length (MS-SMB2 2.1). This crate and `frevo-posix` contain all unsafe code.
+//! 24-bit big-endian length (MS-SMB2 2.1). Unsafe code is here, in `frevo-posix` and in
+//! `frevo-aes-lanes` only.
 //!
 //! Everything here is made for one `current_thread` runtime for each core: buffer pools, the
 //! receive scratch, pipes and the io_uring are thread-local, and one thread serves a connection.

@@ -6,12 +6,11 @@
 //! the server the bottleneck. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
 //! alone, `admin` the admin interface, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
-//! ksmbd over SMB Direct; `agreement` compares the figures of `frevo bench` with those here.
+//! ksmbd over SMB Direct.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod admin;
-mod agreement;
 mod cable;
 mod channels;
 mod client;
@@ -24,7 +23,6 @@ mod memory;
 mod mounts;
 mod proc;
 mod profile;
-mod quota;
 mod raw;
 mod rdma;
 mod report;
@@ -82,8 +80,6 @@ enum Cmd {
     Admin(admin::Arguments),
     /// Measure memory while thousands of connections are idle, and after they have left.
     Idle(memory::Arguments),
-    /// Compare the figures of `frevo bench` with this program's.
-    Agreement(agreement::Arguments),
     /// Measure one client with 1 to 8 channels over links of 1 Gbit/s each and over the loopback
     /// (needs root, ip and tc).
     Channels(channels::Arguments),
@@ -226,11 +222,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
             raise_open_files();
             println!("{}", memory::idle(&args).await?);
             Ok(ExitCode::SUCCESS)
-        }),
-        Cmd::Agreement(args) => block_on(args.common.client_threads, async {
-            raise_open_files();
-            let _priority = Priority::raise(args.common.nice);
-            Ok(ExitCode::from(u8::from(!agreement::run(&args).await?)))
         }),
         Cmd::Load(args) => block_on(1, async {
             raise_open_files();
