@@ -76,7 +76,7 @@ def arguments():
     )
     ap.add_argument(
         "--samba",
-        choices=("4.22",),
+        choices=("4.22", "4.25"),
         help="smbtorture, and with --server smbd or differential/* the other server, of this release: fetched once, "
         "only these groups run, and xfstests/* if named by --only",
     )
@@ -106,9 +106,12 @@ def compare(rows, path):
     return worse
 
 
-def runs_with_newer(group, only):
+def runs_with_newer(group, args):
     """Tells if a group runs with --samba; xfstests, which takes hours, does only if it is asked for."""
-    return group.startswith(("smbtorture/", "differential/")) or bool(only) and group.startswith("xfstests/")
+    if group.samba and args.samba < group.samba:
+        return False
+    name = group.name
+    return name.startswith(("smbtorture/", "differential/")) or bool(args.only) and name.startswith("xfstests/")
 
 
 def main():
@@ -119,7 +122,7 @@ def main():
         if may_select(args.only, g.name)
         and (args.full or not g.full_only or any(p.startswith(g.name) for p in args.only))
         and (args.only or not g.named_only)
-        and (runs_with_newer(g.name, args.only) if args.samba else not g.samba)
+        and (runs_with_newer(g, args) if args.samba else not g.samba)
     ]
     if args.list:
         for g in GROUPS:

@@ -61,7 +61,8 @@ class Expectations:
             if samba and "samba" not in e:
                 # A difference from 4.17 may be gone.
                 e["result"] = "either"
-            if e.get("samba", samba) != samba:
+            releases = e.get("samba", samba)
+            if samba not in (releases if isinstance(releases, list) else [releases]):
                 continue
             guests = e.get("guest", [])
             guests = tuple(v + "." for v in ([guests] if isinstance(guests, str) else guests)) or ("",)

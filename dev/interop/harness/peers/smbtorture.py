@@ -85,6 +85,15 @@ NEWER = {
     "smb2.stream-inherit-perms": 30,
     "smb2.bench": 180,
 }
+# Suites that only Samba 4.25 has.
+NEWEST = {
+    "smb2.acls-with-sysacl": 60,
+    "smb2.acls-ignore-sysacl": 60,
+    "smb2.mkdir-long-name": 30,
+    "smb2.persistent-open": 120,
+    "smb2.persistent-open-failover": 60,
+    "smb2.persistent-open-reconnect-contended": 180,
+}
 # Left out: hold-oplock, hold-sharemode and check-sharemode never end.
 
 # Suites that need a share with settings of its own, from with-samba and with-frevo.
@@ -93,10 +102,14 @@ SHARES = {
     "smb2.kernel-oplocks": "kernel_oplocks",
     "smb2.twrp": "snapshots",
     "smb2.acls_non_canonical": "noncanonical",
+    "smb2.acls-ignore-sysacl": "ignoresysacl",
     "smb2.ea": "rootless",
     "smb2.create_no_streams": "nostreams",
     "smb2.samba3misc": "posixlocks",
     "smb2.dosmode": "hidefiles",
+    "smb2.persistent-open": "continuous",
+    "smb2.persistent-open-failover": "continuous",
+    "smb2.persistent-open-reconnect-contended": "continuous",
     "vfs.fruit": "fruit",
     "vfs.fruit_netatalk": "fruit",
     "vfs.fruit_conversion": "fruit",
@@ -299,6 +312,8 @@ def run_suite(ctx, suite, seconds):
     tests = listing(ctx, suite)
     if suite == "smb2.mangle" and ctx.server.samba:
         return  # it is smb2.name-mangling now
+    if suite == "smb2.acls" and ctx.server.samba == "4.25":
+        return  # it is smb2.acls-with-sysacl and smb2.acls-ignore-sysacl now
     if suite == "smb2.twrp":
         snapshot(ctx)
     if suite == "smb2.zero-data-ioctl":
@@ -370,3 +385,4 @@ def register(suites, full_only, samba=None):
 register(QUICK, False)
 register(FULL, True)
 register(NEWER, True, "4.22")
+register(NEWEST, True, "4.25")
