@@ -174,9 +174,11 @@ fn start(
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
-    // Windows: separators at the end are dropped.
+    // MS-FSA 2.1.5.6.3: no component has a separator. Windows: those at the end of a plain name are
+    // dropped.
     let text = match text.trim_end_matches('\\') {
         "" => text,
+        trimmed if has_wildcard(trimmed) => text,
         trimmed => trimmed,
     };
     let separates = |c| match posix {

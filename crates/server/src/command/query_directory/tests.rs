@@ -92,9 +92,10 @@ fn patterns_select() {
     assert_eq!(find("GRÖßE").unwrap(), set(&["größe"]));
     assert_eq!(find(".").unwrap(), set(&["."]));
     assert_eq!(find("..").unwrap(), set(&[".."]));
+    assert_eq!(find("two.txt\\").unwrap(), set(&["two.txt"]));
     assert_eq!(find("nothing"), Err(Status::NO_SUCH_FILE));
     assert_eq!(find("nothing*"), Err(Status::NO_SUCH_FILE));
-    for bad in ["a\\b", "a/*", "x:y", "a|b", "a\u{1}*", "..\\d"] {
+    for bad in ["a\\b", "a/*", "x:y", "a|b", "a\u{1}*", "..\\d", "*\\", "t*\\", "\\"] {
         assert_eq!(find(bad), Err(Status::OBJECT_NAME_INVALID), "{bad:?}");
     }
     assert_eq!(find(&"?".repeat(254)), Err(Status::NO_SUCH_FILE));
