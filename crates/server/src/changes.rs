@@ -27,10 +27,9 @@ impl FileOpen {
         if self.is_directory { CompletionFilter::DIR_NAME } else { CompletionFilter::FILE_NAME }
     }
 
-    /// Reports that something was done to the file, whose times this Open may
-    /// keep as they were. It must not be locked.
+    /// Reports that something was done to the file, which must not be locked.
     pub fn report(&self, files: &FileTable, action: NotifyAction, matches: CompletionFilter) {
-        self.keep_times();
+        self.times_moved();
         if matches.intersects(CompletionFilter::SIZE | CompletionFilter::LAST_WRITE) {
             self.altered.store(true, Ordering::Relaxed);
         }
@@ -49,7 +48,8 @@ impl FileOpen {
     /// has a lease on the directory, at the close: MS-FSA 2.1.5.4 breaks none, and
     /// 2.1.5.5 brings up to date what the directory lists of it.
     pub fn report_written(&self, files: &FileTable) {
-        self.keep_times();
+        self.set_archive();
+        self.times_moved();
         self.written.store(true, Ordering::Release);
         self.tell_watchers(files, NotifyAction::MODIFIED, DATA);
     }
@@ -101,7 +101,7 @@ impl FileOpen {
 
     /// Reports that the file is no longer called `from`.
     pub fn report_rename(&self, files: &FileTable, from: &Name) {
-        self.keep_times();
+        self.times_moved();
         if files.leases.has_directories() {
             self.entry_changed(files, from);
             self.entry_changed(files, &self.name());

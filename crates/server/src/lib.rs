@@ -93,6 +93,7 @@ mod activity;
 mod admission;
 mod ambient;
 mod apple;
+mod archive;
 pub mod audit;
 mod blocking_pool;
 mod blocking_requests;

@@ -2,8 +2,9 @@
 //! share lets it move late.
 //! MS-FSA 2.1.1.6 has Open.UserSetModificationTime, UserSetChangeTime and UserSetAccessTime: a
 //! time that was set through an Open, or frozen with -1, is not changed by later operations of
-//! the Open. The host's file system knows no such Open, so its change of a time is undone
-//! after each operation. Only Opens with a frozen time pay for it.
+//! the Open. It stays as it is before each of them, since other Opens may have moved it. The host's
+//! file system knows no such Open, so its change of a time is undone after each operation. Only
+//! Opens with a frozen time pay for it.
 //!
 //! Deviation: LastAccessTime is set and not kept; reading moves it as the host is
 //! mounted to.
@@ -57,14 +58,12 @@ impl Setting {
         }
     }
 
-    /// The time that is kept from now on.
-    const fn kept(self, before: Option<FileTime>, now: Option<FileTime>) -> Option<FileTime> {
+    /// True when the time is kept from now on, if it was kept `before`.
+    const fn keeps(self, before: bool) -> bool {
         match self {
             Self::Leave => before,
-            Self::Freeze if before.is_some() => before,
-            Self::Freeze => now,
-            Self::Thaw => None,
-            Self::To(time) => Some(time),
+            Self::Freeze | Self::To(_) => true,
+            Self::Thaw => false,
         }
     }
 }
@@ -84,10 +83,10 @@ enum Late {
 
 #[derive(Debug)]
 struct State {
-    /// LastWriteTime as it stays: Open.UserSetModificationTime is true.
-    written: Option<FileTime>,
-    /// ChangeTime as it stays: Open.UserSetChangeTime is true.
-    changed: Option<FileTime>,
+    /// Open.UserSetModificationTime
+    keeps_written: bool,
+    /// Open.UserSetChangeTime
+    keeps_changed: bool,
     late: Late,
 }
 
@@ -103,7 +102,7 @@ pub struct Times {
 impl Times {
     /// Times of a new Open; `defers`: LastWriteTime moves late.
     pub const fn new(defers: bool) -> Self {
-        let state = State { written: None, changed: None, late: Late::Idle };
+        let state = State { keeps_written: false, keeps_changed: false, late: Late::Idle };
         Self { any: AtomicBool::new(defers), defers, state: Mutex::new(state) }
     }
 

@@ -32,7 +32,7 @@ const LISTED: usize = 1_000;
 
 /// The most system calls of each operation, and the most before Linux 6.13, where times of change do
 /// not tell all changes apart. The listing is counted with all of its entries.
-const MOST: [(&str, usize, usize); 12] = [
+const MOST: [(&str, usize, usize); 13] = [
     ("create-write-close", 8, 9),
     ("create-write-close in the root", 8, 9),
     ("open-read-close", 7, 7),
@@ -45,6 +45,7 @@ const MOST: [(&str, usize, usize); 12] = [
     ("stat of nothing", 3, 4),
     ("rename", 12, 14),
     ("list", 1_014, 1_015),
+    ("ten writes", 16, 17),
 ];
 
 /// True from Linux 6.13 on.
@@ -204,6 +205,15 @@ async fn list(peer: &mut Peer, mount: &Mount, name: &str) {
     peer.close(mount, directory).await;
 }
 
+/// The attribute ARCHIVE is set: nothing is asked or stored for a write.
+async fn ten_writes(peer: &mut Peer, mount: &Mount, name: &str) {
+    let file = peer.open_file(mount, &Want::existing(name)).await;
+    for at in 0..10 {
+        peer.write(mount, file, at * 512, &[7; 512]).await;
+    }
+    peer.close(mount, file).await;
+}
+
 /// Each twice: what is learned once and kept is no part of an operation.
 async fn all(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
@@ -243,6 +253,8 @@ async fn all(world: &World) {
         rename(peer, mount, &name("made"), &name("renamed")).await;
         mark("list");
         list(peer, mount, "listed").await;
+        mark("ten writes");
+        ten_writes(peer, mount, &name("renamed")).await;
         mark("end");
     }
 }

@@ -1,7 +1,7 @@
 //! The cell of an open file: its state behind a lock, and its observation.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::MutexGuard;
 
@@ -21,6 +21,14 @@ pub struct FileCell {
     observation: parking_lot::Mutex<Option<Box<dyn Observation>>>,
     /// [`Unstable`]
     unstable: AtomicU64,
+    /// Held from reading the file's attributes to storing them changed.
+    attributes: parking_lot::Mutex<()>,
+    /// True while FILE_ATTRIBUTE_ARCHIVE is known to be set, or cannot be stored.
+    is_archived: AtomicBool,
+    /// Number of changes that moved the file's times.
+    moves: AtomicU64,
+    /// True once the file was seen with several links.
+    is_linked: AtomicBool,
 }
 
 /// Changes of a file that were answered and may not be on stable storage yet. A FLUSH through any
@@ -56,7 +64,56 @@ impl FileCell {
     pub(crate) fn new(key: FileKey, file: File) -> Self {
         let stream = AtomicU64::new(key.stream);
         let (file, observation) = (Ordered::new(file), parking_lot::Mutex::new(None));
-        Self { key, stream, file, observation, unstable: AtomicU64::new(0) }
+        Self {
+            key,
+            stream,
+            file,
+            observation,
+            unstable: AtomicU64::new(0),
+            attributes: parking_lot::Mutex::new(()),
+            is_archived: AtomicBool::new(false),
+            moves: AtomicU64::new(0),
+            is_linked: AtomicBool::new(false),
+        }
+    }
+
+    /// True while FILE_ATTRIBUTE_ARCHIVE is known to be set, or cannot be stored: a further change
+    /// of the file leaves it so.
+    pub fn is_archived(&self) -> bool {
+        self.is_archived.load(Ordering::Acquire)
+    }
+
+    /// Changes the attributes of the file. No other change through the server comes between the
+    /// reading and the storing by `change`, which returns true if FILE_ATTRIBUTE_ARCHIVE is set
+    /// afterwards. `change` asks the host alone: it locks nothing.
+    ///
+    /// # Errors
+    /// The error of `change`.
+    pub fn change_attributes<E>(&self, change: impl FnOnce() -> Result<bool, E>) -> Result<(), E> {
+        let _alone = self.attributes.lock();
+        let changed = change();
+        self.is_archived.store(*changed.as_ref().unwrap_or(&false), Ordering::Release);
+        changed.map(|_| ())
+    }
+
+    /// Records that the file has several links.
+    pub fn note_linked(&self) {
+        self.is_linked.store(true, Ordering::Release);
+    }
+
+    /// True once the file was seen with several links: one may be left when another goes.
+    pub fn is_linked(&self) -> bool {
+        self.is_linked.load(Ordering::Acquire)
+    }
+
+    /// Counts a change that moved the file's times.
+    pub fn note_move(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of changes so far that moved the file's times.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
     }
 
     /// Locks the file's state.

@@ -122,7 +122,11 @@ impl Volume {
             }
         }
         let attributes = match changes.mode.filter(|_| !self.share.is_posix()) {
-            Some(mode) => self.attributes_for(&node, mode).await?,
+            Some(mode) => {
+                // Data that is sent later would add ARCHIVE to attributes that are read now.
+                let _ = self.send(&node).await;
+                self.attributes_for(&node, mode).await?
+            }
             None => None,
         };
         if changes.accessed.is_some() || changes.modified.is_some() || attributes.is_some() {

@@ -128,6 +128,25 @@ fn close_and_attributes_see_what_was_gathered() {
     });
 }
 
+/// A change of the mode keeps the attribute ARCHIVE of data that was gathered before it.
+#[test]
+fn a_mode_keeps_the_mark_for_the_next_backup() {
+    in_world(async |world| {
+        std::fs::write(world.path("f"), b"of the host").unwrap();
+        let one = plain(world).await;
+        let handle = one.take("f", libc::O_RDWR).await;
+        one.write(handle, 0, b"data").await.unwrap();
+        let found = one.lookup(ROOT, name("f")).await.unwrap().found();
+        let changes = Changes { mode: Some(0o100_444), ..Changes::default() };
+        one.setattr(found.attr.ino.0, changes).await.unwrap();
+        one.close(handle).await;
+        // Version 5 of Samba's attribute has FILE_ATTRIBUTE_* in its bytes 12 to 16.
+        let mut value = [0; 64];
+        rustix::fs::getxattr(world.path("f"), "user.DOSATTRIB", &mut value).unwrap();
+        assert_eq!(value[12], 0x21, "READONLY and ARCHIVE");
+    });
+}
+
 #[test]
 fn appends_go_to_the_end_of_what_was_gathered() {
     in_world(async |world| {

@@ -24,7 +24,7 @@ use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
 use crate::ipc;
-use crate::open::OpenTarget;
+use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::response::Response;
@@ -59,7 +59,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let room = u32::try_from(rq.room.saturating_sub(FIXED)).unwrap_or(u32::MAX);
     let max_output = request.max_output_response.min(room);
     let call = Call { rq, input: request.input, max_output };
+    let file = rq.open.as_ref().and_then(|open| open.file().ok());
+    let kept = file.filter(|_| row.changes).map(FileOpen::keep_times);
     let (output, status) = act(&call, row.act).await?;
+    drop(kept);
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;
         // Another object may have taken the name.

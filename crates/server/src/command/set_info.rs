@@ -50,6 +50,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         file.settle_times(rq.server().ambient.now());
     }
     let from = open.file().ok().map(FileOpen::name);
+    let keeps = request.info_type != InfoType::FILE
+        || FileInfoClass(request.file_info_class) != FileInfoClass::BASIC;
+    let kept = open.file().ok().filter(|_| keeps).map(FileOpen::keep_times);
     if request.info_type == InfoType::QUOTA {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
@@ -57,6 +60,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         apply(open, &rq.server().files, &rq.server().domain_names, &request)
             .map_err(|status| rename::stopped(open, &request, status))?;
     }
+    drop(kept);
     if let Ok(file) = open.file() {
         let stable = match changed(file, from, &request) {
             Some(change) => stable::sync_change(file, change).await,
@@ -109,6 +113,10 @@ fn apply(
             let set = security::set(open, asked, request.buffer);
             told::protected(open, asked, request.buffer, names, set);
             set?;
+            if !open.file()?.is_directory {
+                // MS-FSA 2.1.5.17.
+                open.file()?.set_archive();
+            }
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
             Ok(())
         }

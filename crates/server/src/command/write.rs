@@ -54,10 +54,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         OpenTarget::File(file) => {
             let is_replay = rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION);
+            let kept = file.keep_times();
             if !(is_replay && planted!(ReplayBelieved)) {
                 write_file(rq, open, file, &request).await?;
             }
-            file.report_written(&rq.server().files);
+            if length != 0 {
+                file.report_written(&rq.server().files);
+            }
+            drop(kept);
         }
     }
     write::Response { count: length }.encode(&mut out.writer());
@@ -96,7 +100,10 @@ async fn write_file(
     }
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
-    data::write(file, offset, request.data, caching).await?;
+    let written = data::write(file, offset, request.data, caching).await;
+    // Also a write that fails may have changed some of the data.
+    file.set_archive();
+    written?;
     // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
     // Linux clients send it, and what they mean is clear.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)

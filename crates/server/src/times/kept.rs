@@ -11,6 +11,32 @@ use tokio::time::Instant;
 use super::{LATE, Late, Setting, TICK};
 use crate::open::FileOpen;
 
+/// The times of a file before an operation of an Open that keeps them. They are set again when this
+/// is dropped, unless another Open has moved them meanwhile.
+#[must_use]
+pub struct KeptTimes<'a> {
+    file: &'a FileOpen,
+    kept: Option<Before>,
+}
+
+#[derive(Debug)]
+struct Before {
+    times: BasicChange,
+    /// [`frevo_store::FileCell::moves`]
+    moves: u64,
+}
+
+impl Drop for KeptTimes<'_> {
+    fn drop(&mut self) {
+        let Some(Before { times, moves }) = &self.kept else { return };
+        if self.file.own_cell().moves() == *moves
+            && let Err(fault) = self.file.node.set_basic(times)
+        {
+            tracing::debug!(%fault, "times that a client has set could not be restored");
+        }
+    }
+}
+
 impl FileOpen {
     /// Takes note of what is said of two times, and says what they are set to, so
     /// that whatever else is set along with them does not change them.
@@ -27,14 +53,19 @@ impl FileOpen {
         if !self.times.has_any() && is_left(written) && is_left(changed) {
             return Ok((None, None));
         }
-        let freezes = matches!(written, Setting::Freeze) || matches!(changed, Setting::Freeze);
-        let now = if freezes { Some(self.stat()?) } else { None };
-        let mut state = self.times.state.lock();
-        state.written = written.kept(state.written, now.map(|stat| stat.written));
-        state.changed = changed.kept(state.changed, now.map(|stat| stat.changed));
-        let any = self.times.defers || state.written.is_some() || state.changed.is_some();
-        self.times.any.store(any, Ordering::Relaxed);
-        Ok((written.value(), state.changed))
+        let keeps_changed = {
+            let mut state = self.times.state.lock();
+            state.keeps_written = written.keeps(state.keeps_written);
+            state.keeps_changed = changed.keeps(state.keeps_changed);
+            let any = self.times.defers || state.keeps_written || state.keeps_changed;
+            self.times.any.store(any, Ordering::Relaxed);
+            state.keeps_changed
+        };
+        let changed = match changed.value() {
+            None if keeps_changed => Some(self.node_stat()?.changed),
+            set => set,
+        };
+        Ok((written.value(), changed))
     }
 
     /// Something is about to be written.
@@ -56,20 +87,47 @@ impl FileOpen {
         Ok(())
     }
 
-    /// Something was done through this Open: the times that it keeps are as they
-    /// were.
-    pub fn keep_times(&self) {
-        if !self.times.has_any() {
-            return;
-        }
-        let change = {
+    /// Something is about to be done through this Open: the times that it keeps are set again when
+    /// the returned value is dropped.
+    pub fn keep_times(&self) -> KeptTimes<'_> {
+        let kept = if self.times.has_any() { self.times_before() } else { None };
+        KeptTimes { file: self, kept }
+    }
+
+    /// Like [`Self::keep_times`], for LastWriteTime alone and every Open. ChangeTime moves.
+    pub fn keep_written(&self) -> KeptTimes<'_> {
+        KeptTimes { file: self, kept: self.times_of(true, false) }
+    }
+
+    fn times_before(&self) -> Option<Before> {
+        let (keeps_written, keeps_changed) = {
             let state = self.times.state.lock();
-            BasicChange { written: state.written, changed: state.changed, ..BasicChange::default() }
+            (state.keeps_written, state.keeps_changed)
         };
-        if change != BasicChange::default()
-            && let Err(fault) = self.node.set_basic(&change)
-        {
-            tracing::debug!(%fault, "times that a client has set could not be restored");
+        if keeps_written || keeps_changed {
+            self.times_of(keeps_written, keeps_changed)
+        } else {
+            None
+        }
+    }
+
+    fn times_of(&self, keeps_written: bool, keeps_changed: bool) -> Option<Before> {
+        // The count first: a change that comes between is taken for a later one.
+        let moves = self.own_cell().moves();
+        let stat = self.node_stat().ok()?;
+        let written = keeps_written.then_some(stat.written);
+        let changed = keeps_changed.then_some(stat.changed);
+        Some(Before { times: BasicChange { written, changed, ..BasicChange::default() }, moves })
+    }
+
+    /// Something was done through this Open that moves times, unless it keeps them.
+    pub fn times_moved(&self) {
+        let keeps = || {
+            let state = self.times.state.lock();
+            state.keeps_written || state.keeps_changed
+        };
+        if !self.times.has_any() || !keeps() {
+            self.own_cell().note_move();
         }
     }
 
@@ -120,7 +178,7 @@ impl FileOpen {
             return Ok(stat);
         }
         let mut state = self.times.state.lock();
-        if state.written.is_some() {
+        if state.keeps_written {
             return Ok(stat);
         }
         match state.late {
@@ -140,7 +198,7 @@ impl FileOpen {
     }
 
     fn write_time(&self, time: FileTime) {
-        if self.times.state.lock().written.is_some() {
+        if self.times.state.lock().keeps_written {
             return;
         }
         let change = BasicChange { written: Some(time), ..BasicChange::default() };

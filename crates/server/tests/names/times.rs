@@ -55,7 +55,8 @@ fn times_that_are_set_stay_through_their_open() {
         peer.on(&mount, end).await.ok();
         let now = basic(&mut peer, &mount, file).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
-        assert_eq!(now.attributes, FileAttributes::HIDDEN);
+        // MS-FSA 2.1.4.17: the new end is for the next backup.
+        assert_eq!(now.attributes, FileAttributes::HIDDEN | FileAttributes::ARCHIVE);
         peer.close(&mount, file).await;
         // And beyond it, until another changes something.
         let other = peer.open_file(&mount, &Want::existing("f")).await;
@@ -92,6 +93,71 @@ fn times_freeze_and_thaw() {
         a_moment();
         peer.write(&mount, file, 0, b"data").await;
         assert!(basic(&mut peer, &mount, file).await.change_time > before.change_time);
+    });
+}
+
+/// MS-FSA 2.1.4.17: an operation of an Open that keeps times leaves them as they are, which another
+/// Open may have moved since they were set.
+#[test]
+fn times_that_another_open_moves_stay_moved() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let set_time = FileTime::from_unix(1_000_000, 700);
+        for (written, changed) in [(set_time, set_time), (FREEZE, FREEZE)] {
+            let first = peer.open_file(&mount, &Want::file("f")).await;
+            let other = peer.open_file(&mount, &Want::existing("f")).await;
+            set(&mut peer, &mount, first, written, changed).await;
+            let kept = basic(&mut peer, &mount, first).await;
+            a_moment();
+            peer.write(&mount, other, 0, b"data of the other").await;
+            let moved = basic(&mut peer, &mount, other).await;
+            assert!(moved.last_write_time > kept.last_write_time);
+            assert!(moved.change_time > kept.change_time);
+            a_moment();
+            peer.write(&mount, first, 0, b"own").await;
+            let end = set_draft(FileInfoClass::END_OF_FILE, first, &2u64.to_le_bytes());
+            peer.on(&mount, end).await.ok();
+            let now = basic(&mut peer, &mount, other).await;
+            assert_eq!(now.last_write_time, moved.last_write_time);
+            assert_eq!(now.change_time, moved.change_time);
+            // A change that comes through the other Open again moves them again.
+            a_moment();
+            peer.write(&mount, other, 0, b"data").await;
+            let later = basic(&mut peer, &mount, other).await;
+            assert!(later.last_write_time > now.last_write_time);
+            assert!(later.change_time > now.change_time);
+            for id in [first, other] {
+                peer.close(&mount, id).await;
+            }
+        }
+    });
+}
+
+/// MS-FSA 2.1.5.15.1: space without data moves ChangeTime alone, a cut both times.
+#[test]
+fn allocation_moves_the_time_of_change() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        peer.write(&mount, file, 0, &[1; 10_000]).await;
+        let mut before = basic(&mut peer, &mount, file).await;
+        for (bytes, is_cut) in
+            [(1_u64 << 20, false), (10_000, false), (9_000, false), (4_096, true)]
+        {
+            a_moment();
+            let draft = set_draft(FileInfoClass::ALLOCATION, file, &bytes.to_le_bytes());
+            peer.on(&mount, draft).await.ok();
+            let now = basic(&mut peer, &mount, file).await;
+            assert!(now.change_time > before.change_time, "{bytes}");
+            assert_eq!(now.last_write_time > before.last_write_time, is_cut, "{bytes}");
+            before = now;
+        }
+        // No volume of Windows has such a file: MS-FSA note 177.
+        for bytes in [1_u64 << 60, (1 << 53) - (64 << 10) + 1] {
+            let draft = set_draft(FileInfoClass::ALLOCATION, file, &bytes.to_le_bytes());
+            peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
+        }
+        assert_eq!(basic(&mut peer, &mount, file).await, before);
     });
 }
 

@@ -38,6 +38,7 @@ impl Create<'_> {
         let Made { opened, mut entered, granted, action, charge, promise } = made;
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
+        let file_created = opened.file_created;
         let used = crate::apple::wrap(&opened.name, opened.node);
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*used),
@@ -81,8 +82,13 @@ impl Create<'_> {
             // To look up where its data lies may have to be waited for; the core cannot.
             let _ = open.file()?.io();
         }
-        let applied = self.apply(&*node, action, stat.attributes).and_then(|changed| {
-            let file = open.file()?;
+        let applied = open.file().and_then(|file| {
+            let changed = self.apply((file, &*node), action, stat.attributes)?;
+            let makes_stream = action == CreateAction::CREATED && file.base.is_some();
+            if makes_stream && !file_created {
+                // MS-FSA 2.1.5.1.2: a file that gets a stream.
+                file.set_archive();
+            }
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
@@ -130,11 +136,11 @@ impl Create<'_> {
         }
     }
 
-    /// Truncation, attributes, allocation, extended attributes. True when the
-    /// file's state is not what opening it said.
+    /// Truncation, attributes, allocation, extended attributes. `node` is the object that the Open
+    /// may use in another way. True when the file's state is not what opening it said.
     fn apply(
         &self,
-        node: &dyn Node,
+        (file, node): (&FileOpen, &dyn Node),
         action: CreateAction,
         before: FileAttributes,
     ) -> Result<bool, Status> {
@@ -143,8 +149,10 @@ impl Create<'_> {
             if self.name.stream().is_some() {
                 // Only the file's own data brings its attributes along.
                 node.set_end_of_file(0).map_err(Fault::status)?;
+                file.set_archive();
             } else {
-                self.overwrite(node, before).map_err(Fault::status)?;
+                let overwrite = || self.overwrite(node, before).map(|()| true);
+                file.own_cell().change_attributes(overwrite).map_err(Fault::status)?;
             }
         }
         let made = overwritten || action == CreateAction::CREATED;

@@ -145,6 +145,9 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     } else {
         copy(call, job, source, target).await?
     };
+    if progress.bytes != 0 {
+        target.set_archive();
+    }
     if progress.bytes != 0
         && target.has_mode(CreateOptions::WRITE_THROUGH)
         && let Err(status) = stable::sync(target).await

@@ -49,6 +49,8 @@ pub(super) async fn copy(
         };
         call.rq.beside_core(move || rest.copy()).await?.map_err(Fault::status)?;
     }
+    // Also when there is no data: attributes and streams count.
+    target.set_archive();
     Ok(size)
 }
 

@@ -32,23 +32,25 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
     if was == sparse {
         return NO_OUTPUT;
     }
-    let node = Arc::clone(&file.node);
-    let mut rest = now.attributes.without(FileAttributes::SPARSE_FILE | FileAttributes::NORMAL);
-    if node.is_hidden_by_name() {
-        // It is not so by another name, and nobody has said that it shall be.
-        rest = rest.without(FileAttributes::HIDDEN);
+    if !sparse {
+        // What is not sparse has all of its space.
+        let node = Arc::clone(&file.node);
+        let reserve = move || node.set_allocation(now.end_of_file);
+        call.rq.beside_core(reserve).await?.map_err(Fault::status)?;
     }
-    let change = move || {
-        let attributes = if sparse {
-            rest | FileAttributes::SPARSE_FILE
-        } else {
-            // What is not sparse has all of its space.
-            node.set_allocation(now.end_of_file)?;
-            if rest.is_empty() { FileAttributes::NORMAL } else { rest }
+    let mark = || {
+        let rest = file.as_stored(file.node.stat_without_eas()?.attributes);
+        let rest = rest.without(FileAttributes::SPARSE_FILE);
+        let attributes = match sparse {
+            true => rest | FileAttributes::SPARSE_FILE,
+            false if rest.is_empty() => FileAttributes::NORMAL,
+            false => rest,
         };
-        node.set_basic(&BasicChange { attributes: Some(attributes), ..BasicChange::default() })
+        let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+        file.node.set_basic(&change)?;
+        Ok::<_, Fault>(rest.contains(FileAttributes::ARCHIVE))
     };
-    call.rq.beside_core(change).await?.map_err(Fault::status)?;
+    file.own_cell().change_attributes(mark).map_err(Fault::status)?;
     let files = &call.rq.server().files;
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT

@@ -185,6 +185,10 @@ const fn is_directory(stat: &Stat) -> bool {
 fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fault> {
     file.vfs.replace(name, &*file.node, by)?;
     file.turned.store(true, Ordering::Release);
+    if !file.is_directory {
+        // MS-FSA 2.1.5.10.3 and 2.1.5.10.37.
+        file.set_archive_anew();
+    }
     Ok(())
 }
 

@@ -34,16 +34,24 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
             .map(Setting::of);
     let (created, accessed) = (created?.value(), accessed?.value());
     let (written, changed) = (written?, changed?);
-    let attributes = attributes(file, new.attributes)?;
-    let is_bare = created.is_none() && accessed.is_none() && attributes.is_none();
+    let sets_attributes = !new.attributes.is_empty();
+    let is_bare = created.is_none() && accessed.is_none() && !sets_attributes;
     let is_bare = is_bare && written.value().is_none() && changed.value().is_none();
     let (written, changed) = file.set_times(written, changed)?;
     if is_bare {
         return Ok(());
     }
-    let change =
-        BasicChange { created, accessed, written, changed, attributes, ..BasicChange::default() };
-    file.node.set_basic(&change).map_err(Fault::status)
+    file.own_cell().note_move();
+    let change = BasicChange { created, accessed, written, changed, ..BasicChange::default() };
+    if !sets_attributes {
+        return file.node.set_basic(&change).map_err(Fault::status);
+    }
+    file.own_cell().change_attributes(|| {
+        let attributes = attributes(file, new.attributes)?;
+        let change = BasicChange { attributes: Some(attributes), ..change };
+        file.node.set_basic(&change).map_err(Fault::status)?;
+        Ok(attributes.contains(FileAttributes::ARCHIVE))
+    })
 }
 
 /// True for a directory, and for a symbolic link that stands for one.
@@ -65,16 +73,13 @@ pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     set.fold(CompletionFilter::EMPTY, |all, (_, part)| all | part)
 }
 
-/// The new attributes of the file; none for zero, which changes nothing.
-fn attributes(file: &FileOpen, new: FileAttributes) -> Result<Option<FileAttributes>, Status> {
-    if new.is_empty() {
-        return Ok(None);
-    }
+/// The attributes of the file with those of `new` that can be set.
+fn attributes(file: &FileOpen, new: FileAttributes) -> Result<FileAttributes, Status> {
     let mut settable = SETTABLE;
     if file.name().is_root() {
         settable = settable.without(FileAttributes::HIDDEN | FileAttributes::SYSTEM);
     }
     let old = file.stat()?.attributes.without(FileAttributes::NORMAL);
     let attributes = old.without(settable) | (new & settable);
-    Ok(Some(if attributes.is_empty() { FileAttributes::NORMAL } else { attributes }))
+    Ok(if attributes.is_empty() { FileAttributes::NORMAL } else { attributes })
 }

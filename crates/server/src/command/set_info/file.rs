@@ -113,8 +113,26 @@ pub(super) fn set(
     let applied = apply(open, file, files, class, bytes);
     audit(open, class, bytes, &from, applied);
     applied?;
+    if changes_content(file, class, &from) {
+        file.set_archive();
+    }
     report(file, files, class, bytes, &from);
     Ok(())
+}
+
+/// True when a class that was applied makes the file one to be archived: MS-FSA 2.1.5.15.1, .5, .6,
+/// .7 and .12. `from` is the name before.
+fn changes_content(file: &FileOpen, class: FileInfoClass, from: &Name) -> bool {
+    match class {
+        FileInfoClass::ALLOCATION
+        | FileInfoClass::END_OF_FILE
+        | FileInfoClass::FULL_EA
+        | FileInfoClass::LINK => true,
+        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => {
+            !file.is_directory && file.name() != *from
+        }
+        _ => false,
+    }
 }
 
 /// Records renames and hard links.

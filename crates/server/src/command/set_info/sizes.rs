@@ -7,12 +7,24 @@ use frevo_wire::dtyp::FileAttributes;
 
 use crate::open::{FileOpen, Open};
 
+/// The largest file of a Windows volume: 2^32 clusters of 2 MiB, less 64 KiB. MS-FSA 2.1.5.15.1,
+/// note 177.
+const LARGEST_FILE: u64 = (1 << 53) - (64 << 10);
+
 /// FileAllocationInformation: whole clusters, which may hold more than was asked
 /// for. What is in the last of them stays.
 pub(super) fn set_allocation(file: &FileOpen, bytes: u64) -> Result<(), Status> {
+    if bytes > LARGEST_FILE {
+        return Err(Status::INVALID_PARAMETER);
+    }
     let cluster = u64::from(file.vfs.volume().cluster).max(1);
     let whole = bytes.checked_next_multiple_of(cluster).unwrap_or(bytes);
-    file.node.set_allocation(whole).map_err(Fault::status)
+    // MS-FSA 2.1.5.15.1: where no data goes, ChangeTime alone moves.
+    let is_cut = whole < file.stat()?.end_of_file;
+    let kept = (!is_cut).then(|| file.keep_written());
+    file.node.set_allocation(whole).map_err(Fault::status)?;
+    drop(kept);
+    Ok(())
 }
 
 /// FileValidDataLengthInformation. The host shows zeros where nothing was written,
