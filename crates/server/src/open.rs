@@ -352,12 +352,13 @@ impl FileOpen {
         self.cell.lock().name_of(self.id).clone()
     }
 
-    /// Removes one of its names, if that still means it.
+    /// Removes one of its names through `vfs`, if that still means it.
     fn remove(
         &self,
         files: &FileTable,
         cell: &FileCell,
         link: &Link,
+        vfs: &dyn Vfs,
     ) -> frevo_store::vfs::VfsResult<()> {
         let Link { folder_id, name } = link;
         if self.outlives_deletion(name) {
@@ -365,8 +366,6 @@ impl FileOpen {
         }
         let _name = files.names.hold(*folder_id, name);
         let is_own = std::ptr::eq(cell, &*self.cell);
-        let remover = cell.lock().remover(link);
-        let vfs = remover.as_ref().unwrap_or(&self.vfs);
         vfs.remove(name, if is_own { self.key() } else { cell.key() })
     }
 

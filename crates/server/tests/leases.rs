@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use client::files::{close_draft, write_draft};
 use client::peer::async_id;
+use client::world::EXCLUSIVE;
 use client::*;
 use frevo_server::internal::lease::client_id;
 use frevo_server::internal::limits::WAITING_PER_CONNECTION;
@@ -121,6 +122,31 @@ fn lease_ack(lease_key: LeaseKey, lease_state: LeaseState) -> Draft {
 /// Sends a request that will have to wait.
 async fn start(peer: &mut Peer, mount: &Mount, draft: Draft) -> u64 {
     peer.send(vec![mount.put(draft)], mount.via()).await.remove(0)
+}
+
+/// MS-FSA 2.1.5.18: readers are not let in beside a lock that begins in the file's space, and are
+/// beside others, such as those of databases far behind the end.
+#[test]
+fn locks_behind_the_space_of_a_file_leave_room_for_readers() {
+    in_world(async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        world.file("f", b"data");
+        let holder = one.open_file(&mine, &Want::existing("f")).await;
+        for (offset, is_shared) in [(1 << 40, true), (0, false)] {
+            let lock = files::lock_draft(holder, &[(offset, 1, EXCLUSIVE)]);
+            one.on(&mine, lock).await.ok();
+            let reply = two.on(&theirs, with_lease(&Want::existing("f"), key(1), rh())).await;
+            let granted = lease(&reply).lease.lease_state;
+            assert_eq!(granted, if is_shared { rh() } else { NONE }, "{offset}");
+            two.close(&theirs, files::file_id(&reply)).await;
+            let draft = with_oplock(&Want::existing("f"), OplockLevel::II);
+            let reply = two.on(&theirs, draft).await;
+            let expected = if is_shared { OplockLevel::II } else { OplockLevel::NONE };
+            assert_eq!(level(reply.ok()), expected, "{offset}");
+            two.close(&theirs, files::file_id(&reply)).await;
+        }
+    });
 }
 
 #[test]

@@ -114,6 +114,12 @@ impl ByteRanges {
         self.state.as_ref().is_none_or(|state| state.count == 0)
     }
 
+    /// Returns the offset of the lock nearest to the beginning of the file; None without locks.
+    pub fn first_offset(&self) -> Option<u64> {
+        let held = self.state.as_ref()?.held.values();
+        held.filter_map(|(ranges, _)| Some(ranges.first_key_value()?.0.0.offset)).min()
+    }
+
     /// True if no lock keeps `owner` from reading `range`.
     pub fn may_read(&self, owner: OpenId, range: Range) -> bool {
         let Some(state) = &self.state else { return true };

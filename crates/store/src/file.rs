@@ -39,6 +39,15 @@ pub struct Admission {
     pub overwrites: bool,
 }
 
+/// The facts of a file that decide on oplocks and leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// True for a directory.
+    pub is_directory: bool,
+    /// Stream.AllocationSize
+    pub allocation: u64,
+}
+
 /// The state of an Open after [`File::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admitted {
@@ -80,19 +89,19 @@ pub enum Departure {
     StillOpen,
     /// It was the last Open; the file stays.
     Closed,
-    /// It was the last Open, and these names are to be removed: usually one, several for a file
-    /// with several deleted links. The caller removes them while it still holds the node (so that
-    /// the file's key cannot be used again), then calls `FileTable::retire`.
+    /// These names are to be removed: usually one, several for a file with several deleted links.
+    /// Opens by other names of the file may remain. The caller removes the names while it still
+    /// holds the node (so that the file's key cannot be used again), then calls
+    /// `FileTable::unlinked`, whether or not the removal succeeded.
     Remove(Vec<Link>),
-    /// Other Opens remain, but this name of the file is to be removed now
-    /// (FILE_DISPOSITION_POSIX_SEMANTICS). The caller then calls `FileTable::unlinked`.
-    Unlink(Link),
 }
 
 /// An Open of a named stream, in its file's cell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attached {
     pub(crate) id: OpenId,
+    /// Open.Link: the name of the file, without the stream.
+    pub(crate) link: Link,
     /// True if it touches data and does not share deletion.
     pub(crate) holds: bool,
 }
@@ -145,15 +154,31 @@ impl File {
     }
 
     fn link_of(&self, id: OpenId) -> &Link {
-        let entry = self.opens.iter().find(|e| e.id == id);
-        entry.and_then(|e| e.link.as_ref()).unwrap_or(&self.first)
+        if let Some(entry) = self.opens.iter().find(|e| e.id == id) {
+            return entry.link.as_ref().unwrap_or(&self.first);
+        }
+        let attached = self.streams.iter().find(|attached| attached.id == id);
+        attached.map_or(&self.first, |attached| &attached.link)
     }
 
     /// Returns every name of the file that is stored here.
     fn links_mut(&mut self) -> impl Iterator<Item = &mut Link> {
         let links = self.opens.iter_mut().filter_map(|e| e.link.as_mut());
+        let attached = self.streams.iter_mut().map(|attached| &mut attached.link);
         let doomed = self.doomed.iter_mut().map(|doomed| &mut doomed.link);
-        links.chain(doomed).chain(core::iter::once(&mut self.first))
+        links.chain(attached).chain(doomed).chain(core::iter::once(&mut self.first))
+    }
+
+    fn is_one_link(&self, a: &Link, b: &Link) -> bool {
+        is_one_link(self.key, a, b)
+    }
+
+    /// True if one of the Opens has opened the file by this link.
+    fn is_opened_by(&self, link: &Link) -> bool {
+        let mut opens = self.opens.iter().map(|e| e.link.as_ref().unwrap_or(&self.first));
+        let mut streams = self.streams.iter().map(|attached| &attached.link);
+        opens.any(|own| self.is_one_link(own, link))
+            || streams.any(|own| self.is_one_link(own, link))
     }
 
     /// Records that the link `from` is now called `to`.
@@ -175,9 +200,38 @@ impl File {
         self.opens.len().saturating_add(self.streams.len())
     }
 
-    /// True if the file goes with its last Open (FileStandardInformation.DeletePending).
+    /// True if a link of the file goes with the last Open by it: Link.IsDeleted.
     pub const fn is_delete_pending(&self) -> bool {
         !self.doomed.is_empty()
+    }
+
+    /// Returns the number of links that go with the last Open by them.
+    pub const fn deleted_links(&self) -> usize {
+        self.doomed.len()
+    }
+
+    /// True if the link of the Open `id` goes with the last Open by it
+    /// (FileStandardInformation.DeletePending).
+    pub fn is_going(&self, id: OpenId) -> bool {
+        self.is_link_going(self.link_of(id))
+    }
+
+    /// True if the name goes with the last Open by it. `links` is the number of names that the file
+    /// has: the only one is this, however it is written.
+    pub fn is_name_going(&self, folder_id: FolderId, name: &Name, links: u32) -> bool {
+        let is_this = |doomed: &Doomed| {
+            doomed.link.folder_id != folder_id || doomed.link.name == *name || links <= 1
+        };
+        self.doomed.iter().any(|doomed| self.key.stream != 0 || is_this(doomed))
+    }
+
+    pub(crate) fn is_link_going(&self, link: &Link) -> bool {
+        self.doomed.iter().any(|doomed| self.is_one_link(&doomed.link, link))
+    }
+
+    /// Forgets links that were removed, or could not be.
+    pub(crate) fn forget_deleted(&mut self, links: &[Link]) {
+        self.doomed.retain(|doomed| !links.contains(&doomed.link));
     }
 
     pub(crate) const fn is_retired(&self) -> bool {
@@ -194,11 +248,11 @@ impl File {
     /// violation too.
     ///
     /// # Errors
-    /// DELETE_PENDING or SHARING_VIOLATION (MS-FSA 2.1.5.1.2.1, 2.1.5.1.2.2).
-    ///
-    /// Deviation: a file with a deleted link cannot be opened by any of its links.
+    /// DELETE_PENDING for a deleted link, whose file may have others (MS-FSA 2.1.5.1), or
+    /// SHARING_VIOLATION (2.1.5.1.2.2).
     pub fn admit(&mut self, name: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
-        if self.is_delete_pending() {
+        let link = Link { folder_id: a.folder_id, name: name.clone() };
+        if self.is_link_going(&link) {
             return Err(Status::DELETE_PENDING);
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
@@ -219,9 +273,8 @@ impl File {
         if self.opens.len() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        let Admission { id, folder_id, delete_on_close, lease, .. } = a;
-        let link =
-            (!self.first.is(folder_id, name)).then(|| Link { folder_id, name: name.clone() });
+        let Admission { id, delete_on_close, lease, .. } = a;
+        let link = (self.first != link).then_some(link);
         let claim = Claim { access: a.granted, ..claim };
         self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
         Ok((Admitted::In, contention))
@@ -229,16 +282,11 @@ impl File {
 
     /// Grants the oplock or lease that an Open asks for, or the largest part of it that the other
     /// Opens allow.
-    pub(crate) fn grant(
-        &mut self,
-        id: OpenId,
-        is_directory: bool,
-        wish: Wish,
-        route: Route,
-    ) -> Granted {
+    pub(crate) fn grant(&mut self, id: OpenId, shape: Shape, wish: Wish, route: Route) -> Granted {
         if wish == Wish::Nothing {
             return Granted::Nothing;
         }
+        let Shape { is_directory, allocation } = shape;
         let owner = wish.owner();
         let others = self.opens.iter().filter(|e| e.id != id);
         let mut others = others.filter(|e| owner.is_none() || e.lease != owner);
@@ -246,8 +294,9 @@ impl File {
             |e: &Entry| !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id);
         let room = Room {
             is_shared: others.any(counts),
-            is_locked: !self.ranges.is_empty(),
-            is_going: self.is_delete_pending(),
+            // MS-FSA 2.1.5.18: readers are not let in beside locks of data that there is.
+            is_locked: self.ranges.first_offset().is_some_and(|first| allocation > first),
+            is_going: self.is_going(id),
             is_directory,
         };
         self.oplocks.request(id, route, wish, room)
@@ -309,7 +358,8 @@ impl File {
             let parent = self.parent_lease(id);
             return self.doom(link, id, parent);
         }
-        self.doomed.retain(|doomed| doomed.link != link);
+        let key = self.key;
+        self.doomed.retain(|doomed| !is_one_link(key, &doomed.link, &link));
     }
 
     /// Returns the Vfs through which a deleted name is removed, whichever Open closes last: the one
@@ -339,10 +389,11 @@ impl File {
         }
     }
 
-    /// Returns whether closing `id` deletes the file, and whether its name goes at that close.
+    /// Returns whether closing `id` deletes its link, and whether this may be the close that it goes
+    /// with.
     pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
         let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
-        (on_close, self.is_doomed(self.link_of(id)))
+        (on_close, self.is_going(id))
     }
 
     /// Returns the access and sharing of `id` that share modes compare.
@@ -376,18 +427,13 @@ impl File {
         vfs: &Arc<dyn Vfs>,
     ) -> (Departure, Option<LeaseOwner>, Vec<Break>) {
         let (lease, parent) = (self.lease_of(id), self.parent_lease(id));
-        let mut deletes = false;
-        let mut unlinked = None;
+        let link = self.link_of(id).clone();
+        let (mut deletes, mut unlinks) = (false, false);
         if let Some(at) = self.opens.iter().position(|e| e.id == id) {
             let entry = self.opens.swap_remove(at);
-            let link = entry.link.unwrap_or_else(|| self.first.clone());
-            if entry.delete_on_close {
-                deletes = true;
+            (deletes, unlinks) = (entry.delete_on_close, entry.unlinks);
+            if deletes {
                 self.doom(link.clone(), id, parent);
-            }
-            if entry.unlinks && self.open_count() > 0 && self.is_doomed(&link) {
-                self.doomed.retain(|doomed| doomed.link != link);
-                unlinked = Some(link);
             }
             for doomed in self.doomed.iter_mut().filter(|doomed| doomed.by == id) {
                 doomed.remover = Some(Arc::clone(vfs));
@@ -396,32 +442,43 @@ impl File {
         self.streams.retain(|attached| attached.id != id);
         self.ranges.release(id);
         self.oplocks.leave(id);
-        if let Some(link) = unlinked {
-            return (Departure::Unlink(link), lease, Vec::new());
-        }
+        let removed = self.removed_by(&link, unlinks);
         let mut breaks = Vec::new();
-        if deletes && !self.oplocks.is_empty() {
+        if deletes && !unlinks && !self.oplocks.is_empty() {
             // MS-FSA 2.1.5.5 marks the link as FileDispositionInformation does, which takes the
             // caching of handles away (2.1.4.12).
             breaks = self.oplocks.contend(Actor { open: id, lease }, Cause::Delete).breaks;
         }
-        let departure = match (self.open_count() == 0, self.is_delete_pending()) {
-            (false, _) => Departure::StillOpen,
-            (true, false) => Departure::Closed,
-            (true, true) => {
-                Departure::Remove(self.doomed.iter().map(|doomed| doomed.link.clone()).collect())
-            }
+        let departure = match (removed.is_empty(), self.open_count() == 0) {
+            (false, _) => Departure::Remove(removed),
+            (true, true) => Departure::Closed,
+            (true, false) => Departure::StillOpen,
         };
         (departure, lease, breaks)
     }
 
-    fn is_doomed(&self, link: &Link) -> bool {
-        self.doomed.iter().any(|doomed| doomed.link == *link)
+    /// Returns the deleted links that go when an Open by `link` has left. MS-FSA 2.1.5.5: a link
+    /// goes with the last Open by it; one deleted with POSIX semantics (`unlinks`) with the Open that
+    /// deleted it.
+    fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
+        let is_last = self.open_count() == 0;
+        let goes = |doomed: &&Doomed| {
+            let is_this = self.is_one_link(&doomed.link, link);
+            is_last || is_this && (unlinks || !self.is_opened_by(&doomed.link))
+        };
+        self.doomed.iter().filter(goes).map(|doomed| doomed.link.clone()).collect()
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
-        if !self.is_doomed(&link) {
+        if !self.is_link_going(&link) {
             self.doomed.push(Doomed { link, by, remover: None, parent });
         }
     }
+}
+
+/// True if two names of the file `key` mean one link. Names in two folders may: one folder can be
+/// below the other. A named stream goes by itself, whichever link it was opened by (MS-FSA 2.1.1.5
+/// Stream.IsDeleted).
+fn is_one_link(key: FileKey, a: &Link, b: &Link) -> bool {
+    key.stream != 0 || a.folder_id != b.folder_id || a == b
 }

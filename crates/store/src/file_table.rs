@@ -8,7 +8,7 @@ use frevo_wire::Status;
 use hashbrown::HashMap;
 use parking_lot::MutexGuard;
 
-use crate::file::{Admission, Admitted, Departure, File};
+use crate::file::{Admission, Admitted, Departure, File, Shape};
 use crate::file_cell::FileCell;
 use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
@@ -97,14 +97,14 @@ impl FileTable {
         &self,
         cell: &FileCell,
         id: OpenId,
-        is_directory: bool,
+        shape: Shape,
         wish: Wish,
         route: Route,
     ) -> Granted {
-        if let Some(owner) = wish.owner().filter(|_| is_directory) {
+        if let Some(owner) = wish.owner().filter(|_| shape.is_directory) {
             self.leases.mark_directory(owner);
         }
-        cell.lock().grant(id, is_directory, wish, route)
+        cell.lock().grant(id, shape, wish, route)
     }
 
     /// Breaks the leases on the directory of `name` after a change of its entries, except the lease
@@ -158,12 +158,18 @@ impl FileTable {
         departure
     }
 
-    /// Forgets a file after its removal, successful or not: see [`Departure::Remove`].
-    pub fn retire(&self, cell: &FileCell) {
+    /// Forgets links of a file after their removal, successful or not, and the file if nobody has
+    /// it open: see [`Departure::Remove`].
+    pub fn unlinked(&self, cell: &FileCell, links: &[Link]) {
         self.removals.fetch_add(1, Ordering::Release);
         let (key, mut shard) = self.shard_of(cell);
-        cell.lock().retire();
-        shard.remove(&key);
+        let mut file = cell.lock();
+        file.forget_deleted(links);
+        // Another Open may have come by another link, or ended the same removal.
+        if file.open_count() == 0 && !file.is_delete_pending() && !file.is_retired() {
+            file.retire();
+            shard.remove(&key);
+        }
     }
 
     /// Locks the shard that a cell is in. The cell stays there until the guard is dropped.
@@ -223,11 +229,6 @@ impl FileTable {
         cell.set_stream(to.stream);
         new.unwrap_or(old).insert(to, Arc::clone(cell));
         true
-    }
-
-    /// Counts the removal of one of a file's names: see [`Departure::Unlink`].
-    pub fn unlinked(&self) {
-        self.removals.fetch_add(1, Ordering::Release);
     }
 
     /// Updates the names of all open files below a renamed directory. Takes time for every open
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(vec![link("b")]));
         let between = table.admit(KEY, &name("b"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is retired");
-        table.retire(&cell);
+        table.unlinked(&cell, &[link("b")]);
         table.admit(KEY, &name("new"), ask(5, Sharing::ALL, false)).unwrap();
     }
 
@@ -373,12 +374,49 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
         assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::StillOpen);
         assert_eq!(table.leave(&cell, OpenId(3), &vfs()), Departure::Remove(vec![link("c")]));
-        table.retire(&cell);
-        let cell = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap().cell;
-        table.admit(KEY, &name("b"), ask(5, Sharing::ALL, true)).unwrap();
-        table.leave(&cell, OpenId(4), &vfs());
-        let both = Departure::Remove(vec![link("a"), link("b")]);
-        assert_eq!(table.leave(&cell, OpenId(5), &vfs()), both);
+        table.unlinked(&cell, &[link("c")]);
+        assert!(table.is_empty());
+    }
+
+    /// Tests that a deleted link goes with its own last Open and refuses only Opens by itself:
+    /// MS-FSA 2.1.1.5 Link.IsDeleted, 2.1.5.5 phase 3.
+    #[test]
+    fn a_deleted_link_leaves_the_others_alone() {
+        let table = FileTable::default();
+        let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
+        table.admit(KEY, &name("b"), ask(2, Sharing::ALL, false)).unwrap();
+        cell.lock().set_delete_pending(OpenId(1), true);
+        let going = [1, 2].map(|id| cell.lock().is_going(OpenId(id)));
+        assert_eq!((going, cell.lock().deleted_links()), ([true, false], 1));
+        let refused = table.admit(KEY, &name("a"), ask(3, Sharing::ALL, false));
+        assert_eq!(refused.unwrap_err(), Status::DELETE_PENDING);
+        table.admit(KEY, &name("b"), ask(3, Sharing::ALL, false)).unwrap();
+        let (remover, mine) = (vfs(), vfs());
+        assert_eq!(table.leave(&cell, OpenId(1), &remover), Departure::Remove(vec![link("a")]));
+        assert!(Arc::ptr_eq(&cell.lock().remover(&link("a")).unwrap(), &remover));
+        let between = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, false));
+        assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is removed");
+        table.unlinked(&cell, &[link("a")]);
+        // The name may be made again.
+        table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
+        for (id, departure) in [
+            (2, Departure::StillOpen),
+            (4, Departure::Remove(vec![link("a")])),
+            (3, Departure::Remove(vec![link("a")])),
+        ] {
+            assert_eq!(table.leave(&cell, OpenId(id), &mine), departure, "{id}");
+        }
+        table.unlinked(&cell, &[link("a")]);
+        assert!(table.is_empty());
+        table.unlinked(&cell, &[link("a")]);
+        // An Open by another link comes while the last one's link is being removed.
+        let cell = table.admit(KEY, &name("a"), ask(5, Sharing::ALL, true)).unwrap().cell;
+        assert_eq!(table.leave(&cell, OpenId(5), &mine), Departure::Remove(vec![link("a")]));
+        let late = table.admit(KEY, &name("b"), ask(6, Sharing::ALL, false)).unwrap();
+        assert!(Arc::ptr_eq(&late.cell, &cell));
+        table.unlinked(&cell, &[link("a")]);
+        assert!(Arc::ptr_eq(&table.find(KEY).unwrap(), &cell));
+        assert_eq!(table.leave(&cell, OpenId(6), &mine), Departure::Closed);
     }
 
     #[test]
@@ -396,7 +434,7 @@ mod tests {
             // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is the Open's mode.
             let left = table.leave(&cell, OpenId(1), &vfs());
             assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
-            table.retire(&cell);
+            table.unlinked(&cell, &[link("a")]);
         }
     }
 

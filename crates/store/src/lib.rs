@@ -57,7 +57,7 @@ pub mod stream;
 pub mod vfs;
 pub mod watch;
 
-pub use file::{Admission, Admitted, Departure, File};
+pub use file::{Admission, Admitted, Departure, File, Shape};
 pub use file_cell::FileCell;
 pub use file_table::{Attempt, FileTable};
 pub use name::{FolderId, Link, Name};

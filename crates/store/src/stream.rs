@@ -15,7 +15,7 @@ use crate::file::{Admission, Attached, File};
 use crate::file_cell::FileCell;
 use crate::file_table::FileTable;
 use crate::limits::OPENS_PER_FILE;
-use crate::name::{Link, Name};
+use crate::name::{FolderId, Link, Name};
 use crate::share_mode::Claim;
 use crate::vfs::FileKey;
 
@@ -32,15 +32,17 @@ impl File {
         !self.streams.is_empty()
     }
 
-    fn attach(&mut self, a: Admission) -> Result<(), Status> {
-        if self.is_delete_pending() {
+    fn attach(&mut self, name: &Name, a: Admission) -> Result<(), Status> {
+        let link = Link { folder_id: a.folder_id, name: name.with_stream(None) };
+        if self.is_link_going(&link) {
             return Err(Status::DELETE_PENDING);
         }
         if self.open_count() >= OPENS_PER_FILE {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
-        self.streams.push(Attached { id: a.id, holds: claim.contends() && !a.sharing.delete });
+        let holds = claim.contends() && !a.sharing.delete;
+        self.streams.push(Attached { id: a.id, link, holds });
         Ok(())
     }
 }
@@ -54,22 +56,31 @@ impl FileTable {
         if let Some(cell) = shard.get(&key) {
             let mut file = cell.lock();
             if !file.is_retired() {
-                file.attach(a)?;
+                file.attach(name, a)?;
                 drop(file);
                 return Ok(Arc::clone(cell));
             }
         }
         let first = Link { folder_id: a.folder_id, name: name.with_stream(None) };
         let mut file = File::new(key, first);
-        file.attach(a)?;
+        file.attach(name, a)?;
         let cell = Self::cell(key, file);
         shard.insert(key, Arc::clone(&cell));
         Ok(cell)
     }
 
-    /// True if the file is about to go, and its streams with it.
-    pub fn is_file_delete_pending(&self, key: FileKey) -> bool {
-        self.find(key.file()).is_some_and(|cell| cell.lock().is_delete_pending())
+    /// True if the name of the file is about to go, and the streams with it. `links` is the number of
+    /// names that the file has.
+    pub fn is_file_going(
+        &self,
+        key: FileKey,
+        folder_id: FolderId,
+        name: &Name,
+        links: u32,
+    ) -> bool {
+        let name = name.with_stream(None);
+        let is_going = |cell: Arc<FileCell>| cell.lock().is_name_going(folder_id, &name, links);
+        self.find(key.file()).is_some_and(is_going)
     }
 }
 
@@ -143,7 +154,7 @@ mod tests {
         let whole = table.admit(FILE, &name("f"), ask(2, AccessMask::DELETE, Sharing::ALL));
         assert!(Arc::ptr_eq(&file, &whole.unwrap().cell));
         file.lock().set_delete_pending(OpenId(2), true);
-        assert!(table.is_file_delete_pending(key("f:s")));
+        assert!(table.is_file_going(key("f:s"), FolderId(1), &name("f:s"), 1));
         assert_eq!(table.leave(&file, OpenId(2), &vfs()), Departure::StillOpen);
         let late = table.attach(FILE, &name("f"), ask(3, AccessMask::READ_DATA, Sharing::ALL));
         assert_eq!(late.unwrap_err(), Status::DELETE_PENDING);

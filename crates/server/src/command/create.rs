@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use frevo_store::lease::Granted;
 use frevo_store::name::Rules;
-use frevo_store::{Name, Vfs};
+use frevo_store::{Name, Shape, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateAction};
 use frevo_wire::dtyp::AccessMask;
@@ -152,11 +152,12 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     create.write_through(open)?;
     // Before anything is promised that stands on the file, such as its record.
     create.make_stable(open, action).await?;
-    let (id, is_directory, route) = (file.id, file.is_directory, create.route()?);
+    let (id, route) = (file.id, create.route()?);
+    let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };
     if !tree.share.level2_oplocks {
         file.cell.lock().oplocks.forbid_level_two();
     }
-    let granted = rq.server().files.grant(&file.cell, id, is_directory, create.wish, route);
+    let granted = rq.server().files.grant(&file.cell, id, shape, create.wish, route);
     if granted == Granted::Nothing {
         open.set_promise(None);
     }

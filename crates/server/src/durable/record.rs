@@ -17,7 +17,7 @@ use frevo_store::state::{
     ActorRecord, Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
 };
 use frevo_store::vfs::{KindWanted, OpenHow, Opened};
-use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Sharing, StateStore, Vfs};
+use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Shape, Sharing, StateStore, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
@@ -309,6 +309,9 @@ fn reopen(
     if attempt.admitted != Admitted::In {
         return Err("others have it open".into());
     }
+    if opened.stat.links > 1 {
+        attempt.cell.note_linked();
+    }
     let target = OpenTarget::File(FileOpen {
         fd: shared_fd(&*opened.node),
         node: opened.node,
@@ -480,7 +483,9 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
         None => Wish::Nothing,
     };
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
-    server.files.grant(&file.cell, file.id, false, wish, route);
+    // It was promised before the restart: locks of others that are back do not count.
+    let shape = Shape { is_directory: false, allocation: 0 };
+    server.files.grant(&file.cell, file.id, shape, wish, route);
     let mut state = file.cell.lock();
     for lock in record.locks.iter().filter(|_| !planted!(LocksLeftBehind)) {
         if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {

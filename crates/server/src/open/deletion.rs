@@ -1,11 +1,12 @@
 //! The deletion of files by the close of their last Open.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use frevo_store::lease::Actor;
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Departure, Fault, FileCell, FileTable, Link, Name};
+use frevo_store::{Departure, Fault, FileCell, FileTable, Link, Name, Vfs};
+use frevo_wire::create_context::LeaseKey;
 use frevo_wire::dtyp::AccessMask;
 
 use super::{FileOpen, Open, OpenTarget};
@@ -27,9 +28,17 @@ pub(super) enum Patience {
 pub(crate) struct Deletion {
     cell: Arc<FileCell>,
     links: Vec<Link>,
-    /// The file is forgotten behind it. Otherwise other names of it are still open.
-    retires: bool,
     by: Option<Actor>,
+}
+
+/// One name of a file, after the attempt to remove it.
+struct Attempted {
+    link: Link,
+    removed: VfsResult<()>,
+    /// The Vfs through which the name was removed.
+    vfs: Arc<dyn Vfs>,
+    /// Lease.ParentLeaseKey of the Open that deleted the name.
+    parent: Option<LeaseKey>,
 }
 
 impl Open {
@@ -43,9 +52,8 @@ impl Open {
         by: Option<Actor>,
         patience: Patience,
     ) -> Option<Deletion> {
-        let (links, retires) = match files.leave(cell, self.id(), &file.vfs) {
-            Departure::Remove(links) => (links, true),
-            Departure::Unlink(link) => (vec![link], false),
+        let links = match files.leave(cell, self.id(), &file.vfs) {
+            Departure::Remove(links) => links,
             // The watches of a directory that is deleted once they end.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
@@ -53,7 +61,7 @@ impl Open {
             }
             _ => return None,
         };
-        let deletion = Deletion { cell: Arc::clone(cell), links, retires, by };
+        let deletion = Deletion { cell: Arc::clone(cell), links, by };
         self.delete(file, files, deletion, patience)
     }
 
@@ -70,68 +78,61 @@ impl Open {
         deletion: Deletion,
         patience: Patience,
     ) -> Option<Deletion> {
-        let Deletion { cell, links, retires, by } = deletion;
+        let Deletion { cell, links, by } = deletion;
         let remove = |link: Link| {
-            let (removed, gave_up) = match patience {
-                Patience::Long => (file.remove(files, &cell, &link), false),
-                Patience::Short => short_patience(|| file.remove(files, &cell, &link)),
+            let (vfs, parent) = {
+                let state = cell.lock();
+                let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
+                (vfs, state.parent_of_deletion(&link))
             };
-            if gave_up && removed.is_err() { Err(link) } else { Ok((link, removed)) }
+            let (removed, gave_up) = match patience {
+                Patience::Long => (file.remove(files, &cell, &link, &*vfs), false),
+                Patience::Short => short_patience(|| file.remove(files, &cell, &link, &*vfs)),
+            };
+            let is_left = gave_up && removed.is_err();
+            if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
         };
         let mut left = Vec::new();
         let mut done = Vec::new();
         {
-            let is_due = Cell::new(retires);
-            let _retires = panics::Always(|| {
-                if is_due.get() {
-                    files.retire(&cell);
-                }
-            });
+            let ended = RefCell::new(links.clone());
+            let _forgotten = panics::Always(|| files.unlinked(&cell, &ended.borrow()));
             for link in links {
                 match remove(link) {
                     Ok(removed) => done.push(removed),
                     Err(link) => left.push(link),
                 }
             }
-            is_due.set(retires && left.is_empty());
+            ended.borrow_mut().retain(|link| !left.contains(link));
         }
-        for (link, removed) in done {
-            self.tell_of_removal(file, &cell, files, by, &link, removed);
+        if done.iter().any(|attempted| attempted.removed.is_ok()) {
+            file.lost_a_link(&cell);
         }
-        if !left.is_empty() {
-            return Some(Deletion { cell, links: left, retires, by });
+        for attempted in done {
+            self.tell_of_removal(file, files, by, attempted);
         }
-        if !retires {
-            files.unlinked();
-        }
-        None
+        (!left.is_empty()).then_some(Deletion { cell, links: left, by })
     }
 
     /// Tells watches, leases and the client what has become of a name.
     fn tell_of_removal(
         &self,
         file: &FileOpen,
-        cell: &FileCell,
         files: &FileTable,
         by: Option<Actor>,
-        link: &Link,
-        removed: VfsResult<()>,
+        Attempted { link, removed, vfs, parent }: Attempted,
     ) {
         if let Err(fault) = removed {
             return self.not_removed(&link.name, fault);
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            let (vfs, parent) = {
-                let state = cell.lock();
-                (state.remover(link), state.parent_of_deletion(link))
-            };
             // One Open deleted the name, another one may have been closed last: the lease is
             // let alone that both know.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
-            files.entry_changed(&**vfs.as_ref().unwrap_or(&file.vfs), &link.name, actor);
+            files.entry_changed(&*vfs, &link.name, actor);
         }
-        file.report_removal(files, link);
+        file.report_removal(files, &link);
     }
 
     /// It was acknowledged that this would go, and it has not.

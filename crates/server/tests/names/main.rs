@@ -4,11 +4,13 @@
 #[path = "../client/mod.rs"]
 mod client;
 
+mod archive;
 #[path = "../ioctl/calls.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod calls;
 mod classes;
 mod eas;
+mod hard_links;
 mod link_kinds;
 mod reparse;
 mod separators;

@@ -4,6 +4,7 @@ use crate::client::files::{close_draft, data, flush_draft, read_draft, write_dra
 use crate::client::*;
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{self, CreateAction, CreateDisposition, CreateOptions};
+use frevo_wire::create_context::{CreateContext, CreateContexts, ResponseContext};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 
 #[test]
@@ -328,6 +329,35 @@ fn close_tells_what_the_file_has_become() {
             assert!(response.file_attributes.contains(FileAttributes::ARCHIVE));
             assert!(response.last_write_time.0 > 0 && response.creation_time.0 > 0);
         }
+    });
+}
+
+/// MS-SMB2 3.3.5.9.5, note 333: the file's list decides on the maximal access, not READONLY.
+#[test]
+fn read_only_takes_nothing_from_the_maximal_access() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let attributes = FileAttributes::READONLY;
+        let made = Want { attributes, ..Want::file("f").disposition(CreateDisposition::CREATE) };
+        let file = peer.open_file(&mount, &made).await;
+        peer.close(&mount, file).await;
+        let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+        let asked = [CreateContext::QueryMaximalAccess(None)];
+        let contexts = CreateContexts::from_requests(&asked).as_bytes().to_vec();
+        let access = AccessMask::READ_ATTRIBUTES;
+        let want = Want { contexts, access, ..Want::existing("f") };
+        let reply = peer.create(&mount, &want).await;
+        let response = create::Response::parse(&reply.ok().message).unwrap();
+        let told = response.contexts.responses().find_map(|context| match context.unwrap() {
+            ResponseContext::MaximalAccess(told) => Some(told),
+            _ => None,
+        });
+        let told = told.unwrap();
+        assert_eq!(told.query_status, Status::SUCCESS);
+        assert!(told.maximal_access.contains(writes), "{:?}", told.maximal_access);
+        // The attribute counts where it is opened: MS-FSA 2.1.5.1.2.1.
+        let refused = peer.create(&mount, &Want::existing("f").access(writes)).await;
+        refused.expect(Status::ACCESS_DENIED);
     });
 }
 

@@ -194,7 +194,8 @@ pub(super) fn maximal(
             most |= AccessMask::READ_ATTRIBUTES;
         }
     }
-    Ok(within_share(create, without_read_only(stat, most)))
+    // MS-SMB2 3.3.5.9.5, note 333: the security descriptor alone decides, not READONLY.
+    Ok(within_share(create, most))
 }
 
 /// The rules of a new file's directory.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use frevo_store::lease::Wish;
 use frevo_store::security::Token;
 use frevo_store::vfs::Opened;
-use frevo_store::{Departure, FileCell, FileTable, Name, OpenId, Vfs};
+use frevo_store::{FileCell, FileTable, Name, OpenId, Vfs};
 use frevo_wire::command::create::{self, CreateAction, CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
@@ -62,9 +62,10 @@ impl Drop for Entered<'_> {
         }
         let Create { rq, vfs, .. } = self.create;
         let (files, id) = (&rq.server().files, self.create.id());
-        if self.leaves && matches!(files.leave(&self.cell, id, vfs), Departure::Remove(_)) {
-            // It has gone by itself; its key must not stay delete pending.
-            files.retire(&self.cell);
+        if self.leaves {
+            // A CREATE that fails deletes nothing.
+            self.cell.lock().forget_delete_on_close(id);
+            panics::contained(|| streams::leave(files, vfs, &self.cell, id));
         }
         panics::contained(|| streams::detach(files, vfs, self.base.as_ref(), id));
     }

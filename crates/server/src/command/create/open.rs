@@ -6,7 +6,7 @@ use std::sync::Arc;
 use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Break, Wish};
 use frevo_store::vfs::{Kind, Opened};
-use frevo_store::{Admitted, Fault, Sharing};
+use frevo_store::{Admitted, Fault, FileCell, Sharing, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions, ShareAccess};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
@@ -15,6 +15,7 @@ use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
 use super::symlink::{self, Separator};
 use super::{apple, contexts, host_lease, streams, validate};
+use crate::archive;
 use crate::host;
 use crate::impersonation;
 use crate::lease;
@@ -89,9 +90,7 @@ impl Create<'_> {
                 lease::settled(self.rq, &cell, actor).await?;
                 continue;
             }
-            let is_gone = files.removals() != removals
-                && opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0);
-            if is_gone {
+            if files.removals() != removals && is_gone(&opened) {
                 continue;
             }
             return Ok(Made { opened, entered, granted, action, charge, promise });
@@ -170,6 +169,7 @@ impl Create<'_> {
             detach();
             self.unmake(opened);
         })?;
+        archive::note_opened(base.as_ref().unwrap_or(&attempt.cell), opened);
         let waits = attempt.admitted == Admitted::Waits;
         let entered =
             Entered { create: self, cell: attempt.cell, base, leaves: !waits, stays: false };
@@ -214,15 +214,15 @@ impl Create<'_> {
             Fault::Exists | Fault::IsADirectory | Fault::NotADirectory => {
                 let found = self.vfs.stat(&self.name).ok();
                 let files = &self.rq.server().files;
-                let pending = |key| {
-                    files.is_file_delete_pending(key)
-                        || files.find(key).is_some_and(|cell| cell.lock().is_delete_pending())
+                let folder_id = self.vfs.folder_id();
+                let pending = |stat: Stat| {
+                    let is_going = |cell: Arc<FileCell>| {
+                        cell.lock().is_name_going(folder_id, &self.name, stat.links)
+                    };
+                    files.is_file_going(stat.key, folder_id, &self.name, stat.links)
+                        || files.find(stat.key).is_some_and(is_going)
                 };
-                if found.is_some_and(|stat| pending(stat.key)) {
-                    Status::DELETE_PENDING
-                } else {
-                    fault.status()
-                }
+                if found.is_some_and(pending) { Status::DELETE_PENDING } else { fault.status() }
             }
             _ => fault.status(),
         }
@@ -276,6 +276,11 @@ impl Create<'_> {
         }
         visibility::refusal(&**self.vfs, &self.name, &viewer, status).into()
     }
+}
+
+/// True for a file without a name.
+fn is_gone(opened: &Opened) -> bool {
+    opened.node.stat_without_eas().map_or(true, |stat| stat.links == 0)
 }
 
 /// The access that share modes are compared with: overwriting needs more than the Open keeps

@@ -33,13 +33,20 @@ pub(super) fn detach(
     base: Option<&Arc<FileCell>>,
     id: OpenId,
 ) {
-    let Some(base) = base else { return };
-    if let Departure::Remove(links) = files.leave(base, id, vfs) {
+    if let Some(base) = base {
+        leave(files, vfs, base, id);
+    }
+}
+
+/// Takes the Open of a CREATE that fails out of a file. Names that others have deleted meanwhile go
+/// with it.
+pub(super) fn leave(files: &FileTable, vfs: &Arc<dyn Vfs>, cell: &Arc<FileCell>, id: OpenId) {
+    if let Departure::Remove(links) = files.leave(cell, id, vfs) {
         for link in &links {
-            let remover = base.lock().remover(link);
-            let _ = remover.as_ref().unwrap_or(vfs).remove(&link.name, base.key());
+            let remover = cell.lock().remover(link);
+            let _ = remover.as_ref().unwrap_or(vfs).remove(&link.name, cell.key());
         }
-        files.retire(base);
+        files.unlinked(cell, &links);
     }
 }
 

@@ -94,7 +94,7 @@ fn check_file(file: &FileOpen, refused: Status) -> Result<u64, Status> {
     if file.is_directory || stat.attributes.intersects(odd) {
         return Err(refused);
     }
-    if stat.links == 0 || file.cell.lock().is_delete_pending() {
+    if stat.links == 0 || file.cell.lock().is_going(file.id) {
         return Err(Status::FILE_DELETED);
     }
     // MS-FSCC 2.3.42 and 2.3.44

@@ -198,9 +198,10 @@ const fn basic(stat: &Stat) -> FileBasicInformation {
 /// MS-FSA 2.1.5.12.27: the name that goes with the last close is no link any
 /// more. Subdirectories, which POSIX counts, are none either.
 fn standard(file: &FileOpen, stat: &Stat) -> FileStandardInformation {
-    let delete_pending = file.cell.lock().is_delete_pending();
+    let delete_pending = file.cell.lock().is_going(file.id);
+    let deleted = file.own_cell().lock().deleted_links();
     let links = if stat.kind == Kind::Directory { stat.links.min(1) } else { stat.links };
-    let number_of_links = links.saturating_sub(u32::from(delete_pending));
+    let number_of_links = links.saturating_sub(u32::try_from(deleted).unwrap_or(u32::MAX));
     FileStandardInformation {
         allocation_size: stat.allocation,
         end_of_file: stat.end_of_file,

@@ -34,7 +34,7 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
         }
         return set(open, file, false);
     }
-    if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_delete_pending() {
+    if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_going(open.id()) {
         return Err(Status::NOT_SUPPORTED);
     }
     let ignore_readonly = flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE)

@@ -146,9 +146,6 @@ fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, St
 }
 
 /// Moves the file to another name.
-///
-/// Deviation: ARCHIVE is not set by it. On a file that the host made this
-/// would be the first attribute that has to be stored.
 pub(super) fn rename(
     open: &Open,
     file: &FileOpen,
@@ -160,7 +157,7 @@ pub(super) fn rename(
     }
     let from = {
         let state = file.cell.lock();
-        if state.name_of(open.id()).is_root() || state.is_delete_pending() {
+        if state.name_of(open.id()).is_root() || state.is_going(open.id()) {
             return Err(Status::ACCESS_DENIED);
         }
         if !state.others_share_delete(open.id()) {
@@ -230,7 +227,7 @@ pub(super) fn link(
     if file.is_directory {
         return Err(Status::FILE_IS_A_DIRECTORY);
     }
-    if file.cell.lock().is_delete_pending() {
+    if file.cell.lock().is_going(open.id()) {
         return Err(Status::ACCESS_DENIED);
     }
     if wanted.is_stream || wanted.name.stream().is_some() {
@@ -240,7 +237,9 @@ pub(super) fn link(
     let parent = check_parent(open, file, files, &wanted.name)?;
     check_replaced(open, file, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
-    file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)
+    file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
+    file.own_cell().note_linked();
+    Ok(())
 }
 
 /// A symbolic link of the host that leads to something inside the share must not lead
@@ -314,7 +313,7 @@ fn check_replaced(
     may_replace(open, file, wanted, &there)?;
     let Some(cell) = files.find(there.key) else { return Ok(()) };
     let state = cell.lock();
-    if state.is_delete_pending() {
+    if state.is_name_going(file.folder_id(), &wanted.name, there.links) {
         return Err(Status::DELETE_PENDING);
     }
     if state.open_count() > 0 && !wanted.replace_open {

@@ -47,7 +47,7 @@ pub(super) fn rename(
     }
     let from = {
         let state = file.cell.lock();
-        if state.is_delete_pending() {
+        if state.is_going(open.id()) {
             return Err(Status::ACCESS_DENIED);
         }
         if !state.others_share_delete(open.id()) {
