@@ -240,7 +240,7 @@ pub struct Acknowledged {
 pub struct Room {
     /// Another Open, not of this lease, touches data or has promises.
     pub is_shared: bool,
-    /// The file has byte-range locks.
+    /// A byte-range lock begins before the end of the file's space (MS-FSA 2.1.5.18).
     pub is_locked: bool,
     /// The file is marked for deletion.
     pub is_going: bool,
@@ -354,6 +354,26 @@ impl Oplocks {
             (grant.caching, grant.breaking) = (NONE, None);
             self.changed();
         }
+    }
+
+    /// Records that the client of the break `number` is away and was not told of it.
+    pub fn not_told(&mut self, owner: Owner, number: u64) {
+        let mut breaks = self.grants.iter_mut().filter(|g| g.owner == owner);
+        let found = breaks.find_map(|g| g.breaking.as_mut().filter(|b| b.number == number));
+        if let Some(breaking) = found {
+            breaking.is_untold = true;
+        }
+    }
+
+    /// Returns the break of this Open's promise that its client was not told of, for a client that
+    /// has come back.
+    pub fn take_untold(&mut self, open: OpenId) -> Option<Break> {
+        let held = |grant: &&mut Grant| grant.opens.iter().any(|(id, _)| *id == open);
+        let grant = self.grants.iter_mut().find(held)?;
+        let breaking = grant.breaking.as_mut().filter(|breaking| breaking.is_untold)?;
+        breaking.is_untold = false;
+        let (told, number) = (breaking.told, breaking.number);
+        Some(grant.tell(grant.caching, told, Some(number)))
     }
 
     /// True if the break `number` waits to be acknowledged.

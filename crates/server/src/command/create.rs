@@ -29,7 +29,7 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::audit::told;
 use crate::ipc;
-use crate::lease as breaks;
+use crate::lease::{self as breaks, delivery};
 use crate::open::Open;
 use crate::posix;
 use crate::quota;
@@ -194,5 +194,6 @@ fn again(
     let stat = file.stat()?;
     out.set_file_id(file_id);
     create.respond(open, action, &stat, create.told(file), out)?;
+    delivery::tell_again(rq.server(), file);
     Ok(Status::SUCCESS)
 }

@@ -23,7 +23,7 @@ pub use caching::Caching;
 pub use reconnect::{AskedLease, Reconnect, Version};
 pub use survival::{AppInstance, Asked, Survival};
 use table::Broken;
-pub use table::{Creating, Durables, Replay};
+pub use table::{Creating, Durables, Hold, Replay};
 
 use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_store::lease::{Granted, LeaseState, OplockLevel};
 use frevo_store::order::{Ordered, rank};
 use frevo_store::state::{Done, RecordId};
 use frevo_store::{FileKey, StateStore};
@@ -18,7 +19,7 @@ use super::Survival;
 use super::by_file::ByFile;
 use super::store_backlog::StoreBacklog;
 use crate::limits::{DURABLE_OPENS, PERSISTENT_OPENS_PER_FILE};
-use crate::open::Open;
+use crate::open::{FileOpen, Open};
 
 mod disconnected;
 
@@ -103,6 +104,26 @@ pub struct Creating {
 impl Drop for Creating {
     fn drop(&mut self) {
         self.table.table.lock().creating.remove(&self.key);
+    }
+}
+
+/// The hold on a file of persistent Opens that wait for their clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// There are none.
+    None,
+    /// The caches of each of them can be broken: a CREATE waits for that.
+    Breakable,
+    /// Nobody gets the file.
+    Firm,
+}
+
+/// True while the client of an Open caches the handle, also while it is asked to give that up.
+fn keeps_handle(file: &FileOpen) -> bool {
+    match file.held() {
+        Granted::Lease { state, .. } => state.contains(LeaseState::HANDLE),
+        Granted::Oplock(level) => level == OplockLevel::BATCH,
+        Granted::Nothing => false,
     }
 }
 
@@ -334,13 +355,23 @@ impl Durables {
         Some(Arc::clone(&open))
     }
 
-    /// MS-SMB2 3.3.5.9: whether a persistent Open of this file waits for its
-    /// client. Others are told FILE_NOT_AVAILABLE meanwhile.
-    pub fn is_held(&self, key: FileKey) -> bool {
-        if self.orphans.load(Ordering::Acquire) == 0 {
-            return false;
+    /// Returns the hold on a file of persistent Opens that wait for their clients, for a CREATE by
+    /// `client`. MS-SMB2 3.3.5.9, note 301.
+    pub fn hold(&self, key: FileKey, client: Guid) -> Hold {
+        if !self.has_orphans() {
+            return Hold::None;
         }
-        self.table.lock().by_file.is_held(key)
+        let table = self.table.lock();
+        if !table.by_file.is_held(key) {
+            return Hold::None;
+        }
+        let entries = table.by_file.of(key).filter_map(|id| table.opens.get(&id));
+        let mut waiting = entries.filter(|e| matches!(e.place, Attachment::Disconnected(_)));
+        let is_breakable = |open: &Open| {
+            let is_others = open.survival().is_some_and(|s| s.client_guid != client);
+            is_others && open.file().is_ok_and(keeps_handle)
+        };
+        if waiting.all(|entry| is_breakable(&entry.open)) { Hold::Breakable } else { Hold::Firm }
     }
 
     /// True while a persistent Open waits for its client.

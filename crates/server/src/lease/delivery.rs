@@ -10,6 +10,7 @@ use super::parcel::{Parcel, Via};
 use crate::connection::{ConnectionHandle, Notice};
 use crate::durable;
 use crate::limits::BREAKS_PASSED_ON;
+use crate::open::FileOpen;
 use crate::server::ServerState;
 
 /// Hands a notification to the next channel of its client. After the last channel the
@@ -61,11 +62,21 @@ pub fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
 /// Ends a break whose client has no connection left: it has lost what it cached, unless a
 /// persistent Open keeps it.
 fn end(server: &ServerState, parcel: &Parcel) {
-    if durable::on_break(server, &parcel.broken) {
-        return;
+    let is_kept = durable::on_break(server, &parcel.broken);
+    let Some(number) = parcel.broken.number else { return };
+    let mut state = parcel.cell.lock();
+    if is_kept {
+        state.oplocks.not_told(parcel.broken.owner, number);
+    } else {
+        state.oplocks.expire(parcel.broken.owner, number);
     }
-    if let Some(number) = parcel.broken.number {
-        parcel.cell.lock().oplocks.expire(parcel.broken.owner, number);
+}
+
+/// Tells a client that has come back of a break that it has missed.
+pub fn tell_again(server: &Arc<ServerState>, file: &FileOpen) {
+    let missed = file.cell.lock().oplocks.take_untold(file.id);
+    if let Some(broken) = missed {
+        deliver(server, Parcel::new(&file.cell, broken));
     }
 }
 

@@ -10,13 +10,14 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
 use frevo_server::internal::durable::record;
-use frevo_server::internal::limits::PERSISTENT_OPENS_PER_FILE;
+use frevo_server::internal::limits::{BREAK_TIMEOUT, PERSISTENT_OPENS_PER_FILE};
 use frevo_store::state::{Done, MemoryState, OpenRecord, RecordId, StateFault, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::command::oplock_break::{self, LeaseBreak, LeaseState, Notification, OplockBreak};
 use frevo_wire::command::tree_connect::{self, ShareCapabilities};
-use frevo_wire::dtyp::Guid;
+use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 
@@ -328,6 +329,90 @@ fn what_failed_is_made_good_before_the_next_promise() {
     });
 }
 
+/// MS-SMB2 3.3.5.9, note 301: a CREATE by another client breaks the lease or batch oplock of a
+/// persistent Open whose client is away, and waits as long as for any break. The client may come
+/// back meanwhile, and is told of the break then.
+#[test]
+fn a_file_whose_client_is_away_is_waited_for() {
+    runs(async |start, _| {
+        let world = start();
+        for is_leased in [true, false] {
+            let name = if is_leased { "leased" } else { "batch" };
+            let client = guid(0x31);
+            let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+            let (asks, asks_back) = match is_leased {
+                true => (leased(Want::file(name), 1, RWH, &[dh2q(guid(3), true)]), None),
+                false => (batch(Want::file(name), &[dh2q(guid(4), true)]), Some(4)),
+            };
+            let file = peer.open_file(&mount, &asks).await;
+            drop(peer);
+            lost(&world, 1).await;
+            let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
+            let draft = theirs.put(Want::existing(name).draft());
+            let waiting = other.send(vec![draft], theirs.via()).await[0];
+            assert_eq!(other.interim().await.header.message_id, waiting);
+
+            let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+            let again = match asks_back {
+                None => leased(Want::existing(name), 1, RWH, &[dh2c(file, guid(3), true)]),
+                Some(id) => batch(Want::existing(name), &[dh2c(file, guid(id), true)]),
+            };
+            let reply = peer.create(&mount, &again).await;
+            let file = files::file_id(reply.ok());
+            let told = peer.reply().await;
+            assert_eq!(told.header.command, Command::OPLOCK_BREAK, "{name}: {told:?}");
+            let ack = match Notification::parse(&told.message).unwrap() {
+                Notification::Lease(told) => {
+                    assert_eq!(told.current_lease_state, LeaseState(RWH));
+                    assert_eq!(told.new_lease_state, LeaseState(3), "RH");
+                    oplock_break::Request::Lease(LeaseBreak {
+                        lease_key: told.lease_key,
+                        lease_state: told.new_lease_state,
+                    })
+                }
+                Notification::Oplock(told) => oplock_break::Request::Oplock(OplockBreak {
+                    oplock_level: told.oplock_level,
+                    file_id: file,
+                }),
+            };
+            let ack = Draft::new(Command::OPLOCK_BREAK).with(|w| ack.encode(w));
+            peer.on(&mount, ack).await.ok();
+            other.final_reply(waiting).await.ok();
+            peer.close(&mount, file).await;
+        }
+    });
+}
+
+/// The wait is no longer than that for any break, and the file stays the absent client's.
+#[test]
+fn a_file_whose_client_stays_away_is_not_available() {
+    runs(async |start, _| {
+        let world = start();
+        let client = guid(0x31);
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        let want = leased(Want::file("f").sharing(ALONE), 1, RWH, &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        drop(peer);
+        lost(&world, 1).await;
+        // The client itself is to take up its Open.
+        let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
+        peer.create(&mount, &Want::existing("f")).await.expect(Status::FILE_NOT_AVAILABLE);
+        // Looking at it breaks nothing, so that there is nothing to wait for.
+        let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
+        let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
+        let began = tokio::time::Instant::now();
+        other.create(&theirs, &look).await.expect(Status::FILE_NOT_AVAILABLE);
+        assert!(began.elapsed() < BREAK_TIMEOUT);
+        for limit in [BREAK_TIMEOUT + Duration::from_secs(1), Duration::from_secs(1)] {
+            let began = tokio::time::Instant::now();
+            other.create(&theirs, &Want::file("f")).await.expect(Status::FILE_NOT_AVAILABLE);
+            assert!(began.elapsed() < limit, "{:?}", began.elapsed());
+        }
+        let again = leased(Want::existing("f"), 1, RWH, &[dh2c(file, guid(3), true)]);
+        peer.create(&mount, &again).await.ok();
+    });
+}
+
 /// All that is kept, kept: the whole of a handle before and after a crash.
 #[test]
 fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
@@ -349,15 +434,15 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
 
         let world = start();
         assert_eq!(world.server.durables.counts(), (1, 1));
-        // Others are told that it comes back, and get nothing of it.
+        // Others get nothing of it.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
-        other.create(&theirs, &Want::file("f")).await.expect(Status::FILE_NOT_AVAILABLE);
         let named = |name: &str, key, id, persistent| {
             leased(Want::existing(name), key, RWH, &[dh2c(file, guid(id), persistent)])
         };
         let stolen = other.create(&theirs, &named("f", 1, 3, true)).await;
         stolen.expect(Status::OBJECT_NAME_NOT_FOUND);
         let (mut bob, same_client) = back(&world, client, "bob", "lasting").await;
+        bob.create(&same_client, &Want::file("f")).await.expect(Status::FILE_NOT_AVAILABLE);
         let stolen = bob.create(&same_client, &named("f", 1, 3, true)).await;
         stolen.expect(Status::ACCESS_DENIED);
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;

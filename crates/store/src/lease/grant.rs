@@ -15,6 +15,8 @@ pub(super) struct Breaking {
     pub(super) told: LeaseState,
     /// The state that the client will have to reach, because of later actions.
     pub(super) needed: LeaseState,
+    /// True while the client is away, and has to be told when it comes back.
+    pub(super) is_untold: bool,
 }
 
 /// A promise, with the Opens that it belongs to.
@@ -76,7 +78,9 @@ impl Grant {
         let from = self.caching;
         let number = (from != R).then_some(number);
         match number {
-            Some(number) => self.breaking = Some(Breaking { number, told: to, needed: to }),
+            Some(number) => {
+                self.breaking = Some(Breaking { number, told: to, needed: to, is_untold: false });
+            }
             None => (self.caching, self.breaking) = (to, None),
         }
         self.tell(from, to, number)

@@ -88,10 +88,14 @@ impl Create<'_> {
                 attempts = 0;
                 let actor = Actor { open: self.id(), lease: self.wish.owner() };
                 lease::settled(self.rq, &cell, actor).await?;
+                self.check_held()?;
                 continue;
             }
             if files.removals() != removals && is_gone(&opened) {
                 continue;
+            }
+            if !opened.created {
+                self.check_free(opened.node.key())?;
             }
             return Ok(Made { opened, entered, granted, action, charge, promise });
         }

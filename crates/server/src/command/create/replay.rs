@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use frevo_store::{Fault, Node};
+use frevo_store::{Fault, FileKey, Node};
 use frevo_wire::create_context::DurableHandleFlags;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::creation::Create;
 use super::{access, durable};
-use crate::durable::{AppInstance, Caching, Creating, Replay, Survival};
+use crate::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
 use crate::host;
 use crate::limits::OPENS_OF_INSTANCE_COMPARED;
 use crate::open::Open;
@@ -127,16 +127,27 @@ impl Create<'_> {
     }
 
     /// MS-SMB2 3.3.5.9: a file whose persistent Open waits for its client is
-    /// not to be had by others meanwhile.
+    /// not to be had by others meanwhile. Note 301: what such an Open caches is broken first, which
+    /// [`Create::open`] waits for; its client may come back in that time.
     pub(super) fn check_held(&self) -> Result<(), Status> {
-        let durables = &self.rq.server().durables;
-        if !self.rq.connection.is_smb3() || !durables.has_orphans() {
+        if !self.rq.connection.is_smb3() || !self.rq.server().durables.has_orphans() {
             return Ok(());
         }
         match self.vfs.stat(&self.name) {
-            Ok(stat) if durables.is_held(stat.key) => Err(Status::FILE_NOT_AVAILABLE),
+            Ok(stat) if self.hold(stat.key)? == Hold::Firm => Err(Status::FILE_NOT_AVAILABLE),
             _ => Ok(()),
         }
+    }
+
+    /// Fails while an Open of the file `key`, which is about to be opened, waits for its client.
+    pub(super) fn check_free(&self, key: FileKey) -> Result<(), Status> {
+        let is_free = !self.rq.connection.is_smb3() || self.hold(key)? == Hold::None;
+        if is_free { Ok(()) } else { Err(Status::FILE_NOT_AVAILABLE) }
+    }
+
+    fn hold(&self, key: FileKey) -> Result<Hold, Status> {
+        let client = self.rq.connection.negotiated()?.client_guid;
+        Ok(self.rq.server().durables.hold(key, client))
     }
 
     /// MS-SMB2 3.3.5.9.13: the application runs on another machine now; what it
