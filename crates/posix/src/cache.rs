@@ -7,8 +7,10 @@
 //! threads, other processes. One change costs one update, not one reading of the directory.
 //!
 //! On a network file system inotify does not see all changes, and watches can run out. Then a
-//! reading is kept only as long as the directory's times stay unchanged, and not at all if it was
-//! changed within the clock's tick.
+//! reading is valid only as long as the directory's times stay unchanged, if they had been seen one
+//! tick of the medium's clock before. Otherwise, and on FUSE, whose file systems may give a directory
+//! any times, it only gives hints: a name is looked at before it is told, and the directory is read
+//! again before a name counts as absent.
 
 mod inotify;
 mod sketch;
@@ -31,13 +33,11 @@ use crate::limits::{
     LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
 };
 use crate::memory::Counted;
-use crate::{patience, sys};
+use crate::{patience, sys, volume};
 use inotify::Watches;
 use sketch::{Hashes, Seeking, Sketch};
 pub(crate) use state::Seen;
-use state::{
-    Content, Directory, Known, Moves, State, StoredName, Trust, Update, is_settled, times_of,
-};
+use state::{Content, Directory, Known, Moves, Proof, State, StoredName, Trust, Update, times_of};
 use table::{Lookup, Table};
 
 /// The cache of one share.
@@ -54,8 +54,13 @@ pub(crate) struct NameCache {
     age: AtomicU64,
     /// This process has changed names: there are notes, and the kernel need not be asked.
     stirred: AtomicBool,
+    /// Names were kept of a directory that is not watched.
+    keeps_unwatched: AtomicBool,
     limits: Limits,
     counted: Counted,
+    /// The kind of file system that tests pretend to have, by f_type.
+    #[cfg(test)]
+    pretended: Option<u64>,
 }
 
 /// The state while it is changed; its bytes are counted afterwards.
@@ -120,6 +125,7 @@ impl NameCache {
             naming: [const { Mutex::new(()) }; NAMING_LOCKS],
             age: AtomicU64::new(0),
             stirred: AtomicBool::new(false),
+            keeps_unwatched: AtomicBool::new(false),
             limits: Limits {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
@@ -127,6 +133,8 @@ impl NameCache {
                 on_core: NAMES_READ_ON_CORE,
             },
             counted: Counted::default(),
+            #[cfg(test)]
+            pretended: None,
         }
     }
 
@@ -161,6 +169,31 @@ impl NameCache {
         self.stirred.store(true, Ordering::Release);
     }
 
+    /// Records an entry that this process has just made in the directory `key`. A watch tells of it
+    /// by itself.
+    pub(crate) fn came(&self, key: FileKey, stored: &[u8]) {
+        self.stirred();
+        if !self.keeps_unwatched.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.write();
+        if state.directories.get(&key).is_some_and(|known| known.trust.is_unwatched()) {
+            state.update(key, Update::Insert(stored.into()));
+            self.make_room(&mut state, 0, None);
+        }
+    }
+
+    /// Records that an entry which was told of was not there when it was used.
+    pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
+        let mut state = self.write();
+        let Some(known) = state.directories.get(&key) else { return };
+        // A note of it is on its way, or the file system gives none.
+        let is_unwatched = known.trust.is_unwatched();
+        let name = stored.into();
+        let update = if is_unwatched { Update::Remove(name) } else { Update::Doubt(name) };
+        state.update(key, update);
+    }
+
     /// Returns the directory `key` without looking at it, if it is watched.
     pub(crate) fn watched(&self, key: FileKey) -> Option<Seen> {
         let state = self.state.read();
@@ -191,18 +224,34 @@ impl NameCache {
         self.read(dir, key, wanted)
     }
 
-    /// Returns the answer if the directory is known.
+    /// Returns the answer if the directory is known. A hint counts if the entry is there.
     fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<StoredName> {
+        let hint = match self.remembered(dir, seen, wanted) {
+            Known::StoredName(found) => return Some(found),
+            Known::Doubtful(name) => return Some(Some(name)),
+            Known::Unknown => return None,
+            Known::Hint(name) => name,
+        };
+        if let Err(Errno::NOENT) = sys::stat_at(dir.fd(), &hint) {
+            self.missed(seen.key, &hint);
+            return None;
+        }
+        // The open will get any other error again.
+        Some(Some(hint))
+    }
+
+    /// Returns what is known of a name. Doubts are settled: a name that stays doubtful comes and goes
+    /// all the time, and the open will see its state.
+    fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Known {
         let age = self.age.load(Ordering::Relaxed);
         // Another thread that comes meanwhile asks the kernel for notes, and waits until they are
         // processed.
         if !self.stirred.swap(false, Ordering::AcqRel) {
             let state = self.state.read();
             if !self.pending() {
-                match state.find(seen, wanted, age) {
-                    Known::StoredName(found) => return Some(found),
-                    Known::Unknown => return None,
-                    Known::Doubtful(_) => {}
+                let known = state.find(seen, wanted, age);
+                if !matches!(known, Known::Doubtful(_)) {
+                    return known;
                 }
             }
         }
@@ -211,21 +260,19 @@ impl NameCache {
         loop {
             self.take_notes(&mut state);
             let doubtful = match state.find(seen, wanted, age) {
-                Known::StoredName(found) => return Some(found),
-                Known::Unknown => return None,
                 Known::Doubtful(name) => name,
+                known => return known,
             };
             asked += 1;
             if asked > RETRIES {
-                // The name comes and goes all the time: the open will see its state.
-                return Some(Some(doubtful));
+                return Known::Doubtful(doubtful);
             }
             // Changes from here on will be noted.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
                 // The open will get this error again.
-                Err(_) => return Some(Some(doubtful)),
+                Err(_) => return Known::Doubtful(doubtful),
             }
         }
     }
@@ -287,12 +334,18 @@ impl NameCache {
         let before = sys::stat_fd(fd.as_fd())?;
         let trust = self.begin(dir, key, &before);
         let read = self.read_names(fd.as_fd(), wanted);
+        let after = match trust {
+            Trust::Times(_) => Some(times_of(&sys::stat_fd(fd.as_fd())?)),
+            _ => None,
+        };
         let mut state = self.write();
         self.take_notes(&mut state);
         let mut read = match read {
             Ok(read) => read,
             Err(errno) => {
-                self.forget(&mut state, key);
+                if !trust.is_unwatched() {
+                    self.forget(&mut state, key);
+                }
                 return Err(errno);
             }
         };
@@ -300,13 +353,11 @@ impl NameCache {
             Trust::Watch(watch) => {
                 let updates = state.finish(key, watch);
                 updates.iter().flatten().for_each(|update| read.apply(update));
-                updates.is_some()
+                updates.map(|_| trust)
             }
-            Trust::Times(times) => {
-                let after = sys::stat_fd(fd.as_fd())?;
-                is_settled(times) && times_of(&after) == times
-            }
-            Trust::Lost(_) => false,
+            Trust::Times(proof) => after.map(|after| Trust::Times(proof.after(after))),
+            Trust::Hints => Some(trust),
+            Trust::Lost(_) => None,
         };
         let (found, content) = match read {
             Read::Few(mut table) => {
@@ -318,10 +369,9 @@ impl NameCache {
                 (seeking.best.map(Vec::from), Content::Sketch(sketch))
             }
         };
-        if kept && content.weight() <= self.limits.names {
-            self.keep(&mut state, key, trust, content);
-        } else {
-            self.forget(&mut state, key);
+        match kept.filter(|_| content.weight() <= self.limits.names) {
+            Some(trust) => self.keep(&mut state, key, trust, content),
+            None => self.forget(&mut state, key),
         }
         Ok(found)
     }
@@ -362,18 +412,32 @@ impl NameCache {
         })
     }
 
+    /// Returns the kind of file system that a directory is in, by f_type.
+    fn kind_of(&self, dir: &Dir) -> u64 {
+        #[cfg(test)]
+        if let Some(kind) = self.pretended {
+            return kind;
+        }
+        rustix::fs::fstatfs(dir.fd()).map_or(0, |fs| fs.f_type as u64)
+    }
+
     /// Begins to watch a directory if possible.
     fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Trust {
-        let local =
-            rustix::fs::fstatfs(dir.fd()).is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64)));
+        let kind = self.kind_of(dir);
+        let is_local = LOCAL.contains(&kind);
         let mut state = self.write();
-        self.forget(&mut state, key);
-        if let Some(watches) = self.watches.as_ref().filter(|_| local)
+        let before = state.directories.get(&key).map(|known| known.trust);
+        // Hints stay until the reading has ended well.
+        if !before.is_some_and(|trust| trust.is_unwatched()) {
+            self.forget(&mut state, key);
+        }
+        if let Some(watches) = self.watches.as_ref().filter(|_| is_local)
             && let Ok(watch) = watches.add(dir)
         {
             let trust = Trust::Watch(watch);
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
+            state.drop_directory(key);
             // Some stacked file systems have one object under two keys.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
@@ -384,16 +448,23 @@ impl NameCache {
                 .insert(key, Directory { trust, content, moves: Moves::default(), used });
             return trust;
         }
-        Trust::Times(times_of(stx))
+        if kind == volume::FUSE {
+            return Trust::Hints;
+        }
+        Trust::Times(Proof::of(times_of(stx), before.and_then(|trust| trust.proof())))
     }
 
     fn keep(&self, state: &mut State, key: FileKey, trust: Trust, content: Content) {
         let age = self.age.fetch_add(1, Ordering::Relaxed);
         self.make_room(state, content.weight(), Some(key));
         state.names += content.weight();
-        let known = state.directories.get_mut(&key);
-        let moves = known.map(|known| std::mem::take(&mut known.moves)).unwrap_or_default();
+        let known = state.directories.remove(&key);
+        state.names -= known.as_ref().map_or(0, |known| known.content.weight());
+        let moves = known.map(|known| known.moves).unwrap_or_default();
         let used = AtomicU64::new(age);
+        if trust.is_unwatched() {
+            self.keeps_unwatched.store(true, Ordering::Relaxed);
+        }
         state.directories.insert(key, Directory { trust, content, moves, used });
     }
 

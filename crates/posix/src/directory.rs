@@ -237,7 +237,7 @@ impl Directory for PosixDirectory {
         if !self.advance()? {
             return Ok(None);
         }
-        match names::map(&self.buffer[self.name.clone()]) {
+        match names::map(&self.buffer[self.name.clone()], self.share.spelling) {
             Cow::Borrowed(name) => Ok(Some(name)),
             Cow::Owned(name) => {
                 self.mapped = name;

@@ -7,6 +7,9 @@
 //! Linux cannot store a ChangeTime that a client sets. It follows that structure, where smbd does
 //! not look, marked by a flag of smbd's older versions.
 //!
+//! Neither can it store times that only the owner of a file may set, where this process is not the
+//! owner. They follow ChangeTime.
+//!
 //! A new file was created when it was born. Its value is written before that time is read, and so
 //! has the clock's time, at most a tick earlier, with a flag of Frevo's own: the time of birth is
 //! shown while it is that near. A copy that was born later shows the stored time.
@@ -22,6 +25,8 @@ const VALID_ATTRIB: u32 = 0x01;
 const VALID_CREATE_TIME: u32 = 0x10;
 /// A change time is valid; Frevo's follows version 5's structure.
 const VALID_CHANGE_TIME: u32 = 0x20;
+/// Times that the host did not take follow. Frevo's own.
+const KEPT_TIMES: u32 = 0x2000_0000;
 /// The creation time is that of the file's birth, or a tick earlier. Frevo's own.
 const AT_BIRTH: u32 = 0x4000_0000;
 
@@ -31,8 +36,11 @@ const BIRTH_SLACK: (u64, u64) = (200_000, 20_000_000);
 
 /// Bytes of the part of [`DosAttrib::encode`] that smbd reads.
 const SMBD_LEN: usize = 24;
+/// Bytes of a ChangeTime, and of [`KeptTimes`].
+const CHANGED_LEN: usize = 16;
+const KEPT_LEN: usize = 24;
 /// Largest number of bytes of [`DosAttrib::encode`].
-pub const ENCODED_LEN: usize = SMBD_LEN + 16;
+pub const ENCODED_LEN: usize = SMBD_LEN + CHANGED_LEN + KEPT_LEN;
 
 /// A ChangeTime that a client set. It is valid until the file changes, which the host's own time of
 /// change shows.
@@ -42,6 +50,18 @@ pub struct SetChangeTime {
     pub shown: FileTime,
     /// The latest change time of the host with which it is valid.
     pub until: FileTime,
+}
+
+/// Times that a client set and that the host did not take. They are valid while the host's time of
+/// the last write is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptTimes {
+    /// LastAccessTime; None for the host's.
+    pub accessed: Option<FileTime>,
+    /// LastWriteTime; None for the host's.
+    pub written: Option<FileTime>,
+    /// The host's time of the last write.
+    pub at: FileTime,
 }
 
 /// The content of a DOSATTRIB value.
@@ -55,6 +75,8 @@ pub struct DosAttrib {
     pub at_birth: bool,
     /// ChangeTime, if a client set it.
     pub changed: Option<SetChangeTime>,
+    /// Times that the host did not take.
+    pub times: Option<KeptTimes>,
 }
 
 impl DosAttrib {
@@ -64,6 +86,7 @@ impl DosAttrib {
         let flags = VALID_ATTRIB
             | self.created.map_or(0, |_| VALID_CREATE_TIME)
             | self.changed.map_or(0, |_| VALID_CHANGE_TIME)
+            | self.times.map_or(0, |_| KEPT_TIMES)
             | if self.at_birth { AT_BIRTH } else { 0 };
         // The empty string and a pad byte are zero already.
         out[2..4].copy_from_slice(&5u16.to_le_bytes());
@@ -71,10 +94,20 @@ impl DosAttrib {
         out[8..12].copy_from_slice(&flags.to_le_bytes());
         out[12..16].copy_from_slice(&self.attributes.to_le_bytes());
         out[16..24].copy_from_slice(&self.created.unwrap_or_default().0.to_le_bytes());
-        let Some(changed) = self.changed else { return &out[..SMBD_LEN] };
-        out[24..32].copy_from_slice(&changed.shown.0.to_le_bytes());
-        out[32..40].copy_from_slice(&changed.until.0.to_le_bytes());
-        out
+        let mut len = SMBD_LEN;
+        let mut put = |times: &[FileTime]| {
+            for time in times {
+                out[len..len + 8].copy_from_slice(&time.0.to_le_bytes());
+                len += 8;
+            }
+        };
+        if let Some(SetChangeTime { shown, until }) = self.changed {
+            put(&[shown, until]);
+        }
+        if let Some(KeptTimes { accessed, written, at }) = self.times {
+            put(&[accessed.unwrap_or_default(), written.unwrap_or_default(), at]);
+        }
+        &out[..len]
     }
 
     /// Returns the value with the exact CreationTime of a file that was born at `birth`.
@@ -132,7 +165,8 @@ impl DosAttrib {
                 let attributes = ndr.u32()?;
                 let value = Self::of_flags(flags, attributes, ndr.time());
                 let at_birth = value.created.is_some() && flags & AT_BIRTH != 0;
-                Some(Self { changed: ndr.changed(flags), at_birth, ..value })
+                let (changed, times) = (ndr.changed(flags), ndr.kept(flags));
+                Some(Self { changed, times, at_birth, ..value })
             }
             _ => None,
         }
@@ -195,6 +229,17 @@ impl Ndr<'_> {
             return None;
         }
         Some(SetChangeTime { shown: self.time()?, until: self.time()? })
+    }
+
+    /// Reads the part behind that.
+    fn kept(&mut self, flags: u32) -> Option<KeptTimes> {
+        if flags & KEPT_TIMES == 0 {
+            return None;
+        }
+        let [accessed, written, at] = [self.take(4)?, self.take(4)?, self.take(4)?]
+            .map(|bytes| FileTime(u64::from_le_bytes(bytes)));
+        let told = |time: FileTime| (time.0 != 0).then_some(time);
+        Some(KeptTimes { accessed: told(accessed), written: told(written), at })
     }
 }
 
@@ -324,11 +369,18 @@ mod tests {
             created in 1u64..,
             at_birth: bool,
             changed in proptest::option::of((1u64.., 1u64..)),
+            times in proptest::option::of((0u64.., 0u64.., 1u64..)),
         ) {
             let changed = changed
                 .map(|(shown, until)| SetChangeTime { shown: FileTime(shown), until: FileTime(until) });
             let created = Some(FileTime(created));
-            let value = DosAttrib { attributes, created, at_birth, changed };
+            let told = |time: u64| (time != 0).then_some(FileTime(time));
+            let times = times.map(|(accessed, written, at)| KeptTimes {
+                accessed: told(accessed),
+                written: told(written),
+                at: FileTime(at),
+            });
+            let value = DosAttrib { attributes, created, at_birth, changed, times };
             let mut out = [0; ENCODED_LEN];
             assert_eq!(DosAttrib::decode(value.encode(&mut out)), Some(value));
         }

@@ -241,7 +241,7 @@ impl Remembered {
         let read = read(&mut value);
         let dos = read.ok().and_then(|len| value.get(..len)).and_then(DosAttrib::decode);
         let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
-        let is_whole = dos.is_none_or(|dos| dos.changed.is_none());
+        let is_whole = dos.is_none_or(|dos| dos.changed.is_none() && dos.times.is_none());
         if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
             note(version, |known| known.set_dos(dos.map(Kept::of)));
         }

@@ -19,14 +19,14 @@ pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
 
 /// A folded component, without allocation.
 pub(crate) struct Folded {
-    // An upper case character may take half as many bytes again.
-    bytes: [u8; COMPONENT_BYTES * 2],
+    // An upper case character may take more bytes, and no more units of UTF-16.
+    bytes: [u8; COMPONENT_BYTES],
     len: usize,
 }
 
 impl Folded {
     pub(crate) fn of(component: &[u8]) -> Self {
-        let mut folded = Self { bytes: [0; COMPONENT_BYTES * 2], len: 0 };
+        let mut folded = Self { bytes: [0; COMPONENT_BYTES], len: 0 };
         if component.is_ascii() {
             folded.push(component);
             folded.bytes[..folded.len].make_ascii_uppercase();

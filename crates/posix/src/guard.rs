@@ -230,7 +230,7 @@ impl Share {
     /// True for a name that clients must not reach in any directory.
     pub(crate) fn is_vetoed(&self, name: &[u8]) -> bool {
         !self.vetoed.is_empty() && {
-            let name = names::map(name);
+            let name = names::map(name, self.spelling);
             self.vetoed.iter().any(|pattern| pattern.matches(&name))
         }
     }

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Bytes in one component on the medium (NAME_MAX).
-pub const COMPONENT_BYTES: usize = 255;
+/// Bytes in one component on the medium: 255 units of UTF-16, with three bytes at most for each. Many
+/// file systems take less (NAME_MAX), and refuse a longer name themselves.
+pub const COMPONENT_BYTES: usize = 765;
+
+/// Bytes in the name of an extended attribute (XATTR_NAME_MAX).
+pub const XATTR_NAME_BYTES: usize = 255;
 
 /// Bytes of a path that one system call takes, without its NUL (PATH_MAX - 1).
 pub const PATH_BYTES: usize = 4_095;
@@ -96,6 +100,9 @@ pub const CHANGES_BUFFER_BYTES: usize = 16 * 1_024;
 /// A directory or file that changed less than this before it was read may have changed once more
 /// within one tick of its clock, so that reading is not kept.
 pub const TICK_MS: u64 = 20;
+
+/// The same where times have whole seconds: FAT has a tick of two.
+pub const COARSE_TICK_MS: u64 = 2_000;
 
 /// Snapshots of one share; the oldest ones beyond are not shown.
 pub const SNAPSHOTS: usize = 1_024;

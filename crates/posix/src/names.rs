@@ -8,6 +8,11 @@
 //!   U+F029 ([`reserved`]).
 //! * Bytes that are not UTF-8, and characters that this mapping itself uses: each byte as U+EF80 to
 //!   U+EFFF.
+//!
+//! A file system of Windows holds the names that Windows has: the private characters above are stored
+//! as they come, since programs read them there as other machines wrote them, and the reserved ones
+//! are refused or unreadable. Those that another program made there all the same are shown as bytes:
+//! U+EF01 to U+EF7F.
 
 use std::borrow::Cow;
 
@@ -17,8 +22,99 @@ use frevo_wire::fscc::reserved;
 use crate::limits::COMPONENT_BYTES;
 use crate::options::is_side;
 
-/// Offset of the private characters for raw bytes 0x80..=0xFF.
+/// Offset of the private characters for raw bytes.
 const RAW_BASE: u32 = 0xEF00;
+
+/// The spelling of names on the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// Any bytes: reserved characters stand there for the private ones of clients.
+    Bytes,
+    /// As on Windows.
+    Windows,
+}
+
+impl Spelling {
+    /// Returns the private character that clients see for a reserved one.
+    fn private(self, c: char) -> Option<char> {
+        match self {
+            Self::Bytes => reserved::private(c),
+            Self::Windows => reserved::private(c).and_then(|_| raw(c)),
+        }
+    }
+
+    /// Returns the private character that clients see for a last character that Windows drops.
+    fn private_at_end(self, c: char) -> Option<char> {
+        match self {
+            Self::Bytes => reserved::private_at_end(c),
+            Self::Windows => reserved::private_at_end(c).and_then(|_| raw(c)),
+        }
+    }
+
+    /// Returns the character on the medium for one of clients that stands for no byte.
+    fn plain(self, c: char) -> char {
+        match self {
+            Self::Bytes => reserved::plain(c).or_else(|| reserved::plain_at_end(c)).unwrap_or(c),
+            Self::Windows => c,
+        }
+    }
+
+    /// True for private characters that the mapping makes.
+    fn is_private(self, c: char) -> bool {
+        match self {
+            Self::Bytes => matches!(
+                c,
+                '\u{F001}'..='\u{F01F}' | '\u{F020}'..='\u{F029}' | '\u{EF80}'..='\u{EFFF}'
+            ),
+            Self::Windows => matches!(c, '\u{EF01}'..='\u{EFFF}'),
+        }
+    }
+
+    /// True for private characters that stand for one byte.
+    fn is_raw(self, c: char) -> bool {
+        match self {
+            Self::Bytes => matches!(c, '\u{EF80}'..='\u{EFFF}'),
+            Self::Windows => self.is_private(c),
+        }
+    }
+
+    /// True if the mapping leaves a component unchanged in both directions.
+    fn is_plain(self, component: &str) -> bool {
+        let is_mapped = |c: char| reserved::private(c).is_some() || self.is_private(c);
+        !component.ends_with([' ', '.']) && !component.chars().any(is_mapped)
+    }
+
+    /// Converts a component from the clients' form to bytes.
+    fn unmap(self, component: &str, out: &mut Vec<u8>) {
+        for c in component.chars() {
+            if self.is_raw(c) {
+                out.push((u32::from(c) - RAW_BASE) as u8);
+            } else {
+                out.extend_from_slice(self.plain(c).encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+    }
+
+    /// Returns the mapped spelling of a name that a POSIX client may send unmapped.
+    fn canonical(self, component: &str) -> Cow<'_, str> {
+        let mut out = String::with_capacity(component.len() + 4);
+        out.extend(component.chars().map(|c| self.private(c).unwrap_or(c)));
+        self.trail(&mut out);
+        Cow::Owned(out)
+    }
+
+    fn trail(self, out: &mut String) {
+        if let Some(mapped) = out.chars().next_back().and_then(|c| self.private_at_end(c)) {
+            out.pop();
+            out.push(mapped);
+        }
+    }
+}
+
+/// Returns the private character for a byte of ASCII.
+fn raw(c: char) -> Option<char> {
+    char::from_u32(RAW_BASE + u32::from(c))
+}
 
 /// A path relative to the share's root in the form of system calls: components between slashes and
 /// a NUL at the end.
@@ -29,13 +125,13 @@ pub(crate) struct DiskPath {
 
 impl DiskPath {
     /// Converts a name; the root becomes ".".
-    pub(crate) fn of(name: &Name, posix: bool) -> VfsResult<Self> {
+    pub(crate) fn of(name: &Name, posix: bool, spelling: Spelling) -> VfsResult<Self> {
         let mut bytes = Vec::with_capacity(name.path().len() + 8);
         for component in name.components() {
             if !bytes.is_empty() {
                 bytes.push(b'/');
             }
-            push_component(&mut bytes, component, posix)?;
+            push_component(&mut bytes, component, posix, spelling)?;
         }
         Ok(Self { bytes })
     }
@@ -57,16 +153,22 @@ impl DiskPath {
     }
 }
 
-fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<()> {
+fn push_component(
+    out: &mut Vec<u8>,
+    component: &str,
+    posix: bool,
+    spelling: Spelling,
+) -> VfsResult<()> {
     let start = out.len();
-    if is_plain_bytes(component.as_bytes()) || is_plain(component) {
+    if is_plain_bytes(component.as_bytes()) || spelling.is_plain(component) {
         out.extend_from_slice(component.as_bytes());
     } else {
-        unmap(component, out);
-        let again = map(&out[start..]);
+        spelling.unmap(component, out);
+        let again = map(&out[start..], spelling);
         // Only names of POSIX clients hold reserved characters at all.
         let literal = posix || component.chars().any(|c| reserved::private(c).is_some());
-        let canonical = if literal { canonical(component) } else { Cow::Borrowed(component) };
+        let canonical =
+            if literal { spelling.canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
             // Another spelling of a name, which has one spelling only.
             return Err(Fault::NameInvalid);
@@ -87,74 +189,37 @@ fn push_component(out: &mut Vec<u8>, component: &str, posix: bool) -> VfsResult<
     Ok(())
 }
 
-/// True if the mapping leaves a component unchanged in both directions.
-fn is_plain(component: &str) -> bool {
-    !component.ends_with([' ', '.']) && !component.chars().any(is_mapping_char)
-}
-
-/// True for characters that the mapping replaces or makes.
-fn is_mapping_char(c: char) -> bool {
-    reserved::private(c).is_some() || is_private(c)
-}
-
-/// True for private characters that the mapping makes.
-fn is_private(c: char) -> bool {
-    matches!(c, '\u{F001}'..='\u{F01F}' | '\u{F020}'..='\u{F029}' | '\u{EF80}'..='\u{EFFF}')
-}
-
-/// Converts a component from the clients' form to bytes.
-fn unmap(component: &str, out: &mut Vec<u8>) {
-    for c in component.chars() {
-        let code = u32::from(c);
-        match c {
-            '\u{EF80}'..='\u{EFFF}' => out.push((code - RAW_BASE) as u8),
-            _ => {
-                let c = reserved::plain(c).or_else(|| reserved::plain_at_end(c)).unwrap_or(c);
-                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-            }
-        }
-    }
-}
-
-/// Returns the mapped spelling of a name that a POSIX client may send unmapped.
-fn canonical(component: &str) -> Cow<'_, str> {
-    let mut out = String::with_capacity(component.len() + 4);
-    out.extend(component.chars().map(|c| reserved::private(c).unwrap_or(c)));
-    trail(&mut out);
-    Cow::Owned(out)
-}
-
 /// Returns the clients' name of a path on the medium.
-pub(crate) fn client_name(path: &[u8]) -> Name {
+pub(crate) fn client_name(path: &[u8], spelling: Spelling) -> Name {
     let mut name = String::with_capacity(path.len());
     for component in path.split(|&b| b == b'/') {
         if !name.is_empty() {
             name.push('\\');
         }
-        name.push_str(&map(component));
+        name.push_str(&map(component, spelling));
     }
     Name::from_stored(name)
 }
 
 /// Converts bytes on the medium to the clients' form.
-pub(crate) fn map(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn map(bytes: &[u8], spelling: Spelling) -> Cow<'_, str> {
     if let Ok(text) = core::str::from_utf8(bytes)
-        && (is_plain_bytes(bytes) || is_plain(text))
+        && (is_plain_bytes(bytes) || spelling.is_plain(text))
     {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if is_private(c) {
+            if spelling.is_private(c) {
                 push_raw(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut out);
             } else {
-                out.push(reserved::private(c).unwrap_or(c));
+                out.push(spelling.private(c).unwrap_or(c));
             }
         }
         push_raw(chunk.invalid(), &mut out);
     }
-    trail(&mut out);
+    spelling.trail(&mut out);
     Cow::Owned(out)
 }
 
@@ -170,7 +235,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Like [`is_plain`], for printable ASCII, which nearly all names are.
+/// Like [`Spelling::is_plain`], for printable ASCII, which nearly all names are.
 fn is_plain_bytes(bytes: &[u8]) -> bool {
     // Without a jump for each byte.
     bytes.iter().fold(true, |plain, &b| plain & PLAIN[usize::from(b)])
@@ -181,24 +246,53 @@ fn push_raw(bytes: &[u8], out: &mut String) {
     out.extend(bytes.iter().filter_map(|&b| char::from_u32(RAW_BASE + u32::from(b))));
 }
 
-fn trail(out: &mut String) {
-    if let Some(mapped) = out.chars().next_back().and_then(reserved::private_at_end) {
-        out.pop();
-        out.push(mapped);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn disk(client: &str) -> VfsResult<Vec<u8>> {
         let mut out = Vec::new();
-        push_component(&mut out, client, false).map(|()| out)
+        push_component(&mut out, client, false, Spelling::Bytes).map(|()| out)
     }
 
     fn shown(disk: &[u8]) -> String {
-        map(disk).into_owned()
+        map(disk, Spelling::Bytes).into_owned()
+    }
+
+    fn on_windows(client: &str, posix: bool) -> VfsResult<Vec<u8>> {
+        let mut out = Vec::new();
+        push_component(&mut out, client, posix, Spelling::Windows).map(|()| out)
+    }
+
+    fn shown_by_windows(disk: &[u8]) -> String {
+        map(disk, Spelling::Windows).into_owned()
+    }
+
+    #[test]
+    fn a_file_system_of_windows_keeps_private_characters() {
+        for name in
+            ["a\u{F022}b", "q\u{F025}.txt", "sp\u{F028}", "dot\u{F029}", "\u{F001}", "x\u{F026}y"]
+        {
+            assert_eq!(on_windows(name, false).as_deref(), Ok(name.as_bytes()));
+            assert_eq!(shown_by_windows(name.as_bytes()), name);
+        }
+        // Other programs have made these.
+        for (bytes, client) in [
+            (&b"a:b?"[..], "a\u{EF3A}b\u{EF3F}"),
+            (b"end ", "end\u{EF20}"),
+            (b"end..", "end.\u{EF2E}"),
+            (b"\x01", "\u{EF01}"),
+            (b"caf\xe9", "caf\u{EFE9}"),
+            ("\u{EF3A}".as_bytes(), "\u{EFEE}\u{EFBC}\u{EFBA}"),
+        ] {
+            assert_eq!(shown_by_windows(bytes), client, "{bytes:?}");
+            assert_eq!(on_windows(client, false).as_deref(), Ok(bytes), "{client:?}");
+        }
+        for client in ["a\u{EF41}", "\u{EF2E}", "a\u{EF2F}b", "end.", "caf\u{EFC3}\u{EFA9}"] {
+            assert_eq!(on_windows(client, false), Err(Fault::NameInvalid), "{client:?}");
+        }
+        assert_eq!(on_windows("a:b.", true).as_deref(), Ok(&b"a:b."[..]));
+        assert_eq!(on_windows("..", true), Err(Fault::NameInvalid));
     }
 
     #[test]
@@ -253,7 +347,7 @@ mod tests {
     fn posix_clients_may_spell_plainly() {
         let disk = |client: &str| {
             let mut out = Vec::new();
-            push_component(&mut out, client, true).map(|()| out)
+            push_component(&mut out, client, true, Spelling::Bytes).map(|()| out)
         };
         assert_eq!(disk("a:b.").as_deref(), Ok(&b"a:b."[..]));
         assert_eq!(disk("b.").as_deref(), Ok(&b"b."[..]));
@@ -270,14 +364,15 @@ mod tests {
         assert_eq!(disk("a\u{F022}b").as_deref(), Ok(&b"a:b"[..]));
     }
 
+    /// The client's name has 255 units at most; the file system refuses what is too long for it.
     #[test]
-    fn a_component_holds_255_bytes() {
-        for (n, ok) in [(254, true), (255, true), (256, false)] {
+    fn a_component_holds_three_bytes_for_each_unit() {
+        for (n, ok) in [(764, true), (765, true), (766, false)] {
             let made = disk(&"x".repeat(n));
             assert_eq!(made.is_ok(), ok, "{n}");
         }
-        assert!(disk(&format!("{}x", "é".repeat(127))).is_ok());
-        assert_eq!(disk(&"é".repeat(128)), Err(Fault::NameTooLong));
+        assert!(disk(&"名".repeat(255)).is_ok());
+        assert_eq!(disk(&"名".repeat(256)), Err(Fault::NameTooLong));
         let raw = vec![0xff; 255];
         assert_eq!(shown(&raw).encode_utf16().count(), 255);
         assert_eq!(disk(&shown(&raw)).as_deref(), Ok(&raw[..]));
@@ -285,7 +380,8 @@ mod tests {
 
     #[test]
     fn paths_join_with_slashes() {
-        let path = |text: &str| DiskPath::of(&Name::from_stored(text.into()), false);
+        let path =
+            |text: &str| DiskPath::of(&Name::from_stored(text.into()), false, Spelling::Bytes);
         assert_eq!(path("a\\b c\\d").unwrap().as_bytes(), b"a/b c/d");
         assert_eq!(path("a\\b\\c").unwrap().split(), (&b"a/b"[..], &b"c"[..]));
         assert_eq!(path("a").unwrap().split(), (&b""[..], &b"a"[..]));
@@ -302,8 +398,10 @@ mod tests {
             if !special {
                 let client = shown(&bytes);
                 assert_eq!(disk(&client).as_deref(), Ok(&bytes[..]));
+                let other = shown_by_windows(&bytes);
+                assert_eq!(on_windows(&other, false).as_deref(), Ok(&bytes[..]));
                 let bad = |c: char| c < ' ' || matches!(c, '"' | '*' | '/' | ':' | '<' | '>' | '?' | '|' | '\\');
-                assert!(!client.contains(bad), "{client:?}");
+                assert!(!client.contains(bad) && !other.contains(bad), "{client:?} {other:?}");
             }
         }
 
@@ -311,6 +409,9 @@ mod tests {
         // Only POSIX clients send reserved characters, which mean the same file then.
         fn no_two_client_names_meet(a in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}", b in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}") {
             if let (Ok(x), Ok(y)) = (disk(&a), disk(&b)) {
+                assert_eq!(x == y, a == b);
+            }
+            if let (Ok(x), Ok(y)) = (on_windows(&a, false), on_windows(&b, false)) {
                 assert_eq!(x == y, a == b);
             }
         }

@@ -375,8 +375,8 @@ impl Node for PosixNode {
         if let Some(mode) = change.mode {
             crate::security::chmod(&self.handle, mode)?;
         }
-        self.set_times(change)?;
-        self.set_attributes(change)
+        let times = self.set_times(change)?;
+        self.set_attributes(change, times)
     }
 
     fn streams(&self) -> VfsResult<Vec<StreamStat>> {

@@ -3,11 +3,10 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use frevo_store::Fault;
-use frevo_store::Name;
 use frevo_store::vfs::{
     Existence, Kind, KindWanted, OpenHow, Opened, STORED_ATTRIBUTES, VfsResult,
 };
+use frevo_store::{Fault, FileKey, Name};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
@@ -127,7 +126,7 @@ impl PosixVfs {
         };
         let stat = self.share().stat_of(&stx, &extra);
         if extra.reparse_tag != 0
-            && let Ok(path) = DiskPath::of(&name, name.is_exact())
+            && let Ok(path) = DiskPath::of(&name, name.is_exact(), self.share().spelling)
         {
             // Another program may have put it there.
             self.share().way_replaced(path.as_bytes());
@@ -192,15 +191,17 @@ impl PosixVfs {
                     if let Some(long) = self.share().tunnelled(parent.key, &place.wanted) {
                         place.wanted = long;
                     }
-                    self.create(&place, how)
+                    self.create(&place, parent.key, how)
                 }
                 None => Err(Fault::NotFound),
             };
-            match attempt {
+            match (attempt, &stored) {
                 // Removed or created since the lookup: look again.
-                Err(Fault::NotFound | Fault::Stale) if stored.is_some() => {}
-                Err(Fault::Exists) if stored.is_none() => {}
-                other => return other,
+                (Err(Fault::NotFound | Fault::Stale), Some(stored)) => {
+                    self.share().names.missed(parent.key, stored);
+                }
+                (Err(Fault::Exists), None) => {}
+                (other, _) => return other,
             }
         }
         Err(Fault::Busy)
@@ -215,7 +216,8 @@ impl PosixVfs {
         Ok(self.opened(found, how, place.name_of(stored), stored))
     }
 
-    fn create(&self, place: &Location, how: &OpenHow) -> VfsResult<Opened> {
+    /// Creates an object in a directory with the key `parent`.
+    fn create(&self, place: &Location, parent: FileKey, how: &OpenHow) -> VfsResult<Opened> {
         self.share().writable()?;
         let entry = place.wanted.as_slice();
         let before = stat::coarse_clock();
@@ -232,7 +234,7 @@ impl PosixVfs {
             let mode = Mode::from_raw_mode(masked);
             sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
         };
-        self.share().names.stirred();
+        self.share().names.came(parent, entry);
         if how.mode.is_some() {
             self.settle_mode(fd.as_fd(), how)?;
         }
@@ -295,7 +297,8 @@ impl PosixVfs {
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };
         let attributes = (how.attributes & STORED_ATTRIBUTES) | bits;
-        Some(DosAttrib { attributes: attributes.0, created, at_birth: true, changed: None })
+        let attributes = attributes.0;
+        Some(DosAttrib { attributes, created, at_birth: true, ..DosAttrib::default() })
     }
 
     fn make_directory(&self, place: &Location, how: &OpenHow) -> VfsResult<OwnedFd> {

@@ -76,7 +76,7 @@ impl PosixVfs {
         let name = if path.is_root() {
             Name::root()
         } else if name.is_exact() {
-            client_name(path.as_bytes())
+            client_name(path.as_bytes(), share.spelling)
         } else {
             Name::from_stored(name.path().to_owned())
         };
@@ -149,10 +149,10 @@ impl PosixVfs {
         }
         if parent.name.is_root() {
             let root = Dir::Root(Arc::clone(&share.root));
-            return Some((Location::new(root, Vec::new(), wanted), node));
+            return Some((Location::new(root, Vec::new(), wanted, share.spelling), node));
         }
         let above = self.path_of(parent.name, posix).ok()?.as_bytes().to_vec();
-        let place = Location::new(Dir::Sub(node.handle().shared()), above, wanted);
+        let place = Location::new(Dir::Sub(node.handle().shared()), above, wanted, share.spelling);
         share.admit(&place.path_of(wanted)).ok()?;
         Some((place, node))
     }

@@ -75,7 +75,9 @@ impl PosixNode {
             None => self.stat()?.created,
         };
         let at_birth = old.is_some_and(|old| old.at_birth);
-        let value = DosAttrib { attributes: bits, created: Some(created), at_birth, changed: None };
+        let times = old.and_then(|old| old.times);
+        let created = Some(created);
+        let value = DosAttrib { attributes: bits, created, at_birth, changed: None, times };
         self.handle().set_dos_attrib(&value).map_err(fault_of)
     }
 }

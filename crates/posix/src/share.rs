@@ -13,13 +13,14 @@ use rustix::io::Errno;
 use crate::cache::NameCache;
 use crate::guard::Guard;
 use crate::kept_folders::KeptFolders;
+use crate::names::Spelling;
 use crate::options::{Case, PosixOptions};
 use crate::reparse_way::Ways;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
 use crate::streams::Table;
 use crate::tunnels::Tunnels;
-use crate::{names, sys, xattr};
+use crate::{names, sys, volume, xattr};
 
 /// The state that all nodes of one share use.
 #[derive(Debug)]
@@ -47,6 +48,10 @@ pub(crate) struct Share {
     pub(crate) has_exact_times: bool,
     /// The number of the root's file system.
     pub(crate) home: u64,
+    /// True if that is FUSE.
+    pub(crate) is_fuse: bool,
+    /// The spelling of names on it.
+    pub(crate) spelling: Spelling,
     /// The mark in the keys of files; 0 except in snapshots.
     pub(crate) mark: u64,
     /// The identity of the shared folder.
@@ -101,7 +106,7 @@ impl Share {
             return true;
         }
         !self.hidden.is_empty() && {
-            let name = names::map(entry);
+            let name = names::map(entry, self.spelling);
             self.hidden.iter().any(|pattern| pattern.matches(&name))
         }
     }
@@ -157,6 +162,11 @@ impl Share {
             execute: sys::may_access(fd, Access::EXEC_OK),
             owner: owner.is_some_and(|owner| user.is_root() || user.as_raw() == owner),
         }
+    }
+
+    /// True if the object of this key is on FUSE.
+    pub(crate) fn is_on_fuse(&self, key: FileKey, fd: BorrowedFd<'_>) -> bool {
+        if self.unmarked(key).device == self.home { self.is_fuse } else { volume::is_fuse(fd) }
     }
 
     pub(crate) fn writable(&self) -> VfsResult<()> {

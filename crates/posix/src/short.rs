@@ -36,7 +36,7 @@ impl Share {
                 return Err(fault_of(patience::give_up()));
             }
             let stored = entry.file_name().to_bytes();
-            let short = short_name(&names::map(stored));
+            let short = short_name(&names::map(stored, self.spelling));
             if short.is_some_and(|short| short.eq_ignore_ascii_case(wanted)) {
                 return Ok(Some(stored.to_vec()));
             }
@@ -56,7 +56,7 @@ impl Share {
             return;
         }
         if let Ok(parent) = sys::stat_fd(dir.fd()) {
-            self.tunnels.note(stat::key_of(&parent), stored);
+            self.tunnels.note(stat::key_of(&parent), stored, self.spelling);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use frevo_store::snapshot::{Moment, Taken};
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, FileKey, Name, Vfs};
+use frevo_store::{Fault, FileKey, Vfs};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -111,11 +111,11 @@ fn enter(folder: BorrowedFd<'_>, path: &Path) -> VfsResult<OwnedFd> {
 }
 
 impl Snapshots {
-    /// Returns the snapshots of a name; see [`frevo_store::Vfs::snapshots`].
+    /// Returns the snapshots of a path; see [`frevo_store::Vfs::snapshots`].
     pub(crate) fn of(
         root: BorrowedFd<'_>,
         folders: &SnapshotFolders,
-        name: &Name,
+        wanted: &DiskPath,
     ) -> VfsResult<Vec<Moment>> {
         // The server may open the folder and its snapshots even if the user may not; access inside
         // a snapshot is the user's.
@@ -132,7 +132,6 @@ impl Snapshots {
         if patience::gives_up(all.len()) {
             return Err(fault_of(Errno::AGAIN));
         }
-        let wanted = DiskPath::of(name, false)?;
         let has = |found: &SnapshotFolder| {
             let snapshot = {
                 let _server = credentials::as_server();

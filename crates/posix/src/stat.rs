@@ -91,6 +91,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let data = kind == Kind::File;
     // A later change of the file makes the client's time invalid.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
+    let times = extra.dos.and_then(|d| d.times).filter(|times| written == times.at);
     Stat {
         key,
         id: key.inode,
@@ -100,8 +101,8 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         links: stx.stx_nlink,
         attributes: attributes(extra, kept, reparse_tag != 0, is_compressed(stx)),
         created: extra.dos.and_then(|d| d.created).unwrap_or(born),
-        accessed,
-        written,
+        accessed: times.and_then(|times| times.accessed).unwrap_or(accessed),
+        written: times.and_then(|times| times.written).unwrap_or(written),
         changed: set.map_or(changed, |set| set.shown),
         mode: u32::from(stx.stx_mode) & 0o7777,
         uid: stx.stx_uid,

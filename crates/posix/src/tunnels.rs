@@ -8,7 +8,7 @@ use frevo_store::short_name::short_name;
 use parking_lot::Mutex;
 
 use crate::limits::TUNNELS;
-use crate::names;
+use crate::names::{self, Spelling};
 
 /// Time for which a removed name is remembered, MS-FSA 2.1.1.2.
 const TUNNEL_AGE: Duration = Duration::from_secs(15);
@@ -28,8 +28,8 @@ struct Tunnel {
 }
 
 impl Tunnels {
-    pub(crate) fn note(&self, parent: FileKey, long: &[u8]) {
-        let Some(short) = short_name(&names::map(long)) else { return };
+    pub(crate) fn note(&self, parent: FileKey, long: &[u8], spelling: Spelling) {
+        let Some(short) = short_name(&names::map(long, spelling)) else { return };
         let mut all = self.0.lock();
         all.retain(|tunnel| tunnel.since.elapsed() < TUNNEL_AGE);
         if all.len() >= TUNNELS {

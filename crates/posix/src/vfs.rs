@@ -94,7 +94,10 @@ impl PosixVfs {
         let ntacl = crate::security::attribute(root.as_fd());
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
+        let is_fuse = volume::is_fuse(root.as_fd());
         let share = Share {
+            is_fuse,
+            spelling: volume::spelling(root.as_fd()),
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
             hidden,
@@ -125,7 +128,7 @@ impl PosixVfs {
     }
 
     pub(crate) fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
-        let path = DiskPath::of(name, exact)?;
+        let path = DiskPath::of(name, exact, self.share.spelling)?;
         self.share.admit(path.as_bytes())?;
         Ok(path)
     }
@@ -166,7 +169,7 @@ impl PosixVfs {
             Err(Fault::NotFound) => None,
             Err(fault) => return Err(fault),
         };
-        Ok(Target { place, existing, _naming: naming })
+        Ok(Target { place, parent: parent.key, existing, _naming: naming })
     }
 }
 
@@ -183,6 +186,8 @@ fn folder_id_of_root(key: FileKey, mark: u64) -> frevo_store::FolderId {
 /// The target of a rename or link.
 struct Target<'a> {
     place: Location,
+    /// The directory.
+    parent: FileKey,
     /// The object with that name now: its stored name and its state.
     existing: Option<(Vec<u8>, Statx)>,
     _naming: Option<MutexGuard<'a, ()>>,
@@ -235,7 +240,7 @@ impl Vfs for PosixVfs {
                 Ok(found) => {
                     let name = if how.case_sensitive || name.is_exact() {
                         // POSIX clients may spell reserved characters themselves.
-                        client_name(path.as_bytes())
+                        client_name(path.as_bytes(), self.share.spelling)
                     } else {
                         Name::from_stored(name.path().to_owned())
                     };
@@ -291,7 +296,7 @@ impl Vfs for PosixVfs {
         let _ways = self.share.forget_after(target.place.path_of(to.1), is_directory);
         let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
-            self.share.names.stirred();
+            self.share.names.came(target.parent, to.1);
             self.share.name_went(&source.parent, &stored);
             return Ok(target.place.name_of(to.1));
         };
@@ -345,7 +350,9 @@ impl Vfs for PosixVfs {
         let path = target.place.path_of(&target.place.wanted);
         let _ways = self.share.forget_after(path, false);
         let Some((existing, there)) = &target.existing else {
-            return node.link_to(dir, &target.place.wanted).map_err(fault_of);
+            node.link_to(dir, &target.place.wanted).map_err(fault_of)?;
+            self.share.names.came(target.parent, &target.place.wanted);
+            return Ok(());
         };
         if !replace {
             return Err(Fault::Exists);
@@ -414,7 +421,8 @@ impl Vfs for PosixVfs {
 
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
         let Some(folders) = &self.share.options.snapshots else { return Ok(Vec::new()) };
-        Snapshots::of(self.share.root.as_fd(), folders, name)
+        let path = DiskPath::of(name, false, self.share.spelling)?;
+        Snapshots::of(self.share.root.as_fd(), folders, &path)
     }
 
     fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
@@ -439,7 +447,7 @@ impl Vfs for PosixVfs {
             return Err(Fault::NotSupported);
         }
         if node.kind() == Kind::Directory {
-            host::observe(node.fd(), is_tree, observer)
+            host::observe(node.fd(), is_tree, self.share.spelling, observer)
         } else {
             host::files::observe(node.handle().shared(), observer)
         }

@@ -6,8 +6,12 @@ use frevo_store::vfs::{Space, Volume};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use crate::names::Spelling;
 use crate::options::{NtAcls, PosixOptions, Streams};
 use crate::{compression, extents, stat, sys};
+
+/// FUSE, by statfs' f_type: a program that may do anything, or nothing.
+pub(crate) const FUSE: u64 = 0x6573_5546;
 
 /// File systems without holes, by statfs' f_type.
 const WITHOUT_HOLES: [u64; 4] = [
@@ -29,15 +33,53 @@ const WITHOUT_POSIX_NAMES: [u64; 8] = [
     0xFE53_4D42, // smb2
 ];
 
+/// File systems of Windows, by statfs' f_type: names are UTF-16.
+const OF_WINDOWS: [u64; 4] = [
+    0x4d44,      // vfat
+    0x2011_BAB0, // exfat
+    0x5346_544e, // ntfs
+    0x7366_746e, // ntfs3
+];
+
+/// Returns the spelling of names on a file system.
+pub(crate) fn spelling(root: BorrowedFd<'_>) -> Spelling {
+    let kind = rustix::fs::fstatfs(root).map_or(0, |fs| fs.f_type as u64);
+    let is_of_windows = OF_WINDOWS.contains(&(kind & 0xFFFF_FFFF))
+        || kind == FUSE && (is_ntfs_3g(root) || is_fat_on_fuse(root));
+    if is_of_windows { Spelling::Windows } else { Spelling::Bytes }
+}
+
+/// True for a device whose file system is a program without extended attributes: exfat-fuse or
+/// another of the family of FAT. Other programs' mounts have no device, or such attributes.
+fn is_fat_on_fuse(root: BorrowedFd<'_>) -> bool {
+    sys::stat_fd(root).is_ok_and(|stx| stx.stx_dev_major != 0) && !has_xattrs(root)
+}
+
+/// False on a file system without extended attributes.
+fn has_xattrs(root: BorrowedFd<'_>) -> bool {
+    let path = sys::ProcPath::of(root);
+    !matches!(
+        rustix::fs::getxattr(path.as_c_str(), crate::xattr::DOSATTRIB, &mut [0; 64]),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS)
+    )
+}
+
+/// True for ntfs-3g, which takes all names of Linux, but for its option windows_names.
+fn is_ntfs_3g(root: BorrowedFd<'_>) -> bool {
+    let path = sys::ProcPath::of(root);
+    rustix::fs::getxattr(path.as_c_str(), c"system.ntfs_attrib", &mut [0; 8]).is_ok()
+}
+
+/// True if an object is on FUSE.
+pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE)
+}
+
 pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volume, Errno> {
     let vfs = rustix::fs::fstatvfs(root)?;
     let kind = rustix::fs::fstatfs(root)?.f_type as u64;
     let stx = sys::stat_fd(root)?;
-    let path = sys::ProcPath::of(root);
-    let xattrs = !matches!(
-        rustix::fs::getxattr(path.as_c_str(), crate::xattr::DOSATTRIB, &mut [0; 64]),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS)
-    );
+    let xattrs = has_xattrs(root);
     let id = sys::fs_id(root);
     Ok(Volume {
         serial: (id ^ (id >> 32)) as u32,
@@ -48,7 +90,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         xattrs,
         short_names: options.short_names,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
-        posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF)),
+        posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
+            && !(kind == FUSE && is_fat_on_fuse(root)),
         // Streams in the side folder need an attribute too.
         streams: xattrs && options.streams != Streams::Off,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),

@@ -11,7 +11,7 @@ use crate::cache::Seen;
 use crate::dir::Dir;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
-use crate::names::{DiskPath, client_name};
+use crate::names::{DiskPath, Spelling, client_name};
 use crate::patience;
 use crate::reparse_way;
 use crate::share::Share;
@@ -28,12 +28,18 @@ pub(crate) struct Location {
     pub(crate) wanted: Vec<u8>,
     /// The parent's state, if it has just been read.
     pub(crate) seen: Option<Seen>,
+    spelling: Spelling,
 }
 
 impl Location {
     /// Makes the location of `wanted` in an open directory with this path below the root.
-    pub(crate) fn new(parent: Dir, parent_path: Vec<u8>, wanted: &[u8]) -> Self {
-        Self { parent, parent_path, wanted: wanted.to_vec(), seen: None }
+    pub(crate) fn new(
+        parent: Dir,
+        parent_path: Vec<u8>,
+        wanted: &[u8],
+        spelling: Spelling,
+    ) -> Self {
+        Self { parent, parent_path, wanted: wanted.to_vec(), seen: None, spelling }
     }
 
     /// Returns the location of `path`, if it is in this directory.
@@ -42,7 +48,7 @@ impl Location {
         let is_here = parent_path == self.parent_path && !wanted.is_empty();
         is_here.then(|| Self {
             seen: self.seen,
-            ..Self::new(self.parent.clone(), parent_path.to_vec(), wanted)
+            ..Self::new(self.parent.clone(), parent_path.to_vec(), wanted, self.spelling)
         })
     }
 
@@ -53,7 +59,7 @@ impl Location {
 
     /// Returns the clients' name of an entry of the parent.
     pub(crate) fn name_of(&self, entry: &[u8]) -> Name {
-        client_name(&self.path_of(entry))
+        client_name(&self.path_of(entry), self.spelling)
     }
 }
 
@@ -78,7 +84,7 @@ impl Share {
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path, seen) = self.directory(parent_path, exact)?;
-        let place = Location { parent, parent_path, wanted: wanted.to_vec(), seen };
+        let place = Location { seen, ..Location::new(parent, parent_path, wanted, self.spelling) };
         self.admit(&place.path_of(wanted))?;
         Ok(place)
     }
@@ -140,7 +146,7 @@ impl Share {
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
                 // Removed since the lookup.
-                Err(Errno::NOENT) => {}
+                Err(Errno::NOENT) => self.names.missed(parent.key, &entry),
                 Err(errno) => return Err(walk_fault(errno)),
             }
         }

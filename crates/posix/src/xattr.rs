@@ -14,7 +14,8 @@ use crate::dosattrib::{DosAttrib, ENCODED_LEN};
 use crate::errno::fault_of;
 use crate::fold;
 use crate::limits::{
-    DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_NAMES_ON_CORE, XATTR_VALUE_BYTES,
+    DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_NAME_BYTES, XATTR_NAMES_ON_CORE,
+    XATTR_VALUE_BYTES,
 };
 use crate::patience;
 use crate::stat;
@@ -219,7 +220,7 @@ impl Handle {
 
 /// Refuses an attribute that clients may not set.
 fn check_ea(name: &str, value: &[u8]) -> VfsResult<()> {
-    if name.is_empty() || name.len() > 255 - PREFIX.len() || name.contains('\0') {
+    if name.is_empty() || name.len() > XATTR_NAME_BYTES - PREFIX.len() || name.contains('\0') {
         return Err(Fault::NameInvalid);
     }
     if is_private(name) {

@@ -1,13 +1,16 @@
 //! A server without CAP_SYS_ADMIN keeps descriptors in `user.NTACL` and obeys those in
-//! `security.NTACL`, which it cannot write.
+//! `security.NTACL`, which it cannot write. One without CAP_FOWNER keeps times of other users' files
+//! with the attributes.
 
 mod common;
 
 use common::{create, how, name, share, write};
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_store::vfs::{Security, SecurityChange};
+use frevo_store::vfs::{BasicChange, Security, SecurityChange};
 use frevo_store::{Fault, Vfs};
-use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
+use frevo_wire::dtyp::{
+    AccessMask, Ace, AceFlags, Acl, FileAttributes, FileTime, SdControl, SecurityDescriptor, Sid,
+};
 use rustix::fs::getxattr;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -26,11 +29,15 @@ fn descriptor() -> Vec<u8> {
     bytes
 }
 
-/// Capabilities are a thread's own.
 fn without_privilege(test: impl FnOnce() + Send + 'static) {
+    without(CapabilitySet::SYS_ADMIN, test);
+}
+
+/// Capabilities are a thread's own.
+fn without(privilege: CapabilitySet, test: impl FnOnce() + Send + 'static) {
     let run = move || {
         let mut sets = capabilities(None).unwrap();
-        sets.effective = sets.effective.difference(CapabilitySet::SYS_ADMIN);
+        sets.effective = sets.effective.difference(privilege);
         set_capabilities(None, sets).unwrap();
         test();
     };
@@ -109,4 +116,66 @@ fn descriptors_of_a_privileged_server_are_obeyed() {
 
 fn stored_by(descriptor: &[u8]) -> SecurityChange<'_> {
     SecurityChange { descriptor: Some(descriptor), ..SecurityChange::default() }
+}
+
+const STRANGER: u32 = 54_321;
+const WRITTEN: FileTime = FileTime(132_000_000_000_000_000);
+const ACCESSED: FileTime = FileTime(131_000_000_000_000_000);
+
+fn times(accessed: Option<FileTime>, written: Option<FileTime>) -> BasicChange {
+    BasicChange { accessed, written, ..BasicChange::default() }
+}
+
+/// MS-FSA 2.1.5.15.2: the right to write attributes is enough. Linux lets only the owner set times.
+#[test]
+fn times_that_the_host_refuses_are_kept() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("left out: only root gives files away");
+        return;
+    }
+    let share = share();
+    let path = share.file("theirs", "data");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    std::os::unix::fs::chown(&path, Some(STRANGER), Some(STRANGER)).unwrap();
+    without(CapabilitySet::FOWNER, move || {
+        let vfs = &share.vfs;
+        let seen = |entry: &str| {
+            let stat = vfs.stat(&name(entry)).unwrap();
+            (stat.accessed, stat.written)
+        };
+        let before = seen("theirs");
+        let file = vfs.open(&name("theirs"), &write()).unwrap();
+        file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
+        assert_eq!(file.node.stat().unwrap().written, WRITTEN);
+        assert_eq!(seen("theirs"), (before.0, WRITTEN));
+        // Attributes and the other time leave it alone.
+        let hidden = Some(FileAttributes::HIDDEN);
+        file.node.set_basic(&BasicChange { attributes: hidden, ..times(None, None) }).unwrap();
+        file.node.set_basic(&times(Some(ACCESSED), None)).unwrap();
+        assert_eq!(seen("theirs"), (ACCESSED, WRITTEN));
+        let root = vfs.open(&name(""), &how()).unwrap();
+        let mut listing = root.node.directory().unwrap();
+        while listing.next_name().unwrap() != Some("theirs") {}
+        let listed = listing.entry_stat().unwrap().unwrap();
+        assert_eq!((listed.accessed, listed.written), (ACCESSED, WRITTEN));
+        assert!(listed.attributes.contains(FileAttributes::HIDDEN));
+        // A change of the data makes them void.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        std::fs::write(&path, "more").unwrap();
+        let now = seen("theirs").1;
+        assert!(now > before.1, "{now:?}");
+        file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
+        assert_eq!(seen("theirs").1, WRITTEN);
+        assert_ne!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());
+        // The owner sets them on the host.
+        std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+        file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());
+        assert_eq!(seen("theirs").1, WRITTEN);
+    });
+}
+
+fn written() -> std::time::SystemTime {
+    let (seconds, _) = WRITTEN.to_unix();
+    std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs())
 }

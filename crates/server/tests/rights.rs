@@ -31,5 +31,7 @@ mod quotas;
 mod reviewed;
 #[path = "rights/takeover.rs"]
 mod takeover;
+#[path = "rights/team.rs"]
+mod team;
 #[path = "rights/unseen.rs"]
 mod unseen;

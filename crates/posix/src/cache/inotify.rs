@@ -7,7 +7,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
 
 use crate::dir::Dir;
-use crate::limits::{CHANGES_AT_ONCE, CHANGES_BUFFER_BYTES};
+use crate::limits::{CHANGES_AT_ONCE, CHANGES_BUFFER_BYTES, COMPONENT_BYTES};
 use crate::sys::ProcPath;
 
 /// A change of one name.
@@ -34,8 +34,8 @@ pub(super) enum Note {
 
 /// Bytes of struct inotify_event before the name.
 const HEADER: usize = 16;
-/// Bytes of the longest note.
-const LONGEST: usize = HEADER + 256;
+/// Bytes of the longest note: a name with its NUL, in steps of a header.
+const LONGEST: usize = HEADER + (COMPONENT_BYTES + 1).next_multiple_of(HEADER);
 
 #[derive(Debug)]
 pub(super) struct Watches {
@@ -180,7 +180,7 @@ mod tests {
         let dir = Dir::Sub(Arc::new(fd));
         watches.add(&dir).unwrap();
         // Each name takes 16 + 256 bytes; with the one before it, it fills a read.
-        let each_read = CHANGES_BUFFER_BYTES / LONGEST;
+        let each_read = CHANGES_BUFFER_BYTES / (HEADER + 256);
         let name = |number: usize| format!("{number:0255}");
         for (made, lost) in [(each_read - 1, 0), (each_read, 0), (3 * each_read, 1)] {
             for number in 0..made {

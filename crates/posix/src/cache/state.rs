@@ -2,6 +2,7 @@
 //! notes on it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use frevo_store::FileKey;
 use hashbrown::HashMap;
@@ -10,15 +11,15 @@ use rustix::fs::Statx;
 use super::inotify::{Change, Note};
 use super::sketch::Sketch;
 use super::table::{Lookup, Table};
-use crate::limits::{CACHED_CHANGES, DOUBTFUL_NAMES, TICK_MS};
+use crate::limits::{CACHED_CHANGES, COARSE_TICK_MS, DOUBTFUL_NAMES, TICK_MS};
 use crate::stat;
 
 /// The state of a directory as it was seen just now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) key: FileKey,
-    /// The directory's times; None if they were not read again. Without a watch None makes
-    /// everything known about the directory invalid.
+    /// The directory's times; None if they were not read again. Without a watch None proves nothing
+    /// of what is known about the directory.
     pub(super) times: Option<Times>,
 }
 
@@ -61,14 +62,57 @@ pub(super) enum Trust {
     /// The kernel notes changes under this watch.
     Watch(i32),
     /// The directory's times are unchanged.
-    Times(Times),
+    Times(Proof),
+    /// Nothing tells of changes. A name that was read is looked at before it is told, and any other
+    /// name is looked for in the directory again.
+    Hints,
     /// None: notes of this watch were lost. The names are dropped when the directory is read again,
     /// because dropping all at once would take long.
     Lost(i32),
 }
 
+impl Trust {
+    /// True if the kernel does not note changes.
+    pub(super) const fn is_unwatched(&self) -> bool {
+        matches!(self, Self::Times(_) | Self::Hints)
+    }
+
+    /// Returns the proof of a reading that depends on one.
+    pub(super) const fn proof(&self) -> Option<Proof> {
+        match self {
+            Self::Times(proof) => Some(*proof),
+            _ => None,
+        }
+    }
+}
+
 /// Last modification and last change, in seconds and nanoseconds.
 pub(super) type Times = [(i64, u32); 2];
+
+/// The times of a directory, and when they were first seen. They vouch for names that are read one
+/// tick of the medium's clock later: every change from then on gets another time. The clock of this
+/// machine says nothing of that, since a file server has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub(super) times: Times,
+    since: Instant,
+    /// The names were read when a tick had passed.
+    holds: bool,
+}
+
+impl Proof {
+    /// Makes the proof for a reading that begins now; `before` is that of the reading before.
+    pub(super) fn of(times: Times, before: Option<Self>) -> Self {
+        let before = before.filter(|before| before.times == times);
+        let since = before.map_or_else(Instant::now, |before| before.since);
+        Self { times, since, holds: since.elapsed() >= tick(times) }
+    }
+
+    /// Returns the proof after the reading, at whose end the directory had these times.
+    pub(super) fn after(self, times: Times) -> Self {
+        Self { holds: self.holds && times == self.times, ..self }
+    }
+}
 
 #[derive(Debug)]
 pub(super) enum Content {
@@ -99,6 +143,8 @@ pub(super) enum Known {
     StoredName(StoredName),
     /// A name that may exist; the caller has to look.
     Doubtful(Vec<u8>),
+    /// Like that, in a directory whose changes are not noted.
+    Hint(Vec<u8>),
     Unknown,
 }
 
@@ -107,14 +153,12 @@ impl State {
         let Some(directory) = self.directories.get(&seen.key) else {
             return Known::Unknown;
         };
-        let is_trusted = match directory.trust {
+        let is_sure = match directory.trust {
             Trust::Watch(_) => true,
-            Trust::Times(times) => seen.times == Some(times),
-            Trust::Lost(_) => false,
+            Trust::Times(proof) => proof.holds && seen.times == Some(proof.times),
+            Trust::Hints => false,
+            Trust::Lost(_) => return Known::Unknown,
         };
-        if !is_trusted {
-            return Known::Unknown;
-        }
         directory.used.store(age, Ordering::Relaxed);
         let found = match &directory.content {
             Content::Names(table) => table.find(wanted),
@@ -125,6 +169,10 @@ impl State {
             Content::Reading(_) => return Known::Unknown,
         };
         match found {
+            Lookup::Absent if !is_sure => Known::Unknown,
+            Lookup::Present(name) | Lookup::Doubtful(name) if !is_sure => {
+                Known::Hint(name.to_vec())
+            }
             Lookup::Absent => Known::StoredName(None),
             Lookup::Present(name) => Known::StoredName(Some(name.to_vec())),
             Lookup::Doubtful(name) => Known::Doubtful(name.to_vec()),
@@ -226,7 +274,7 @@ impl State {
                 self.watched.remove(&watch);
                 Some(watch)
             }
-            Trust::Times(_) => None,
+            Trust::Times(_) | Trust::Hints => None,
         }
     }
 
@@ -270,13 +318,9 @@ pub(super) fn times_of(stx: &Statx) -> Times {
     [&stx.stx_mtime, &stx.stx_ctime].map(|t| (t.tv_sec, t.tv_nsec))
 }
 
-/// True if a change now would surely get another time than these.
-pub(super) fn is_settled(times: Times) -> bool {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let now_ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
-    times.iter().all(|&(seconds, nanoseconds)| {
-        let then_ms =
-            seconds.saturating_mul(1_000).saturating_add(i64::from(nanoseconds) / 1_000_000);
-        now_ms.saturating_sub(then_ms) >= TICK_MS.cast_signed()
-    })
+/// Returns the tick of the clock that these times come from. A medium with whole seconds may have a
+/// tick of two, as FAT has.
+fn tick(times: Times) -> Duration {
+    let is_coarse = times.iter().all(|&(_, nanoseconds)| nanoseconds == 0);
+    Duration::from_millis(if is_coarse { COARSE_TICK_MS } else { TICK_MS })
 }

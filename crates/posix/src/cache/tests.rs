@@ -157,18 +157,90 @@ fn times_serve_where_watches_do_not() {
     f.cache.watches = None;
     f.touch("a");
     assert_eq!(f.find("A").as_deref(), Some("a"));
-    assert_eq!(f.readings(), 0, "changed too recently to be kept");
+    assert_eq!(f.find("B"), None);
+    assert_eq!(f.readings(), 2, "changed too recently to be valid");
     std::thread::sleep(std::time::Duration::from_millis(3 * TICK_MS));
     for _ in 0..5 {
+        assert_eq!(f.find("B"), None);
         assert_eq!(f.find("A").as_deref(), Some("a"));
     }
-    assert_eq!(f.readings(), 1);
+    assert_eq!(f.readings(), 3);
     for i in 0..300 {
         let (from, to) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
         f.rename(from, to);
         assert_eq!(f.find(&from.to_uppercase()), None, "round {i}");
         assert_eq!(f.find(&to.to_uppercase()).as_deref(), Some(to), "round {i}");
     }
+}
+
+/// Tests that times are believed only when a change from then on gets others, whichever clock made
+/// them.
+#[test]
+fn times_are_believed_after_a_tick_of_their_clock() {
+    const TICK: std::time::Duration = std::time::Duration::from_millis(3 * TICK_MS);
+    let (fine, coarse): (state::Times, state::Times) = ([(5, 7); 2], [(5, 0); 2]);
+    let holds = |trust: Proof| format!("{trust:?}").contains("holds: true");
+    for (times, is_believed) in [(fine, true), (coarse, false)] {
+        // An old time says nothing: the clock of a file server may be late.
+        let first = Proof::of(times, None);
+        assert!(!holds(first));
+        std::thread::sleep(TICK);
+        let second = Proof::of(times, Some(first));
+        assert_eq!(holds(second), is_believed, "{times:?}");
+        assert!(!holds(second.after([(6, 1); 2])), "changed while it was read");
+        assert!(!holds(Proof::of([(6, 1); 2], Some(second))), "changed since");
+    }
+    let first = Proof::of(coarse, None);
+    std::thread::sleep(std::time::Duration::from_millis(crate::limits::COARSE_TICK_MS));
+    assert!(holds(Proof::of(coarse, Some(first))));
+}
+
+/// Tests a file system that tells nothing of changes, as sshfs, mergerfs and exfat-fuse do.
+#[test]
+fn names_of_a_silent_file_system_are_only_hints() {
+    let mut f = fixture();
+    f.cache.pretended = Some(volume::FUSE);
+    f.touch("First");
+    assert_eq!(f.find("FIRST").as_deref(), Some("First"));
+    let readings = f.readings();
+    for _ in 0..5 {
+        assert_eq!(f.find("FIRST").as_deref(), Some("First"));
+    }
+    assert_eq!(f.readings(), readings, "a look is enough for a known name");
+    for i in 0..50 {
+        f.touch(&format!("New{i}"));
+        assert_eq!(f.find(&format!("NEW{i}")), Some(format!("New{i}")));
+    }
+    std::fs::remove_file(f.host.path().join("First")).unwrap();
+    assert_eq!(f.find("FIRST"), None);
+    f.touch("fIRST");
+    assert_eq!(f.find("FIRST").as_deref(), Some("fIRST"));
+    // What this process makes is known without a reading.
+    let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
+    f.touch("Own");
+    f.cache.came(key, b"Own");
+    let readings = f.readings();
+    assert_eq!(f.find("OWN").as_deref(), Some("Own"));
+    assert_eq!(f.readings(), readings);
+    let state = f.cache.state.read();
+    let weight: usize = state.directories.values().map(|known| known.content.weight()).sum();
+    assert_eq!(weight, state.names, "the count agrees");
+}
+
+/// Tests that a watch without notes, as on a layer below overlayfs, is no trap for a name that has
+/// gone.
+#[test]
+fn a_missed_name_is_looked_for_again() {
+    let f = fixture();
+    f.touch("Gone");
+    assert_eq!(f.find("GONE").as_deref(), Some("Gone"));
+    std::fs::remove_file(f.host.path().join("Gone")).unwrap();
+    f.cache.watches.as_ref().unwrap().take(|_| ());
+    assert_eq!(f.find("GONE").as_deref(), Some("Gone"), "no note came");
+    let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
+    f.cache.missed(key, b"Gone");
+    assert_eq!(f.find("GONE"), None);
+    assert_eq!(f.readings(), 1);
 }
 
 #[test]

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use crate::limits::{
     HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE, LIST_BUFFER_BYTES,
 };
-use crate::names::client_name;
+use crate::names::{Spelling, client_name};
 use crate::sys;
 use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
 
@@ -65,6 +65,8 @@ struct Observed {
     root: OwnedFd,
     is_tree: bool,
     observer: Observer,
+    /// The spelling of names on the medium.
+    spelling: Spelling,
     /// The marked directories of this observation.
     handles: HashSet<Handle>,
     was_lost: bool,
@@ -80,11 +82,18 @@ enum Scan {
 }
 
 /// Reports to make once no lock is held.
-type Told = Vec<(Observer, Owned)>;
+type Told = Vec<Report>;
 
+struct Report {
+    observer: Observer,
+    spelling: Spelling,
+    change: Owned,
+}
+
+/// A change of paths on the medium.
 enum Owned {
-    Change(NotifyAction, String, CompletionFilter),
-    Renamed(String, String, CompletionFilter),
+    Change(NotifyAction, Vec<u8>, CompletionFilter),
+    Renamed(Vec<u8>, Vec<u8>, CompletionFilter),
     Lost,
 }
 
@@ -108,6 +117,7 @@ fn hub() -> Option<&'static Arc<Hub>> {
 pub(crate) fn observe(
     dir: BorrowedFd<'_>,
     is_tree: bool,
+    spelling: Spelling,
     observer: Observer,
 ) -> VfsResult<Box<dyn Observation>> {
     let hub = hub().ok_or(Fault::NotSupported)?;
@@ -125,7 +135,7 @@ pub(crate) fn observe(
     let id = state.last_id;
     state.directories.entry(handle.clone()).or_default().push(Member { id, path: Vec::new() });
     let handles = HashSet::from_iter([handle]);
-    let observed = Observed { root, is_tree, observer, handles, was_lost: false };
+    let observed = Observed { root, is_tree, observer, spelling, handles, was_lost: false };
     state.observed.insert(id, observed);
     if is_tree {
         state.unscanned.push((id, Vec::new(), Scan::Old));
@@ -179,8 +189,10 @@ fn is_within(path: &[u8], top: &[u8]) -> bool {
         .is_some_and(|rest| top.is_empty() || rest.is_empty() || rest.first() == Some(&b'/'))
 }
 
-fn name_of(path: &[u8]) -> String {
-    client_name(path).path().to_owned()
+impl Observed {
+    fn report(&self, change: Owned) -> Report {
+        Report { observer: Arc::clone(&self.observer), spelling: self.spelling, change }
+    }
 }
 
 impl Hub {
@@ -214,7 +226,7 @@ impl Hub {
         let mut state = self.state.lock();
         let Some(event) = event else {
             for observed in state.observed.values() {
-                told.push((Arc::clone(&observed.observer), Owned::Lost));
+                told.push(observed.report(Owned::Lost));
             }
             return;
         };
@@ -250,14 +262,18 @@ fn go_on(turn: impl FnOnce() -> bool) -> bool {
 }
 
 fn tell(told: &mut Told) {
-    for (observer, change) in told.drain(..) {
+    for Report { observer, spelling, change } in told.drain(..) {
+        let name_of = |path: &[u8]| client_name(path, spelling);
         go_on(|| {
             match &change {
-                Owned::Change(action, name, matches) => {
-                    observer(&HostChange::Change { action: *action, name, matches: *matches });
+                Owned::Change(action, path, matches) => {
+                    let (action, matches) = (*action, *matches);
+                    observer(&HostChange::Change { action, name: name_of(path).path(), matches });
                 }
                 Owned::Renamed(from, to, matches) => {
-                    observer(&HostChange::Renamed { from, to, matches: *matches });
+                    let (from, to, matches) = (name_of(from), name_of(to), *matches);
+                    let (from, to) = (from.path(), to.path());
+                    observer(&HostChange::Renamed { from, to, matches });
                 }
                 Owned::Lost => observer(&HostChange::Lost),
             }
@@ -280,14 +296,14 @@ impl State {
 
     fn tell(&self, id: u64, change: Owned, told: &mut Told) {
         if let Some(observed) = self.observed.get(&id) {
-            told.push((Arc::clone(&observed.observer), change));
+            told.push(observed.report(change));
         }
     }
 
     fn lost(&mut self, id: u64, told: &mut Told) {
         let Some(observed) = self.observed.get_mut(&id) else { return };
         if !std::mem::replace(&mut observed.was_lost, true) {
-            told.push((Arc::clone(&observed.observer), Owned::Lost));
+            told.push(observed.report(Owned::Lost));
         }
     }
 
@@ -306,7 +322,7 @@ impl State {
                     .is_some_and(|o| sys::stat_at(o.root.as_fd(), path).is_ok()));
         if !event.is_own {
             let mut tell = |action, matches| {
-                self.tell(id, Owned::Change(action, name_of(path), matches), told);
+                self.tell(id, Owned::Change(action, path.to_vec(), matches), told);
             };
             if went && is_there {
                 tell(NotifyAction::REMOVED, names(is_directory));
@@ -348,11 +364,11 @@ impl State {
             if !event.is_own {
                 match to {
                     Some(to) if in_one_directory => {
-                        let both = Owned::Renamed(name_of(from), name_of(to), matches);
+                        let both = Owned::Renamed(from.clone(), to.clone(), matches);
                         self.tell(*id, both, told);
                     }
                     _ => {
-                        let gone = Owned::Change(NotifyAction::REMOVED, name_of(from), matches);
+                        let gone = Owned::Change(NotifyAction::REMOVED, from.clone(), matches);
                         self.tell(*id, gone, told);
                     }
                 }
@@ -368,7 +384,7 @@ impl State {
             let from_here = old.iter().any(|(other, _)| other == id);
             let is_told = event.is_own || (from_here && in_one_directory);
             if !is_told {
-                let come = Owned::Change(NotifyAction::ADDED, name_of(to), matches);
+                let come = Owned::Change(NotifyAction::ADDED, to.clone(), matches);
                 self.tell(*id, come, told);
             }
             if is_directory && !from_here {
@@ -465,7 +481,7 @@ impl State {
             let is_directory = entry.file_type().is_dir();
             if scan == Scan::Added {
                 let matches = names(is_directory);
-                let come = Owned::Change(NotifyAction::ADDED, name_of(&below), matches);
+                let come = Owned::Change(NotifyAction::ADDED, below.clone(), matches);
                 self.tell(id, come, told);
             }
             if is_directory {

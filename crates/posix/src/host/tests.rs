@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::{files, observe};
 use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_FILES};
+use crate::names::Spelling;
 
 fn opened(path: &Path) -> OwnedFd {
     std::fs::File::open(path).unwrap().into()
@@ -25,7 +26,7 @@ fn nobody() -> Observer {
 /// Fanotify is there for everybody from Linux 5.13 on.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn is_watched(folder: &Path, test: &str) -> bool {
-    let is_watched = observe(opened(folder).as_fd(), false, nobody()).is_ok();
+    let is_watched = observe(opened(folder).as_fd(), false, Spelling::Bytes, nobody()).is_ok();
     if !is_watched {
         eprintln!("{test}: skipped, the kernel watches nothing for this user");
     }
@@ -50,7 +51,7 @@ fn so_many_directories_are_watched() {
     assert_eq!(losses(&make("large".into()), HOST_DIRECTORIES_PER_TREE), 1);
     let watch = |number: usize| {
         let path = make(format!("d{number}"));
-        observe(opened(&path).as_fd(), false, nobody())
+        observe(opened(&path).as_fd(), false, Spelling::Bytes, nobody())
     };
     let mut held: Vec<_> = (0..HOST_DIRECTORIES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_DIRECTORIES).map(drop), Err(Fault::NoMemory));
@@ -74,7 +75,7 @@ fn losses(root: &Path, below: usize) -> usize {
         }
         HostChange::Renamed { .. } => {}
     });
-    let _watched = observe(opened(root).as_fd(), true, observer).unwrap();
+    let _watched = observe(opened(root).as_fd(), true, Spelling::Bytes, observer).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     // Changes in each directory, until all are known to be watched or one is known not to be.
     for round in 0.. {

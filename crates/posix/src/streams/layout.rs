@@ -7,7 +7,7 @@ use frevo_store::{FileKey, Name, Stat};
 use frevo_wire::dtyp::FileAttributes;
 
 use crate::errno::fault_of;
-use crate::limits::COMPONENT_BYTES;
+use crate::limits::XATTR_NAME_BYTES;
 use crate::xattr::Handle;
 
 /// The part of an attribute's name before the stream's name in Samba's streams_xattr.
@@ -21,7 +21,7 @@ pub(super) fn stream_key(file: FileKey, stream: &str) -> FileKey {
 /// Returns the attribute that stores a stream, if the name fits.
 pub(super) fn attribute(stream: &str) -> Option<CString> {
     let name = format!("{PREFIX}{stream}{SUFFIX}");
-    if name.len() > COMPONENT_BYTES { None } else { CString::new(name).ok() }
+    if name.len() > XATTR_NAME_BYTES { None } else { CString::new(name).ok() }
 }
 
 /// Returns the stream that an attribute stores.

@@ -92,8 +92,11 @@ impl StreamNode {
     /// Sets the file's write time after a write to a stream (MS-FSA 2.1.4.17).
     #[expect(clippy::unnecessary_wraps, reason = "the end of a fallible call")]
     fn touch(&self, state: MutexGuard<'_, State>) -> VfsResult<()> {
-        let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        // Version 2 of libfuse ignores a change of one time alone.
+        let is_fuse = self.share.is_on_fuse(self.file.key(), self.handle.fd());
+        let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let keep = if is_fuse { now } else { kept };
         let times = Timestamps { last_access: keep, last_modification: now };
         // The data is written, so a failure to set the time is ignored.
         let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);
