@@ -28,6 +28,7 @@ from .peers import (  # noqa: F401
     libsmb2_examples,
     links,
     mount,
+    odd_disks,
     outage,
     pair,
     pike,

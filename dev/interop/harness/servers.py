@@ -105,6 +105,8 @@ PROFILES = {
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
     # Every user may list accounts, as on smbd.
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
+    # A share on a file system that a group mounts before.
+    "odd-disk": ([*OFFERED, "-m", "disk"], [*AS_ROOT, "-m", "disk"]),
     # Users change their passwords.
     "passwords": (OFFERED, AS_ROOT),
     # A share whose deleted files go to a bin.
@@ -148,13 +150,19 @@ class Server:
     share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
-    def __init__(self, kind, profile, program=None, address=ADDRESS, samba=None):
-        """`samba` is the release whose smbd is the reference and whose smbtorture asks; None for Debian's own."""
+    def __init__(self, kind, profile, program=None, address=ADDRESS, samba=None, port=PORT, disk=None):
+        """`samba` is the release whose smbd is the reference and whose smbtorture asks; None for Debian's own.
+
+        `disk` attaches a file system in the server's directory before it starts, and detaches it afterwards.
+        """
         self.kind, self.profile, self.address, self.program, self.samba = kind, profile, address, program, samba
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
+        self.port, self.disk = port, disk
+        if disk:
+            disk.attach(self.directory)
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
-        args = [with_it, "-a", address, "-p", str(PORT), "-d", self.directory]
+        args = [with_it, "-a", address, "-p", str(port), "-d", self.directory]
         args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         if kind == "frevo":
             # From 4.18 on smbd's write times are those of Windows 10.
@@ -170,6 +178,8 @@ class Server:
         )
         if self.child.stdout.readline() != b"ready\n":
             said = self.child.stderr.read().decode(errors="replace")
+            if disk:
+                disk.detach()
             shutil.rmtree(self.directory, ignore_errors=True)
             raise RuntimeError(f"{kind} did not start with profile {profile}: {said.strip()}")
 
@@ -233,5 +243,7 @@ class Server:
         kept = OUT / "logs" / f"server-{self.kind}-{self.profile}{'' if worker == '0' else f'-{worker}'}.log"
         if self.log_path().exists():
             shutil.copyfile(self.log_path(), kept)
+        if self.disk:
+            self.disk.detach()
         shutil.rmtree(self.directory, ignore_errors=True)
         return status
