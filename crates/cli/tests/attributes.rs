@@ -193,3 +193,59 @@ fn a_limit_on_the_rate_is_kept() {
     assert!(timed(&["get", "--bwlimit", "500k", &url, "-"]) > 1.5);
     world.run(&["get", "--bwlimit", "0", &url, "back"]).fails(2, &["the rate must be more than 0"]);
 }
+
+/// Folders get the times of their sources when their content is whole, also from a run that goes on
+/// after an interrupted one.
+#[test]
+fn folders_keep_their_times() {
+    let (world, other) = (World::new(), World::new());
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("a/b/empty")).unwrap();
+    for name in ["top", "a/one", "a/b/two"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    let folders = ["a/b/empty", "a/b", "a", ""];
+    let time = |number: u64| SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000 + number, 700);
+    let set = |root: &Path, step: u64| {
+        for (number, name) in (1..).zip(folders) {
+            let folder = fs::File::open(root.join(name)).unwrap();
+            folder.set_modified(time(number * step)).unwrap();
+        }
+    };
+    let have = |root: &Path, step: u64| {
+        for (number, name) in (1..).zip(folders) {
+            let found = fs::metadata(root.join(name)).unwrap().modified().unwrap();
+            assert_eq!(found, time(number * step), "{}/{name}", root.display());
+        }
+    };
+    set(&here, 10);
+    world.run(&["put", "-r", "here", &world.url("put")]).succeeds();
+    have(&world.there("put"), 10);
+    world.run(&["cp", "-r", &world.url("put"), &world.url("copy")]).succeeds();
+    have(&world.there("copy"), 10);
+    let away = world.run(&["cp", "-r", &world.url("put"), &other.url("copy")]);
+    away.succeeds();
+    have(&other.there("copy"), 10);
+    world.run(&["get", "-r", &world.url("put"), "back"]).succeeds();
+    have(&world.place.path("back"), 10);
+    world.run(&["sync", "here", &world.url("sync")]).succeeds();
+    have(&world.there("sync"), 10);
+    assert_eq!(world.run(&["sync", "-n", "here", &world.url("sync")]).succeeds(), "");
+    // Nothing but times has changed; then something in a folder that keeps its time has.
+    set(&here, 20);
+    world.run(&["sync", "here", &world.url("sync")]).succeeds();
+    have(&world.there("sync"), 20);
+    fs::write(here.join("a/b/two"), "longer").unwrap();
+    fs::remove_file(here.join("a/one")).unwrap();
+    set(&here, 20);
+    world.run(&["sync", "--delete", "here", &world.url("sync")]).succeeds();
+    have(&world.there("sync"), 20);
+    assert!(!world.there("sync/a/one").exists());
+    world.run(&["sync", "--delete", &world.url("sync"), "back"]).succeeds();
+    have(&world.place.path("back"), 20);
+    // As an interrupted run leaves them.
+    set(&world.there("sync"), 1);
+    world.run(&["put", "-r", "here/a", &world.url("sync/")]).succeeds();
+    world.run(&["sync", "here", &world.url("sync")]).succeeds();
+    have(&world.there("sync"), 20);
+}

@@ -100,6 +100,22 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
     }
 }
 
+/// Names that SMB forbids become no local files, and move no cursor.
+#[test]
+fn names_with_control_characters_are_refused() {
+    let place = Sandbox::new();
+    let root = [("good", false), ("p\u{1b}[2Jq", false), ("a\nb", false), ("dir\r", true)];
+    let server = start(listing(&root), |_| Act::Honest);
+    let url = format!("smb://ann@{server}/data");
+    for verb in [&["get", "-r", "--patience", "2"][..], &["sync", "--patience", "2"]] {
+        let done = run(&place, &[verb, &[&url, verb[0]]].concat());
+        assert_eq!(done.code, 1, "{done:?}");
+        assert!(done.err.contains("control character") && !done.err.contains('\u{1b}'), "{done:?}");
+        assert!(done.err.contains("a%0Ab") && done.err.contains("3 files failed"), "{done:?}");
+        assert_eq!(all(&place.path(verb[0])), [Path::new("good")]);
+    }
+}
+
 /// Links of the server's are not made here, so none can lead what follows astray;
 /// what is not called a directory in its listing is not walked into.
 #[test]

@@ -4,8 +4,9 @@ mod harness;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use harness::relay::{Fate, Relay};
 use harness::world::{World, assert_same};
@@ -410,4 +411,119 @@ fn channels_that_are_lost_and_what_each_has_carried_are_told() {
     let sums = said.err.lines().filter(|line| line.contains("to 127.0.0.1: "));
     assert!(sums.clone().count() > 0, "{}", said.err);
     assert!(said.err.lines().all(|line| !line.contains(": 0 requests")), "{}", said.err);
+}
+
+/// Two commands that copy one file to one place do not write one part.
+#[test]
+fn one_command_at_a_time_writes_a_part() {
+    let world = World::new();
+    let content = vec![3; 3_000_000];
+    fs::write(world.place.path("here"), &content).unwrap();
+    fs::write(world.there("there"), &content).unwrap();
+    let (here, there) = (world.url("here"), world.url("there"));
+    let copy = &world.url("copy");
+    let local = world.place.path("back");
+    let lines: [(&[&str], PathBuf); 3] = [
+        (&["put", "--bwlimit", "500k", "here", &here], world.there("here")),
+        (&["get", "--bwlimit", "500k", &there, "back"], local),
+        (&["sync", "--bwlimit", "500k", "folder", copy], world.there("copy/here")),
+    ];
+    world.place.folder("folder");
+    fs::create_dir(world.there("copy")).unwrap();
+    fs::copy(world.place.path("here"), world.place.path("folder/here")).unwrap();
+    for (line, target) in lines {
+        let folder = target.parent().unwrap();
+        let mut first = world.command(line).spawn().unwrap();
+        let begun = Instant::now();
+        while parts(folder).is_empty() {
+            assert!(begun.elapsed() < harness::PATIENCE, "{line:?} does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        world.run(line).fails(1, &["another command copies the same file"]);
+        assert!(!target.exists() && parts(folder).len() == 1, "{line:?}");
+        assert!(first.wait().unwrap().success());
+        assert_eq!(fs::read(&target).unwrap(), content);
+        assert!(parts(folder).is_empty());
+    }
+}
+
+/// Parts of interrupted commands are not copied, and go when they are old.
+#[test]
+fn parts_are_skipped_and_removed_when_they_are_old() {
+    let world = World::new();
+    let (old, new) = ("0123456789abcdef.frevo-part", "fedcba9876543210.frevo-part");
+    let week = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    let leave = |folder: &std::path::Path, dot: &str| {
+        fs::create_dir_all(folder).unwrap();
+        for (name, age) in [(old, week), (new, SystemTime::now()), ("mine.frevo-part", week)] {
+            let path = folder.join(format!("{dot}{name}"));
+            fs::write(&path, name).unwrap();
+            fs::File::options().write(true).open(path).unwrap().set_modified(age).unwrap();
+        }
+    };
+    let left = |folder: &std::path::Path| {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.ends_with("frevo-part"));
+        names.sort();
+        names
+    };
+    leave(&world.there("from"), "");
+    fs::write(world.there("from/large"), vec![5; 200_000]).unwrap();
+    let mine = "mine.frevo-part";
+    let from = &world.url("from");
+    for (line, target) in [
+        (&["get", "-r", from, "got"][..], world.place.path("got")),
+        (&["cp", "-r", from, &world.url("copied")], world.there("copied")),
+        (&["sync", from, "synced"], world.place.path("synced")),
+    ] {
+        world.run(line).succeeds();
+        assert_eq!(left(&target), [mine], "{line:?}");
+    }
+    // Where a large file is begun, old parts beside it are removed.
+    fs::write(world.place.path("large"), vec![6; 200_000]).unwrap();
+    world.run(&["put", "large", &world.url("from/other")]).succeeds();
+    assert_eq!(left(&world.there("from")), [new, mine]);
+    leave(&world.place.folder("here"), ".");
+    world.run(&["get", &world.url("from/large"), "here/large"]).succeeds();
+    assert_eq!(
+        left(&world.place.path("here")),
+        [format!(".{new}"), String::from(".mine.frevo-part")]
+    );
+    leave(&world.there("target"), "");
+    world.run(&["sync", "got", &world.url("target")]).succeeds();
+    assert_eq!(left(&world.there("target")), [new, mine]);
+}
+
+/// A link of the server's disk that leads to a folder above it looks like a folder.
+#[test]
+fn a_folder_within_itself_is_told_once_and_not_entered() {
+    let world = World::new();
+    fs::create_dir_all(world.there("top/sub")).unwrap();
+    fs::write(world.there("top/sub/file"), "x").unwrap();
+    fs::create_dir(world.there("top/sub/up")).unwrap();
+    let bound = std::process::Command::new("mount")
+        .args(["--bind"])
+        .arg(world.there("top"))
+        .arg(world.there("top/sub/up"))
+        .status();
+    if !bound.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: only root can bind a folder into itself");
+        return;
+    }
+    let top = &world.url("top");
+    let verbs: [&[&str]; 4] = [&["find"], &["ls", "-R"], &["du", "-s"], &["tree"]];
+    let told: Vec<_> = verbs.iter().map(|verb| world.run(&[*verb, &[top]].concat())).collect();
+    let got = world.run(&["get", "-r", top, "got"]);
+    let removed = world.run(&["rm", "-r", top]);
+    let unbound = std::process::Command::new("umount").arg(world.there("top/sub/up")).status();
+    assert!(unbound.unwrap().success());
+    for said in told.iter().chain([&got, &removed]) {
+        assert_eq!(said.code, 1, "{said:?}");
+        assert_eq!(said.err.matches("a link to a directory above it").count(), 1, "{said:?}");
+    }
+    assert_eq!(fs::read_to_string(world.place.path("got/sub/file")).unwrap(), "x");
+    assert!(!world.place.path("got/sub/up").exists());
+    assert!(!world.there("top/sub/file").exists(), "all that can be removed is");
+    assert!(world.there("top/sub").exists());
 }

@@ -183,3 +183,63 @@ fn new_files_have_the_permissions_of_the_share() {
         assert_eq!(mode, 0, "{}", entry.path().display());
     }
 }
+
+/// A token in a URL names a snapshot, for every command that reads.
+#[test]
+fn old_versions_are_read_by_every_command() {
+    const TOKEN: &str = "@GMT-2024.02.29-12.00.00";
+    let place = Sandbox::new();
+    let old = format!("data/.snapshots/{TOKEN}");
+    for folder in ["data/dir", &format!("{old}/dir"), &format!("{old}/gone")] {
+        place.folder(folder);
+    }
+    let share = format!(
+        "[[share]]\nname = \"data\"\npath = {:?}\n\
+         snapshots = \".snapshots/@GMT-%Y.%m.%d-%H.%M.%S\"\n",
+        place.path("data")
+    );
+    let server = serve(&place, &share);
+    let world = World { place, server };
+    for (folder, text) in [("data", "present"), (&*old, "of that time")] {
+        fs::write(world.place.path(&format!("{folder}/a")), text).unwrap();
+        fs::write(world.place.path(&format!("{folder}/dir/b")), text).unwrap();
+    }
+    fs::write(world.place.path(&format!("{old}/gone/c")), "c").unwrap();
+    let run = |verb: &[&str], path: &str| world.run("ann", verb, &format!("data/{path}"));
+    for path in [format!("{TOKEN}/dir/b"), format!("dir/{TOKEN}/b"), format!("dir/b/{TOKEN}")] {
+        assert_eq!(run(&["cat"], &path).succeeds(), "of that time", "{path}");
+    }
+    assert_eq!(run(&["cat"], "a").succeeds(), "present");
+    let at = |path: &str| format!("{TOKEN}/{path}");
+    assert_eq!(run(&["ls"], TOKEN).succeeds(), "a\ndir/\ngone/\n");
+    assert_eq!(run(&["snapshots"], "a").succeeds(), format!("{TOKEN}\n"));
+    let found = run(&["find"], &at("gone"));
+    assert!(found.succeeds().ends_with(&format!("data/{TOKEN}/gone/c\n")), "{found:?}");
+    assert!(run(&["stat"], &at("a")).succeeds().contains("12"), "its length");
+    assert!(run(&["du", "-s"], &at("gone")).succeeds().contains(" 1 "));
+    assert_eq!(run(&["tree"], &at("gone")).succeeds().lines().nth(1), Some("└── c"));
+    run(&["cat"], &at("dir/*")).succeeds();
+    run(&["cat"], "@GMT-2023.01.01-00.00.00/a").fails(6, &["no such file", "@GMT-2023"]);
+    let url = |path: &str| format!("smb://ann@{}/data/{path}", world.server.address);
+    let command = |arguments: &[&str]| {
+        let mut command = world.place.command(arguments);
+        said(command.env("FREVO_PASSWORD", "secret").output().unwrap())
+    };
+    command(&["get", "-r", &url(TOKEN), "all"]).succeeds();
+    assert_eq!(fs::read_to_string(world.place.path("all/gone/c")).unwrap(), "c");
+    command(&["sync", &url(&at("dir")), "all/dir"]).succeeds();
+    // A file is restored to its own place, and a folder that is gone to its own.
+    command(&["cp", &url(&at("a")), &url("a")]).succeeds();
+    assert_eq!(run(&["cat"], "a").succeeds(), "of that time");
+    command(&["cp", "-r", &url(&at("gone")), &url("gone")]).succeeds();
+    assert_eq!(run(&["cat"], "gone/c").succeeds(), "c");
+    for line in [
+        &["put", "all/a", &url(&at("new"))][..],
+        &["rm", &url(&at("a"))],
+        &["mkdir", &url(&at("new"))],
+        &["attrib", "+h", &url(&at("a"))],
+        &["mv", &url(&at("a")), &url(&at("b"))],
+    ] {
+        command(line).fails(2, &["a snapshot cannot be changed"]);
+    }
+}

@@ -86,6 +86,7 @@ impl Share {
     ) -> Result<Answers> {
         let url = self.url(path);
         let path = wire_path(path).during(operation, &url)?;
+        let ask = &self.at_its_time(ask.clone(), operation).during(operation, &url)?;
         let mut at = self.located(path).await?;
         loop {
             at.check(ask, operation, &url)?;

@@ -21,7 +21,9 @@ use crate::Status;
 use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTING_NAMES, LISTINGS};
+use crate::limits::{
+    EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTING_NAMES, LISTINGS, REPEATED_LISTINGS,
+};
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
 use crate::open::{Haste, Open};
@@ -42,6 +44,16 @@ const DFSR: u32 = 0x8000_0012;
 /// A directory with more than [`ENTRIES_MAX`] entries.
 const TOO_MANY: &str = "the directory has more entries than this program lists (8,388,608); \
     list a part of it with a pattern";
+
+/// More than [`LISTED_BYTES_MAX`](crate::limits::LISTED_BYTES_MAX) bytes.
+const TOO_LARGE: &str = "the names take more memory than this program uses for them (1 GiB); list \
+    a part of the tree";
+
+/// A name that comes twice, which no directory has.
+const TWICE: &str = "its directory listing names a file twice";
+
+/// Bytes beside each name of a listing: of the table that finds repeated names.
+const NAME_BYTES: usize = 16;
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +78,11 @@ impl DirEntry {
         self.metadata.file_type()
     }
 
+    /// Returns the bytes that the entry takes in memory while it is listed.
+    pub(crate) const fn weight(&self) -> usize {
+        size_of::<Self>() + self.name.len() + NAME_BYTES
+    }
+
     /// Replaces the metadata by what was found out since.
     #[doc(hidden)]
     pub const fn learn(&mut self, metadata: Metadata) {
@@ -86,7 +103,9 @@ pub struct ReadDir {
     /// The state for listing again after a lost answer. `None` if the caller does that, or if too
     /// many names have been returned.
     restart: Option<Restart>,
-    /// Replies in a row without a name.
+    /// The names of this listing.
+    names: Names,
+    /// Replies in a row without a new name.
     empty_replies: usize,
     /// Entries that may still come before the limit.
     left: usize,
@@ -97,6 +116,38 @@ pub struct ReadDir {
     /// The request under way. It survives a caller that gives up: the server's position in
     /// the directory has moved on.
     asked: Option<BoxFuture<'static, Reply>>,
+}
+
+/// The names that a listing has brought so far, as hashes that the server cannot foresee.
+struct Names {
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+    /// Names that are remembered at most.
+    most: usize,
+    /// True if a repeated name ends the listing; else it is skipped.
+    ends: bool,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            hashes: HashSet::new(),
+            hasher: RandomState::new(),
+            most: LISTING_NAMES,
+            ends: false,
+        }
+    }
+}
+
+impl Names {
+    /// Returns true if the name has not come before.
+    fn is_new(&mut self, name: &str) -> bool {
+        let hash = self.hasher.hash_one(name);
+        if self.hashes.len() >= self.most {
+            return !self.hashes.contains(&hash);
+        }
+        self.hashes.insert(hash)
+    }
 }
 
 /// A reply, and the Open that it came through.
@@ -177,12 +228,13 @@ impl Share {
     }
 
     /// Returns all entries of a directory. When the connection is lost, the listing begins
-    /// again. Directories that are listed at the same time may have 8,388,608 entries
+    /// again. Directories that are listed at the same time may take 1 GiB of memory
     /// together; beyond that one listing waits for the others.
     ///
     /// # Errors
-    /// Fails if the directory cannot be listed, or has more than 8,388,608 entries
-    /// ([`Cause::Limit`]).
+    /// Fails if the directory cannot be listed, has more than 8,388,608 entries or takes more
+    /// memory ([`Cause::Limit`]), and if the server names a file twice, also when it is asked again
+    /// ([`Cause::Protocol`]).
     pub async fn list_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
         self.list_dir_with(path, Links::Followed).await
     }
@@ -203,14 +255,21 @@ impl Share {
         }
         let _turn = UNDER_WAY.turn().await;
         let listed = self.listed(path, links, Room::Wait).await?;
-        listed.ok_or_else(|| Error::new(Cause::Limit(TOO_MANY), "list", self.url(path)))
+        listed.ok_or_else(|| Error::new(Cause::Limit(TOO_LARGE), "list", self.url(path)))
     }
 
     /// Returns all entries; `None` if there is no room for them.
     async fn listed(&self, path: &str, links: Links, room: Room) -> Result<Option<Vec<DirEntry>>> {
+        let mut repeated = 0;
         for _ in 1..LISTINGS {
             match self.read_dir_with(path, links).await?.all_in(&UNDER_WAY, room).await {
                 Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
+                Err(error)
+                    if matches!(error.cause(), Cause::Protocol(TWICE))
+                        && repeated < REPEATED_LISTINGS =>
+                {
+                    repeated += 1;
+                }
                 listed => return listed,
             }
         }
@@ -244,6 +303,7 @@ impl ReadDir {
             pattern: String::from("*"),
             is_first: true,
             restart: None,
+            names: Names::default(),
             empty_replies: 0,
             left: ENTRIES_MAX,
             most: ENTRIES_MAX,
@@ -293,8 +353,9 @@ impl ReadDir {
     /// Returns all entries within the room of `budget`; `None` if it does not suffice.
     async fn all_in(mut self, budget: &Budget, room: Room) -> Result<Option<Vec<DirEntry>>> {
         let (mut held, mut entries) = (budget.begin(), Vec::new());
+        (self.names.most, self.names.ends) = (usize::MAX, true);
         loop {
-            let count = self.ready.len();
+            let count = self.ready.iter().map(DirEntry::weight).sum();
             let has_room = held.add(count) || room == Room::Wait && held.wait(count).await;
             if !has_room {
                 return Ok(None);
@@ -361,6 +422,7 @@ impl ReadDir {
         again.vain += 1;
         (again.is_again, again.is_due) = (true, true);
         (self.is_first, self.left, self.empty_replies) = (true, self.most, 0);
+        self.names.hashes.clear();
         true
     }
 
@@ -376,6 +438,11 @@ impl ReadDir {
             return error(Cause::Limit(TOO_MANY));
         };
         self.left = left;
+        let (count, names) = (self.ready.len(), &mut self.names);
+        self.ready.retain(|entry| names.is_new(entry.file_name()));
+        if self.names.ends && self.ready.len() < count {
+            return error(Cause::Protocol(TWICE));
+        }
         self.empty_replies = if self.ready.is_empty() { self.empty_replies + 1 } else { 0 };
         if self.empty_replies > EMPTY_LISTINGS {
             return error(Cause::Protocol("its directory listing repeats replies without names"));

@@ -246,6 +246,7 @@ mod set_attributes;
 mod share;
 mod share_leases;
 mod small_file_times;
+mod snapshot;
 mod special_files;
 mod transfer;
 mod tree;
@@ -295,6 +296,7 @@ pub mod internal {
     pub use crate::dir::KeptDir;
     pub use crate::identity::Identity;
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
+    pub use crate::listings::KeptBytes;
     pub use crate::metadata::{AtClose, file_time, system_time};
     pub use crate::open::{CarriedThrough, carried_through};
     pub use crate::posix_metadata::Special;

@@ -138,9 +138,12 @@ pub const LISTINGS: u32 = 8;
 pub const LISTING_NAMES: usize = 1 << 18;
 /// Most entries of one listing.
 pub const ENTRIES_MAX: usize = 8 << 20;
-/// Most entries of all listings under way in a process (`Share::list_dir`). A listing without
-/// room waits for the others.
-pub const ENTRIES_UNDER_WAY: usize = ENTRIES_MAX;
+/// Most bytes that listings under way (`Share::list_dir`) and the trees that were walked make a
+/// process keep. A listing without room waits for the others.
+pub const LISTED_BYTES_MAX: usize = 1 << 30;
+/// Most listings that begin again because the server named a file twice: a busy directory may change
+/// while it is listed.
+pub const REPEATED_LISTINGS: u32 = 2;
 /// Most directories below each other that a walk or the removal of a tree goes down.
 pub const TREE_DEPTH: usize = 1024;
 /// Most files and directories that a walk or the removal of a tree has still to look at.

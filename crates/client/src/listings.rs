@@ -1,38 +1,52 @@
-//! A budget of entries for all listings that are under way.
+//! A budget of bytes for all that listings make this process keep.
 //!
 //! A walk lists many directories at once, and the server decides on their sizes. A listing
 //! that exceeds the budget gives back its entries, waits for its turn and begins again.
-//! Only one listing at a time waits for room, while the others end or give back.
+//! Only one listing at a time waits for room, while the others end or give back. Names that are kept
+//! beyond their listing take room of the same budget, and no listing waits for that.
 
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, Notify};
 
-use crate::limits::ENTRIES_UNDER_WAY;
+use crate::limits::LISTED_BYTES_MAX;
 
 /// The budget of this process.
-pub(crate) static UNDER_WAY: Budget = Budget::new(ENTRIES_UNDER_WAY);
+pub(crate) static UNDER_WAY: Budget = Budget::new(LISTED_BYTES_MAX);
 
-/// A limited number of entries.
+/// A limited number of bytes.
 pub(crate) struct Budget {
     most: usize,
-    held: Mutex<usize>,
+    held: Mutex<BytesInUse>,
     turn: tokio::sync::Mutex<()>,
     given_back: Notify,
+}
+
+/// The bytes in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BytesInUse {
+    all: usize,
+    /// Those of `all` that are kept beyond a listing.
+    kept: usize,
 }
 
 impl Budget {
     pub(crate) const fn new(most: usize) -> Self {
         Self {
             most,
-            held: Mutex::new(0),
+            held: Mutex::new(BytesInUse { all: 0, kept: 0 }),
             turn: tokio::sync::Mutex::const_new(()),
             given_back: Notify::const_new(),
         }
     }
 
-    /// Begins a listing, which holds no entries yet.
-    pub(crate) const fn begin(&self) -> HeldEntries<'_> {
-        HeldEntries { budget: self, count: 0 }
+    /// Begins a listing, which holds nothing yet.
+    pub(crate) const fn begin(&self) -> HeldBytes<'_> {
+        HeldBytes { budget: self, count: 0 }
+    }
+
+    /// Begins to keep names beyond their listings.
+    const fn keep(&self) -> Keeping<'_> {
+        Keeping { budget: self, count: 0 }
     }
 
     /// Waits to be the one listing that may wait for room.
@@ -41,49 +55,118 @@ impl Budget {
     }
 }
 
-/// The entries of one listing. Dropping it gives them back.
-pub(crate) struct HeldEntries<'a> {
+/// The bytes of one listing. Dropping it gives them back.
+pub(crate) struct HeldBytes<'a> {
     budget: &'a Budget,
     count: usize,
 }
 
-impl HeldEntries<'_> {
-    /// Takes `count` further entries. Returns false if the budget does not suffice.
+impl HeldBytes<'_> {
+    /// Takes `count` further bytes. Returns false if the budget does not suffice.
     pub(crate) fn add(&mut self, count: usize) -> bool {
         let mut held = self.budget.held.lock();
-        let sum = held.saturating_add(count);
+        let sum = held.all.saturating_add(count);
         if sum > self.budget.most {
             return false;
         }
-        *held = sum;
+        held.all = sum;
         self.count += count;
         true
     }
 
-    /// Waits until it can take `count` further entries; only for the listing whose turn it is.
-    /// Returns false if the whole budget does not suffice.
+    /// Waits until it can take `count` further bytes; only for the listing whose turn it is.
+    /// Returns false if the budget without what is kept does not suffice.
     pub(crate) async fn wait(&mut self, count: usize) -> bool {
         loop {
-            let mut given_back = std::pin::pin!(self.budget.given_back.notified());
+            let mut changed = std::pin::pin!(self.budget.given_back.notified());
             // Subscribes before the check, so that no notification is missed.
-            given_back.as_mut().enable();
+            changed.as_mut().enable();
             if self.add(count) {
                 return true;
             }
-            if self.count.saturating_add(count) > self.budget.most {
+            let kept = self.budget.held.lock().kept;
+            if self.count.saturating_add(count).saturating_add(kept) > self.budget.most {
                 return false;
             }
-            given_back.await;
+            changed.await;
         }
     }
 }
 
-impl Drop for HeldEntries<'_> {
+impl Drop for HeldBytes<'_> {
     fn drop(&mut self) {
         let mut held = self.budget.held.lock();
-        *held = held.saturating_sub(self.count);
+        held.all = held.all.saturating_sub(self.count);
         drop(held);
         self.budget.given_back.notify_waiters();
+    }
+}
+
+/// The bytes of names that are kept beyond their listings. Dropping it gives them back.
+struct Keeping<'a> {
+    budget: &'a Budget,
+    count: usize,
+}
+
+impl Keeping<'_> {
+    fn add(&mut self, count: usize) -> bool {
+        let mut held = self.budget.held.lock();
+        let sum = held.all.saturating_add(count);
+        if sum > self.budget.most {
+            return false;
+        }
+        held.all = sum;
+        held.kept = held.kept.saturating_add(count);
+        self.count += count;
+        drop(held);
+        // A listing may wait for room that there will not be.
+        self.budget.given_back.notify_waiters();
+        true
+    }
+
+    fn give_back(&mut self, count: usize) {
+        let count = count.min(self.count);
+        let mut held = self.budget.held.lock();
+        held.all = held.all.saturating_sub(count);
+        held.kept = held.kept.saturating_sub(count);
+        self.count -= count;
+        drop(held);
+        self.budget.given_back.notify_waiters();
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.give_back(self.count);
+    }
+}
+
+/// Bytes that a program keeps of listings: they take room of the budget of all listings under way,
+/// `limits::LISTED_BYTES_MAX`. Dropping it gives them back.
+pub struct KeptBytes(Keeping<'static>);
+
+impl std::fmt::Debug for KeptBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KeptBytes({})", self.0.count)
+    }
+}
+
+impl Default for KeptBytes {
+    fn default() -> Self {
+        Self(UNDER_WAY.keep())
+    }
+}
+
+impl KeptBytes {
+    /// Takes `count` further bytes. Returns false if the budget does not suffice.
+    #[must_use]
+    pub fn add(&mut self, count: usize) -> bool {
+        self.0.add(count)
+    }
+
+    /// Gives `count` bytes back.
+    pub fn give_back(&mut self, count: usize) {
+        self.0.give_back(count);
     }
 }
 
@@ -99,7 +182,7 @@ mod tests {
             assert!(a.add(first));
             assert_eq!(b.add(second), fits, "{first} + {second}");
         }
-        assert_eq!(*budget.held.lock(), 0, "all was given back");
+        assert_eq!(budget.held.lock().all, 0, "all was given back");
     }
 
     #[tokio::test(start_paused = true)]
@@ -114,7 +197,31 @@ mod tests {
         assert!(waits.wait(5).await);
         // No others hold anything: waiting would never end.
         assert!(!waits.wait(2).await);
-        assert_eq!(*budget.held.lock(), 9);
+        assert_eq!(budget.held.lock().all, 9);
+    }
+
+    /// Kept bytes are not given back by other listings.
+    #[tokio::test(start_paused = true)]
+    async fn no_listing_waits_for_what_is_kept() {
+        let budget = Budget::new(10);
+        let (mut waits, mut other, mut kept) = (budget.begin(), budget.begin(), budget.keep());
+        assert!(kept.add(5) && !kept.add(6) && other.add(4));
+        let _turn = budget.turn().await;
+        assert!(!waits.wait(6).await, "5 are kept");
+        let minute = std::time::Duration::from_secs(60);
+        assert!(tokio::time::timeout(minute, waits.wait(3)).await.is_err(), "the other ends");
+        let grows = async {
+            tokio::time::sleep(minute).await;
+            assert!(kept.add(1));
+            kept.give_back(0);
+        };
+        let (had, ()) = futures_util::future::join(waits.wait(5), grows).await;
+        assert!(!had, "waits no longer when more is kept");
+        kept.give_back(2);
+        drop(other);
+        assert!(waits.wait(6).await);
+        drop((waits, kept));
+        assert_eq!(*budget.held.lock(), BytesInUse { all: 0, kept: 0 });
     }
 
     /// However many there are, each gets through, and never hold they more together.
@@ -128,7 +235,7 @@ mod tests {
                 let mut held = budget.begin();
                 let mut done = 0;
                 while done < parts && (held.add(10) || (waits && held.wait(10).await)) {
-                    assert!(*budget.held.lock() <= 100);
+                    assert!(budget.held.lock().all <= 100);
                     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                     done += 1;
                 }
@@ -140,6 +247,6 @@ mod tests {
         };
         let all = (0..16).map(|n| listing(4 + n % 7));
         futures_util::future::join_all(all).await;
-        assert_eq!(*budget.held.lock(), 0);
+        assert_eq!(*budget.held.lock(), BytesInUse { all: 0, kept: 0 });
     }
 }

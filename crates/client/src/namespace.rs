@@ -100,11 +100,22 @@ impl Share {
         let mut ask = Ask::existing(AccessMask::READ_ATTRIBUTES | AccessMask::SYNCHRONIZE);
         ask.disposition = CreateDisposition::OPEN_IF;
         ask.options |= CreateOptions::DIRECTORY_FILE;
+        let make = async |part: &str| {
+            let calls = || vec![close_call()];
+            self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls).await
+        };
+        if whole.is_empty() {
+            return Ok(());
+        }
+        // The directory above it exists most often: one round trip.
+        match make(&whole).await {
+            // Some servers say of a missing parent what they say of a missing file.
+            Err(error) if error.is_not_found() => {}
+            done => return done.map(drop),
+        }
         let ends = whole.match_indices('\\').map(|(at, _)| at).chain([whole.len()]);
         for end in ends.filter(|end| *end > 0) {
-            let part = whole.get(..end).unwrap_or_default();
-            let calls = || vec![close_call()];
-            self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls).await?;
+            make(whole.get(..end).unwrap_or_default()).await?;
         }
         Ok(())
     }

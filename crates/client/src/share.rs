@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::Status;
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
+use crate::create::Ask;
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
@@ -23,6 +24,7 @@ use crate::refusals::Refusals;
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live, Session};
 use crate::small_file_times::Dates;
+use crate::snapshot::Snapshot;
 
 /// The reaction to a request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct Share {
     /// The lease on the directory whose names compounds change; they do not break it. Other requests
     /// name no directory.
     pub(crate) directory: Option<LeaseKey>,
+    /// The snapshot that all names are looked up in; `None` for the present.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
 }
 
 pub(crate) struct Inner {
@@ -108,7 +112,8 @@ impl Share {
             refusals: Refusals::default(),
         };
         let inner = Arc::new(inner);
-        let share = Self { inner, way: None, reached: None, salt: 0, directory: None };
+        let share =
+            Self { inner, way: None, reached: None, salt: 0, directory: None, snapshot: None };
         let path = share.url("");
         share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
         Ok(share)
@@ -148,7 +153,32 @@ impl Share {
     pub fn url(&self, path: &str) -> String {
         let path = path.trim_start_matches('/');
         let slash = if path.is_empty() { "" } else { "/" };
-        format!("smb://{}/{}{slash}{path}", self.inner.session.server(), self.inner.name)
+        let (before, token) = self.snapshot().map_or(("", ""), |token| ("/", token));
+        let (server, name) = (self.inner.session.server(), &self.inner.name);
+        format!("smb://{server}/{name}{before}{token}{slash}{path}")
+    }
+
+    /// Returns the share as it was in a snapshot: all files that are opened in it are those of that
+    /// time, and nothing can be changed. `token` is one of those that [`Self::snapshots`] returns,
+    /// such as `@GMT-2024.05.17-10.00.00`. `None` if it is no token. Nothing is sent: a snapshot that
+    /// the server does not have is an error of the first operation.
+    #[must_use]
+    pub fn in_snapshot(&self, token: &str) -> Option<Self> {
+        let snapshot = Snapshot::of_token(token)?;
+        Some(Self { snapshot: Some(Arc::new(snapshot)), ..self.clone() })
+    }
+
+    /// Returns the token of the snapshot that the share is seen in, `None` for the present.
+    pub fn snapshot(&self) -> Option<&str> {
+        self.snapshot.as_deref().map(Snapshot::token)
+    }
+
+    /// The parameters of a CREATE in the snapshot that the share is seen in.
+    pub(crate) fn at_its_time(&self, ask: Ask, operation: &str) -> std::result::Result<Ask, Cause> {
+        match &self.snapshot {
+            Some(snapshot) => snapshot.open(ask, CHANGES.contains(&operation)),
+            None => Ok(ask),
+        }
     }
 
     /// Returns the rights that the user has at most in the share.

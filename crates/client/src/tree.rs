@@ -11,6 +11,7 @@ use futures_util::stream::Stream;
 use crate::dir::DirEntry;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
+use crate::listings::KeptBytes;
 use crate::metadata::{FileType, Metadata};
 use crate::open_options::OpenOptions;
 use crate::share::Share;
@@ -21,6 +22,10 @@ const TOO_DEEP: &str =
 /// More than [`TREE_ENTRIES`] entries to look at.
 const TOO_WIDE: &str = "more files and directories than this program keeps (8,388,608) are still to be \
     looked at; take a part of the tree";
+
+/// More than [`LISTED_BYTES_MAX`](crate::limits::LISTED_BYTES_MAX) bytes.
+const TOO_LARGE: &str = "the names of the tree take more memory than this program uses for them \
+    (1 GiB); take a part of the tree";
 
 /// A file or directory that a [`Walk`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,18 +79,29 @@ struct Pending {
     /// The path of the directory above, the name, and the depth: 0 for the first one.
     directories: Vec<(Arc<str>, String, usize)>,
     most: usize,
+    kept: KeptBytes,
+}
+
+/// The bytes that a waiting directory takes.
+const fn weight(name: &str) -> usize {
+    size_of::<(Arc<str>, String, usize)>() + name.len()
 }
 
 impl Pending {
     /// Returns the next directory, the one that was added last.
     fn pop(&mut self) -> Option<(String, usize)> {
         let (above, name, depth) = self.directories.pop()?;
+        self.kept.give_back(weight(&name));
         Some((join(&above, &name), depth))
     }
 
-    /// Adds a directory that was found in `above`.
-    fn push(&mut self, above: &Arc<str>, name: &str, depth: usize) {
-        self.directories.push((Arc::clone(above), name.to_owned(), depth));
+    /// Adds a directory that was found in `above`. Returns false if there is no room for it.
+    fn push(&mut self, above: &Arc<str>, name: &str, depth: usize) -> bool {
+        let has_room = self.kept.add(weight(name));
+        if has_room {
+            self.directories.push((Arc::clone(above), name.to_owned(), depth));
+        }
+        has_room
     }
 
     /// Returns an error if there is no room for `count` directories.
@@ -116,10 +132,13 @@ impl Walk {
         loop {
             if let Some(entry) = self.ready.next() {
                 let (directory, depth) = &self.directory;
-                if entry.file_type().is_dir() && !entry.metadata().is_junction() {
-                    self.pending.push(directory, entry.file_name(), depth + 1);
-                }
                 let path = join(directory, entry.file_name());
+                if entry.file_type().is_dir()
+                    && !entry.metadata().is_junction()
+                    && !self.pending.push(directory, entry.file_name(), depth + 1)
+                {
+                    return Poll::Ready(Err(self.refused(TOO_LARGE, &path)));
+                }
                 return Poll::Ready(Ok(Some(WalkEntry { path, entry })));
             }
             if self.listing.is_none() {
@@ -168,6 +187,15 @@ impl Stream for Walk {
     }
 }
 
+/// A directory whose entries are being removed.
+struct Emptied {
+    directory: String,
+    /// The entries that are still there.
+    entries: Vec<DirEntry>,
+    /// The bytes that all entries of the listing take.
+    bytes: usize,
+}
+
 fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
@@ -181,6 +209,7 @@ impl Share {
             pending: Pending {
                 directories: vec![("".into(), path.trim_matches('/').to_owned(), 0)],
                 most: TREE_ENTRIES,
+                kept: KeptBytes::default(),
             },
             directory: ("".into(), 0),
             ready: Vec::new().into_iter(),
@@ -203,35 +232,51 @@ impl Share {
         if matches!(metadata.file_type(), FileType::Reparse(_)) {
             return self.remove_entry(path, &metadata).await;
         }
-        let mut listed = vec![(path.to_owned(), self.list_dir_itself(path).await?)];
-        let mut held = listed.iter().map(|(_, entries)| entries.len()).sum::<usize>();
-        while let Some((directory, entries)) = listed.last_mut() {
+        let mut kept = KeptBytes::default();
+        let mut listed = Vec::new();
+        self.empty(path.to_owned(), &mut listed, &mut kept).await?;
+        while let Some(Emptied { directory, entries, bytes }) = listed.last_mut() {
             let Some(entry) = entries.pop() else {
                 self.remove_dir(directory).await?;
+                kept.give_back(*bytes);
                 listed.pop();
                 continue;
             };
-            held -= 1;
             let path = join(directory, entry.file_name());
             let metadata = entry.metadata();
             if metadata.is_junction() {
                 continue;
             }
-            if !metadata.is_dir() {
+            if metadata.is_dir() {
+                self.empty(path, &mut listed, &mut kept).await?;
+            } else {
                 self.remove_entry(&path, metadata).await?;
-                continue;
             }
-            let refused = |why| Error::new(Cause::Limit(why), "remove", self.url(&path));
-            if listed.len() >= TREE_DEPTH {
-                return Err(refused(TOO_DEEP));
-            }
-            let entries = self.list_dir_itself(&path).await?;
-            held = held.saturating_add(entries.len());
-            if held > TREE_ENTRIES {
-                return Err(refused(TOO_WIDE));
-            }
-            listed.push((path, entries));
         }
+        Ok(())
+    }
+
+    /// Lists a directory that is to be removed, and adds it to those that are `listed`.
+    async fn empty(
+        &self,
+        directory: String,
+        listed: &mut Vec<Emptied>,
+        kept: &mut KeptBytes,
+    ) -> Result<()> {
+        let refused = |why| Err(Error::new(Cause::Limit(why), "remove", self.url(&directory)));
+        if listed.len() >= TREE_DEPTH {
+            return refused(TOO_DEEP);
+        }
+        let entries = self.list_dir_itself(&directory).await?;
+        let before = listed.iter().map(|one| one.entries.len()).sum::<usize>();
+        if before.saturating_add(entries.len()) > TREE_ENTRIES {
+            return refused(TOO_WIDE);
+        }
+        let bytes = entries.iter().map(DirEntry::weight).sum();
+        if !kept.add(bytes) {
+            return refused(TOO_LARGE);
+        }
+        listed.push(Emptied { directory, entries, bytes });
         Ok(())
     }
 
@@ -274,9 +319,10 @@ mod tests {
 
     #[test]
     fn so_many_directories_are_kept_and_no_more() {
-        let mut pending = Pending { directories: Vec::new(), most: 10 };
+        let kept = KeptBytes::default();
+        let mut pending = Pending { directories: Vec::new(), most: 10, kept };
         let above: Arc<str> = "a/b".into();
-        (0..6).for_each(|at| pending.push(&above, &at.to_string(), 3));
+        assert!((0..6).all(|at| pending.push(&above, &at.to_string(), 3)));
         assert!(pending.check(4).is_ok() && pending.check(5).is_err());
         assert!(pending.check(usize::MAX).is_err());
         assert_eq!(pending.pop(), Some((String::from("a/b/5"), 3)));

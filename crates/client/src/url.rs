@@ -111,7 +111,7 @@ impl FromStr for SmbUrl {
         // UNC paths are taken as they are; URLs may have escapes.
         let is_unc = !has_scheme(text);
         let rest = text.get(if is_unc { 2 } else { 6 }..).unwrap_or_default();
-        let rest = if is_unc { rest.replace('\\', "/") } else { rest.to_owned() };
+        let rest = if is_unc { rest.replace('\\', "/") } else { with_slashes(rest) };
         let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
         let (user, host) = match authority.rsplit_once('@') {
             Some((user, _)) if user.contains(':') => return Err(ParseUrlError::Password),
@@ -120,7 +120,8 @@ impl FromStr for SmbUrl {
         };
         let server = host.parse()?;
         let path = if is_unc { path.to_owned() } else { unescape(path)? };
-        let (share, path) = path.split_once('/').unwrap_or((&path, ""));
+        let path = path.trim_start_matches('/');
+        let (share, path) = path.split_once('/').unwrap_or((path, ""));
         let ends_in_slash = path.ends_with('/');
         let path = path.trim_matches('/').to_owned();
         Ok(Self { user, server, share: share.to_owned(), path, ends_in_slash })
@@ -136,6 +137,14 @@ impl fmt::Display for SmbUrl {
         }
         Ok(())
     }
+}
+
+/// A URL behind its scheme, in which a backslash separates names as a slash does: no name on a server
+/// has one. The user may have one: `DOMAIN\user@`.
+fn with_slashes(rest: &str) -> String {
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, place) = rest.split_at(authority.rfind('@').unwrap_or(0));
+    format!("{user}{}", place.replace('\\', "/"))
 }
 
 /// Replaces `%41` and the like by the bytes they stand for.
@@ -178,6 +187,10 @@ mod tests {
         assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
         assert_eq!(url("SMB://box").share, "");
+        for text in ["smb://box//s/x", "smb://box\\s\\x", "smb://A\\ann@box/s\\x", "//box//s/x"] {
+            assert_eq!((&*url(text).share, &*url(text).path), ("s", "x"), "{text}");
+        }
+        assert_eq!(url("smb://A\\ann@box/s").user.as_deref(), Some("A\\ann"));
         assert_eq!(url(&url("//box/s/100%/x y").to_string()).path, "100%/x y");
     }
 

@@ -571,6 +571,34 @@ fn a_listing_ends_though_the_names_do_not() {
     assert!(matches!(error.cause(), Cause::Limit(_)), "the limit is the client's: {error}");
 }
 
+/// A server could list for ever with few names.
+#[test]
+fn a_listing_that_names_a_file_twice_ends() {
+    let root = ["a", "b", "a"].map(|name| (name.to_owned(), false)).to_vec();
+    let lists = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&lists);
+    let list = async |client: &Client| {
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user).await?;
+        let share = session.share("data").await?;
+        // A stream keeps no names, and skips those that have come.
+        let streamed = share.read_dir("").await?.collect_all().await?.len();
+        assert_eq!(streamed, 2);
+        share.list_dir("").await
+    };
+    let script = move |asked: &evil::Asked<'_>| {
+        if asked.header.command == Command::CREATE {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+        Act::Honest
+    };
+    let manners = Manners { root, ..Manners::default() };
+    let error = one_thing(manners, Options::default(), script, list).0.unwrap_err();
+    assert!(matches!(error.cause(), Cause::Protocol(why) if why.contains("twice")), "{error}");
+    // The stream's, and three attempts: an honest directory may have changed meanwhile.
+    assert_eq!(lists.load(std::sync::atomic::Ordering::SeqCst), 4);
+}
+
 #[test]
 fn links_that_lead_round_and_out() {
     for (target, relative) in

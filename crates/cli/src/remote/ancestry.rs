@@ -91,6 +91,10 @@ impl Ancestry {
 /// The ancestries of source and target.
 pub(crate) async fn ancestries(from: (&Share, &str), to: (&Share, &str)) -> (Ancestry, Ancestry) {
     let is_one = from.0.session().may_be_of_one_server(to.0.session());
+    // A file of a snapshot may have the number of its present version.
+    if from.0.snapshot() != to.0.snapshot() {
+        return (Ancestry::default(), Ancestry::default());
+    }
     // Links lead to any server.
     if !is_one && !from.0.is_dfs() && !to.0.is_dfs() {
         return (Ancestry::default(), Ancestry::default());

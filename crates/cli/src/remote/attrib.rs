@@ -1,13 +1,14 @@
 //! `attrib`: DOS attributes and times, shown and set.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use clap::Args;
 use frevo_client::{FileAttributes, Metadata, SetMetadata, Share};
 
 use super::connection_options::Connection;
-use super::failures::{Failures, each};
+use super::failures::{Failures, each, in_order};
 use super::filter::parse_when;
 use super::location::{Url, join};
 use super::logon::failed;
@@ -138,19 +139,31 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut failures = Failures::default();
-    for url in &wildcards::expand(&arguments.connection, &urls).await? {
-        let done = attrib_one(arguments, change, url, &mut failures).await;
-        failures.note_done(done)?;
-    }
+    let urls = wildcards::expand(&arguments.connection, &urls).await?;
+    let all = urls.iter().map(async |url| {
+        let mut failures = Failures::default();
+        (attrib_one(arguments, change, url, &mut failures).await, failures)
+    });
+    let show = async |(shown, part)| {
+        failures.merge(part);
+        let done: Result<Vec<String>, Failure> = shown;
+        match done {
+            Ok(lines) if !lines.iter().all(line) => ControlFlow::Break(Ok(())),
+            done => failures.goes_on(done.map(drop)),
+        }
+    };
+    in_order(all, show).await?;
     failures.end("processed")
 }
 
+/// Sets the attributes of a file, or of a directory with all its content; or returns the lines that
+/// show them.
 async fn attrib_one(
     arguments: &Attrib,
     change: Change,
     asked: &Url,
     failures: &mut Failures,
-) -> Done {
+) -> Result<Vec<String>, Failure> {
     let (share, url) = &arguments.connection.reach(asked).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     let mut found = vec![(String::new(), metadata)];
@@ -163,25 +176,21 @@ async fn attrib_one(
     }
     let place = |top: &str, name: &str| if name.is_empty() { top.into() } else { join(top, name) };
     if change == Change::default() && arguments.modified.is_none() && arguments.created.is_none() {
-        for (name, metadata) in &found {
+        let shown = found.iter().map(|(name, metadata)| {
             let path = place(&asked.path, name);
-            let shown = if arguments.connection.json {
-                line(object(&path, metadata))
-            } else {
-                let (found, [.., (indexed, bit)]) = (metadata.attributes(), LETTERS);
-                let last = if found.contains(bit) { indexed } else { '-' };
-                line(format_args!("{}{last} {}", attributes(found), asked.at(path)))
-            };
-            if !shown {
-                break;
+            if arguments.connection.json {
+                return object(&path, metadata).to_string();
             }
-        }
-        return Ok(());
+            let (found, [.., (indexed, bit)]) = (metadata.attributes(), LETTERS);
+            let last = if found.contains(bit) { indexed } else { '-' };
+            format!("{}{last} {}", attributes(found), asked.at(path))
+        });
+        return Ok(shown.collect());
     }
     let all = found.iter().map(|(name, metadata)| {
         set(share, place(&url.path, name), change.of(metadata.attributes()), arguments)
     });
-    each(all, failures).await
+    each(all, failures).await.map(|()| Vec::new())
 }
 
 async fn set(

@@ -7,9 +7,10 @@ use frevo_wire::fscc::upcase_name;
 use futures_util::stream::{self, StreamExt};
 
 use super::connection_options::Connection;
+use super::directory_times::{self, DirectoryTime};
 use super::endpoint::{Endpoint, Entry, Listed, Treatment, local_in, path_in};
 use super::equality::is_up_to_date;
-use super::failures::{AT_ONCE, Failures, each};
+use super::failures::{AT_ONCE, Failures, each, in_order};
 use super::filter::Filter;
 use super::local_directories::LocalDirectories;
 use super::location::folder;
@@ -45,6 +46,8 @@ pub(crate) struct Source {
     /// Directories below the target, each after those above it.
     directories: Vec<String>,
     files: Vec<File>,
+    /// Times of directories, also of the target itself.
+    times: Vec<DirectoryTime>,
 }
 
 /// A file to copy.
@@ -59,9 +62,14 @@ pub(crate) struct File {
 
 impl Source {
     /// A directory whose files were compared with those of its target.
-    pub(crate) fn compared(ends: &Ends, directories: Vec<String>, files: Vec<File>) -> Self {
+    pub(crate) fn compared(
+        ends: &Ends,
+        directories: Vec<String>,
+        files: Vec<File>,
+        times: Vec<DirectoryTime>,
+    ) -> Self {
         let (from, to) = (ends.from.clone(), ends.to.clone());
-        Self { from, to, is_directory: true, is_stream: false, directories, files }
+        Self { from, to, is_directory: true, is_stream: false, directories, files, times }
     }
 
     /// The share whose sessions can share the work: of a copy from or to this machine. Copies on
@@ -94,7 +102,25 @@ impl Source {
             failures.add(failure);
         }
         self.files.retain(|file| made.can_have(&local_in(root, &file.to)));
+        self.times.retain(|time| made.can_have(&local_in(root, &time.name)));
         Ok(())
+    }
+}
+
+/// A source that was looked at, before anything is decided about it.
+struct FoundSource {
+    ends: Ends,
+    root: Entry,
+    /// The target of a source that is a file, if `--update` compares it with the source.
+    there: Option<Entry>,
+}
+
+impl FoundSource {
+    async fn look(ends: Ends, update: bool) -> Result<Self, Failure> {
+        let root = ends.from.look().await?;
+        let is_compared = update && root.kind != Kind::Directory;
+        let there = if is_compared { ends.to.resolved().0.look().await.ok() } else { None };
+        Ok(Self { ends, root, there })
     }
 }
 
@@ -103,29 +129,59 @@ pub(crate) struct CopyPlan<'a> {
     selection: Selection<'a>,
     taken: TakenNames,
     skipped: Vec<String>,
+    /// Partial copies in the sources, which are not copied.
+    parts: Vec<String>,
     sources: Vec<Source>,
 }
 
 impl<'a> CopyPlan<'a> {
     /// An empty plan. `case` tells how the target compares names.
     pub(crate) fn new(selection: Selection<'a>, case: Case) -> Self {
-        let (skipped, sources) = Default::default();
-        Self { selection, taken: TakenNames::new(case), skipped, sources }
+        let (skipped, parts, sources) = Default::default();
+        Self { selection, taken: TakenNames::new(case), skipped, parts, sources }
+    }
+
+    /// Adds sources in their order, after `find` has looked at all of them, many at the same time.
+    /// A source that cannot be read or is refused is noted in `failures`.
+    ///
+    /// # Errors
+    /// A failure that all other sources would meet too.
+    pub(crate) async fn add_all<T>(
+        &mut self,
+        sources: &[T],
+        find: impl AsyncFn(&T) -> Result<Ends, Failure>,
+        options: &CopyOptions,
+        failures: &mut Failures,
+    ) -> Done {
+        let (find, update) = (&find, self.selection.update);
+        let all = sources.iter().map(|source| async move {
+            match find(source).await {
+                Ok(ends) => FoundSource::look(ends, update).await,
+                Err(failure) => Err(failure),
+            }
+        });
+        let add = async |found: Result<FoundSource, Failure>| {
+            let added = match found {
+                Ok(found) => self.add(found, options, failures).await,
+                Err(failure) => Err(failure),
+            };
+            failures.goes_on(added)
+        };
+        in_order(all, add).await
     }
 
     /// Adds a source and finds its files.
     ///
     /// # Errors
-    /// The source cannot be read or is refused; single files that fail are noted in `failures`.
-    pub(crate) async fn add(
+    /// The source is refused; single files that fail are noted in `failures`.
+    async fn add(
         &mut self,
-        ends: Ends,
+        FoundSource { ends, root, there }: FoundSource,
         options: &CopyOptions,
         failures: &mut Failures,
     ) -> Done {
-        let root = ends.from.look().await?;
         if root.kind != Kind::Directory {
-            return self.add_file(ends, &root, options).await;
+            return self.add_file(ends, &root, there.as_ref(), options);
         }
         if !self.selection.recursive {
             let source = ends.from.url("");
@@ -148,28 +204,36 @@ impl<'a> CopyPlan<'a> {
             return Err(into_itself(&ends.from.url("")));
         }
         let there = if self.selection.update { present(&ends.to).await? } else { Listed::new() };
-        self.add_listed(ends, listed, &there, options, failures);
+        self.add_listed((ends, root), listed, &there, options, failures);
         Ok(())
     }
 
-    async fn add_file(&mut self, ends: Ends, root: &Entry, options: &CopyOptions) -> Done {
+    /// Adds a source that is a file; `there` is its target, as far as that is of interest.
+    fn add_file(
+        &mut self,
+        ends: Ends,
+        root: &Entry,
+        there: Option<&Entry>,
+        options: &CopyOptions,
+    ) -> Done {
         let (to, is_stream) = ends.to.resolved();
-        if self.selection.update && to.look().await.is_ok_and(|there| is_up_to_date(root, &there)) {
+        if there.is_some_and(|there| is_up_to_date(root, there)) {
             options.progress.is_up_to_date();
             return Ok(());
         }
         self.taken.take(&to.shown(""), Kind::File, ends.from.url(""))?;
         options.progress.expect(root.len);
         let files = vec![File { from: String::new(), to: String::new(), len: root.len }];
-        let (from, directories) = (ends.from, Vec::new());
-        self.sources.push(Source { from, to, is_directory: false, is_stream, directories, files });
+        let (from, directories, times) = (ends.from, Vec::new(), Vec::new());
+        let is_directory = false;
+        self.sources.push(Source { from, to, is_directory, is_stream, directories, files, times });
         Ok(())
     }
 
     /// Decides about each entry of a source: skipped, refused, created or copied.
     fn add_listed(
         &mut self,
-        ends: Ends,
+        (ends, root): (Ends, Entry),
         listed: Listed,
         there: &Listed,
         options: &CopyOptions,
@@ -177,10 +241,15 @@ impl<'a> CopyPlan<'a> {
     ) {
         let Ends { from, to, .. } = ends;
         let (mut directories, mut files) = (Vec::new(), Vec::new());
+        let mut times = vec![DirectoryTime::new("", root.modified)];
         for (name, entry) in listed {
             let Entry { kind, len, .. } = entry;
             if kind == Kind::Other {
                 self.skipped.push(from.shown(&name));
+                continue;
+            }
+            if kind == Kind::File && transfer::is_part(&name) {
+                self.parts.push(from.shown(&name));
                 continue;
             }
             if kind == Kind::File
@@ -192,6 +261,7 @@ impl<'a> CopyPlan<'a> {
             if let Err(failure) = self.taken.take(&to.shown(&name), kind, from.url(&name)) {
                 failures.add(failure);
             } else if kind == Kind::Directory {
+                times.push(DirectoryTime::new(&*name, entry.modified));
                 directories.push(name);
             } else {
                 options.progress.expect(len);
@@ -199,7 +269,7 @@ impl<'a> CopyPlan<'a> {
             }
         }
         let (is_directory, is_stream) = (true, false);
-        self.sources.push(Source { from, to, is_directory, is_stream, directories, files });
+        self.sources.push(Source { from, to, is_directory, is_stream, directories, files, times });
     }
 
     /// Adds a source whose files are decided already.
@@ -214,7 +284,8 @@ impl<'a> CopyPlan<'a> {
         options: &CopyOptions,
         mut failures: Failures,
     ) -> Done {
-        tell_skipped(&self.skipped);
+        tell_skipped("links and special files", &self.skipped);
+        tell_skipped("incomplete copies", &self.parts);
         if self.selection.dry_run {
             self.show(connection.json);
             return failures.end("copied");
@@ -265,6 +336,9 @@ impl<'a> CopyPlan<'a> {
             let copy = async |share: &Share, job: &Job<'_>| job.copy(Some(share), options).await;
             sessions.each(jobs.iter(), Job::is_small, Job::folder, copy, failures).await?;
         }
+        for source in &self.sources {
+            directory_times::set_all(&source.to, &source.times).await;
+        }
         Ok(())
     }
 
@@ -278,6 +352,7 @@ impl<'a> CopyPlan<'a> {
             if created.is_err() {
                 source.directories.clear();
                 source.files.clear();
+                source.times.clear();
             }
             failures.note_done(created)?;
         }

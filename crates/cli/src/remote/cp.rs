@@ -42,14 +42,8 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
             let mut failures = Failures::default();
             let mut plan = CopyPlan::new(selection, Case::Same);
             let urls = wildcards::expand(&cp.connection, &urls).await?;
-            for from in &urls {
-                let ends = ends(cp, from, to, urls.len()).await;
-                let added = match ends {
-                    Ok(ends) => plan.add(ends, &options, &mut failures).await,
-                    Err(failure) => Err(failure),
-                };
-                failures.note_done(added)?;
-            }
+            let find = async |from: &Url| ends(cp, from, to, urls.len()).await;
+            plan.add_all(&urls, find, &options, &mut failures).await?;
             plan.carry_out(&cp.connection, &options, failures).await
         }
     }

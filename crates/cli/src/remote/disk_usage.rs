@@ -1,52 +1,55 @@
 //! `df` and `du`: the free space of shares and the size of directories.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use frevo_client::Metadata;
 use serde_json::json;
 
 use super::arguments::Du;
 use super::connection_options::Connection;
-use super::failures::Failures;
+use super::failures::{Failures, in_order};
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{human, line};
 use super::walk::{self, Kind};
 use super::{spelling, wildcards};
-use crate::exit::Done;
+use crate::exit::{Done, Failure};
 
 pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Done {
     let mut failures = Failures::default();
     if !connection.json {
         line(format_args!("{:>8} {:>8} {:>8} {:>4}  share", "size", "used", "free", "use"));
     }
-    for url in urls {
-        let done = df_one(connection, url, exact).await;
-        failures.note_done(done)?;
-    }
+    let all = urls.iter().map(|url| df_one(connection, url, exact));
+    let show = async |shown: Result<String, Failure>| match shown {
+        Ok(text) if !line(&text) => ControlFlow::Break(Ok(())),
+        shown => failures.goes_on(shown.map(drop)),
+    };
+    in_order(all, show).await?;
     failures.end("shown")
 }
 
-async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Done {
+/// The line about the volume of one URL.
+async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Result<String, Failure> {
     let (share, url) = &connection.reach(asked).await?;
     let room = share.disk_space(&url.path).await.map_err(failed)?;
     let bytes = |units: u64| units.saturating_mul(room.unit);
     let (size, free, available) = (bytes(room.total), bytes(room.free), bytes(room.available));
     let used = size.saturating_sub(free);
     if connection.json {
-        line(json!({
+        let object = json!({
             "url": asked.to_string(), "size": size, "used": used, "free": free,
             "available": available, "unit": room.unit,
-        }));
-        return Ok(());
+        });
+        return Ok(object.to_string());
     }
     let shown = |bytes: u64| if exact { bytes.to_string() } else { human(bytes) };
     // As df has it: of what this user may have, rounded up.
     let whole = used.saturating_add(available).max(1);
     let percent = (u128::from(used) * 100).div_ceil(u128::from(whole));
     let (size, used, available) = (shown(size), shown(used), shown(available));
-    line(format_args!("{size:>8} {used:>8} {available:>8} {percent:>3}%  {asked}"));
-    Ok(())
+    Ok(format!("{size:>8} {used:>8} {available:>8} {percent:>3}%  {asked}"))
 }
 
 /// The content of a directory, with all directories below it.
@@ -72,14 +75,25 @@ impl Sum {
 
 pub(crate) async fn du(du: &Du) -> Done {
     let mut failures = Failures::default();
-    for url in &wildcards::expand(&du.connection, &du.urls).await? {
-        let done = du_one(du, url, &mut failures).await;
-        failures.note_done(done)?;
-    }
+    let urls = wildcards::expand(&du.connection, &du.urls).await?;
+    let all = urls.iter().map(async |url| {
+        let mut failures = Failures::default();
+        (du_one(du, url, &mut failures).await, failures)
+    });
+    let show = async |(shown, part)| {
+        failures.merge(part);
+        let done: Result<Vec<String>, Failure> = shown;
+        match done {
+            Ok(lines) if !lines.iter().all(line) => ControlFlow::Break(Ok(())),
+            done => failures.goes_on(done.map(drop)),
+        }
+    };
+    in_order(all, show).await?;
     failures.end("counted")
 }
 
-async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Done {
+/// The lines about one URL.
+async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Result<Vec<String>, Failure> {
     let (share, url) = &du.connection.reach(asked).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     let depth = if du.summarize { 0 } else { du.depth.unwrap_or(usize::MAX) };
@@ -106,20 +120,17 @@ async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Done {
         total.add(&metadata);
     }
     let below = sums.iter().map(|(name, sum)| (join(&asked.path, name), *sum));
-    for (path, sum) in below.chain([(asked.path.clone(), total)]) {
+    let shown = below.chain([(asked.path.clone(), total)]).map(|(path, sum)| {
         let Sum { size, allocated, files, directories } = sum;
-        let shown = if du.connection.json {
-            line(json!({
+        if du.connection.json {
+            let object = json!({
                 "path": spelling::shown(&path), "size": size, "allocated": allocated, "files": files,
                 "directories": directories,
-            }))
-        } else {
-            let size = if du.human { human(size) } else { size.to_string() };
-            line(format_args!("{size:>12} {}", asked.at(path)))
-        };
-        if !shown {
-            break;
+            });
+            return object.to_string();
         }
-    }
-    Ok(())
+        let size = if du.human { human(size) } else { size.to_string() };
+        format!("{size:>12} {}", asked.at(path))
+    });
+    Ok(shown.collect())
 }

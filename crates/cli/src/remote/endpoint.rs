@@ -10,6 +10,7 @@ use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share};
 use frevo_net::buffer::Buf;
 
 use frevo_mount::names::{Spelling, from_wire};
+use sha2::{Digest, Sha256};
 
 use super::failures::Failures;
 use super::location::join;
@@ -17,8 +18,12 @@ use super::logon::failed;
 use super::remove::{remove_all, remove_bare, remove_forced};
 use super::spelling;
 use super::target::create_local;
+use super::transfer;
 use super::walk::{self, Kind};
 use crate::exit::{Done, Exit, Failure};
+
+/// Bytes of a local file that are read at once.
+const PIECE: usize = 1 << 20;
 
 /// The treatment of an entry that was found.
 pub(crate) enum Treatment {
@@ -26,6 +31,12 @@ pub(crate) enum Treatment {
     As(Kind),
     /// It is not listed.
     Ignored,
+}
+
+/// For [`Result::map_err`]: the error of an operation on the local `path`.
+fn local_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.display().to_string();
+    move |error| Error::new(Cause::Local(std::sync::Arc::new(error)), operation, path)
 }
 
 /// True when `path` certainly does not exist.
@@ -73,6 +84,20 @@ pub(crate) fn local_name(path: &str) -> PathBuf {
     path.split('/').map(|name| from_wire(name, Spelling::Mapped)).collect()
 }
 
+/// True for a path of the wire with a control character, which no name may have (MS-FSCC 2.1.5.2).
+/// On this machine it could move the cursor of a terminal, or end a line of a script's list.
+pub(crate) fn has_control(path: &str) -> bool {
+    path.contains(|one: char| one.is_control())
+}
+
+/// The error of a file whose name has a control character.
+pub(crate) fn illegal_name(share: &Share, path: &str) -> Error {
+    let why = "its name has a control character, which SMB forbids, and was skipped; rename it on \
+               the server";
+    let why = std::io::Error::new(ErrorKind::InvalidData, why);
+    Error::new(Cause::Local(std::sync::Arc::new(why)), "copy", share.url(path))
+}
+
 impl Entry {
     fn of_remote(metadata: &Metadata, is_kin: bool) -> Self {
         let kind = walk::kind(metadata);
@@ -99,6 +124,9 @@ impl Endpoint {
                 let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
                 let (len, attributes) = (found.len(), FileAttributes::EMPTY);
                 Ok(Entry { kind, len, modified, attributes, is_kin: false })
+            }
+            Self::Remote(share, path) if has_control(path) => {
+                Err(failed(illegal_name(share, path)))
             }
             Self::Remote(share, path) => {
                 let found = share.metadata(path).await.map_err(failed)?;
@@ -186,12 +214,21 @@ impl Endpoint {
                 walk::local(root, pass, failed_below).map_err(failed)?;
             }
             Self::Remote(share, path) => {
+                let mut illegal = Vec::new();
                 let see = |name: &str, metadata: &Metadata| {
+                    if has_control(name) {
+                        illegal.push(join(path, name));
+                        return false;
+                    }
                     see(name, Entry::of_remote(metadata, is_kin(metadata)))
                 };
                 match walk::remote_into(share, path, see, &mut failed_below).await {
                     Err(error) if may_be_missing && error.is_not_found() => {}
                     done => done.map_err(failed)?,
+                }
+                // In the target they stay as they are.
+                for path in illegal.iter().filter(|_| !may_be_missing) {
+                    failed_below(illegal_name(share, path)).map_err(failed)?;
                 }
             }
         }
@@ -207,45 +244,45 @@ impl Endpoint {
         }
     }
 
-    /// Removes `name`: a directory with its content, or only an empty one if `bare` is set.
-    pub(crate) async fn remove(
-        &self,
-        name: &str,
-        entry: &Entry,
-        bare: bool,
-        failures: &mut Failures,
-    ) -> Done {
-        let is_dir = entry.kind == Kind::Directory;
+    /// Removes the file or link `name`.
+    pub(crate) async fn remove_file(&self, name: &str, entry: &Entry) -> frevo_client::Result<()> {
         match self {
             Self::Local(root) => {
                 let path = local_in(root, name);
-                let removed = match (is_dir, bare) {
-                    (true, false) => std::fs::remove_dir_all(&path),
-                    (true, true) => std::fs::remove_dir(&path),
-                    (false, _) => std::fs::remove_file(&path),
-                };
-                match removed {
-                    Err(error) if bare && error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
-                    done => {
-                        done.map_err(Failure::failed(format!("cannot remove {}", path.display())))
-                    }
-                }
+                std::fs::remove_file(&path).map_err(local_error("remove", &path))
             }
             Self::Remote(share, path) => {
-                let path = join(path, name);
-                if is_dir && !bare {
-                    return remove_all(share, &path, true, failures).await;
-                }
-                let removed = if is_dir {
-                    remove_bare(share, &path).await
-                } else {
-                    let kind = Metadata::default().with_attributes(entry.attributes);
-                    remove_forced(share, &path, &kind, true).await
-                };
-                match removed {
-                    Err(error) if bare && error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
-                    done => done.map_err(failed),
-                }
+                let kind = Metadata::default().with_attributes(entry.attributes);
+                remove_forced(share, &path_in(path, name), &kind, true).await
+            }
+        }
+    }
+
+    /// Removes the directory `name` if it is empty.
+    pub(crate) async fn remove_if_empty(&self, name: &str) -> frevo_client::Result<()> {
+        let removed = match self {
+            Self::Local(root) => {
+                let path = local_in(root, name);
+                std::fs::remove_dir(&path).map_err(local_error("remove", &path))
+            }
+            Self::Remote(share, path) => remove_bare(share, &path_in(path, name)).await,
+        };
+        match removed {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Removes the directory `name` with its content.
+    pub(crate) async fn remove_tree(&self, name: &str, failures: &mut Failures) -> Done {
+        match self {
+            Self::Local(root) => {
+                let path = local_in(root, name);
+                std::fs::remove_dir_all(&path)
+                    .map_err(Failure::failed(format!("cannot remove {}", path.display())))
+            }
+            Self::Remote(share, path) => {
+                remove_all(share, &path_in(path, name), true, failures).await
             }
         }
     }
@@ -266,10 +303,7 @@ impl Endpoint {
                     permissions.set_mode(if read_only { mode & !0o222 } else { mode | 0o200 });
                     std::fs::set_permissions(&path, permissions)
                 };
-                set().map_err(|error: std::io::Error| {
-                    let cause = Cause::Local(std::sync::Arc::new(error));
-                    Error::new(cause, "set the mode of", path.display().to_string())
-                })
+                set().map_err(local_error("set the mode of", &path))
             }
             Self::Remote(share, path) => {
                 let basic = SetMetadata::new().attributes(attributes);
@@ -278,47 +312,78 @@ impl Endpoint {
         }
     }
 
-    /// The SHA-256 of a file's content.
-    pub(crate) async fn digest(&self, name: &str) -> frevo_client::Result<Vec<u8>> {
-        use sha2::{Digest, Sha256};
-        let mut digest = Sha256::new();
+    /// The SHA-256 of a file's content, read over the session `over` if one is given. A small file
+    /// of a server, by its length `len` in the listing, takes one round trip.
+    pub(crate) async fn digest(
+        &self,
+        over: Option<&Share>,
+        name: &str,
+        len: u64,
+    ) -> frevo_client::Result<Vec<u8>> {
         match self {
             Self::Local(root) => {
                 let path = local_in(root, name);
-                let read = |path: &Path| -> std::io::Result<()> {
-                    let mut file = std::fs::File::open(path)?;
-                    let mut piece = vec![0; 1 << 20];
-                    loop {
-                        let count = std::io::Read::read(&mut file, &mut piece)?;
-                        if count == 0 {
-                            return Ok(());
-                        }
-                        digest.update(piece.get(..count).unwrap_or_default());
-                    }
+                let of_file = path.clone();
+                let read = move || local_digest(&of_file);
+                // A large file takes long, while answers about others come.
+                let read = if transfer::is_small(len) {
+                    read()
+                } else {
+                    let read = tokio::task::spawn_blocking(read).await;
+                    read.unwrap_or_else(|_| Err(ErrorKind::Interrupted.into()))
                 };
-                let mut read = read;
-                read(&path).map_err(|error| {
-                    let cause = Cause::Local(std::sync::Arc::new(error));
-                    Error::new(cause, "read", path.display().to_string())
-                })?;
+                read.map_err(local_error("read", &path))
             }
             Self::Remote(share, path) => {
-                let file = share.open(&join(path, name)).await?;
-                let sink = |_: u64, piece: Buf| {
-                    digest.update(&*piece);
-                    std::future::ready(Ok(()))
-                };
-                file.fetch_all(sink).await?;
-                file.close().await?;
+                remote_digest(over.unwrap_or(share), &path_in(path, name), len).await
             }
         }
-        Ok(digest.finalize().to_vec())
     }
+}
+
+/// The SHA-256 of a local file.
+fn local_digest(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    let (mut digest, mut piece) = (Sha256::new(), vec![0; PIECE]);
+    loop {
+        match std::io::Read::read(&mut file, &mut piece) {
+            Ok(0) => return Ok(digest.finalize().to_vec()),
+            Ok(count) => digest.update(piece.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The SHA-256 of a file on a server.
+async fn remote_digest(share: &Share, path: &str, len: u64) -> frevo_client::Result<Vec<u8>> {
+    if transfer::is_small(len)
+        && let Some((data, _)) = share.read_small(path).await?
+    {
+        return Ok(Sha256::digest(&data).to_vec());
+    }
+    let mut digest = Sha256::new();
+    let file = share.open(path).await?;
+    let sink = |_: u64, piece: Buf| {
+        digest.update(&*piece);
+        std::future::ready(Ok(()))
+    };
+    file.fetch_all(sink).await?;
+    file.close().await?;
+    Ok(digest.finalize().to_vec())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_seen_and_their_stand_ins_are_names() {
+        for name in ["a\u{1b}[2J", "dir\n/x", "\u{7f}", "c1\u{9b}"] {
+            assert!(has_control(name), "{name:?}");
+        }
+        assert!(!has_control("a\u{f01b}é /b"));
+    }
 
     #[test]
     fn no_name_leads_out_of_the_folder() {

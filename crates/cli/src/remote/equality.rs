@@ -6,7 +6,7 @@ use super::endpoint::Entry;
 
 /// True when two times are equal in the coarser of both resolutions: SMB keeps 100 ns,
 /// other systems microseconds, milliseconds, a second, FAT two seconds.
-fn same_time(a: SystemTime, b: SystemTime) -> bool {
+pub(crate) fn same_time(a: SystemTime, b: SystemTime) -> bool {
     let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
     apart < grain(a).max(grain(b))
 }

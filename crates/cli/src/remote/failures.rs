@@ -1,6 +1,7 @@
 //! Failures of single files, while the command goes on with the others.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use frevo_client::{Cause, Error};
@@ -51,6 +52,12 @@ impl Failures {
         }
     }
 
+    /// Notes a failed file, for [`in_order`]: breaks off when all other files would fail too.
+    pub(crate) fn goes_on(&mut self, done: Done) -> ControlFlow<Done> {
+        self.note_done(done)
+            .map_or_else(|failure| ControlFlow::Break(Err(failure)), ControlFlow::Continue)
+    }
+
     /// True when nothing failed so far.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
@@ -72,6 +79,22 @@ impl Failures {
                 }
                 tell_failure(&failure);
             }
+        }
+    }
+
+    /// Takes over the failures of a part of the command.
+    pub(crate) fn merge(&mut self, part: Self) {
+        match (part.first, part.count) {
+            (Some(first), 1) => self.add(first),
+            (Some(first), count) => {
+                // A part prints its first failure with the second one.
+                if let Some(unprinted) = self.first.as_ref().filter(|_| self.count == 1) {
+                    tell_failure(unprinted);
+                }
+                self.first.get_or_insert(first);
+                self.count += count;
+            }
+            (None, _) => {}
         }
     }
 
@@ -123,6 +146,37 @@ pub(crate) async fn each(
             let _ = tokio::time::timeout(LAST, rest).await;
         }
         return Err(failed(error));
+    }
+    Ok(())
+}
+
+/// Like [`each`], for work that has failures of its own.
+pub(crate) async fn each_with_failures(
+    all: impl Iterator<Item = impl Future<Output = (Done, Failures)>>,
+    failures: &mut Failures,
+) -> Done {
+    let mut running = futures_util::stream::iter(all).buffer_unordered(AT_ONCE);
+    while let Some((done, part)) = running.next().await {
+        failures.merge(part);
+        failures.note_done(done)?;
+    }
+    Ok(())
+}
+
+/// Runs all futures, many at once, and calls `take` with their results in the order of the
+/// futures, until `take` breaks off.
+///
+/// # Errors
+/// The error with which `take` breaks off.
+pub(crate) async fn in_order<T>(
+    all: impl Iterator<Item = impl Future<Output = T>>,
+    mut take: impl AsyncFnMut(T) -> ControlFlow<Done>,
+) -> Done {
+    let mut running = futures_util::stream::iter(all).buffered(AT_ONCE);
+    while let Some(result) = running.next().await {
+        if let ControlFlow::Break(done) = take(result).await {
+            return done;
+        }
     }
     Ok(())
 }

@@ -68,16 +68,12 @@ pub(crate) async fn download(
     let options = CopyOptions::new(Some(0), connection.json || selection.dry_run, copying);
     let mut plan = CopyPlan::new(selection, Case::Differs);
     let mut failures = Failures::default();
-    for url in &urls {
-        let added = async {
-            let (share, url) = connection.reach(url).await?;
-            let to = if into { to.join(local_leaf(&url)) } else { to.to_owned() };
-            let ends = Ends::new(Endpoint::Remote(share, url.into_path()), Endpoint::Local(to));
-            plan.add(ends, &options, &mut failures).await
-        };
-        let added = added.await;
-        failures.note_done(added)?;
-    }
+    let ends = async |url: &Url| {
+        let (share, url) = connection.reach(url).await?;
+        let to = if into { to.join(local_leaf(&url)) } else { to.to_owned() };
+        Ok(Ends::new(Endpoint::Remote(share, url.into_path()), Endpoint::Local(to)))
+    };
+    plan.add_all(&urls, ends, &options, &mut failures).await?;
     plan.carry_out(connection, &options, failures).await
 }
 

@@ -1,22 +1,20 @@
 //! `ls`, `tree`, `find`, `stat`.
 
-use std::rc::Rc;
-
-use frevo_client::{DirEntry, Metadata, Share};
+use frevo_client::{DirEntry, Metadata};
 use frevo_wire::fscc::Pattern;
 
 use super::arguments::{Find, Kind, Ls};
 use super::colors::Colors;
 use super::connection_options::Connection;
-use super::failures::Failures;
+use super::failures::{Failures, in_order};
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{
     attributes, colored_line, full_time, human, kind, line, object, show_utc, time,
 };
-use super::walk::{self, Trail};
+use super::walk;
 use super::{spelling, wildcards};
-use crate::exit::Done;
+use crate::exit::{Done, Failure};
 use crate::plural::counted;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
@@ -84,78 +82,65 @@ fn show(ls: &Ls, colors: &Colors, directory: &str, name: &str, metadata: &Metada
     colored_line(format_args!("{letters} {size:>12} {modified} {name}{slash}"))
 }
 
+/// A file or directory by its path below the listed directory.
+type TreeEntry = (String, Metadata);
+
 pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize>) -> Done {
     let (share, url) = &connection.reach(url).await?;
     if !connection.json {
         line(url);
     }
-    let mut drawn = Drawn::default();
     let depth = depth.unwrap_or(usize::MAX);
-    branch(share, connection, &url.path, "", depth, &mut drawn, None).await?;
-    if !connection.json {
-        let directories = match drawn.directories {
+    let (mut found, mut failures) = (Vec::new(), Failures::default());
+    if depth > 0 {
+        let see = |name: &str, metadata: &Metadata| {
+            found.push((name.to_owned(), *metadata));
+            name.matches('/').count() + 1 < depth
+        };
+        // What is beside a directory that cannot be listed is shown.
+        let note = |error| failures.note(error);
+        walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
+    }
+    // Each directory before its content.
+    found.sort_by(|(a, _), (b, _)| a.split('/').cmp(b.split('/')));
+    if connection.json {
+        found.iter().all(|(name, metadata)| line(object(&join(&url.path, name), metadata)));
+        return failures.end("shown");
+    }
+    if draw(&found, "") {
+        let is_directory =
+            |(_, metadata): &&TreeEntry| walk::kind(metadata) == walk::Kind::Directory;
+        let directories = found.iter().filter(is_directory).count();
+        let files = found.len() - directories;
+        let shown = match directories {
             1 => String::from("1 directory"),
             count => format!("{count} directories"),
         };
-        line(format_args!("{directories}, {}", counted(drawn.files, "file")));
+        line(format_args!("{shown}, {}", counted(files as u64, "file")));
     }
-    drawn.failures.end("shown")
+    failures.end("shown")
 }
 
-/// Counts of what `tree` has shown so far.
-#[derive(Default)]
-struct Drawn {
-    directories: u64,
-    files: u64,
-    failures: Failures,
-}
-
-/// Draws one directory. Boxed, since it calls itself.
-fn branch<'a>(
-    share: &'a Share,
-    connection: &'a Connection,
-    path: &'a str,
-    indent: &'a str,
-    depth: usize,
-    drawn: &'a mut Drawn,
-    trail: Option<Rc<Trail>>,
-) -> std::pin::Pin<Box<dyn Future<Output = Done> + 'a>> {
-    Box::pin(async move {
-        if depth == 0 {
-            return Ok(());
-        }
-        let entries = match share.list_dir(path).await {
-            // What is beside it is shown.
-            Err(error) if !indent.is_empty() => return drawn.failures.note(error).map_err(failed),
-            entries => sorted(entries.map_err(failed)?),
+/// Draws the entries of one directory, each with those below it. False when the reader of the output
+/// is gone.
+fn draw(found: &[TreeEntry], indent: &str) -> bool {
+    let mut rest = found;
+    while let Some(((name, _), others)) = rest.split_first() {
+        let is_below = |(other, _): &TreeEntry| {
+            other.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('/'))
         };
-        let last = entries.len().saturating_sub(1);
-        for (at, entry) in entries.iter().enumerate() {
-            let below = join(path, entry.file_name());
-            let (corner, bar) =
-                if at == last { ("└── ", "    ") } else { ("├── ", "│   ") };
-            let shown = if connection.json {
-                line(object(&below, entry.metadata()))
-            } else {
-                line(format_args!("{indent}{corner}{}", spelling::shown(entry.file_name())))
-            };
-            if !shown {
-                return Ok(());
-            }
-            if walk::kind(entry.metadata()) == walk::Kind::Directory {
-                drawn.directories += 1;
-                let indent = format!("{indent}{bar}");
-                let mut trail = trail.clone();
-                if entry.metadata().is_junction() && depth > 1 {
-                    trail = walk::cross(share, &below, trail).await.map_err(failed)?;
-                }
-                branch(share, connection, &below, &indent, depth - 1, drawn, trail).await?;
-            } else {
-                drawn.files += 1;
-            }
+        let count = others.iter().position(|one| !is_below(one)).unwrap_or(others.len());
+        let (below, beside) = others.split_at(count);
+        let (corner, bar) =
+            if beside.is_empty() { ("└── ", "    ") } else { ("├── ", "│   ") };
+        let leaf = spelling::shown(frevo_client::path::split(name).1);
+        if !line(format_args!("{indent}{corner}{leaf}")) || !draw(below, &format!("{indent}{bar}"))
+        {
+            return false;
         }
-        Ok(())
-    })
+        rest = beside;
+    }
+    true
 }
 
 pub(crate) async fn find(find: &Find) -> Done {
@@ -199,21 +184,27 @@ pub(crate) async fn stat(connection: &Connection, urls: &[Url], utc: bool) -> Do
         show_utc();
     }
     let mut failures = Failures::default();
-    for url in &wildcards::expand(connection, urls).await? {
-        failures.note_done(stat_one(connection, url).await)?;
-    }
+    let urls = wildcards::expand(connection, urls).await?;
+    let all = urls.iter().map(async |url| {
+        let (share, url) = connection.reach(url).await?;
+        let metadata = share.metadata(&url.path).await.map_err(failed)?;
+        Ok((url, metadata))
+    });
+    let show = async |found: Result<(Url, Metadata), Failure>| {
+        let shown = found.map(|(url, metadata)| tell_stat(connection, &url, &metadata));
+        failures.goes_on(shown)
+    };
+    in_order(all, show).await?;
     failures.end("shown")
 }
 
-async fn stat_one(connection: &Connection, url: &Url) -> Done {
-    let (share, url) = &connection.reach(url).await?;
-    let metadata = share.metadata(&url.path).await.map_err(failed)?;
+fn tell_stat(connection: &Connection, url: &Url, metadata: &Metadata) {
     if connection.json {
-        line(object(&url.path, &metadata));
-        return Ok(());
+        line(object(&url.path, metadata));
+        return;
     }
     line(url);
-    line(format_args!("  kind      {}", kind(&metadata)));
+    line(format_args!("  kind      {}", kind(metadata)));
     let (bytes, size) = (metadata.len().to_string(), human(metadata.len()));
     let size = if size == bytes { size } else { format!("{bytes} ({size})") };
     line(format_args!("  size      {size}"));
@@ -222,5 +213,4 @@ async fn stat_one(connection: &Connection, url: &Url) -> Done {
     line(format_args!("  created   {}", full_time(metadata.created())));
     line(format_args!("  modified  {}", full_time(metadata.modified())));
     line(format_args!("  changed   {}", full_time(metadata.changed())));
-    Ok(())
 }

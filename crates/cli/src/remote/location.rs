@@ -6,19 +6,24 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use frevo_client::{ParseUrlError, Share, SmbUrl};
+use frevo_store::snapshot::Moment;
 
 use super::spelling;
 
 /// A server, share or file of a server: the client's URL, with the path as the wire spells it, but
 /// perhaps with wildcards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Url(SmbUrl);
+pub(crate) struct Url {
+    place: SmbUrl,
+    /// The token of the snapshot that the file is looked for in; None for the present.
+    snapshot: Option<String>,
+}
 
 impl Deref for Url {
     type Target = SmbUrl;
 
     fn deref(&self) -> &SmbUrl {
-        &self.0
+        &self.place
     }
 }
 
@@ -55,8 +60,9 @@ impl FromStr for Url {
             ),
             other => other.to_string(),
         })?;
-        found.path = spelling::path_to_wire(&found.path).map_err(|why| format!("{text}: {why}"))?;
-        Ok(Self(found))
+        let (snapshot, path) = taken_out(&found.path);
+        found.path = spelling::path_to_wire(&path).map_err(|why| format!("{text}: {why}"))?;
+        Ok(Self { place: found, snapshot })
     }
 }
 
@@ -66,33 +72,44 @@ impl Url {
         let session = share.session();
         let mut url = SmbUrl::new(session.server().clone(), share.name(), path);
         url.user = Some(session.user().into());
-        Self(url)
+        Self { place: url, snapshot: share.snapshot().map(str::to_owned) }
+    }
+
+    /// The token of the snapshot that the URL leads into.
+    pub(crate) fn snapshot(&self) -> Option<&str> {
+        self.snapshot.as_deref()
+    }
+
+    /// `share` at the time of the snapshot that the URL leads into.
+    pub(crate) fn at_its_time(&self, share: Share) -> Share {
+        let found = self.snapshot.as_deref().and_then(|token| share.in_snapshot(token));
+        found.unwrap_or(share)
     }
 
     /// The URL of another path in this share.
     pub(crate) fn at(&self, path: impl Into<String>) -> Self {
         let mut url = self.with_path(path);
-        url.0.ends_in_slash = false;
+        url.place.ends_in_slash = false;
         url
     }
 
     /// The URL of another path in this share, which means a directory if this one does.
     pub(crate) fn with_path(&self, path: impl Into<String>) -> Self {
         let mut url = self.clone();
-        url.0.path = path.into();
+        url.place.path = path.into();
         url
     }
 
     /// The path in the share.
     pub(crate) fn into_path(self) -> String {
-        self.0.path
+        self.place.path
     }
 
     /// The URL of `path` in `share`, which this one leads to.
     pub(crate) fn led_to(&self, share: &Share, path: impl Into<String>) -> Self {
         let mut url = self.with_path(path);
-        url.0.server = share.session().server().clone();
-        url.0.share = share.name().into();
+        url.place.server = share.session().server().clone();
+        url.place.share = share.name().into();
         url
     }
 
@@ -108,13 +125,18 @@ impl Url {
 
     /// True when both URLs name the same file, ignoring case.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
-        self.is_in_share_of(other) && self.names() == other.names()
+        self.is_in_share_of(other)
+            && self.snapshot == other.snapshot
+            && self.names() == other.names()
     }
 
     /// True when the URL is below `tree` by its names, ignoring case.
     pub(crate) fn is_inside(&self, tree: &Self) -> bool {
         let (path, tree_path) = (self.names(), tree.names());
-        self.is_in_share_of(tree) && path.len() > tree_path.len() && path.starts_with(&tree_path)
+        self.is_in_share_of(tree)
+            && self.snapshot == tree.snapshot
+            && path.len() > tree_path.len()
+            && path.starts_with(&tree_path)
     }
 
     /// True when both URLs name the same share, ignoring case.
@@ -129,6 +151,31 @@ impl Url {
         let names = self.path.split('/').filter(|name| !name.is_empty());
         names.map(str::to_lowercase).collect()
     }
+}
+
+/// The first component of a path that is the token of a snapshot, and the path without it.
+fn taken_out(path: &str) -> (Option<String>, String) {
+    let is_token = |part: &&str| Moment::of_token(part).is_some();
+    let parts: Vec<&str> = path.split(['/', '\\']).collect();
+    let Some(at) = parts.iter().position(is_token) else { return (None, path.to_owned()) };
+    let (before, after) = parts.split_at(at);
+    let token = after.first().map(|token| token.to_ascii_uppercase());
+    let rest: Vec<&str> = before.iter().chain(after.iter().skip(1)).copied().collect();
+    (token, rest.join("/"))
+}
+
+/// True when no two of `urls` are one place, and none is below another, by their names and ignoring
+/// case.
+pub(crate) fn are_apart(urls: &[Url]) -> bool {
+    let place = |url: &Url| {
+        let mut place = vec![url.server.to_string().to_lowercase(), url.share.to_lowercase()];
+        place.extend(url.names());
+        place
+    };
+    let mut places: Vec<Vec<String>> = urls.iter().map(place).collect();
+    places.sort_unstable();
+    // What is below a place follows it directly.
+    places.windows(2).all(|pair| !matches!(pair, [above, below] if below.starts_with(above)))
 }
 
 /// The directory of `name`, empty at the top.
@@ -161,6 +208,9 @@ impl fmt::Display for Url {
         if !self.share.is_empty() {
             write!(f, "/{}", self.share.replace('%', "%25"))?;
         }
+        if let Some(token) = &self.snapshot {
+            write!(f, "/{token}")?;
+        }
         if !self.path.is_empty() {
             write!(f, "/{}", spelling::in_url(&self.path))?;
         }
@@ -188,6 +238,48 @@ mod tests {
         }
         assert!(url("smb://box/s/a//b").is_same_place(&url("smb://ann@Box/S/A/b")));
         assert!(!url("smb://box/s/a").is_same_place(&url("smb://box/s/ab")));
+    }
+
+    #[test]
+    fn a_token_in_the_path_names_a_snapshot() {
+        let token = "@GMT-2024.02.29-12.00.00";
+        for text in [format!("{token}/a/b"), format!("a/{token}/b"), format!("a/b/{token}")] {
+            let found = url(&format!("smb://ann@box/s/{text}"));
+            assert_eq!((found.snapshot(), &*found.path), (Some(token), "a/b"), "{text}");
+            assert_eq!(found.to_string(), format!("smb://ann@box/s/{token}/a/b"));
+            assert_eq!(url(&found.to_string()), found);
+            // A file is restored to its own place.
+            let live = url("smb://ann@box/s/a/b");
+            assert!(!found.is_same_place(&live) && !found.is_inside(&url("smb://ann@box/s/a")));
+            assert!(found.at("a").snapshot().is_some());
+        }
+        let root = url(&format!("smb://box/s/{token}"));
+        assert_eq!((root.snapshot(), &*root.path), (Some(token), ""));
+        assert_eq!(url("smb://box/s/@GMT-2024.02.30-12.00.00/a").snapshot(), None, "no day");
+    }
+
+    #[test]
+    fn what_other_programs_write_is_understood() {
+        for text in
+            ["smb://box//s//a///b//", "smb://box/s\\a\\b", "smb://box\\s/a\\b\\", "//box//s/a//b"]
+        {
+            let found = url(text);
+            assert_eq!((&*found.share, &*found.path), ("s", "a/b"), "{text}");
+            assert_eq!(found.ends_in_slash, text.ends_with(['/', '\\']), "{text}");
+        }
+        let found = url("smb://LAB\\ann@box/s/a");
+        assert_eq!(found.user.as_deref(), Some("LAB\\ann"));
+        assert_eq!(url("smb://box/s/a%5Cb").path, "a\u{f026}b", "part of a name");
+    }
+
+    #[test]
+    fn places_that_overlap_are_not_apart() {
+        let apart = |paths: &[&str]| {
+            let urls = paths.iter().map(|path| url(&format!("smb://box/s/{path}")));
+            are_apart(&urls.collect::<Vec<_>>())
+        };
+        assert!(apart(&["a", "b", "a-b", "a b", "ab/c"]) && apart(&["a"]) && apart(&[]));
+        assert!(!apart(&["x", "a/b/c", "A"]) && !apart(&["a", "a"]) && !apart(&["", "a"]));
     }
 
     #[test]

@@ -65,6 +65,9 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
+/// Held while a share is reached: of many files that are looked for at once, the first one logs on.
+static REACHING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// `share` is logged off from at the end, however the command ends.
 pub(crate) fn keep(share: &Share) {
     KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
@@ -78,6 +81,15 @@ fn reached(url: &Url, posix: bool) -> Option<Share> {
         let mut all = kept.reached.iter();
         all.find(|(other, had, _)| *had == posix && same(other)).map(|(_, _, share)| share.clone())
     })
+}
+
+/// Commands of a test reach `url` by `share`.
+#[cfg(test)]
+pub(crate) fn reach_by(url: &Url, share: &Share) {
+    KEPT.with_borrow_mut(|kept| {
+        kept.shares.push(share.clone());
+        kept.reached.push((url.clone(), false, share.clone()));
+    });
 }
 
 /// True when the password for `url` is known without a question.
@@ -259,7 +271,9 @@ impl Connection {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
         let client = Client::new(self.options(false).durable(false));
-        self.resolved(&client, &self.credentials(url).await?, &url.at_name()).await
+        let (share, found) =
+            self.resolved(&client, &self.credentials(url).await?, &url.at_name()).await?;
+        Ok((url.at_its_time(share), found))
     }
 
     /// The share behind `url` and the URL in it.
@@ -301,7 +315,11 @@ impl Connection {
         }
         let url = &url.at_name();
         if let Some(share) = reached(url, posix) {
-            return Ok((share, url.clone()));
+            return Ok((url.at_its_time(share), url.clone()));
+        }
+        let _turn = REACHING.lock().await;
+        if let Some(share) = reached(url, posix) {
+            return Ok((url.at_its_time(share), url.clone()));
         }
         let credentials = self.credentials(url).await?;
         let (share, found) = self.resolved(&self.client(posix), &credentials, url).await?;
@@ -309,7 +327,7 @@ impl Connection {
             let one = (url.clone(), posix, share.clone());
             KEPT.with_borrow_mut(|kept| kept.reached.push(one));
         }
-        Ok((share, found))
+        Ok((url.at_its_time(share), found))
     }
 
     /// Both ends of a copy: in one session where they are on one server, so that
@@ -323,10 +341,14 @@ impl Connection {
         let (source, from) = self.reach(from).await?;
         let same =
             source.session().server() == &to.server && from.user == to.user && !to.share.is_empty();
+        let known = reached(to, false).filter(|known| known.session().is_same(source.session()));
+        if let Some(target) = known {
+            return Ok(((source, from), (to.at_its_time(target), to.clone())));
+        }
         if same {
             let target = source.session().share(&to.share).await.map_err(failed)?;
             if !target.is_dfs() || to.path.is_empty() {
-                return Ok(((source, from), (target, to.clone())));
+                return Ok(((source, from), (to.at_its_time(target), to.clone())));
             }
         }
         Ok(((source, from), self.reach(to).await?))

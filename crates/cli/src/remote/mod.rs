@@ -13,6 +13,7 @@ pub(crate) mod completion;
 pub(crate) mod connection_options;
 mod copy_plan;
 mod cp;
+mod directory_times;
 mod disk_usage;
 mod dos_attributes;
 mod endpoint;
@@ -38,6 +39,8 @@ mod put;
 mod queries;
 mod remove;
 mod report;
+#[cfg(test)]
+mod round_trips;
 mod saved;
 mod secret_service;
 mod sparse;

@@ -3,8 +3,8 @@
 use frevo_client::{Error, Status};
 
 use super::connection_options::Connection;
-use super::failures::Failures;
-use super::location::Url;
+use super::failures::{Failures, each_with_failures};
+use super::location::{Url, are_apart};
 use super::logon::failed;
 use super::name_collisions::{Case, TakenNames};
 use super::walk::Kind;
@@ -15,14 +15,21 @@ pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace:
     let mut failures = Failures::default();
     let mut taken = TakenNames::new(Case::Same);
     let from = wildcards::expand(connection, from).await?;
-    for one in &from {
-        // One that has just come would be replaced by the next.
-        let name = frevo_client::path::split(&one.path).1;
-        let done = match taken.take(name, Kind::File, one) {
-            Ok(()) => mv_one(connection, one, to, replace, from.len() > 1).await,
-            refused => refused,
-        };
-        failures.note_done(done)?;
+    // One that has just come would be replaced by the next.
+    let name = |one: &Url| frevo_client::path::split(&one.path).1.to_owned();
+    let taken: Vec<_> =
+        from.iter().map(|one| (one, taken.take(&name(one), Kind::File, one))).collect();
+    let several = from.len() > 1;
+    let all = taken.into_iter().map(async |(one, taken)| match taken {
+        Ok(()) => (mv_one(connection, one, to, replace, several).await, Failures::default()),
+        refused => (refused, Failures::default()),
+    });
+    if are_apart(&from) {
+        each_with_failures(all, &mut failures).await?;
+    } else {
+        for one in all {
+            failures.note_done(one.await.0)?;
+        }
     }
     failures.end("moved")
 }

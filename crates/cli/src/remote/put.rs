@@ -66,18 +66,16 @@ pub(crate) async fn upload(
         } else if *from == input {
             let sent = transfer::up_from_input(share, &url.path, &options).await;
             failures.note_done(sent.map_err(failed))?;
-        } else {
-            let added = async {
-                let name = wire_leaf(from)?;
-                let to = if into { url.below(&name) } else { url.path.clone() };
-                let to = Endpoint::Remote(share.clone(), to);
-                let ends = Ends::new(Endpoint::Local(from.to_path_buf()), to);
-                plan.add(ends, &options, &mut failures).await
-            };
-            let added = added.await;
-            failures.note_done(added)?;
         }
     }
+    let files: Vec<&Path> = from.iter().copied().filter(|from| *from != input).collect();
+    let ends = async |from: &&Path| {
+        let name = wire_leaf(from)?;
+        let to = if into { url.below(&name) } else { url.path.clone() };
+        let to = Endpoint::Remote(share.clone(), to);
+        Ok(Ends::new(Endpoint::Local(from.to_path_buf()), to))
+    };
+    plan.add_all(&files, ends, &options, &mut failures).await?;
     plan.carry_out(connection, &options, failures).await
 }
 

@@ -1,13 +1,14 @@
 //! `rm`, and the removals of `sync`.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::ErrorKind;
 
 use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share, Status};
 
 use super::arguments::Rm;
-use super::failures::{Failures, each};
-use super::location::{Url, join};
+use super::failures::{Failures, each, each_with_failures};
+use super::location::{Url, are_apart, join};
 use super::logon::failed;
 use super::progress::Count;
 use super::report::planned;
@@ -20,9 +21,18 @@ const EMPTYING: u32 = 7;
 
 pub(crate) async fn rm(rm: &Rm) -> Done {
     let mut failures = Failures::default();
-    for url in &expanded(rm).await? {
-        let done = rm_one(rm, url, &mut failures).await;
-        failures.note_done(done)?;
+    let urls = expanded(rm).await?;
+    if rm.dry_run || !are_apart(&urls) {
+        for url in &urls {
+            let done = rm_one(rm, url, &mut failures).await;
+            failures.note_done(done)?;
+        }
+    } else {
+        let all = urls.iter().map(async |url| {
+            let mut failures = Failures::default();
+            (rm_one(rm, url, &mut failures).await, failures)
+        });
+        each_with_failures(all, &mut failures).await?;
     }
     failures.end("removed")
 }
@@ -131,48 +141,72 @@ pub(crate) async fn remove_all(
     force: bool,
     failures: &mut Failures,
 ) -> Done {
+    let before = failures.count();
     let mut files = Vec::new();
-    let mut directories = vec![(0, path.to_owned())];
+    let mut directories = vec![path.to_owned()];
     let mut junction = None;
-    walk::remote(share, path, |name, metadata| {
+    // Paths of what stays.
+    let stay = RefCell::new(Vec::new());
+    let see = |name: &str, metadata: &Metadata| {
         let path = join(path, name);
         if metadata.is_junction() {
             junction = Some(path.clone());
         }
         if walk::kind(metadata) == Kind::Directory {
-            directories.push((name.split('/').count(), path));
+            directories.push(path);
         } else {
             files.push((path, *metadata));
         }
-    })
-    .await
-    .map_err(failed)?;
+    };
+    let unlisted = |error: Error| {
+        stay.borrow_mut().extend(path_of(share, &error));
+        failures.note(error)
+    };
+    walk::remote_but(share, path, see, unlisted).await.map_err(failed)?;
     if let Some(path) = junction {
         // What it leads to is not meant, and perhaps others'.
         let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }
-    let before = failures.count();
     let (count, all) = (RefCell::new((0, Count::new("removed"))), files.len());
     let removals = files.iter().map(|(path, metadata)| async {
-        remove_forced(share, path, metadata, force).await?;
+        let removed = remove_forced(share, path, metadata, force).await;
+        if removed.is_err() {
+            stay.borrow_mut().push(path.clone());
+        }
         let (done, shown) = &mut *count.borrow_mut();
         *done += 1;
         shown.show(*done, Some(all));
-        Ok(())
+        removed
     });
     each(removals, failures).await?;
-    if failures.count() > before {
-        return Ok(());
-    }
-    directories.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-    for level in directories.chunk_by(|(a, _), (b, _)| a == b) {
-        each(level.iter().map(|(_, path)| remove_emptied(share, path)), failures).await?;
+    drop_occupied(&mut directories, &stay.into_inner());
+    let depth = |path: &str| path.matches('/').count();
+    directories.sort_by_key(|path| std::cmp::Reverse(depth(path)));
+    for level in directories.chunk_by(|a, b| depth(a) == depth(b)) {
+        each(level.iter().map(|path| remove_emptied(share, path)), failures).await?;
     }
     if failures.count() > before {
         return Ok(());
     }
     see_gone(share, path).await.map_err(failed)
+}
+
+/// The path in the share of the file that an error is about.
+fn path_of(share: &Share, error: &Error) -> Option<String> {
+    let path = error.path().strip_prefix(&share.url(""))?;
+    Some(path.trim_start_matches('/').to_owned())
+}
+
+/// Drops the directories that contain one of the files that `stay`, and those files themselves.
+fn drop_occupied(directories: &mut Vec<String>, stay: &[String]) {
+    let above = |path| {
+        std::iter::successors(Some(path), |path: &&str| {
+            path.rsplit_once('/').map(|(above, _)| above)
+        })
+    };
+    let occupied: HashSet<&str> = stay.iter().flat_map(|path| above(path.as_str())).collect();
+    directories.retain(|path| !occupied.contains(path.as_str()));
 }
 
 /// Removes a directory whose files were removed. Some servers (ksmbd, Windows with
@@ -255,5 +289,19 @@ where
             Err(error) if was_lost && error.is_not_found() => return Ok(()),
             done => return done,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_keeps_its_directories_and_no_others() {
+        let mut all = ["t", "t/a", "t/a/b", "t/ab", "t/c"].map(String::from).to_vec();
+        drop_occupied(&mut all, &[String::from("t/a/b/file")]);
+        assert_eq!(all, ["t/ab", "t/c"]);
+        drop_occupied(&mut all, &[String::from("t/c")]);
+        assert_eq!(all, ["t/ab"]);
     }
 }

@@ -17,14 +17,14 @@ pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
     line(format_args!("{action:<7}{path}"))
 }
 
-/// Prints a note about skipped links and special files, if there are any.
-pub(crate) fn tell_skipped(skipped: &[String]) {
+/// Prints a note about skipped entries of a kind, such as "links and special files", if there are any.
+pub(crate) fn tell_skipped(kind: &str, skipped: &[String]) {
     let Some((first, rest)) = skipped.split_first() else { return };
     let more = match rest.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    tell(format_args!("skipped links and special files: {first}{more}"));
+    tell(format_args!("skipped {kind}: {first}{more}"));
 }
 
 /// Prints the summary of a copy: as JSON, or on a terminal as text. `idle` is the text for a copy

@@ -75,6 +75,11 @@ pub(crate) fn is_whole(ranges: &[(u64, u64)], len: u64) -> bool {
     *ranges == [(0, len)]
 }
 
+/// The end of the last range, at most `len`; 0 without ranges.
+pub(crate) fn end(ranges: &[(u64, u64)], len: u64) -> u64 {
+    ranges.last().map_or(0, |(start, count)| start.saturating_add(*count).min(len))
+}
+
 /// Makes `file` sparse if `ranges` leave holes. Returns the ranges to write: the whole file,
 /// where the server has no sparse files.
 ///
@@ -135,5 +140,6 @@ mod tests {
         assert_eq!(rest((10, 5), 15, 100), None);
         assert_eq!(rest((10, u64::MAX), 0, 100), Some((10, 90)));
         assert_eq!(rest((100, 5), 0, 100), None);
+        assert_eq!((end(&[], 9), end(&[(0, 3), (5, 2)], 9), end(&[(0, u64::MAX)], 9)), (0, 7, 9));
     }
 }

@@ -139,7 +139,8 @@ pub(crate) fn in_text(text: &str) -> String {
                 let plain = plain.chars().next().unwrap_or(one);
                 (plain, plain.is_control() || matches!(plain, '*' | '?' | '\\'))
             }
-            other => (other, false),
+            // Of a server's name: it would end the line, or move the cursor.
+            other => (other, other.is_control()),
         };
         escape(&mut shown, plain, is_escaped);
     }

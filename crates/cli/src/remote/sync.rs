@@ -1,6 +1,8 @@
 //! `sync`: makes a directory equal to another one.
 
 mod compare;
+mod contents;
+mod removals;
 
 use self::compare::Differences;
 use super::arguments::Sync;
@@ -37,7 +39,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         found.removals.clear();
     }
     if !sync.filter.is_all() {
-        // One by one, the deepest first: filtered entries stay, with their directories.
+        // As they are removed, the deepest first: filtered entries stay, with their directories.
         found.removals.sort_by(|(a, _), (b, _)| b.cmp(a));
     }
     if sync.dry_run {
@@ -58,9 +60,10 @@ async fn list_source(sync: &Sync, ends: &Ends, failures: &mut Failures) -> Resul
     let is_kin = |found: &_| ends.to_ancestry.may_have(found);
     let source = ends.from.list(false, is_kin, treatment, |error| failures.note(error)).await?;
     let others = source.iter().filter(|(name, entry)| {
-        entry.kind == Kind::Other && filter.is_all() && !name.ends_with(transfer::PART)
+        entry.kind == Kind::Other && filter.is_all() && !transfer::is_part(name)
     });
-    tell_skipped(&others.map(|(name, _)| spelling::shown(name)).collect::<Vec<_>>());
+    let others: Vec<String> = others.map(|(name, _)| spelling::shown(name)).collect();
+    tell_skipped("links and special files", &others);
     Ok(source)
 }
 
@@ -78,10 +81,8 @@ async fn list_target(sync: &Sync, ends: &Ends) -> Result<Listed, Failure> {
 /// Removes, sets attributes, creates and copies.
 async fn carry_out(sync: &Sync, ends: &Ends, found: Differences, mut failures: Failures) -> Done {
     let is_equal = found.is_empty();
-    for (name, entry) in &found.removals {
-        let removed = ends.to.remove(name, entry, !sync.filter.is_all(), &mut failures).await;
-        failures.note_done(removed)?;
-    }
+    removals::remove(&ends.to, &found.removals, !sync.filter.is_all(), &mut failures).await?;
+    removals::remove_stale(&ends.to, &found.stale).await;
     let set = found.attributes.iter();
     let set = set.map(|(name, _, attributes)| ends.to.set_attributes(name, *attributes));
     each(set, &mut failures).await?;
@@ -91,7 +92,7 @@ async fn carry_out(sync: &Sync, ends: &Ends, found: Differences, mut failures: F
     let selection =
         Selection { recursive: true, dry_run: false, update: false, filter: &sync.filter };
     let mut plan = CopyPlan::new(selection, Case::Differs);
-    plan.add_compared(Source::compared(ends, found.directories, found.files));
+    plan.add_compared(Source::compared(ends, found.directories, found.files, found.times));
     plan.run(&sync.connection, &options, &mut failures).await?;
     let idle = if is_equal { "already up to date" } else { NOTHING_COPIED };
     report(sync.connection.json, &options.progress, &failures, idle);
@@ -148,7 +149,7 @@ async fn check_apart(sync: &Sync, ends: &Ends, source: &Listed, target: &Listed)
 
 /// Prints the differences, for a dry run.
 fn show(sync: &Sync, found: &Differences) {
-    let removals = found.removals.iter().map(|(name, _)| ("remove", name));
+    let removals = found.removals.iter().chain(&found.stale).map(|(name, _)| ("remove", name));
     let directories = found.directories.iter().map(|name| ("make", name));
     let attributes = found.attributes.iter().map(|(name, ..)| ("set", name));
     let files = found.files.iter().map(|file| ("copy", &file.from));

@@ -5,16 +5,18 @@ mod between;
 mod download;
 pub(crate) mod parts;
 mod replace;
+mod stale;
 mod upload;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use frevo_client::{Cause, Error, Metadata, Share};
+use frevo_client::{Cause, Error, Metadata, Share, Status};
 
 use super::bandwidth::Limit;
 use super::connection_options::Copying;
@@ -24,6 +26,7 @@ use super::progress::Progress;
 
 pub(crate) use between::across;
 pub(crate) use download::{down, down_into};
+pub(crate) use stale::is_stale;
 pub(crate) use upload::{up, up_from_input};
 
 /// Files up to this many bytes go in one round trip and are not resumed.
@@ -48,6 +51,8 @@ pub(crate) struct CopyOptions {
     limit: Option<Limit>,
     /// The last small file replaced another.
     replaces: AtomicBool,
+    /// The directories in which old partial copies were looked for.
+    cleaned: Mutex<HashSet<String>>,
 }
 
 impl CopyOptions {
@@ -60,6 +65,7 @@ impl CopyOptions {
             force: false,
             limit: copying.bwlimit.map(Limit::new),
             replaces: AtomicBool::new(false),
+            cleaned: Mutex::default(),
         }
     }
 
@@ -92,7 +98,19 @@ impl CopyOptions {
 }
 
 /// Ends the name of a file that is not whole.
-pub(crate) const PART: &str = ".frevo-part";
+const PART: &str = ".frevo-part";
+
+/// The digits before [`PART`].
+const PART_DIGITS: usize = 16;
+
+/// True for the name of a partial copy, or for a path that ends in one.
+pub(crate) fn is_part(path: &str) -> bool {
+    let name = frevo_client::path::split(path).1;
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.strip_suffix(PART)
+        .is_some_and(|digits| digits.len() == PART_DIGITS && digits.bytes().all(is_digit))
+}
 
 /// The name under which a file is begun. It tells which version of which source it is of,
 /// so that another one, or one that has changed, is begun anew.
@@ -140,6 +158,20 @@ pub(crate) fn at_local(operation: &'static str, path: &Path) -> impl FnOnce(Erro
         _ => error,
     }
 }
+
+/// For [`Result::map_err`]: the error of opening the partial copy, which another command may have
+/// open.
+fn opened_as(share: &Share, path: &str) -> impl FnOnce(Error) -> Error {
+    let url = share.url(path);
+    move |error| match error.status() {
+        Some(Status::SHARING_VIOLATION) => refused(ErrorKind::ResourceBusy, UNDER_WAY, "copy", url),
+        _ => error.told_as("write", url),
+    }
+}
+
+/// The reason why a partial copy is not continued.
+const UNDER_WAY: &str =
+    "another command copies the same file to the same place; wait until it has ended";
 
 /// Gives an error of the partial copy the URL of the final file.
 fn begun_as(share: &Share, path: &str) -> impl FnOnce(Error) -> Error {
@@ -196,9 +228,26 @@ mod tests {
             part_name("x", &[b"a", b"bd"]),
         ];
         for (at, one) in all.iter().enumerate() {
-            assert!(one.ends_with(PART) && !all[..at].contains(one), "{all:?}");
+            assert!(is_part(one) && !all[..at].contains(one), "{all:?}");
         }
         assert_eq!(part_name("x", &[b"a"]), part_name("x", &[b"a"]));
+    }
+
+    #[test]
+    fn only_names_of_partial_copies_are_taken_for_them() {
+        for name in ["0123456789abcdef.frevo-part", ".0123456789abcdef.frevo-part"] {
+            assert!(is_part(name) && is_part(&format!("a/b/{name}")), "{name}");
+        }
+        for name in [
+            ".frevo-part",
+            "foo.frevo-part",
+            "0123456789abcde.frevo-part",
+            "0123456789ABCDEF.frevo-part",
+            "0123456789abcdef.frevo-part.txt",
+            "0123456789abcdef.frevo-part/x",
+        ] {
+            assert!(!is_part(name), "{name}");
+        }
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use frevo_client::internal::KeptBytes;
 use frevo_client::{Cause, DirEntry, Error, FileAttributes, FileType, Metadata, Share};
 use frevo_mount::names::{Spelling, to_wire};
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::location::join;
@@ -15,11 +17,13 @@ use super::progress::Count;
 use crate::exit::{Exit, Failure};
 
 /// Directories that are listed at once.
-const LISTED_AT_ONCE: usize = 16;
+const LISTED_AT_ONCE: usize = 32;
 /// Directories within each other: names of four letters in a path of this machine.
 const DEPTH_MAX: usize = 1_000;
 /// Files and directories of one tree: all are kept in memory.
 const ENTRIES_MAX: usize = 10_000_000;
+/// Bytes that a command keeps of each file, beside its path.
+const ENTRY_BYTES: usize = 200;
 
 /// Files after which the count on the terminal is shown anew.
 const SHOWN_EACH: usize = 64;
@@ -35,10 +39,45 @@ struct Waiting {
     is_junction: bool,
     /// The links on the way to it.
     trail: Option<Rc<Trail>>,
+    /// The directory itself and those above it.
+    above: Option<Rc<Above>>,
+}
+
+/// A directory with those above it, up to the share. A link on the server's disk may lead to one of
+/// them, and looks like a directory.
+struct Above {
+    itself: Metadata,
+    above: Option<Rc<Self>>,
+}
+
+impl Above {
+    /// The directory `path` of a share, as far as the server shows it and those above it.
+    async fn of(share: &Share, path: &str) -> Option<Rc<Self>> {
+        let path = path.trim_matches('/');
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let paths = (!path.is_empty()).then_some("").into_iter();
+        let paths = paths.chain(ends.filter_map(|end| path.get(..end)));
+        let found = join_all(paths.map(|path| share.lookup(path))).await;
+        found.into_iter().flatten().fold(None, Self::below)
+    }
+
+    fn below(above: Option<Rc<Self>>, itself: Metadata) -> Option<Rc<Self>> {
+        Some(Rc::new(Self { itself, above }))
+    }
+
+    /// True when an entry below this directory is this directory or one above it. Numbers are unique
+    /// on one disk, and several disks may be in a share: the times have to be the same too.
+    fn has(this: Option<&Rc<Self>>, entry: &Metadata) -> bool {
+        let key = |found: &Metadata| {
+            (found.file_id(), found.created(), found.modified_ticks(), found.changed())
+        };
+        let mut all = std::iter::successors(this, |above| above.above.as_ref());
+        entry.file_id() != 0 && all.any(|above| key(&above.itself) == key(entry))
+    }
 }
 
 /// The DFS links that were crossed on the way to a directory.
-pub(crate) struct Trail {
+struct Trail {
     /// The real URL of the directory with the last link.
     from: String,
     before: Option<Rc<Self>>,
@@ -109,17 +148,8 @@ pub(crate) fn kind(metadata: &Metadata) -> Kind {
 
 /// Lists `path` and all below it. `see` gets the path of each entry relative to
 /// `path`, directories before what is in them; symbolic links are not followed, links
-/// of DFS namespaces are.
-pub(crate) async fn remote(
-    share: &Share,
-    path: &str,
-    see: impl FnMut(&str, &Metadata),
-) -> frevo_client::Result<()> {
-    remote_but(share, path, see, Err).await
-}
-
-/// Like [`remote`]; `failed` gets the error of each directory below that cannot be listed, and
-/// decides whether the walk goes on.
+/// of DFS namespaces are. `failed` gets the error of each directory below that cannot be listed, or
+/// that is one above it under another name, and decides whether the walk goes on.
 pub(crate) async fn remote_but(
     share: &Share,
     path: &str,
@@ -140,20 +170,21 @@ pub(crate) async fn remote_into(
     mut see: impl FnMut(&str, &Metadata) -> bool,
     mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
 ) -> frevo_client::Result<()> {
-    let start = Waiting { below: String::new(), is_junction: false, trail: None };
+    let above = Above::of(share, path).await;
+    let start = Waiting { below: String::new(), is_junction: false, trail: None, above };
     let mut waiting = VecDeque::from([start]);
     let mut under_way = FuturesUnordered::new();
-    let mut seen = 0_usize;
+    let (mut seen, mut kept) = (0_usize, KeptBytes::default());
     let mut count = Count::new("listed");
     loop {
         while under_way.len() < LISTED_AT_ONCE {
             let Some(next) = waiting.pop_front() else { break };
             under_way.push(async move {
                 let listed = list(share, path, &next).await;
-                (next.below, listed)
+                (next.below, next.above, listed)
             });
         }
-        let Some((below, listed)) = under_way.next().await else { return Ok(()) };
+        let Some((below, above, listed)) = under_way.next().await else { return Ok(()) };
         let (entries, trail) = match listed {
             Ok(listed) => listed,
             Err(error) if below.is_empty() => return Err(error),
@@ -168,14 +199,22 @@ pub(crate) async fn remote_into(
             if seen.is_multiple_of(SHOWN_EACH) {
                 count.show(seen, None);
             }
-            if seen > ENTRIES_MAX || name.matches('/').count() > DEPTH_MAX {
+            let has_room = kept.add(2 * name.len() + ENTRY_BYTES);
+            if seen > ENTRIES_MAX || !has_room || name.matches('/').count() > DEPTH_MAX {
                 let cause = refusal("too many files, or directories too deep for one command");
                 return Err(Error::new(cause, "list", share.url(path)));
             }
-            let goes_into = see(&name, entry.metadata());
-            if goes_into && kind(entry.metadata()) == Kind::Directory {
-                let (is_junction, trail) = (entry.metadata().is_junction(), trail.clone());
-                waiting.push_back(Waiting { below: name, is_junction, trail });
+            let metadata = *entry.metadata();
+            let is_directory = kind(&metadata) == Kind::Directory;
+            if is_directory && Above::has(above.as_ref(), &metadata) {
+                let why = "it is a link to a directory above it, and was skipped";
+                failed(Error::new(refusal(why), "list", share.url(&join(path, &name))))?;
+                continue;
+            }
+            if see(&name, &metadata) && is_directory {
+                let (is_junction, trail) = (metadata.is_junction(), trail.clone());
+                let above = Above::below(above.clone(), metadata);
+                waiting.push_back(Waiting { below: name, is_junction, trail, above });
             }
         }
     }
@@ -202,7 +241,7 @@ async fn list(
 }
 
 /// The trail `before`, longer by the DFS link `place`.
-pub(crate) async fn cross(
+async fn cross(
     share: &Share,
     place: &str,
     before: Option<Rc<Trail>>,
@@ -348,6 +387,21 @@ mod tests {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
         }
+    }
+
+    #[test]
+    fn a_directory_is_known_by_its_number_and_its_times() {
+        let of = |id: u64, archive: bool| {
+            let attributes = FileAttributes::from_bits(if archive { 0x30 } else { 0x10 });
+            Metadata::default().with_attributes(attributes).with_file_id(id)
+        };
+        let chain = [1, 2, 3].into_iter().map(|id| of(id, false)).fold(None, Above::below);
+        let has = |entry| Above::has(chain.as_ref(), &entry);
+        assert!(has(of(1, false)) && has(of(3, true)) && !has(of(4, false)));
+        assert!(!Above::has(None, &of(1, false)), "nothing is above");
+        // A server without numbers.
+        let none = Above::below(None, of(0, false));
+        assert!(!Above::has(none.as_ref(), &of(0, false)));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Wildcards in the paths of URLs: `*` and `?`, as a shell expands them for local paths.
 
+use std::ops::ControlFlow;
+
 use frevo_wire::fscc::Pattern;
 
 use super::connection_options::Connection;
+use super::failures::in_order;
 use super::location::{Url, join};
 use super::logon::failed;
 use super::spelling;
@@ -44,14 +47,23 @@ async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Fai
         let is_last = at + 1 == names.len();
         let is_first = !names.iter().take(at).any(|name| spelling::has_wildcards(name));
         let mut next = Vec::new();
-        for path in paths {
-            match entries(connection, url, &path, name, is_last && !url.ends_in_slash).await {
-                Ok(found) => next.extend(found.iter().map(|name| join(&path, name))),
-                // Not each directory that matches has a directory of the next name.
-                Err(failure) if !is_first && failure.exit == Exit::NotFound => {}
-                Err(failure) => return Err(failure),
+        let with_files = is_last && !url.ends_in_slash;
+        let all = paths.iter().map(async |path| {
+            let found = entries(connection, url, path, name, with_files).await?;
+            Ok(found.iter().map(|name| join(path, name)).collect::<Vec<_>>())
+        });
+        let take = async |found: Result<Vec<String>, Failure>| match found {
+            // Not each directory that matches has a directory of the next name.
+            Err(failure) if !is_first && failure.exit == Exit::NotFound => {
+                ControlFlow::Continue(())
             }
-        }
+            Err(failure) => ControlFlow::Break(Err(failure)),
+            Ok(found) => {
+                next.extend(found);
+                ControlFlow::Continue(())
+            }
+        };
+        in_order(all, take).await?;
         paths = next;
     }
     if names.last().is_some_and(|name| !spelling::has_wildcards(name)) {
@@ -97,15 +109,20 @@ async fn existing(
     paths: Vec<String>,
 ) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
-    for path in paths {
+    let all = paths.into_iter().map(async |path| {
         let (share, place) = connection.reach(&url.at(&*path)).await?;
         match share.metadata(&place.path).await {
-            Err(error) if error.is_not_found() => {}
-            done => {
-                done.map_err(failed)?;
-                found.push(path);
-            }
+            Err(error) if error.is_not_found() => Ok(None),
+            done => done.map(|_| Some(path)).map_err(failed),
         }
-    }
+    });
+    let take = async |one: Result<Option<String>, Failure>| match one {
+        Ok(one) => {
+            found.extend(one);
+            ControlFlow::Continue(())
+        }
+        Err(failure) => ControlFlow::Break(Err(failure)),
+    };
+    in_order(all, take).await?;
     Ok(found)
 }

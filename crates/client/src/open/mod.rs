@@ -104,6 +104,7 @@ impl Open {
         let share = share.clone();
         let url = share.url(path);
         let path = wire_path(path).during(operation, &url)?;
+        let ask = share.at_its_time(ask, operation).during(operation, &url)?;
         carried_through(Self::reach(share, url, path, ask, operation)).await
     }
 

@@ -1,21 +1,24 @@
 //! The differences between the source and the target of `sync`.
 
 use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
 
 use frevo_client::FileAttributes;
 use frevo_wire::fscc::upcase_name;
 
 use super::super::arguments::Sync;
 use super::super::copy_plan::File;
+use super::super::directory_times::DirectoryTime;
 use super::super::dos_attributes::AttributePolicy;
 use super::super::endpoint::{Endpoint, Entry, Listed};
-use super::super::equality::is_same;
+use super::super::equality::{is_same, same_time};
 use super::super::failures::Failures;
-use super::super::logon::failed;
+use super::super::location::folder;
 use super::super::name_collisions::{Case, TakenNames};
 use super::super::overlap::Ends;
 use super::super::transfer;
 use super::super::walk::Kind;
+use super::contents::{self, Pair};
 use crate::exit::{Exit, Failure};
 
 /// The actions that make the target equal to the source.
@@ -29,6 +32,11 @@ pub(super) struct Differences {
     pub(super) files: Vec<File>,
     /// Attributes to set on files whose content is equal.
     pub(super) attributes: Vec<(String, Entry, FileAttributes)>,
+    /// Times of the target's directories that are other ones than the source's, or will be when
+    /// something in them has changed.
+    pub(super) times: Vec<DirectoryTime>,
+    /// Partial copies in the target that nobody continues.
+    pub(super) stale: Vec<(String, Entry)>,
 }
 
 impl Differences {
@@ -38,6 +46,7 @@ impl Differences {
             && self.directories.is_empty()
             && self.files.is_empty()
             && self.attributes.is_empty()
+            && self.times.is_empty()
     }
 }
 
@@ -82,13 +91,17 @@ struct Comparison<'a> {
     /// Directories of the source whose place another kind of entry keeps. Nothing is copied
     /// below: a link there would lead to another place.
     refused: HashSet<&'a str>,
+    /// Files of equal length whose contents are compared, for `--checksum`.
+    pairs: Vec<Pair<'a>>,
+    /// The directories of the source, each with its time and that of the target's.
+    directories: Vec<(&'a str, SystemTime, Option<SystemTime>)>,
     found: Differences,
 }
 
 /// Compares the listings of both ends. Entries that cannot be copied are noted in `failures`.
 ///
 /// # Errors
-/// A content that `--checksum` has to read cannot be read.
+/// The server is lost while `--checksum` reads contents.
 pub(super) async fn compare(
     sync: &Sync,
     ends: &Ends,
@@ -106,14 +119,28 @@ pub(super) async fn compare(
         had: HashMap::new(),
         going: HashSet::new(),
         refused: HashSet::new(),
+        pairs: Vec::new(),
+        directories: Vec::new(),
         found: Differences::default(),
     };
     for (name, entry) in source {
-        comparison.add(name, entry, failures).await?;
+        comparison.add(name, entry, failures);
     }
+    let pairs = std::mem::take(&mut comparison.pairs);
+    for (pair, is_equal) in contents::compare(sync, ends, pairs, failures).await? {
+        comparison.settle((pair.name, &pair.entry), (pair.name_there, pair.old), is_equal);
+    }
+    comparison.found.files.sort_by(|a, b| a.from.cmp(&b.from));
     if sync.delete {
         comparison.add_removals(target);
     }
+    let stale = target.iter().filter(|(name, entry)| transfer::is_stale(name, entry.modified));
+    comparison.found.stale = stale.map(|(name, entry)| (name.clone(), *entry)).collect();
+    let (from, to) = futures_util::future::join(ends.from.look(), ends.to.look()).await;
+    if let Ok(root) = from {
+        comparison.directories.push(("", root.modified, to.ok().map(|there| there.modified)));
+    }
+    comparison.add_times();
     Ok(comparison.found)
 }
 
@@ -124,22 +151,17 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares an entry of the source with the target.
-    async fn add(
-        &mut self,
-        name: &'a str,
-        entry: &Entry,
-        failures: &mut Failures,
-    ) -> Result<(), Failure> {
+    fn add(&mut self, name: &'a str, entry: &Entry, failures: &mut Failures) {
         self.had.insert(self.key(name), name);
         if !self.refused.is_empty() && ancestors(name).any(|above| self.refused.contains(above)) {
-            return Ok(());
+            return;
         }
-        if entry.kind == Kind::Other || name.ends_with(transfer::PART) {
-            return Ok(());
+        if entry.kind == Kind::Other || transfer::is_part(name) {
+            return;
         }
         if let Err(failure) = self.taken.take(name, entry.kind, name) {
             failures.add(failure);
-            return Ok(());
+            return;
         }
         let mut old = self.target.find(name);
         if let Some((name_there, other)) = old.filter(|(_, old)| old.kind != entry.kind) {
@@ -151,45 +173,77 @@ impl<'a> Comparison<'a> {
                 );
                 failures.add(Failure::new(Exit::Failed, text));
                 self.refused.insert(name);
-                return Ok(());
+                return;
             }
             self.found.removals.push((name_there.to_owned(), other));
             self.going.insert(name_there);
             old = None;
         }
+        if entry.kind == Kind::Directory {
+            let name_there = old.map_or(name, |(name_there, _)| name_there);
+            let time_there = old.map(|(_, old)| old.modified);
+            self.directories.push((name_there, entry.modified, time_there));
+        }
         match (entry.kind, old) {
             (Kind::Directory, None) => self.found.directories.push(name.to_owned()),
             (Kind::File, None) => self.copy(name, name, entry),
             (Kind::File, Some((name_there, old))) => {
-                self.add_existing((name, entry), (name_there, old)).await?;
+                self.add_existing((name, entry), (name_there, old));
             }
             (Kind::Directory, Some(_)) | (Kind::Other, _) => {}
         }
-        Ok(())
     }
 
-    /// Compares a file that both ends have.
-    async fn add_existing(
+    /// Compares a file that both ends have, as far as the listings show it.
+    fn add_existing(
+        &mut self,
+        (name, entry): (&'a str, &Entry),
+        (name_there, old): (&'a str, Entry),
+    ) {
+        if self.sync.update && old.modified > entry.modified && !is_same(entry, &old) {
+            return;
+        }
+        if self.sync.checksum && entry.len == old.len {
+            self.pairs.push(Pair { name, entry: *entry, name_there, old });
+            return;
+        }
+        let is_equal = !self.sync.checksum && is_same(entry, &old);
+        self.settle((name, entry), (name_there, old), is_equal);
+    }
+
+    /// Decides about a file that both ends have, with equal content or not.
+    fn settle(
         &mut self,
         (name, entry): (&str, &Entry),
         (name_there, old): (&str, Entry),
-    ) -> Result<(), Failure> {
-        let sync = self.sync;
-        if sync.update && old.modified > entry.modified && !is_same(entry, &old) {
-            return Ok(());
-        }
-        if !same(sync, self.ends, (name, entry), (name_there, &old)).await? {
+        is_equal: bool,
+    ) {
+        if !is_equal {
             self.copy(name, name_there, entry);
         } else if let Some(attributes) =
-            changed_attributes(sync.copying.attributes, self.ends, entry, &old)
+            changed_attributes(self.sync.copying.attributes, self.ends, entry, &old)
         {
             self.found.attributes.push((name_there.to_owned(), old, attributes));
         }
-        Ok(())
     }
 
     fn copy(&mut self, from: &str, to: &str, entry: &Entry) {
         self.found.files.push(File { from: from.to_owned(), to: to.to_owned(), len: entry.len });
+    }
+
+    /// Finds the directories whose times have to be set.
+    fn add_times(&mut self) {
+        let Differences { removals, directories, files, stale, .. } = &self.found;
+        let names = removals.iter().chain(stale).map(|(name, _)| name.as_str());
+        let names = names.chain(directories.iter().map(String::as_str));
+        let names = names.chain(files.iter().map(|file| file.to.as_str()));
+        let changed: HashSet<String> = names.map(|name| self.key(folder(name))).collect();
+        let times = self.directories.iter().filter(|(name, modified, there)| {
+            let is_other = there.is_none_or(|there| !same_time(*modified, there));
+            is_other || changed.contains(&self.key(name))
+        });
+        let times = times.map(|(name, modified, _)| DirectoryTime::new(*name, *modified));
+        self.found.times = times.collect();
     }
 
     /// Finds the entries that only the target has.
@@ -202,7 +256,7 @@ impl<'a> Comparison<'a> {
                 name.is_some_and(|name| self.source[*name].kind == Kind::Other)
             };
             if self.had.contains_key(&self.key(name))
-                || name.ends_with(transfer::PART)
+                || transfer::is_part(name)
                 || ancestors(name).any(is_skipped)
             {
                 continue;
@@ -215,21 +269,6 @@ impl<'a> Comparison<'a> {
             }
         }
     }
-}
-
-/// True when a file is equal at both ends: by size and time, or by content for `--checksum`.
-async fn same(
-    sync: &Sync,
-    ends: &Ends,
-    (name, entry): (&str, &Entry),
-    (name_there, old): (&str, &Entry),
-) -> Result<bool, Failure> {
-    if !sync.checksum {
-        return Ok(is_same(entry, old));
-    }
-    Ok(entry.len == old.len
-        && ends.from.digest(name).await.map_err(failed)?
-            == ends.to.digest(name_there).await.map_err(failed)?)
 }
 
 /// The attributes that a file is to get, if they differ: those that both ends know from a

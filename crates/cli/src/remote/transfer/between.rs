@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frevo_client::internal::STORE_WINDOW;
-use frevo_client::{File, Metadata, OpenOptions, Share};
+use frevo_client::{File, Metadata, OpenOptions, Share, ShareMode};
 use frevo_net::buffer::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -14,7 +14,10 @@ use super::super::location::join;
 use super::super::{sparse, spelling};
 use super::parts::Part;
 use super::replace::{Replaced, put_in_place};
-use super::{CopyOptions, WRITES_AT_ONCE, begun_as, local_error, may_go_on, part_of, steady};
+use super::stale::clean_remote;
+use super::{
+    CopyOptions, WRITES_AT_ONCE, is_small, local_error, may_go_on, opened_as, part_of, steady,
+};
 
 /// Copies from one share to another: on the server when both are on one and it can, else
 /// through this machine.
@@ -25,38 +28,46 @@ pub(crate) async fn across(
     target: &str,
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
-    let old = Replaced::look(to, target, how.force).await?;
-    let source = OpenOptions::new().read(true).open(from, path).await?;
+    let options = OpenOptions::new().read(true);
+    let (old, source) =
+        futures_util::future::join(Replaced::look(to, target, how.force), options.open(from, path))
+            .await;
+    let (old, source) = (old?, source?);
     let metadata = source.metadata_at_open();
     let dress = how.carry.of_remote(&metadata);
     let (directory, name) = frevo_client::path::split(target);
+    if !is_small(metadata.len()) {
+        clean_remote(to, directory, how).await;
+    }
     let part = join(directory, &part_of(name, from, path, &metadata));
     let options = OpenOptions::new().read(true).write(true).create(true);
-    let file = options.open(to, &part).await.map_err(begun_as(to, target))?;
+    // One command at a time.
+    let options = options.share_mode(ShareMode::READ);
+    let file = options.open(to, &part).await.map_err(opened_as(to, target))?;
     let begun_part = Part::begun(to, &part);
     how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
-        let now = source.metadata().await?;
+        // A small file is not continued: nothing is lost that the next run does not copy again.
+        let synced =
+            async { if is_small(metadata.len()) { Ok(()) } else { file.sync_all().await } };
+        let (now, ()) = futures_util::future::try_join(source.metadata(), synced).await?;
         let (before, now) = ((metadata.len(), metadata.modified()), (now.len(), now.modified()));
         steady(before, now, || from.url(path))?;
-        file.sync_all().await?;
         let old = old.as_ref().map(Replaced::attributes);
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // Not left to a CLOSE that nobody waits for: a handle that outlives this program is in
+    // Not left to CLOSEs that nobody waits for: a handle that outlives this program is in
     // the way of whoever removes the file.
-    let closed = source.close().await;
+    let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
-        let _ = file.close().await;
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
             begun_part.is_gone();
         }
         return Err(begun_part.as_target(to, target)(error));
     }
-    closed?;
-    file.close().await?;
+    closed.and(file_closed)?;
     put_in_place(to, &part, target, old.as_ref(), &dress).await?;
     begun_part.is_gone();
     how.progress.file();
@@ -77,7 +88,9 @@ async fn fill(
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
-    for (start, count) in sparse::allowed(file, data, len).await? {
+    let data = sparse::allowed(file, data, len).await?;
+    let end = sparse::end(&data, len).max(file.metadata_at_open().len());
+    for (start, count) in data {
         let end = start.saturating_add(count).min(len);
         let skipped = start.min(len).saturating_sub(at);
         how.progress.advance(skipped);
@@ -99,7 +112,7 @@ async fn fill(
         }
     }
     how.progress.advance(len.saturating_sub(at));
-    file.set_len(len).await
+    if end == len && at >= len { Ok(()) } else { file.set_len(len).await }
 }
 
 /// Reads here and writes there, many pieces under way: how much there was.

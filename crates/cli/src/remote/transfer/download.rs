@@ -2,14 +2,17 @@
 
 use std::fs::{File as LocalHandle, OpenOptions as LocalOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use frevo_client::{File, Metadata, OpenOptions, Share};
 use frevo_net::buffer::Buf;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use super::super::{sparse, spelling};
-use super::{CopyOptions, at_local, is_small, local_error, may_go_on, part_of, steady};
+use super::stale::clean_local;
+use super::{CopyOptions, UNDER_WAY, at_local, is_small, local_error, may_go_on, part_of, steady};
 
 /// A file that this one makes: what others may do with it is for their umask to say.
 const NEW: u32 = 0o666;
@@ -52,10 +55,39 @@ async fn whole(
     share.read_small(path).await
 }
 
-/// Opens a part. A link of its name was not made by this program.
+/// Attempts to open a part that another command may give its final name meanwhile.
+const OPENINGS: usize = 8;
+
+/// Opens a part, which this command alone may write then. A link of its name was not made by this
+/// program.
+///
+/// # Errors
+/// [`ErrorKind::ResourceBusy`] while another command writes it.
 fn open_part(part: &Path, mode: u32, options: &mut LocalOptions) -> io::Result<LocalHandle> {
     let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    options.write(true).create(true).mode(mode).custom_flags(not_through_links).open(part)
+    let options = options.write(true).create(true).mode(mode).custom_flags(not_through_links);
+    for _ in 0..OPENINGS {
+        let file = options.open(part)?;
+        lock(&file)?;
+        let number = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let there = std::fs::symlink_metadata(part).ok().map(number);
+        if there == Some(number(file.metadata()?)) {
+            return Ok(file);
+        }
+    }
+    Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY))
+}
+
+/// Locks a part for this command. The lock ends with the handle.
+///
+/// # Errors
+/// [`ErrorKind::ResourceBusy`] if another command has locked it.
+pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
+    match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
+        // Not every file system has locks.
+        _ => Ok(()),
+    }
 }
 
 /// Fetches `path`, which was `len` bytes long when it was looked for, to the local file `to`.
@@ -78,8 +110,9 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        let emptied = open_part(&part, mode, LocalHandle::options().truncate(true));
-        let written = emptied.and_then(|mut local| {
+        // Not emptied by the opening: another command may write it.
+        let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
+        let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;
             dress.put_on(&local, old, how.carry)?;
             local.set_modified(metadata.modified())?;
@@ -97,6 +130,7 @@ pub(crate) async fn down(
     let metadata = file.metadata_at_open();
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
+    clean_local(&part, how);
     // What is there came in order, so all of it is good.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);

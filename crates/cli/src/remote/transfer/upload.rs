@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use frevo_client::internal::STORE_WINDOW;
-use frevo_client::{Cause, Error, File, OpenOptions, Share, Status};
+use frevo_client::{Cause, Error, File, OpenOptions, Share, ShareMode, Status};
 use frevo_net::buffer::Buf;
+use futures_util::future::join as join_futures;
 use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
 use super::super::dos_attributes::CopiedAttributes;
@@ -17,9 +18,10 @@ use super::super::location::join;
 use super::super::sparse::{self, Ranges};
 use super::parts::Part;
 use super::replace::{Replaced, put_in_place};
+use super::stale::clean_remote;
 use super::{
-    CopyOptions, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, part_name,
-    steady,
+    CopyOptions, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, opened_as,
+    part_name, steady,
 };
 
 /// How often a small file is read anew that changes while it is read.
@@ -41,6 +43,14 @@ impl<'a> Source<'a> {
         let modified = metadata.modified()?;
         let dress = how.carry.of_local(&local, metadata.permissions().mode())?;
         Ok(Self { path, local, metadata, modified, dress })
+    }
+
+    /// The name of a partial copy of a small file, which no other command uses.
+    fn own_part(&self, name: &str) -> String {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let id = std::process::id().to_le_bytes();
+        let path = self.path.as_os_str().as_encoded_bytes();
+        part_name(name, &[path, &id, &since.as_nanos().to_le_bytes()])
     }
 
     /// The name of the partial copy, for this version of this file.
@@ -144,7 +154,7 @@ async fn replace_small(
     old: Option<&Replaced>,
 ) -> frevo_client::Result<()> {
     let (directory, name) = frevo_client::path::split(path);
-    let part = join(directory, &source.part(name));
+    let part = join(directory, &source.own_part(name));
     match share.write_dated(&part, data, Some(source.modified)).await {
         // Who may write the file may perhaps make none beside it.
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
@@ -186,12 +196,15 @@ async fn up_large(
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     how.progress.begin(&source.path.display().to_string());
-    let old = Replaced::look(share, path, how.force).await?;
-    let len = source.metadata.len();
     let (directory, name) = frevo_client::path::split(path);
+    let look = Replaced::look(share, path, how.force);
+    let (old, ()) = join_futures(look, clean_remote(share, directory, how)).await;
+    let (old, len) = (old?, source.metadata.len());
     let part = join(directory, &source.part(name));
     let options = OpenOptions::new().read(true).write(true).create(true);
-    let file = options.open(share, &part).await.map_err(begun_as(share, path))?;
+    // One command at a time.
+    let options = options.share_mode(ShareMode::READ);
+    let file = options.open(share, &part).await.map_err(opened_as(share, path))?;
     let begun_part = Part::begun(share, &part);
     // Pieces go out of order, but none further ahead than that.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
@@ -199,6 +212,7 @@ async fn up_large(
     let stored = async {
         let data = sparse::here(&source.local).map_err(local_error("read", source.path))?;
         let data = sparse::allowed(&file, data, len).await?;
+        let end = sparse::end(&data, len).max(file.metadata_at_open().len());
         let local = Arc::new(source.local.try_clone().map_err(local_error("read", source.path))?);
         let stored = store_data(&file, data, begun, len, &local, how).await;
         match stored.map_err(at_local("read", source.path)) {
@@ -210,7 +224,10 @@ async fn up_large(
             done => done?,
         }
         source.is_steady()?;
-        file.set_len(len).await?;
+        // The writes have set the length, unless the part was longer or the file ends in a hole.
+        if end != len {
+            file.set_len(len).await?;
+        }
         file.sync_all().await?;
         let old = old.as_ref().map(Replaced::attributes);
         file.set_metadata(&source.dress.before(old, source.modified)).await
