@@ -24,7 +24,7 @@ fn interrupted(world: &World, arguments: &[&str], begun: impl Fn() -> bool) {
     assert_eq!(said(child.wait_with_output().unwrap()).code, 130);
 }
 
-fn parts(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn parts(folder: &std::path::Path) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     all.filter(|path| text(path).ends_with(".frevo-part")).collect()
 }
@@ -33,7 +33,7 @@ fn parts(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_part_of_another_file_is_not_gone_on_with() {
     let world = World::new();
-    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for (at, folder) in ["one", "two"].iter().enumerate() {
         for folder in [world.place.folder(folder), world.place.folder(&format!("share/{folder}"))] {
             fs::write(folder.join("x"), vec![at as u8; 80 << 20]).unwrap();
@@ -436,7 +436,7 @@ fn one_command_at_a_time_writes_a_part() {
         let mut first = world.command(line).spawn().unwrap();
         let begun = Instant::now();
         while parts(folder).is_empty() {
-            assert!(begun.elapsed() < harness::PATIENCE, "{line:?} does not begin");
+            assert!(begun.elapsed() < PATIENCE, "{line:?} does not begin");
             std::thread::sleep(Duration::from_millis(5));
         }
         world.run(line).fails(1, &["another command copies the same file"]);
@@ -502,7 +502,7 @@ fn a_folder_within_itself_is_told_once_and_not_entered() {
     fs::create_dir_all(world.there("top/sub")).unwrap();
     fs::write(world.there("top/sub/file"), "x").unwrap();
     fs::create_dir(world.there("top/sub/up")).unwrap();
-    let bound = std::process::Command::new("mount")
+    let bound = Command::new("mount")
         .args(["--bind"])
         .arg(world.there("top"))
         .arg(world.there("top/sub/up"))
@@ -516,7 +516,7 @@ fn a_folder_within_itself_is_told_once_and_not_entered() {
     let told: Vec<_> = verbs.iter().map(|verb| world.run(&[*verb, &[top]].concat())).collect();
     let got = world.run(&["get", "-r", top, "got"]);
     let removed = world.run(&["rm", "-r", top]);
-    let unbound = std::process::Command::new("umount").arg(world.there("top/sub/up")).status();
+    let unbound = Command::new("umount").arg(world.there("top/sub/up")).status();
     assert!(unbound.unwrap().success());
     for said in told.iter().chain([&got, &removed]) {
         assert_eq!(said.code, 1, "{said:?}");
