@@ -72,7 +72,8 @@ fn end(server: &ServerState, parcel: &Parcel) {
     }
 }
 
-/// Tells a client that has come back of a break that it has missed.
+/// Tells a client that has come back of a break that it has missed: MS-SMB2 3.3.5.9.12,
+/// Lease.BreakNotification.
 pub fn tell_again(server: &Arc<ServerState>, file: &FileOpen) {
     let missed = file.cell.lock().oplocks.take_untold(file.id);
     if let Some(broken) = missed {

@@ -13,6 +13,30 @@ fn replay(want: &Want) -> Draft {
     want.draft().flags(HeaderFlags::REPLAY_OPERATION)
 }
 
+/// MS-SMB2 3.3.5.9.10: a CREATE that is repeated after the loss of its connection gets the Open,
+/// which waits for its client, if it asks for the same.
+#[test]
+fn s2_a_create_replayed_on_a_new_connection_takes_the_open_up() {
+    in_world(async |world| {
+        let client = guid(0x41);
+        let (mut peer, mount) = back(world, client, "ann", "data").await;
+        let want = leased(Want::file("f").sharing(ALONE), 1, 7, &[dh2q(guid(7), false)]);
+        let file = peer.open_file(&mount, &want).await;
+        drop(peer);
+        lost(world, 1).await;
+        let (mut peer, mount) = back(world, client, "ann", "data").await;
+        peer.create(&mount, &want).await.expect(Status::DUPLICATE_OBJECTID);
+        let less = Want { access: AccessMask::READ_DATA, ..want.clone() };
+        peer.on(&mount, replay(&less)).await.expect(Status::CONTEXT_MISMATCH);
+        let reply = peer.on(&mount, replay(&want)).await;
+        assert_eq!(files::file_id(reply.ok()), file);
+        assert_eq!(world.server.durables.counts(), (1, 0));
+        peer.write(&mount, file, 0, b"x").await;
+        peer.close(&mount, file).await;
+        assert_eq!(world.content("f"), b"x");
+    });
+}
+
 /// The same CREATE again is the same Open, until it has been used.
 #[test]
 fn s2_a_replayed_create_gets_the_open_that_is_there() {

@@ -494,7 +494,7 @@ fn other_opens_cost_the_store_nothing() {
         let plain = peer.mount(&mount.logon, "data").await;
         let want = leased(Want::file("c"), 5, RWH, &[dh2q(guid(5), true)]);
         let reply = peer.create(&plain, &want).await;
-        assert_eq!(durable_v2(&reply), Some((Duration::from_secs(60), false)));
+        assert_eq!(durable_v2(&reply), Some((Duration::from_secs(180), false)));
         peer.close(&plain, files::file_id(&reply)).await;
         assert_eq!(store.changes(), 0);
     });

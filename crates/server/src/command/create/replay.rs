@@ -52,9 +52,11 @@ impl Create<'_> {
             Replay::Disconnected(open) => {
                 self.check_replay(&open, persistent)?;
                 let is_persistent = open.survival().is_some_and(Survival::is_persistent);
-                if !is_persistent || !durable::is_continuous(rq)? {
+                if is_persistent && !durable::is_continuous(rq)? {
                     return Err(Status::DUPLICATE_OBJECTID);
                 }
+                // It has no session that the replay could be compared with: MS-SMB2 3.3.5.9.10
+                // attaches it to the connection of the replay.
                 self.take_up(open)
             }
             Replay::New(creating) => {
@@ -98,8 +100,7 @@ impl Create<'_> {
         if survival.is_owned_by(&identity.user) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
     }
 
-    /// A persistent Open whose client has lost its connection and repeats the
-    /// CREATE.
+    /// An Open whose client has lost its connection and repeats the CREATE.
     fn take_up(&self, open: Arc<Open>) -> Result<Entry, Status> {
         let survival = open.survival().ok_or(Status::FILE_NOT_AVAILABLE)?;
         self.check_owner(survival)?;
