@@ -4,7 +4,7 @@ mod owners;
 
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Stat;
@@ -29,6 +29,9 @@ use crate::xattr::{DOSATTRIB, Names};
 const RECORD_LEN: usize = 16;
 const TYPE: usize = 18;
 const NAME: usize = 19;
+
+/// Bytes of records that are read to find one entry: enough for the longest name.
+const ENTRIES_LOOKED_AT: usize = 1_024;
 
 /// Bytes for the names of one entry's attributes; an entry with more is opened.
 const NAMES_BYTES: usize = 512;
@@ -70,6 +73,33 @@ struct Seen {
     names: Option<Names>,
     /// The access to an entry without protection of its own.
     access: Option<HostAccess>,
+}
+
+/// True for an open directory with entries of any name.
+pub(crate) fn has_entries(dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut buffer = [0; ENTRIES_LOOKED_AT];
+    loop {
+        let filled = match sys::read_directory(dir, &mut buffer) {
+            Ok(0) | Err(Errno::NOENT) => return Ok(false),
+            other => other?,
+        };
+        let mut records = buffer.get(..filled).unwrap_or_default();
+        while let Some((name, behind)) = first_record(records) {
+            if !matches!(name, b"." | b"..") {
+                return Ok(true);
+            }
+            records = behind;
+        }
+    }
+}
+
+/// The name in the first record of struct linux_dirent64, and the records behind it. None at the end.
+fn first_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = records.get(RECORD_LEN..)?.first_chunk().copied().map(u16::from_le_bytes)?;
+    let (record, behind) = records.split_at_checked(usize::from(length))?;
+    let name = record.get(NAME..)?;
+    let end = name.iter().position(|&byte| byte == 0)?;
+    Some((name.get(..end)?, behind))
 }
 
 impl PosixDirectory {

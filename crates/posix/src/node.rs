@@ -4,7 +4,7 @@ mod set_times;
 mod sync;
 
 use std::any::Any;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
 use crate::dir::Dir;
-use crate::directory::PosixDirectory;
+use crate::directory::{self, PosixDirectory};
 use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::extents;
@@ -58,6 +58,15 @@ pub(crate) struct PosixNode {
 }
 
 impl PosixNode {
+    /// Opens the directory once more, for a position of its own.
+    fn listed(&self) -> VfsResult<OwnedFd> {
+        if self.kind != Kind::Directory {
+            return Err(Fault::NotADirectory);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        sys::open_beneath(self.handle.fd(), b".", flags, Mode::empty(), false).map_err(fault_of)
+    }
+
     pub(crate) fn new(
         share: Arc<Share>,
         handle: Handle,
@@ -399,17 +408,18 @@ impl Node for PosixNode {
         locks::show(self.data()?, lock)
     }
 
+    fn has_entries(&self) -> VfsResult<bool> {
+        if let Some(now) = self.successor() {
+            return now.has_entries();
+        }
+        directory::has_entries(self.listed()?.as_fd()).map_err(fault_of)
+    }
+
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
         if let Some(now) = self.successor() {
             return now.directory();
         }
-        if self.kind != Kind::Directory {
-            return Err(Fault::NotADirectory);
-        }
-        // A separate open file, for its own position.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = sys::open_beneath(self.handle.fd(), b".", flags, Mode::empty(), false);
-        Ok(Box::new(PosixDirectory::new(Arc::clone(&self.share), fd.map_err(fault_of)?)))
+        Ok(Box::new(PosixDirectory::new(Arc::clone(&self.share), self.listed()?)))
     }
 
     fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {

@@ -255,5 +255,10 @@ fn names_that_are_vetoed_are_out_of_reach() {
     }
     let d = s.open("d", &how()).unwrap().node.key();
     assert!(s.vfs.remove(&name("d"), d).is_err());
+    s.mkdir("e");
+    assert!(!s.open("e", &how()).unwrap().node.has_entries().unwrap());
+    s.mkdir("e/.ssh");
+    assert!(s.list("e").is_empty());
+    assert!(s.open("e", &how()).unwrap().node.has_entries().unwrap());
     assert_eq!(std::fs::read_to_string(s.path("d/.ssh/id")).unwrap(), "secret");
 }

@@ -383,6 +383,11 @@ impl Node for ActingNode {
         self.inner.clear_streams()
     }
 
+    fn has_entries(&self) -> VfsResult<bool> {
+        let _acting = self.whom.act()?;
+        self.inner.has_entries()
+    }
+
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
         let _acting = self.whom.act()?;
         let inner = self.inner.directory()?;

@@ -8,11 +8,13 @@
 
 use frevo_store::Stat;
 use frevo_store::vfs::{BasicChange, Kind, Space};
+use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create;
 use frevo_wire::create_context::{PosixResponse, name};
 use frevo_wire::dtyp::{SecurityDescriptor, SecurityInformation as Asked, Sid};
 use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
+use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
 
 use crate::request::Request;
@@ -29,33 +31,49 @@ const NFS: u32 = 88;
 const UNIX_AUTHORITY: u64 = 22;
 
 /// True when a client offers the extensions in a version that the server speaks.
-pub(crate) fn is_offered(contexts: &[NegotiateContext<'_>]) -> bool {
-    contexts.iter().any(|context| match context {
-        NegotiateContext::Posix(versions) => {
-            versions.chunks_exact(POSIX_GUID.len()).any(|version| version == POSIX_GUID)
+///
+/// # Errors
+/// INVALID_PARAMETER where a context is no list of versions.
+pub(crate) fn is_offered(contexts: &[NegotiateContext<'_>]) -> Result<bool, Status> {
+    let mut is_offered = false;
+    for context in contexts {
+        let NegotiateContext::Posix(versions) = context else { continue };
+        if versions.is_empty() || !versions.len().is_multiple_of(POSIX_GUID.len()) {
+            return Err(Status::INVALID_PARAMETER);
         }
-        _ => false,
-    })
+        is_offered |= versions.chunks_exact(POSIX_GUID.len()).any(|version| version == POSIX_GUID);
+    }
+    Ok(is_offered)
 }
 
 /// The mode of a CREATE that asks for a POSIX Open, if it gets one: the
 /// extensions were negotiated and the share has them. Else the context is one
 /// that nobody knows, and ignored.
-pub(crate) fn mode_asked(rq: &Request<'_>, request: &create::Request<'_>) -> Option<u32> {
+///
+/// # Errors
+/// INVALID_PARAMETER for a context of another length.
+pub(crate) fn mode_asked(
+    rq: &Request<'_>,
+    request: &create::Request<'_>,
+) -> Result<Option<u32>, Status> {
     let negotiated = rq.connection.negotiated().is_ok_and(|negotiated| negotiated.posix);
     let shared = rq.tree().is_ok_and(|tree| tree.share.has_posix());
-    let data = request.contexts.find(name::POSIX).filter(|_| negotiated && shared)?;
-    Some(u32::from_le_bytes(data.try_into().ok()?) & 0o7777)
+    let asked = request.contexts.find(name::POSIX).filter(|_| negotiated && shared);
+    let Some(data) = asked else { return Ok(None) };
+    let mode = data.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
+    Ok(Some(u32::from_le_bytes(mode) & 0o7777))
 }
 
-/// Type and permission bits as the extensions encode them.
+/// Type and permission bits as level 100 has them.
 ///
 /// Deviation: a directory's type is left out. Linux up to 6.13 takes what is
 /// here for `st_mode` and adds what the attributes say, which makes of the
 /// extensions' directory and `stat`'s nothing that exists: it cannot mount. Later
 /// ones know that older servers leave the type out.
-pub(crate) const fn mode(stat: &Stat) -> u32 {
+const fn mode(stat: &Stat) -> u32 {
     let kind = match stat.kind {
+        // A link that a client made is kept as a file with a reparse point.
+        Kind::File if stat.reparse_tag == ReparseTag::SYMLINK.0 => 2,
         Kind::File | Kind::Directory => 0,
         Kind::Symlink => 2,
         Kind::CharDevice => 3,
@@ -88,6 +106,12 @@ pub(crate) fn attributes(stat: &Stat) -> PosixAttributes {
     }
 }
 
+/// Makes the entry of `..` in the root of a share: nothing above the share is told.
+pub(crate) fn hidden_parent(stat: &Stat) -> PosixAttributes {
+    let null = Sid::NULL;
+    PosixAttributes { inode: 0, device: 0, owner: null, group: null, ..attributes(stat) }
+}
+
 /// Owner and group as they stand in the answer to the create context.
 pub(crate) fn sids(stat: &Stat) -> [Vec<u8>; 2] {
     [Sid::unix_user(stat.uid), Sid::unix_group(stat.gid)].map(|sid| {
@@ -102,10 +126,12 @@ pub(crate) fn create_answer<'a>(
     stat: &Stat,
     [owner, group]: &'a [Vec<u8>; 2],
 ) -> PosixResponse<'a> {
+    // No client makes `st_mode` of this one.
+    let kind = if matches!(stat.kind, Kind::Directory) { 1 << TYPE_SHIFT } else { 0 };
     PosixResponse {
         nlink: stat.links,
         reparse_tag: stat.reparse_tag,
-        mode: mode(stat),
+        mode: mode(stat) | kind,
         owner_sid: owner,
         group_sid: group,
     }
@@ -192,11 +218,27 @@ mod tests {
     }
 
     #[test]
+    fn a_kept_link_is_a_link() {
+        let key = frevo_store::FileKey { device: 1, inode: 2, stream: 0 };
+        let stat = Stat::new(key, Kind::File, frevo_wire::dtyp::FileTime::ZERO);
+        assert_eq!(mode(&stat) >> TYPE_SHIFT, 0);
+        let link = Stat { reparse_tag: ReparseTag::SYMLINK.0, ..stat.clone() };
+        assert_eq!(mode(&link) >> TYPE_SHIFT, 2);
+        let other = Stat { reparse_tag: 0x8000_0025, ..stat };
+        assert_eq!(mode(&other) >> TYPE_SHIFT, 0);
+    }
+
+    #[test]
     fn versions_offered() {
         let offered = |data: &[u8]| is_offered(&[NegotiateContext::Posix(data)]);
         let two = [[0; 16], POSIX_GUID].concat();
-        assert!(offered(&POSIX_GUID) && offered(&two));
-        assert!(!offered(&[]) && !offered(&POSIX_GUID[..15]) && !offered(&[0; 16]));
-        assert!(!is_offered(&[]));
+        assert_eq!(
+            [offered(&POSIX_GUID), offered(&two), offered(&[0; 16])],
+            [Ok(true), Ok(true), Ok(false)]
+        );
+        for wrong in [&[][..], &POSIX_GUID[..15], &[&POSIX_GUID[..], &[0]].concat()] {
+            assert_eq!(offered(wrong), Err(Status::INVALID_PARAMETER), "{}", wrong.len());
+        }
+        assert_eq!(is_offered(&[]), Ok(false));
     }
 }

@@ -1,6 +1,8 @@
 //! The audit log: every event of a scene against the schema in `docs/audit.md`.
 #![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
 
+#[path = "audit/changes.rs"]
+mod changes;
 #[path = "client/mod.rs"]
 mod client;
 
@@ -190,7 +192,7 @@ impl Accounts for AnnRules {
 /// A password that is nobody's.
 const WRONG: &str = "Hunter2-of-the-guesser";
 
-const ALL: Operations = Operations(0x3F);
+const ALL: Operations = Operations(0x7F);
 
 fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
     let kept = Kept::default();
@@ -222,6 +224,9 @@ async fn everything(world: &World) {
     ann.close(&hers, file).await;
     let file = ann.open_file(&hers, &Want::existing("a\u{202e}b")).await;
     ann.on(&hers, rename_draft(FileInfoClass::RENAME, file, "c", false)).await.ok();
+    let hidden = [vec![0; 32], vec![2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let class = FileInfoClass::BASIC.0;
+    ann.on(&hers, set_info_draft(file, InfoType::FILE, class, 0, &hidden)).await.ok();
     let security = AccessMask::FILE_ALL.0 | AccessMask::ACCESS_SYSTEM_SECURITY.0;
     ann.close(&hers, file).await;
     let want = Want::existing("c").access(AccessMask(security));
@@ -302,6 +307,7 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("open", &[("user", "bob"), ("path", "c"), ("status", "ACCESS_DENIED")]);
     found("rename", &[("user", "ann"), ("path", "a\u{202e}b"), ("to", "c")]);
     found("delete", &[("user", "bob"), ("path", "d")]);
+    found("attributes", &[("user", "ann"), ("path", "c"), ("parts", "attributes")]);
     found("acl", &[("user", "ann"), ("path", "c"), ("parts", "dacl")]);
     found("acl", &[("user", "ann"), ("path", "c"), ("parts", "owner")]);
     found("privilege", &[("user", "ann"), ("privilege", "SeSecurityPrivilege")]);
@@ -359,7 +365,7 @@ fn evictions_are_recorded() {
 #[test]
 fn a_share_records_what_it_is_told_to() {
     let operations = |lines: &[Value]| -> BTreeSet<String> {
-        let names = ["open", "create", "write", "rename", "delete", "acl"];
+        let names = ["open", "create", "write", "rename", "delete", "acl", "attributes"];
         let events = lines.iter().map(|line| line["event"].as_str().unwrap().to_owned());
         events.filter(|event| names.contains(&&**event)).collect()
     };

@@ -122,7 +122,7 @@ fn a_create_says_the_mode_and_is_told_owner_and_group() {
         let reply = peer.create(&mount, &posix(Want::directory("d"), 0o1770)).await;
         reply.ok();
         assert_eq!(std::fs::metadata(world.path("d")).unwrap().mode() & 0o7777, 0o1770);
-        assert_eq!(answer(&reply).unwrap().2, 0o1770);
+        assert_eq!(answer(&reply).unwrap().2, 0o1770 | 1 << 12, "with the type of a directory");
 
         // A context of another size is malformed; without one there is no answer.
         let mut bad = posix(Want::file("g"), 0);
@@ -250,6 +250,99 @@ fn a_name_goes_when_it_is_unlinked_and_the_file_when_it_is_closed() {
         assert!(world.path("f").exists());
         peer.close(&mount, reader).await;
         assert!(!world.path("f").exists());
+    });
+}
+
+/// A name that a Windows handle deletes goes with that handle, when all others are POSIX clients'.
+#[test]
+fn a_posix_client_does_not_keep_a_deleted_name() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        let disposition = |file| set_draft(FileInfoClass::DISPOSITION, file, &[1]);
+        for is_posix in [true, false] {
+            world.file("f", b"content");
+            let windows = peer.open_file(&mount, &Want::existing("f")).await;
+            let want = Want::existing("f");
+            let other = if is_posix { posix(want, 0) } else { want };
+            let other = peer.open_file(&mount, &other).await;
+            peer.on(&mount, disposition(windows)).await.ok();
+            peer.on(&mount, disposition(other)).await.ok();
+            peer.close(&mount, windows).await;
+            assert_eq!(world.path("f").exists(), !is_posix);
+            peer.close(&mount, other).await;
+            assert!(!world.path("f").exists());
+        }
+    });
+}
+
+/// FILE_ATTRIBUTE_READONLY is one of Windows: it stops no POSIX client that deletes.
+#[test]
+fn a_read_only_file_is_deleted() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        let read_only = [vec![0; 32], vec![1, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let access = AccessMask::DELETE | AccessMask::WRITE_ATTRIBUTES;
+        for on_close in [false, true] {
+            world.file("f", b"content");
+            let file = peer.open_file(&mount, &Want::existing("f")).await;
+            peer.on(&mount, set_draft(FileInfoClass::BASIC, file, &read_only)).await.ok();
+            let disposition = |file| set_draft(FileInfoClass::DISPOSITION, file, &[1]);
+            peer.on(&mount, disposition(file)).await.expect(Status::CANNOT_DELETE);
+            peer.close(&mount, file).await;
+            let want = Want::existing("f").access(access);
+            if on_close {
+                let want = want.options(CreateOptions::DELETE_ON_CLOSE);
+                peer.create(&mount, &want).await.expect(Status::CANNOT_DELETE);
+                let file = peer.open_file(&mount, &posix(want, 0)).await;
+                peer.close(&mount, file).await;
+            } else {
+                let file = peer.open_file(&mount, &posix(want, 0)).await;
+                peer.on(&mount, disposition(file)).await.ok();
+                peer.close(&mount, file).await;
+            }
+            assert!(!world.path("f").exists(), "{on_close}");
+        }
+    });
+}
+
+/// The create context has four bytes.
+#[test]
+fn a_create_context_of_another_length_is_refused() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        for length in [0, 3] {
+            let mut want = posix(Want::file("f"), 0o600);
+            want.contexts[12] = length;
+            peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
+        }
+    });
+}
+
+/// Nothing above the share's root is told, and a link that a client made is one.
+#[test]
+fn a_listing_tells_of_links_and_of_nothing_above() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &offer()).await;
+        std::fs::create_dir(world.path("d")).unwrap();
+        std::os::unix::fs::symlink("f", world.path("link")).unwrap();
+        let modes = names(&mut peer, &mount, &posix(Want::directory(""), 0), LEVEL).await;
+        assert!(modes.iter().any(|(name, mode)| name == "link" && mode >> 12 == 2), "{modes:?}");
+        for (folder, is_root) in [("", true), ("d", false)] {
+            let dir = peer.open_file(&mount, &posix(Want::directory(folder), 0)).await;
+            let draft = list_draft(dir, FileInfoClass(LEVEL), QueryDirectoryFlags::EMPTY, "*");
+            let reply = peer.on(&mount, draft).await;
+            let data = query_directory::Response::parse(&reply.message).unwrap().output;
+            let mut entries = DirectoryEntries::new(data, FileInfoClass(LEVEL)).unwrap();
+            let above = entries.find_map(|entry| entry.ok().filter(|entry| entry.name.is("..")));
+            let above = above.unwrap().posix.unwrap();
+            let null = above.owner == Sid::NULL && above.group == Sid::NULL;
+            assert_eq!(null && above.inode == 0 && above.device == 0, is_root, "{above:?}");
+            assert_eq!(above.inode == 0, is_root);
+            peer.close(&mount, dir).await;
+        }
+        // The create context has the type of a directory, level 100 has not.
+        let reply = peer.create(&mount, &posix(Want::directory("d"), 0)).await;
+        assert_eq!(answer(&reply).unwrap().2 >> 12, 1);
     });
 }
 

@@ -442,7 +442,7 @@ impl File {
         self.streams.retain(|attached| attached.id != id);
         self.ranges.release(id);
         self.oplocks.leave(id);
-        let removed = self.removed_by(&link, unlinks);
+        let removed = self.removed_by(&link, unlinks || self.is_left_to_posix(&link, id));
         let mut breaks = Vec::new();
         if deletes && !unlinks && !self.oplocks.is_empty() {
             // MS-FSA 2.1.5.5 marks the link as FileDispositionInformation does, which takes the
@@ -467,6 +467,14 @@ impl File {
             is_last || is_this && (unlinks || !self.is_opened_by(&doomed.link))
         };
         self.doomed.iter().filter(goes).map(|doomed| doomed.link.clone()).collect()
+    }
+
+    /// True when `id` has deleted the link and all other Opens are POSIX clients', which do not keep a
+    /// deleted name.
+    fn is_left_to_posix(&self, link: &Link, id: OpenId) -> bool {
+        self.streams.is_empty()
+            && self.opens.iter().all(|e| e.unlinks)
+            && self.doomed.iter().any(|doomed| doomed.link == *link && doomed.by == id)
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {

@@ -124,6 +124,21 @@ const OPERATIONS: &[(&str, &[&str])] = &[
     ("write", &["write", "pwrite", "ftruncate", "fallocate", "recvfile", "offload_write"]),
     ("rename", &["rename"]),
     ("delete", &["unlink", "rmdir"]),
+    (
+        "attributes",
+        &[
+            "fntimes",
+            "ntimes",
+            "utime",
+            "fsetxattr",
+            "setxattr",
+            "fremovexattr",
+            "removexattr",
+            "fset_dos_attributes",
+            "set_dos_attributes",
+            "set_compression",
+        ],
+    ),
     ("acl", &["fchmod", "chmod", "fchown", "chown", "lchown", "fset_nt_acl", "sys_acl"]),
 ];
 

@@ -66,6 +66,8 @@ kinds! {
     Delete = "delete",
     /// Owner, group, access list or mode were changed.
     Acl = "acl",
+    /// Times, attributes, extended attributes, a reparse point or an object ID were changed.
+    Attributes = "attributes",
 }
 
 /// The value of a field.

@@ -44,7 +44,29 @@ bit_set! {
         DELETE = 0x10,
         /// Changes of owner, group, access list or mode.
         ACL = 0x20,
+        /// Changes of times, attributes, extended attributes, reparse points and object IDs.
+        ATTRIBUTES = 0x40,
     }
+}
+
+/// The events that an operation on a file causes when it succeeds. The tables of information classes
+/// and control codes have a column of them, so that no change is without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// None: it changes nothing but the handle.
+    Nothing,
+    /// `attributes` with these parts, at once.
+    Attributes(&'static str),
+    /// `attributes` with those of times and attributes that it sets, at once.
+    Basic,
+    /// `write`, when the handle is closed.
+    Data,
+    /// `rename`, and `delete` of a file that is replaced.
+    Rename,
+    /// `create` of a hard link, and `delete` of a file that is replaced.
+    Link,
+    /// `delete`, when the last handle is closed.
+    Removal,
 }
 
 /// Where events go. Clones share one queue.

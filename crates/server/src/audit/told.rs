@@ -231,6 +231,22 @@ impl Open {
     }
 }
 
+/// Something beside the data that was changed, or was not.
+pub(crate) fn attributes(open: &Open, parts: &str, outcome: Result<(), Status>) {
+    let Ok(file) = open.file() else { return };
+    open.tree().record(Operations::ATTRIBUTES, || {
+        Event::new(Kind::Attributes)
+            .status(outcome.err().unwrap_or(Status::SUCCESS))
+            .with("path", path_of(&file.name().to_string()))
+            .with("parts", parts)
+    });
+}
+
+/// The file that had the name which another file got by a rename or a link.
+pub(crate) fn replaced(open: &Open, name: &Name, is_directory: bool) {
+    open.record_removed(name, is_directory);
+}
+
 /// A rename, or an attempt.
 pub fn renamed(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) {
     open.tree().record(Operations::RENAME, || {

@@ -115,7 +115,7 @@ fn choose(
     (tree, live): (&TreeConnect, &Arc<dyn Vfs>),
 ) -> Result<Chosen, Refusal> {
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
-    let posix = posix::mode_asked(rq, request);
+    let posix = posix::mode_asked(rq, request)?;
     let text = validate::spelling(text, &tree.share, posix.is_some());
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
     let is_past = !Arc::ptr_eq(&vfs, live);
@@ -187,7 +187,7 @@ fn again(
     let file = open.file()?;
     let (name, file_id, desired) = (file.name(), open.file_id, open.granted_access);
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
-    let posix = posix::mode_asked(rq, request);
+    let posix = posix::mode_asked(rq, request)?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
     // Breaks are told where the client is now.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);

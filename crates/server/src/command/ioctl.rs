@@ -23,6 +23,7 @@ use frevo_wire::command::ioctl::operation::{self, OperationId};
 use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
+use crate::audit::{Recorded, told};
 use crate::ipc;
 use crate::open::{FileOpen, OpenTarget};
 use crate::refusal::Outcome;
@@ -61,8 +62,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let call = Call { rq, input: request.input, max_output };
     let file = rq.open.as_ref().and_then(|open| open.file().ok());
     let kept = file.filter(|_| row.changes).map(FileOpen::keep_times);
-    let (output, status) = act(&call, row.act).await?;
+    let acted = act(&call, row.act).await;
     drop(kept);
+    audit(&call, row, &acted);
+    let (output, status) = acted?;
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;
         // Another object may have taken the name.
@@ -75,6 +78,21 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)
+}
+
+/// Records a change beside the data. Changed data is recorded when the handle is closed, and an
+/// object ID that a code only may make, by its handler.
+fn audit(call: &Call<'_>, row: &Row, acted: &Answer) {
+    let (Recorded::Attributes(parts), true) = (row.recorded, row.changes) else { return };
+    let Ok(open) = call.open() else { return };
+    match acted {
+        Ok(_) => told::attributes(open, parts, Ok(())),
+        Err(refusal) => {
+            if let Some(status) = refusal.status() {
+                told::attributes(open, parts, Err(status));
+            }
+        }
+    }
 }
 
 /// True for a message whose control code must name an Open.

@@ -112,7 +112,7 @@ impl Chosen {
             return Ok(chosen);
         }
         check_counts(&request.negotiate_contexts)?;
-        chosen.posix = settings.posix && posix::is_offered(&request.negotiate_contexts);
+        chosen.posix = settings.posix && posix::is_offered(&request.negotiate_contexts)?;
         for context in &request.negotiate_contexts {
             match context {
                 NegotiateContext::PreauthIntegrity { hash_algorithms, .. } => {

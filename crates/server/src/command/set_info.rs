@@ -135,7 +135,9 @@ fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> 
             open.require(AccessMask::WRITE_DATA)?;
             writable(open)?;
             if class == FsInfoClass::CONTROL {
-                return quota::set_control(open, buffer);
+                quota::set_control(open, buffer)?;
+                open.tree().record_privilege("quota", &open.file()?.name());
+                return Ok(());
             }
             // MS-FSA 2.1.5.16.8: a volume's object ID, which nothing sets here.
             let is_whole = buffer.len() >= VOLUME_OBJECT_ID;

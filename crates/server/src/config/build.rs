@@ -211,6 +211,7 @@ impl ShareSection {
                 AuditedOperation::Rename => Operations::RENAME,
                 AuditedOperation::Delete => Operations::DELETE,
                 AuditedOperation::Acl => Operations::ACL,
+                AuditedOperation::Attributes => Operations::ATTRIBUTES,
             }
         })
     }

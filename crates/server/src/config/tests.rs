@@ -103,7 +103,7 @@ pub(super) const EVERY_KEY: &str = r#"
 
         [[share]]
         name = "photos"
-        audit = ["open", "create", "write", "rename", "delete", "acl"]
+        audit = ["open", "create", "write", "rename", "delete", "acl", "attributes"]
         path = "/srv/photos"
         comment = "pictures"
         read_only = true

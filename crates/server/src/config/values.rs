@@ -265,6 +265,8 @@ words! {
         Delete = "delete",
         /// Changes of who may do what.
         Acl = "acl",
+        /// Times, attributes, extended attributes, reparse points, object IDs.
+        Attributes = "attributes",
     }
 }
 

@@ -121,6 +121,12 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// True for a directory that cannot be removed because it has entries, also such as no listing
+    /// shows.
+    fn has_entries(&self) -> VfsResult<bool> {
+        Ok(self.directory()?.next_name()?.is_some())
+    }
+
     /// Starts listing a directory, without "." and "..".
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
         Err(Fault::NotADirectory)

@@ -18,6 +18,8 @@ impl Sid {
     /// The longest encoding in bytes.
     pub const MAX_SIZE: usize = 68;
 
+    /// S-1-0-0, nobody.
+    pub const NULL: Self = Self::known(0, [0, 0], 1);
     /// S-1-1-0, everyone.
     pub const EVERYONE: Self = Self::known(1, [0, 0], 1);
     /// S-1-3-0, replaced by the creator of an object when it is inherited.

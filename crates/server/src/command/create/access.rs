@@ -34,7 +34,8 @@ pub(super) fn grant(
         return Err(Status::ACCESS_DENIED);
     }
     if create.has(CreateOptions::DELETE_ON_CLOSE) {
-        if read_only {
+        // An attribute of Windows does not stop a POSIX client.
+        if read_only && create.posix.is_none() {
             return Err(Status::CANNOT_DELETE);
         }
         if create.name.is_root() {

@@ -112,6 +112,7 @@ impl Create<'_> {
     /// goes when it is closed.
     pub(super) const fn is_undeletable(&self) -> bool {
         self.has(CreateOptions::DELETE_ON_CLOSE)
+            && self.posix.is_none()
             && self.request.file_attributes.contains(FileAttributes::READONLY)
     }
 

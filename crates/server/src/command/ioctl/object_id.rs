@@ -16,6 +16,7 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
+use crate::audit::told;
 
 /// A request about an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
         let id = whole(Guid(id), file.vfs.volume().serial)?;
         if let Some(extended) = id.last_chunk() {
             change(call, ObjectIdChange::Extended(*extended))?;
+            told::attributes(call.open()?, "object_id", Ok(()));
         }
         return Ok((id.to_vec(), Status::SUCCESS));
     }
@@ -76,7 +78,10 @@ fn create_or_get(call: &Call<'_>) -> Answer {
     call.rq.server().ambient.random(&mut object_id);
     let id = whole(Guid(object_id), file.vfs.volume().serial)?;
     match file.node.change_object_id(&ObjectIdChange::New(id)) {
-        Ok(()) => Ok((id.to_vec(), Status::SUCCESS)),
+        Ok(()) => {
+            told::attributes(call.open()?, "object_id", Ok(()));
+            Ok((id.to_vec(), Status::SUCCESS))
+        }
         // Somebody else was faster.
         Err(Fault::Exists) => get(call),
         Err(fault) => Err(status(fault).into()),

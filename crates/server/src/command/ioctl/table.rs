@@ -6,6 +6,8 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 
+use crate::audit::Recorded;
+
 pub use super::object_id::Asked;
 
 /// The object that a control code is about.
@@ -96,6 +98,8 @@ pub struct Row {
     pub any: AccessMask,
     /// It changes the file: MEDIA_WRITE_PROTECTED on a read-only share.
     pub changes: bool,
+    /// The event of the audit log that it causes.
+    pub recorded: Recorded,
     /// The handler, or the answer without one.
     pub act: Act,
 }
@@ -107,51 +111,68 @@ pub fn row(code: CtlCode) -> Option<&'static Row> {
 }
 
 const NONE: AccessMask = AccessMask::EMPTY;
+const NOTHING: Recorded = Recorded::Nothing;
 const WRITE: AccessMask = AccessMask::WRITE_DATA;
 const APPEND: AccessMask = AccessMask::APPEND_DATA;
 const WRITE_ATTRIBUTES: AccessMask = AccessMask::WRITE_ATTRIBUTES;
 
 /// Makes the row of a code that needs no Open.
 const fn global(code: CtlCode, act: Act) -> Row {
-    Row { code, on: On::Nothing, all: NONE, any: NONE, changes: false, act }
+    Row { code, on: On::Nothing, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
 }
 
 /// Makes the row of a code for pipes.
 const fn pipe(code: CtlCode, act: Act) -> Row {
-    Row { code, on: On::Pipe, all: NONE, any: NONE, changes: false, act }
+    Row { code, on: On::Pipe, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
 }
 
 /// Reads something of a file that its name's readers may know anyway.
 const fn shows(code: CtlCode, act: Act) -> Row {
-    Row { code, on: On::File, all: NONE, any: NONE, changes: false, act }
+    Row { code, on: On::File, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
 }
 
 /// Reads data of a file.
 const fn reads(code: CtlCode, act: Act) -> Row {
-    Row { code, on: On::File, all: AccessMask::READ_DATA, any: NONE, changes: false, act }
+    Row {
+        code,
+        on: On::File,
+        all: AccessMask::READ_DATA,
+        any: NONE,
+        changes: false,
+        recorded: NOTHING,
+        act,
+    }
 }
 
-/// Changes a file for those who have any of `any`.
-const fn changes(code: CtlCode, any: AccessMask, act: Act) -> Row {
-    Row { code, on: On::File, all: NONE, any, changes: true, act }
+/// Changes a file's data for those who have any of `any`.
+const fn writes(code: CtlCode, any: AccessMask, act: Act) -> Row {
+    let recorded = Recorded::Data;
+    Row { code, on: On::File, all: NONE, any, changes: true, recorded, act }
+}
+
+/// Changes something beside a file's data, which the audit log calls `part`, for those who have any
+/// of `any`.
+const fn changes(code: CtlCode, any: AccessMask, part: &'static str, act: Act) -> Row {
+    let recorded = Recorded::Attributes(part);
+    Row { code, on: On::File, all: NONE, any, changes: true, recorded, act }
 }
 
 /// Copies into a file what is in another.
 const fn copies(code: CtlCode) -> Row {
-    Row { on: On::Anything, ..changes(code, COPIES, Act::CopyChunk) }
+    Row { on: On::Anything, ..writes(code, COPIES, Act::CopyChunk) }
 }
 
 /// Makes the row of a code that is known and not supported: INVALID_DEVICE_REQUEST, as MS-FSA
 /// 2.1.5.10.n has for what an object store does not implement.
 const fn absent(code: CtlCode) -> Row {
     let act = Act::Refuse(Status::INVALID_DEVICE_REQUEST);
-    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
+    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
 }
 
 /// Makes the row of a code that clients may not use: MS-SMB2 3.3.5.15.8.
 const fn blocked(code: CtlCode) -> Row {
     let act = Act::Refuse(Status::NOT_SUPPORTED);
-    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, act }
+    Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
 }
 
 /// Any of the rights that change a file's data or what is known of it.
@@ -181,23 +202,31 @@ pub static TABLE: &[Row] = &[
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
     // MS-FSCC 2.3. To know a file again takes no right, though it makes the id.
-    shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId(Asked::CreateOrGet)),
+    Row {
+        recorded: Recorded::Attributes("object_id"),
+        ..shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId(Asked::CreateOrGet))
+    },
     shows(CtlCode::GET_OBJECT_ID, Act::ObjectId(Asked::Get)),
-    changes(CtlCode::SET_OBJECT_ID, CHANGES_FILE, Act::ObjectId(Asked::Set)),
-    changes(CtlCode::SET_OBJECT_ID_EXTENDED, CHANGES_FILE, Act::ObjectId(Asked::SetExtended)),
+    changes(CtlCode::SET_OBJECT_ID, CHANGES_FILE, "object_id", Act::ObjectId(Asked::Set)),
+    changes(
+        CtlCode::SET_OBJECT_ID_EXTENDED,
+        CHANGES_FILE,
+        "object_id",
+        Act::ObjectId(Asked::SetExtended),
+    ),
     // MS-FSCC 2.3.4 has the right.
-    changes(CtlCode::DELETE_OBJECT_ID, CHANGES_FILE, Act::ObjectId(Asked::Delete)),
+    changes(CtlCode::DELETE_OBJECT_ID, CHANGES_FILE, "object_id", Act::ObjectId(Asked::Delete)),
     shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
-    changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, Act::SetReparsePoint),
-    changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, Act::DeleteReparsePoint),
-    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::DuplicateExtents),
-    changes(CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX, WRITE, Act::DuplicateExtentsEx),
-    changes(CtlCode::FILE_LEVEL_TRIM, WRITE, Act::Trim),
+    changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, "reparse_point", Act::SetReparsePoint),
+    changes(CtlCode::DELETE_REPARSE_POINT, CHANGES_FILE, "reparse_point", Act::DeleteReparsePoint),
+    writes(CtlCode::DUPLICATE_EXTENTS_TO_FILE, WRITE, Act::DuplicateExtents),
+    writes(CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX, WRITE, Act::DuplicateExtentsEx),
+    writes(CtlCode::FILE_LEVEL_TRIM, WRITE, Act::Trim),
     absent(CtlCode::FIND_FILES_BY_SID),
     shows(CtlCode::GET_COMPRESSION, Act::GetCompression),
-    changes(CtlCode::SET_COMPRESSION, WRITE, Act::SetCompression),
+    changes(CtlCode::SET_COMPRESSION, WRITE, "compression", Act::SetCompression),
     shows(CtlCode::GET_INTEGRITY_INFORMATION, Act::GetIntegrity),
-    changes(CtlCode::SET_INTEGRITY_INFORMATION, CHANGES_FILE, Act::SetIntegrity),
+    changes(CtlCode::SET_INTEGRITY_INFORMATION, CHANGES_FILE, "integrity", Act::SetIntegrity),
     absent(CtlCode::SET_INTEGRITY_INFORMATION_EX),
     absent(CtlCode::GET_NTFS_VOLUME_DATA),
     absent(CtlCode::GET_REFS_VOLUME_DATA),
@@ -209,7 +238,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::FILESYSTEM_GET_STATISTICS),
     blocked(CtlCode::MARK_HANDLE),
     reads(CtlCode::OFFLOAD_READ, Act::OffloadRead),
-    changes(CtlCode::OFFLOAD_WRITE, WRITE, Act::OffloadWrite),
+    writes(CtlCode::OFFLOAD_WRITE, WRITE, Act::OffloadWrite),
     reads(CtlCode::QUERY_ALLOCATED_RANGES, Act::AllocatedRanges),
     // Windows: blocked.
     blocked(CtlCode::QUERY_FILE_REGIONS),
@@ -223,8 +252,8 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::SET_DEFECT_MANAGEMENT),
     absent(CtlCode::SET_ENCRYPTION),
     // Samba: an Open that may only append may do this too.
-    changes(CtlCode::SET_SPARSE, AccessMask(CHANGES_FILE.0 | APPEND.0), Act::SetSparse),
-    changes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
+    changes(CtlCode::SET_SPARSE, AccessMask(CHANGES_FILE.0 | APPEND.0), "sparse", Act::SetSparse),
+    writes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
     absent(CtlCode::SET_ZERO_ON_DEALLOCATION),
     absent(CtlCode::SIS_COPYFILE),
 ];
@@ -249,6 +278,17 @@ mod tests {
         }
         assert_eq!(TABLE.len(), named.len());
         assert!(row(CtlCode(0x0009_0000)).is_none());
+    }
+
+    /// Each code that changes a file leaves a line in the audit log. The one code that changes
+    /// something on a read-only Open makes an object ID where there is none.
+    #[test]
+    fn what_changes_a_file_is_recorded() {
+        for row in TABLE {
+            let may_make = row.code == CtlCode::CREATE_OR_GET_OBJECT_ID;
+            let is_recorded = row.recorded != Recorded::Nothing;
+            assert_eq!(is_recorded, row.changes || may_make, "{:?}", row.code);
+        }
     }
 
     #[test]

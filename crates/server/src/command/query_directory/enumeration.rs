@@ -11,6 +11,7 @@ use frevo_store::short_name::short_name;
 use frevo_store::vfs::{self, HostAccess, VfsResult};
 use frevo_store::{Fault, Name, Stat};
 use frevo_wire::Status;
+use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
@@ -97,7 +98,7 @@ impl Scan {
         shown: &'a str,
     ) -> Option<DirectoryEntry<&'a str>> {
         let stat = self.held.as_ref()?;
-        let mut entry = entry(shown, stat, self.posix);
+        let mut entry = entry(shown, stat, self.posix_attributes(file, stat));
         complete(file, filling, &mut entry, stat, self.plain).ok()?;
         Some(entry)
     }
@@ -148,7 +149,7 @@ impl Scan {
             }
             let Some(stat) = &self.held else { continue };
             let name = spelling(&self.name, self.posix);
-            let mut entry = entry(&name, stat, self.posix);
+            let mut entry = entry(&name, stat, self.posix_attributes(file, stat));
             complete(file, filling, &mut entry, stat, self.plain)?;
             match writer.push(&entry) {
                 Pushed::Fits => self.held = None,
@@ -168,6 +169,15 @@ impl Scan {
         }
         let name = file.name().child(&self.name);
         visibility::is_visible(&*file.vfs, &name, viewer)
+    }
+
+    /// Level 100 of the entry at hand, for POSIX clients. None for others.
+    fn posix_attributes(&self, file: &FileOpen, stat: &Stat) -> Option<PosixAttributes> {
+        if !self.posix {
+            return None;
+        }
+        let is_above = self.name == ".." && file.name().is_root();
+        Some(if is_above { posix::hidden_parent(stat) } else { posix::attributes(stat) })
     }
 
     /// POSIX clients know of none.
@@ -315,7 +325,11 @@ fn child(directory: &Name, component: &str, posix: bool) -> VfsResult<Name> {
 }
 
 /// An entry of any class.
-fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str> {
+fn entry<'a>(
+    name: &'a str,
+    stat: &Stat,
+    posix: Option<PosixAttributes>,
+) -> DirectoryEntry<&'a str> {
     DirectoryEntry {
         name,
         short_name: ShortName::NONE,
@@ -329,9 +343,9 @@ fn entry<'a>(name: &'a str, stat: &Stat, posix: bool) -> DirectoryEntry<&'a str>
         attributes: stat.attributes,
         ea_size: stat.ea_size,
         reparse_tag: stat.reparse_tag,
-        file_id: stat.id,
+        file_id: posix.as_ref().map_or(stat.id, |posix| posix.inode),
         file_id_128: wide_id(stat),
-        posix: posix.then(|| posix::attributes(stat)),
+        posix,
         reserved2: 0,
     }
 }

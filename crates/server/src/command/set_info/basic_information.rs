@@ -73,6 +73,19 @@ pub(super) fn matches(bytes: &[u8]) -> CompletionFilter {
     set.fold(CompletionFilter::EMPTY, |all, (_, part)| all | part)
 }
 
+/// The names of the parts that a change sets, for the audit log. None where it sets nothing.
+pub(super) fn parts(bytes: &[u8]) -> Option<&'static str> {
+    let new = FileBasicInformation::parse(bytes).ok()?;
+    let is_set = |value: FileTime| matches!(Setting::of(value), Ok(Setting::To(_)));
+    let times = [new.creation_time, new.last_access_time, new.last_write_time, new.change_time];
+    match (times.into_iter().any(is_set), new.attributes.is_empty()) {
+        (true, false) => Some("times,attributes"),
+        (true, true) => Some("times"),
+        (false, false) => Some("attributes"),
+        (false, true) => None,
+    }
+}
+
 /// The attributes of the file with those of `new` that can be set.
 fn attributes(file: &FileOpen, new: FileAttributes) -> Result<FileAttributes, Status> {
     let mut settable = SETTABLE;

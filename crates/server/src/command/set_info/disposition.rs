@@ -11,7 +11,8 @@ use crate::open::{FileOpen, Open};
 /// Marks the file to go with its last close, or takes the mark back.
 pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Status> {
     if delete {
-        check(file, false)?;
+        // An attribute of Windows does not stop a POSIX client.
+        check(file, file.posix)?;
     }
     file.cell.lock().set_delete_pending(open.id(), delete);
     Ok(())
@@ -37,8 +38,9 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
     if flags.contains(DispositionFlags::ON_CLOSE) && !file.cell.lock().is_going(open.id()) {
         return Err(Status::NOT_SUPPORTED);
     }
-    let ignore_readonly = flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE)
-        && open.granted_access.contains(AccessMask::WRITE_ATTRIBUTES);
+    let ignore_readonly = file.posix
+        || flags.contains(DispositionFlags::IGNORE_READONLY_ATTRIBUTE)
+            && open.granted_access.contains(AccessMask::WRITE_ATTRIBUTES);
     check(file, ignore_readonly)?;
     let mut state = file.cell.lock();
     state.set_delete_pending(open.id(), true);
@@ -59,11 +61,8 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
         return Err(Status::CANNOT_DELETE);
     }
     impersonation::check_removal(&*file.vfs, &*file.node, &file.name())?;
-    if file.is_directory {
-        let mut listing = file.node.directory().map_err(Fault::status)?;
-        if listing.next_name().map_err(Fault::status)?.is_some() {
-            return Err(Status::DIRECTORY_NOT_EMPTY);
-        }
+    if file.is_directory && file.node.has_entries().map_err(Fault::status)? {
+        return Err(Status::DIRECTORY_NOT_EMPTY);
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use frevo_wire::fscc::set::{
 use super::writable::writable;
 use super::{basic_information, disposition, eas, rename, sizes};
 use crate::apple;
-use crate::audit::told;
+use crate::audit::{Recorded, told};
 use crate::ipc;
 use crate::open::{FileOpen, Open, OpenTarget};
 
@@ -36,43 +36,53 @@ pub(super) struct Row {
     pub(super) min: usize,
     /// Changes more than the handle.
     pub(super) modifies: bool,
+    /// The event of the audit log that the change causes.
+    pub(super) recorded: Recorded,
 }
 
-const fn changes(access: AccessMask, min: usize) -> Row {
-    Row { access, min, modifies: true }
+const fn changes(access: AccessMask, min: usize, recorded: Recorded) -> Row {
+    Row { access, min, modifies: true, recorded }
 }
 
 const fn handle_only(min: usize) -> Row {
-    Row { access: AccessMask::EMPTY, min, modifies: false }
+    Row { access: AccessMask::EMPTY, min, modifies: false, recorded: Recorded::Nothing }
 }
 
 /// The row of a class, or the status that refuses it.
 pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
+    use Recorded::{Attributes, Basic, Data, Link, Nothing, Removal, Rename};
     Ok(match class {
-        FileInfoClass::BASIC => changes(AccessMask::WRITE_ATTRIBUTES, FileBasicInformation::SIZE),
-        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => changes(AccessMask::DELETE, 24),
+        FileInfoClass::BASIC => {
+            changes(AccessMask::WRITE_ATTRIBUTES, FileBasicInformation::SIZE, Basic)
+        }
+        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => changes(AccessMask::DELETE, 24, Rename),
         // MS-FSA 2.1.5.15.7 asks for no right on the file that gets a name.
-        FileInfoClass::LINK => changes(AccessMask::EMPTY, 24),
-        FileInfoClass::DISPOSITION => changes(AccessMask::DELETE, FileDispositionInformation::SIZE),
+        FileInfoClass::LINK => changes(AccessMask::EMPTY, 24, Link),
+        FileInfoClass::DISPOSITION => {
+            changes(AccessMask::DELETE, FileDispositionInformation::SIZE, Removal)
+        }
         FileInfoClass::DISPOSITION_EX => {
-            changes(AccessMask::DELETE, FileDispositionInformationEx::SIZE)
+            changes(AccessMask::DELETE, FileDispositionInformationEx::SIZE, Removal)
         }
         FileInfoClass::POSITION => handle_only(FilePositionInformation::SIZE),
-        FileInfoClass::FULL_EA => changes(AccessMask::WRITE_EA, 1),
+        FileInfoClass::FULL_EA => changes(AccessMask::WRITE_EA, 1, Attributes("eas")),
         FileInfoClass::MODE => handle_only(FileModeInformation::SIZE),
         FileInfoClass::ALLOCATION => {
-            changes(AccessMask::WRITE_DATA, FileAllocationInformation::SIZE)
+            changes(AccessMask::WRITE_DATA, FileAllocationInformation::SIZE, Data)
         }
         FileInfoClass::END_OF_FILE => {
-            changes(AccessMask::WRITE_DATA, FileEndOfFileInformation::SIZE)
+            changes(AccessMask::WRITE_DATA, FileEndOfFileInformation::SIZE, Data)
         }
         FileInfoClass::PIPE => {
-            Row { access: AccessMask::WRITE_ATTRIBUTES, min: 8, modifies: false }
+            let access = AccessMask::WRITE_ATTRIBUTES;
+            Row { access, min: 8, modifies: false, recorded: Nothing }
         }
+        // What may be set is what is there already.
         FileInfoClass::VALID_DATA_LENGTH => {
-            changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE)
+            changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
         }
-        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4),
+        // Nothing can be set.
+        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Nothing),
         // Documented as settable, but not over SMB2.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
@@ -111,7 +121,7 @@ pub(super) fn set(
     };
     let from = file.name();
     let applied = apply(open, file, files, class, bytes);
-    audit(open, class, bytes, &from, applied);
+    audit(open, (class, row.recorded), bytes, &from, applied);
     applied?;
     if changes_content(file, class, &from) {
         file.set_archive();
@@ -135,10 +145,10 @@ fn changes_content(file: &FileOpen, class: FileInfoClass, from: &Name) -> bool {
     }
 }
 
-/// Records renames and hard links.
+/// Records the change of a class, but for those that are recorded when the handle is closed.
 fn audit(
     open: &Open,
-    class: FileInfoClass,
+    (class, recorded): (FileInfoClass, Recorded),
     bytes: &[u8],
     from: &Name,
     applied: Result<(), Status>,
@@ -147,15 +157,28 @@ fn audit(
         return;
     }
     let Ok(file) = open.file() else { return };
-    let wanted = match class {
-        FileInfoClass::RENAME | FileInfoClass::LINK => rename::wanted(bytes, file.posix),
-        FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, file.posix),
-        _ => return,
-    };
-    let Ok(wanted) = wanted else { return };
-    match class {
-        FileInfoClass::LINK => told::linked(open, from, wanted.name(), applied),
-        _ => told::renamed(open, from, wanted.name(), applied),
+    match recorded {
+        Recorded::Rename => {
+            let wanted = match class {
+                FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, file.posix),
+                _ => rename::wanted(bytes, file.posix),
+            };
+            if let Ok(wanted) = wanted {
+                told::renamed(open, from, wanted.name(), applied);
+            }
+        }
+        Recorded::Link => {
+            if let Ok(wanted) = rename::wanted(bytes, file.posix) {
+                told::linked(open, from, wanted.name(), applied);
+            }
+        }
+        Recorded::Basic => {
+            if let Some(parts) = basic_information::parts(bytes) {
+                told::attributes(open, parts, applied);
+            }
+        }
+        Recorded::Attributes(parts) => told::attributes(open, parts, applied),
+        Recorded::Data | Recorded::Removal | Recorded::Nothing => {}
     }
 }
 

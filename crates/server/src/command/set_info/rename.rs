@@ -14,6 +14,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 
+use crate::audit::told;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
 use crate::open::{FileOpen, Open};
@@ -190,10 +191,13 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    check_replaced(open, file, files, wanted, parent.as_ref())?;
+    let replaced = check_replaced(open, file, files, wanted, parent.as_ref())?;
     check_link(file, &from, &wanted.name)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
+    if let Some(there) = replaced {
+        told::replaced(open, &wanted.name, there.kind == Kind::Directory);
+    }
     file.cell.lock().rename(file.folder_id(), &from, &name);
     if file.is_directory && is_unix {
         files.rename_below(file.folder_id(), &from, &name);
@@ -235,10 +239,13 @@ pub(super) fn link(
     }
     let _name = files.names.hold(file.folder_id(), &wanted.name);
     let parent = check_parent(open, file, files, &wanted.name)?;
-    check_replaced(open, file, files, wanted, parent.as_ref())?;
+    let replaced = check_replaced(open, file, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
+    if let Some(there) = replaced {
+        told::replaced(open, &wanted.name, there.kind == Kind::Directory);
+    }
     Ok(())
 }
 
@@ -286,15 +293,15 @@ fn check_parent(
     }
 }
 
-/// Fails when the file that has the name now must not be replaced. Other names of the renamed
-/// file may be. `parent` is the directory of the name, just opened.
+/// Fails when the file that has the name now must not be replaced, and returns it otherwise. Other
+/// names of the renamed file may be. `parent` is the directory of the name, just opened.
 fn check_replaced(
     open: &Open,
     file: &FileOpen,
     files: &FileTable,
     wanted: &Wanted,
     parent: Option<&Opened>,
-) -> Result<(), Status> {
+) -> Result<Option<Stat>, Status> {
     let there = match parent {
         Some(Opened { node, name, .. }) => {
             let parent = Parent { node: &**node, name };
@@ -304,14 +311,14 @@ fn check_replaced(
     };
     let there = match there {
         Ok(stat) if stat.key != file.key() => stat,
-        Ok(_) | Err(Fault::NotFound) => return Ok(()),
+        Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
     if !wanted.replace {
         return Err(Status::OBJECT_NAME_COLLISION);
     }
     may_replace(open, file, wanted, &there)?;
-    let Some(cell) = files.find(there.key) else { return Ok(()) };
+    let Some(cell) = files.find(there.key) else { return Ok(Some(there)) };
     let state = cell.lock();
     if state.is_name_going(file.folder_id(), &wanted.name, there.links) {
         return Err(Status::DELETE_PENDING);
@@ -319,5 +326,5 @@ fn check_replaced(
     if state.open_count() > 0 && !wanted.replace_open {
         return Err(Status::ACCESS_DENIED);
     }
-    Ok(())
+    Ok(Some(there))
 }

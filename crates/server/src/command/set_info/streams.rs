@@ -5,6 +5,7 @@ use frevo_store::{Fault, FileKey, FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::fscc::{WireName, eq_ignore_case};
 
+use crate::audit::told;
 use crate::open::{FileOpen, Open};
 
 /// True for a new name that names a stream and no file.
@@ -64,8 +65,11 @@ pub(super) fn rename(
     }
     let key = file.cell.key();
     let target = FileKey { stream: to.stream_id(), ..key };
-    check_target(file, files, (&to, target), replace)?;
+    let is_replaced = check_target(file, files, (&to, target), replace)?;
     let name = file.vfs.rename(&from, key, &to, replace).map_err(Fault::status)?;
+    if is_replaced {
+        told::replaced(open, &to, false);
+    }
     file.cell.lock().rename(file.folder_id(), &from, &name);
     if target.stream != 0 {
         files.rename_stream(&file.cell, target.stream);
@@ -73,16 +77,16 @@ pub(super) fn rename(
     Ok(())
 }
 
-/// A stream in the way must be empty, and open to nobody.
+/// A stream in the way must be empty, and open to nobody. Returns true if there is one.
 fn check_target(
     file: &FileOpen,
     files: &FileTable,
     (name, key): (&Name, FileKey),
     replace: bool,
-) -> Result<(), Status> {
+) -> Result<bool, Status> {
     let there = match file.vfs.stat(name) {
         Ok(stat) => stat,
-        Err(Fault::NotFound) => return Ok(()),
+        Err(Fault::NotFound) => return Ok(false),
         Err(fault) => return Err(fault.status()),
     };
     if there.kind == frevo_store::vfs::Kind::Directory {
@@ -96,5 +100,5 @@ fn check_target(
     if is_open || there.end_of_file != 0 {
         return Err(Status::INVALID_PARAMETER);
     }
-    Ok(())
+    Ok(true)
 }

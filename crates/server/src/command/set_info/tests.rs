@@ -16,6 +16,7 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 use super::super::query_info::testing::{Bench, file};
 use super::apply;
 use super::file::row;
+use crate::audit::Recorded;
 use crate::domain_names::DomainNames;
 use crate::open::Open;
 
@@ -254,6 +255,30 @@ fn a_disposition_marks_and_the_last_close_removes() {
     assert!(bench.exists("f"));
     other.close(&bench.files);
     assert!(!bench.exists("f"));
+}
+
+/// A folder with names that the share hides stays, and the client is told so.
+#[test]
+fn a_folder_with_hidden_names_is_not_empty() {
+    let veto = vec![String::from("*.key")];
+    let bench = Bench::with(false, PosixOptions { veto, ..PosixOptions::default() });
+    for (name, hidden) in [("full", true), ("empty", false)] {
+        bench.make_folder(name);
+        if hidden {
+            bench.write(&format!("{name}/a.key"), "secret");
+        }
+        let open = bench.open(name, ALL_RIGHTS);
+        let mut listing = file(&open).node.directory().unwrap();
+        assert!(listing.next_name().unwrap().is_none(), "{name}");
+        for (class, bytes) in
+            [(FileInfoClass::DISPOSITION, &[1][..]), (FileInfoClass::DISPOSITION_EX, &[1, 0, 0, 0])]
+        {
+            let expected = if hidden { Err(Status::DIRECTORY_NOT_EMPTY) } else { Ok(()) };
+            assert_eq!(set(&open, &bench.files, class, bytes), expected, "{name}");
+        }
+        open.close(&bench.files);
+        assert_eq!(bench.exists(name), hidden, "{name}");
+    }
 }
 
 #[test]
@@ -541,5 +566,17 @@ fn nothing_of_a_volume_is_set() {
         let class = FsInfoClass::OBJECT_ID.0;
         let done = send(&open, &bench.files, InfoType::FILESYSTEM, class, 0, &data);
         assert_eq!(done, Err(expected), "{length} bytes");
+    }
+}
+
+/// Each class that changes more than the handle leaves a line in the audit log, but for the two that
+/// never change anything.
+#[test]
+fn what_changes_a_file_is_recorded() {
+    for class in 0..=u8::MAX {
+        let class = FileInfoClass(class);
+        let Ok(row) = row(class) else { continue };
+        let idle = matches!(class, FileInfoClass::VALID_DATA_LENGTH | FileInfoClass::SHORT_NAME);
+        assert_eq!(row.recorded != Recorded::Nothing, row.modifies && !idle, "{class:?}");
     }
 }

@@ -1,0 +1,217 @@
+//! Every change leaves a line: a walk over the commands, the classes of SET_INFO and the control
+//! codes.
+
+use frevo_server::audit::Recorded;
+use frevo_server::internal::command;
+use frevo_server::internal::command::ioctl::table::TABLE;
+use frevo_wire::codec::Writer;
+use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, ResumeKeyResponse};
+use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::fsctl::{TrimRange, TrimRequest, ZeroData};
+use frevo_wire::fscc::query::FileBasicInformation;
+
+use super::client::files::set_draft;
+use super::client::{Mount, Peer};
+use super::*;
+
+fn encoded(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+fn basic(written: u64, attributes: u32) -> Vec<u8> {
+    let information = FileBasicInformation {
+        creation_time: FileTime::ZERO,
+        last_access_time: FileTime::ZERO,
+        last_write_time: FileTime(written),
+        change_time: FileTime::ZERO,
+        attributes: frevo_wire::dtyp::FileAttributes(attributes),
+    };
+    encoded(|w| information.encode(w))
+}
+
+/// FILE_FULL_EA_INFORMATION of one extended attribute.
+fn ea() -> Vec<u8> {
+    [&[0, 0, 0, 0, 0, 1, 1, 0][..], b"A\0x"].concat()
+}
+
+/// REPARSE_DATA_BUFFER of a symbolic link to `f`.
+fn link() -> Vec<u8> {
+    let name: Vec<u8> = "f".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    encoded(|w| {
+        w.u32(0xA000_000C).u16(16).u16(0).u16(0).u16(2).u16(2).u16(2).u32(1);
+        w.bytes(&name).bytes(&name);
+    })
+}
+
+/// The input with which a control code changes a file; `key` is the resume key of another one.
+fn input(code: CtlCode, key: [u8; 24]) -> Vec<u8> {
+    let zeros = |length: usize| vec![0; length];
+    match code {
+        CtlCode::SRV_COPYCHUNK | CtlCode::SRV_COPYCHUNK_WRITE => {
+            let chunks = vec![Chunk { source_offset: 0, target_offset: 0, length: 4 }];
+            encoded(|w| CopyRequest { source_key: key, chunks }.encode(w))
+        }
+        CtlCode::SET_OBJECT_ID => vec![7; 64],
+        CtlCode::SET_OBJECT_ID_EXTENDED => vec![7; 48],
+        CtlCode::DELETE_OBJECT_ID | CtlCode::CREATE_OR_GET_OBJECT_ID => Vec::new(),
+        CtlCode::SET_REPARSE_POINT => link(),
+        CtlCode::DELETE_REPARSE_POINT => vec![0x0C, 0, 0, 0xA0, 0, 0, 0, 0],
+        CtlCode::SET_COMPRESSION => vec![2, 0],
+        CtlCode::SET_INTEGRITY_INFORMATION => zeros(8),
+        CtlCode::SET_SPARSE => vec![1],
+        CtlCode::SET_ZERO_DATA => {
+            encoded(|w| ZeroData { file_offset: 0, beyond_final_zero: 2 }.encode(w))
+        }
+        CtlCode::FILE_LEVEL_TRIM => {
+            encoded(|w| TrimRequest::encode(w, 0, &[TrimRange { offset: 0, length: 4 }]))
+        }
+        // Nobody has a token, and not every file system shares extents.
+        CtlCode::OFFLOAD_WRITE => zeros(544),
+        CtlCode::DUPLICATE_EXTENTS_TO_FILE => zeros(40),
+        CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX => zeros(48),
+        code => panic!("{code:?} changes something and is not in this test"),
+    }
+}
+
+async fn made(ann: &mut Peer, hers: &Mount, name: &str) -> FileId {
+    let file = ann.open_file(hers, &Want::file(name)).await;
+    ann.write(hers, file, 0, b"some data").await;
+    ann.close(hers, file).await;
+    ann.open_file(hers, &Want::existing(name)).await
+}
+
+/// The events about `path`, with their parts.
+fn about<'a>(lines: &'a [Value], path: &str) -> Vec<(&'a str, &'a str)> {
+    let lines = lines.iter().filter(|line| line["path"] == path);
+    let word = |value: &'a Value| value.as_str().unwrap_or("");
+    lines.map(|line| (word(&line["event"]), word(&line["parts"]))).collect()
+}
+
+#[test]
+fn each_class_of_set_info_leaves_a_line() {
+    let cases: [(&str, FileInfoClass, Vec<u8>, (&str, &str)); 6] = [
+        ("times", FileInfoClass::BASIC, basic(133_000_000_000_000_000, 0), ("attributes", "times")),
+        ("flags", FileInfoClass::BASIC, basic(0, 2), ("attributes", "attributes")),
+        ("eas", FileInfoClass::FULL_EA, ea(), ("attributes", "eas")),
+        ("space", FileInfoClass::ALLOCATION, 0_u64.to_le_bytes().to_vec(), ("write", "")),
+        ("end", FileInfoClass::END_OF_FILE, 3_u64.to_le_bytes().to_vec(), ("write", "")),
+        ("gone", FileInfoClass::DISPOSITION, vec![1], ("delete", "")),
+    ];
+    let lines = scene(ALL.without(Operations::OPEN), async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        for (name, class, bytes, _) in &cases {
+            let file = made(&mut ann, &hers, name).await;
+            ann.on(&hers, set_draft(*class, file, bytes)).await.ok();
+            ann.close(&hers, file).await;
+        }
+        // Zeros set nothing.
+        let file = made(&mut ann, &hers, "nothing").await;
+        ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &basic(0, 0))).await.ok();
+        ann.close(&hers, file).await;
+        // A file in the way of a new name is destroyed.
+        for (class, name, old) in
+            [(FileInfoClass::RENAME, "moved", "old"), (FileInfoClass::LINK, "linked", "older")]
+        {
+            let there = made(&mut ann, &hers, old).await;
+            ann.close(&hers, there).await;
+            let file = made(&mut ann, &hers, name).await;
+            ann.on(&hers, rename_draft(class, file, old, true)).await.ok();
+            ann.close(&hers, file).await;
+        }
+    });
+    let made = [("create", ""), ("write", "")];
+    for (name, _, _, event) in &cases {
+        assert_eq!(about(&lines, name), [made[0], made[1], *event], "{name}");
+    }
+    assert_eq!(about(&lines, "nothing"), made);
+    assert_eq!(about(&lines, "moved"), [made[0], made[1], ("rename", "")]);
+    assert_eq!(about(&lines, "old"), [made[0], made[1], ("delete", "")]);
+    let older = about(&lines, "older");
+    assert_eq!(older[..2], made);
+    let rest: BTreeSet<_> = older[2..].iter().copied().collect();
+    assert_eq!(rest, BTreeSet::from([("delete", ""), ("create", "")]), "{older:?}");
+}
+
+#[test]
+fn each_control_code_that_changes_a_file_leaves_a_line() {
+    let kept = Mutex::new(Vec::new());
+    let changing = || TABLE.iter().filter(|row| row.recorded != Recorded::Nothing);
+    let lines = scene(ALL.without(Operations::OPEN), async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        let source = made(&mut ann, &hers, "source").await;
+        let request = ioctl::Request::fsctl(CtlCode::SRV_REQUEST_RESUME_KEY, source, &[], 4_096);
+        let reply = ann.on(&hers, Draft::new(Command::IOCTL).with(|w| request.encode(w))).await;
+        let response = ioctl::Response::parse(&reply.message).unwrap();
+        let key = ResumeKeyResponse::parse(response.output).unwrap().resume_key;
+        for row in changing() {
+            let name = format!("f{:x}", row.code.0);
+            let file = made(&mut ann, &hers, &name).await;
+            let bytes = input(row.code, key);
+            let request = ioctl::Request::fsctl(row.code, file, &bytes, 4_096);
+            let draft = Draft::new(Command::IOCTL).with(|w| request.encode(w));
+            let status = ann.on(&hers, draft).await.status();
+            ann.close(&hers, file).await;
+            kept.lock().push((name, row.code, row.recorded, status));
+        }
+    });
+    let made = [("create", ""), ("write", "")];
+    let mut succeeded = 0;
+    for (name, code, recorded, status) in kept.into_inner() {
+        let found = about(&lines, &name);
+        assert_eq!(found[..2], made, "{code:?}");
+        let expected: &[(&str, &str)] = match recorded {
+            // An attempt too.
+            Recorded::Attributes(parts) => &[("attributes", parts)],
+            // Of a cluster that is not trimmed whole nothing is.
+            Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
+            Recorded::Data if status == Status::SUCCESS => &[("write", "")],
+            _ => &[],
+        };
+        assert_eq!(&found[2..], expected, "{code:?} {status:?}");
+        succeeded += usize::from(status == Status::SUCCESS);
+    }
+    assert!(succeeded >= 6, "only {succeeded} control codes did anything");
+}
+
+/// A command that changes something has an event; a new command needs a decision here.
+#[test]
+fn each_command_has_its_events() {
+    let events = |command: Command| -> Option<&'static [Kind]> {
+        Some(match command {
+            Command::SESSION_SETUP => &[Kind::Logon],
+            Command::LOGOFF => &[Kind::Logoff],
+            Command::TREE_CONNECT => &[Kind::Connect],
+            Command::TREE_DISCONNECT => &[Kind::Disconnect],
+            Command::CREATE => &[Kind::Open, Kind::Create],
+            // What a handle has changed, and what goes with it.
+            Command::CLOSE => &[Kind::Write, Kind::Delete],
+            // The handle notes it; requests to pipes have events of their own.
+            Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
+            // The walks above have the classes and the codes.
+            Command::SET_INFO => {
+                &[Kind::Rename, Kind::Create, Kind::Delete, Kind::Acl, Kind::Attributes]
+            }
+            Command::IOCTL => &[Kind::Attributes, Kind::Write],
+            // These change nothing that stays.
+            Command::NEGOTIATE
+            | Command::FLUSH
+            | Command::READ
+            | Command::LOCK
+            | Command::CANCEL
+            | Command::ECHO
+            | Command::QUERY_DIRECTORY
+            | Command::CHANGE_NOTIFY
+            | Command::QUERY_INFO
+            | Command::OPLOCK_BREAK => &[],
+            _ => return None,
+        })
+    };
+    for number in 0..=u16::MAX {
+        let known = command::row(Command(number)).is_some();
+        assert_eq!(known, events(Command(number)).is_some(), "command {number}");
+    }
+}
