@@ -112,7 +112,8 @@ impl Share {
     ) -> Result<Vec<Message>> {
         loop {
             let (live, bound) = attempts.next().await?;
-            let (name, posix) = (self.named(path, bound), self.is_posix_in(&live));
+            let posix = self.is_posix_in(&live);
+            let name = self.named(path, bound, posix);
             let parent = match directory {
                 Some(key) => {
                     let ambient = &*self.session().options().ambient;

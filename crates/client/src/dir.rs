@@ -27,7 +27,7 @@ use crate::limits::{
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
 use crate::open::{Haste, Open};
-use crate::path::is_sound;
+use crate::path::{is_sound, name_from_posix};
 use crate::posix_metadata::PosixMetadata;
 use crate::session::lease::Lease;
 use crate::share::{Replay, Share};
@@ -592,6 +592,7 @@ fn read(
         if name == "." || name == ".." {
             continue;
         }
+        let name = if entry.posix.is_some() { name_from_posix(name) } else { name };
         if !is_sound(&name) {
             return Err(Cause::Protocol("a directory contains a name that is not a file name"));
         }

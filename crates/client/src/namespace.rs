@@ -15,7 +15,7 @@ use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::info::set_call;
 use crate::metadata::Metadata;
-use crate::path::{split, wire_path};
+use crate::path::{posix_path, split, wire_path};
 use crate::share::{Replay, Share};
 
 /// The permission bits of a new directory, if the share has the POSIX extensions.
@@ -232,6 +232,7 @@ impl Share {
 
     async fn relink(&self, relink: &Relink<'_>, from: &str, to: &str) -> Result<()> {
         let (share, from, target) = self.together(relink.operation, from, to).await?;
+        let target = if share.is_posix() { posix_path(&target) } else { target };
         let data = (relink.encode)(&target);
         let ask = Ask { is_of_name: true, ..look_at(relink.access) };
         let calls =

@@ -21,6 +21,22 @@ pub(crate) fn wire_path(path: &str) -> Result<String, Cause> {
     Ok(joined)
 }
 
+/// Converts a path of [`wire_path`] to the form that a server with the POSIX extensions takes: a
+/// slash separates, and a backslash is part of a name, which callers write as U+F026.
+pub(crate) fn posix_path(path: &str) -> String {
+    let posix = |c| match c {
+        '\\' => '/',
+        '\u{F026}' => '\\',
+        other => other,
+    };
+    path.chars().map(posix).collect()
+}
+
+/// Returns the name of a listing of the POSIX extensions as callers see it.
+pub(crate) fn name_from_posix(name: String) -> String {
+    if name.contains('\\') { name.replace('\\', "\u{F026}") } else { name }
+}
+
 /// Converts a path to UTF-16.
 pub(crate) fn wire_name(path: &str) -> Utf16<'static> {
     Utf16::from_str(path)
@@ -41,6 +57,13 @@ pub fn split(path: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn posix_names_have_backslashes() {
+        assert_eq!(posix_path("a\\b\u{F026}c"), "a/b\\c");
+        assert_eq!(name_from_posix("b\\c".to_owned()), "b\u{F026}c");
+        assert!(is_sound(&name_from_posix("\\".to_owned())));
+    }
 
     #[test]
     fn paths_of_either_slash() {

@@ -20,6 +20,7 @@ use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::metadata::Metadata;
+use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live, Session};
@@ -240,7 +241,11 @@ impl Share {
 
     /// The name in a CREATE, and true if it includes server and share for DFS:
     /// MS-SMB2 3.2.4.3 and 2.2.13.
-    pub(crate) fn named(&self, path: &str, bound: Bound) -> (String, bool) {
+    pub(crate) fn named(&self, path: &str, bound: Bound, is_posix: bool) -> (String, bool) {
+        if is_posix {
+            // A share of a DFS namespace never is.
+            return (posix_path(path), false);
+        }
         if !bound.is_dfs {
             return (path.to_owned(), false);
         }

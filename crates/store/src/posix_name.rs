@@ -2,7 +2,7 @@
 //!
 //! A stored name has private characters in place of those that Windows reserves
 //! ([`frevo_wire::fscc::reserved`]). A client of the POSIX extensions writes and reads
-//! the characters themselves, except the backslash, which separates components.
+//! the characters themselves, the backslash too: its separator is the slash.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -34,13 +34,12 @@ fn replace_last(text: &mut String, with: impl Fn(char) -> Option<char>) {
     }
 }
 
-/// The backslash separates components, so that none of a POSIX client's names has one.
 fn private(c: char) -> char {
-    if c == '\\' { c } else { reserved::private(c).unwrap_or(c) }
+    reserved::private(c).unwrap_or(c)
 }
 
 fn plain(c: char) -> char {
-    reserved::plain(c).filter(|plain| *plain != '\\').unwrap_or(c)
+    reserved::plain(c).unwrap_or(c)
 }
 
 #[cfg(test)]
@@ -59,14 +58,13 @@ mod tests {
             ("end..", "end.\u{F029}"),
             ("end ", "end\u{F028}"),
             ("a. b", "a. b"),
+            (" \\ ", " \u{F026}\u{F028}"),
             ("\u{1}\u{1F}", "\u{F001}\u{F01F}"),
             ("plain", "plain"),
         ] {
             assert_eq!(stored_spelling(posix), stored);
             assert_eq!(posix_spelling(stored), posix);
         }
-        // A backslash in a host's name keeps the spelling of Windows clients.
-        assert_eq!(posix_spelling("a\u{F026}b"), "a\u{F026}b");
     }
 
     #[test]
@@ -74,13 +72,13 @@ mod tests {
         let parse = |text: &str| Name::parse(text, Rules::Posix);
         let name = parse("d/a:b*\\c.").unwrap();
         let components: Vec<_> = name.components().collect();
-        assert_eq!(components, ["d", "a\u{F022}b\u{F021}", "c\u{F029}"]);
+        assert_eq!(components, ["d", "a\u{F022}b\u{F021}\u{F026}c\u{F029}"]);
         assert_eq!(name.stream(), None);
         assert!(name.is_exact() && name.parent().is_exact() && name.child("x").is_exact());
-        assert_eq!(name.parent(), Name::parse("d\\a\u{F022}b\u{F021}", Rules::Windows).unwrap());
+        assert_eq!(name.parent(), Name::parse("d", Rules::Windows).unwrap());
+        assert_eq!(parse("\\a").unwrap().last(), "\u{F026}a");
         assert!(parse("").unwrap().is_root());
         for (text, status) in [
-            ("\\a", Status::INVALID_PARAMETER),
             ("/a", Status::INVALID_PARAMETER),
             ("a/../b", Status::OBJECT_PATH_SYNTAX_BAD),
             ("a\0", Status::OBJECT_NAME_INVALID),

@@ -175,7 +175,8 @@ impl<'a> CreateAttempt<'a> {
         self.lease.asked(bound);
         let mut contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
         contexts.extend(id.map(CreateContext::Operation));
-        let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
+        let posix = self.share.is_posix_in(live);
+        let name = self.share.named(&self.path, bound, posix);
         let mut call = self.ask.call(&name, oplock_of(&contexts), &contexts, posix);
         call.tree_id = bound.tree_id;
         if is_repetition && live.knows_replay() && !planted!(SkippedReplayFlag) {

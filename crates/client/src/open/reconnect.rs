@@ -146,7 +146,8 @@ impl Open {
     ) -> Outcome<Opened> {
         self.lease.asked(bound);
         let oplock = oplock_of(contexts);
-        let (name, posix) = (self.share.named(&self.path, bound), self.share.is_posix_in(live));
+        let posix = self.share.is_posix_in(live);
+        let name = self.share.named(&self.path, bound, posix);
         let mut call = ask.call(&name, oplock, contexts, posix);
         call.tree_id = bound.tree_id;
         call.flags |= flags;

@@ -178,11 +178,12 @@ fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
     // dropped.
     let text = match text.trim_end_matches('\\') {
         "" => text,
+        _ if posix => text,
         trimmed if has_wildcard(trimmed) => text,
         trimmed => trimmed,
     };
     let separates = |c| match posix {
-        true => matches!(c, '\\' | '/' | '\0'),
+        true => matches!(c, '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
     };
     // Nothing longer is a component, and matching it would take long.

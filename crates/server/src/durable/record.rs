@@ -358,7 +358,7 @@ fn reopen(
 /// Opens the file of a record in the file system. Fails where its name means another file.
 fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
     let name = Name::parse(&record.name, Rules::Windows)
-        .or_else(|_| Name::parse(&record.name, Rules::Posix))
+        .or_else(|_| Name::parse(&record.name.replace('\\', "/"), Rules::Posix))
         .map_err(|_| "its name is not valid")?;
     let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
     let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
