@@ -222,7 +222,7 @@ mod tests {
         let key = frevo_store::FileKey { device: 1, inode: 2, stream: 0 };
         let stat = Stat::new(key, Kind::File, frevo_wire::dtyp::FileTime::ZERO);
         assert_eq!(mode(&stat) >> TYPE_SHIFT, 0);
-        let link = Stat { reparse_tag: ReparseTag::SYMLINK.0, ..stat.clone() };
+        let link = Stat { reparse_tag: ReparseTag::SYMLINK.0, ..stat };
         assert_eq!(mode(&link) >> TYPE_SHIFT, 2);
         let other = Stat { reparse_tag: 0x8000_0025, ..stat };
         assert_eq!(mode(&other) >> TYPE_SHIFT, 0);

@@ -91,9 +91,12 @@ fn about<'a>(lines: &'a [Value], path: &str) -> Vec<(&'a str, &'a str)> {
     lines.map(|line| (word(&line["event"]), word(&line["parts"]))).collect()
 }
 
+/// A file, a class, the bytes that are set, and the event with its parts.
+type Case = (&'static str, FileInfoClass, Vec<u8>, (&'static str, &'static str));
+
 #[test]
 fn each_class_of_set_info_leaves_a_line() {
-    let cases: [(&str, FileInfoClass, Vec<u8>, (&str, &str)); 6] = [
+    let cases: [Case; 6] = [
         ("times", FileInfoClass::BASIC, basic(133_000_000_000_000_000, 0), ("attributes", "times")),
         ("flags", FileInfoClass::BASIC, basic(0, 2), ("attributes", "attributes")),
         ("eas", FileInfoClass::FULL_EA, ea(), ("attributes", "eas")),
