@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fuser::Errno;
 use world::{World, in_world};
 
-use super::{EntryReply, NameLookup, Volume};
+use super::{Changes, EntryReply, NameLookup, Volume};
 use crate::node::{Node, ROOT};
 use crate::settings::Settings;
 
@@ -296,8 +296,7 @@ fn nothing_is_changed_on_a_mount_for_reading() {
         assert_eq!(one.unlink(ROOT, name("f")).await, Err(Errno::EROFS));
         assert!(one.mkdir(ROOT, name("d"), 0o755).await.is_err());
         assert!(one.create(ROOT, name("g"), libc::O_RDWR, 0o644).await.is_err());
-        let changes =
-            super::Changes { modified: Some(std::time::UNIX_EPOCH), ..Default::default() };
+        let changes = Changes { modified: Some(std::time::UNIX_EPOCH), ..Default::default() };
         assert!(one.setattr(id, changes).await.is_err());
         assert!(one.setxattr(id, name("user.a"), b"b", 0).await.is_err());
     });
