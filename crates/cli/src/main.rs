@@ -53,7 +53,16 @@ fn find_vdso() {
 
 fn main() -> ExitCode {
     find_vdso();
-    let line = remote::attrib::spelled(remote::mount_options::arguments());
+    let line = match remote::mount_options::command_line() {
+        Ok(line) => {
+            line.notes.iter().for_each(console::tell);
+            remote::attrib::spelled(line.arguments)
+        }
+        Err(failure) => {
+            tell_failure(&failure);
+            return ExitCode::from(&failure);
+        }
+    };
     if line.iter().take_while(|one| *one != "--").any(|one| one == "--json") {
         exit::speak_json();
     }

@@ -115,6 +115,10 @@ fn what_is_read_only_goes_when_it_is_forced() {
     });
     world.run(&["rm", &world.url("kept")]).fails(1, &["read-only"]);
     assert!(world.there("kept").exists());
+    fs::write(world.there("new"), "new").unwrap();
+    world.run(&["mv", &world.url("new"), &world.url("kept")]).succeeds();
+    assert_eq!(fs::read(world.there("kept")).unwrap(), b"new");
+    world.in_share(async |share| share.set_metadata("kept", &read_only).await.unwrap());
     world.run(&["rm", "-f", &world.url("kept")]).succeeds();
     assert!(!world.there("kept").exists());
 }

@@ -287,7 +287,11 @@ fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
     }
     let attributes = Some(frevo_client::FileAttributes::READONLY);
     let read_only = frevo_client::SetMetadata::new().attributes(attributes);
-    world.in_share(async |share| share.set_metadata("tree/deep/kept", &read_only).await.unwrap());
+    // Explorer marks directories in this way, too.
+    world.in_share(async |share| {
+        share.set_metadata("tree/deep/kept", &read_only).await.unwrap();
+        share.set_metadata("tree/deep", &read_only).await.unwrap();
+    });
     let told = world.run(&["rm", "-rn", &world.url("tree")]);
     assert_eq!(told.succeeds().lines().count(), 5);
     assert!(told.out.ends_with("remove tree\n") && world.there("tree/a").exists(), "{told:?}");

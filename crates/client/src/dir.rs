@@ -1,4 +1,10 @@
 //! Directory listings: as few round trips as the server's replies allow. MS-SMB2 3.2.4.17.
+//!
+//! The CREATE and two QUERY_DIRECTORY requests leave together: the second one finds the end of most
+//! directories, and a listing costs one round trip for each MiB of entries.
+
+mod kept;
+mod requests;
 
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -8,39 +14,29 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::oplock_break::LeaseState as WireLeaseState;
-use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
-use frevo_wire::file_id::FileId;
-use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
-use frevo_wire::{Command, Utf16};
+use frevo_wire::fscc::FileInfoClass;
 use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
 
 use crate::Status;
-use crate::connection::{Call, Message};
+use crate::compound::RELATED;
+use crate::connection::Message;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{
-    EMPTY_LISTINGS, ENTRIES_MAX, LISTING_BYTES, LISTING_NAMES, LISTINGS, REPEATED_LISTINGS,
-};
+use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_NAMES, LISTINGS, REPEATED_LISTINGS};
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
-use crate::open::{Haste, Open};
-use crate::path::{is_sound, name_from_posix};
-use crate::posix_metadata::PosixMetadata;
-use crate::session::lease::Lease;
-use crate::share::{Replay, Share};
+use crate::open::{Followers, Open};
+use crate::share::Share;
+pub use kept::KeptDir;
+use requests::{calls, is_answer, listing_bytes, read, request};
 
 /// The class that listings ask for: names, times, sizes, attributes, ids and reparse tags;
 /// of a POSIX Open modes and owners too.
 const fn class(posix: bool) -> FileInfoClass {
     if posix { FileInfoClass::POSIX } else { FileInfoClass::ID_BOTH_DIRECTORY }
 }
-/// IO_REPARSE_TAG_DFS and IO_REPARSE_TAG_DFSR, MS-FSCC 2.1.2.1.
-const DFS: u32 = 0x8000_000A;
-const DFSR: u32 = 0x8000_0012;
-
 /// A directory with more than [`ENTRIES_MAX`] entries.
 const TOO_MANY: &str = "the directory has more entries than this program lists (8,388,608); \
     list a part of it with a pattern";
@@ -140,6 +136,11 @@ impl Default for Names {
 }
 
 impl Names {
+    /// The names of a listing that is kept as a whole.
+    fn of_all() -> Self {
+        Self { most: usize::MAX, ends: true, ..Self::default() }
+    }
+
     /// Returns true if the name has not come before.
     fn is_new(&mut self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
@@ -150,8 +151,8 @@ impl Names {
     }
 }
 
-/// A reply, and the Open that it came through.
-type Reply = Result<(Arc<Open>, Message)>;
+/// Replies of one round trip, and the Open that they came through.
+type Reply = Result<(Arc<Open>, Vec<Message>)>;
 
 /// A listing that begins again. It does so through another Open: a late request for the first one
 /// would move its position.
@@ -214,17 +215,48 @@ impl Share {
     }
 
     async fn read_dir_with(&self, path: &str, links: Links) -> Result<ReadDir> {
+        Ok(self.open_dir(path, links, None).await?.0)
+    }
+
+    /// Requests for the first entries that leave with the CREATE of a directory; None while the
+    /// session is lost.
+    fn first_requests(&self) -> Option<Followers> {
+        let live = self.session().inner.current()?;
+        let most = listing_bytes(&live);
+        let class = class(self.is_posix());
+        Some(Box::new(move || calls(RELATED, class, "*", true, most)))
+    }
+
+    async fn open_dir(
+        &self,
+        path: &str,
+        links: Links,
+        followers: Option<Followers>,
+    ) -> Result<(ReadDir, Vec<Message>)> {
         let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
         if links == Links::Refused {
             ask.options |= CreateOptions::OPEN_REPARSE_POINT;
             ask.is_of_name = true;
         }
-        let (open, opened) = Open::new(self, path, ask, "list").await?;
+        let opened = Open::with_followers(self, path, ask, "list", followers).await?;
+        let (open, opened, first) = opened;
         if links == Links::Refused && opened.attributes.contains(FileAttributes::REPARSE_POINT) {
             return Err(Error::new(Status::NOT_A_DIRECTORY, "list", self.url(path)));
         }
-        Ok(ReadDir::of(open))
+        Ok((ReadDir::of(open), first))
+    }
+
+    /// Returns all entries of a directory, at most `most`.
+    ///
+    /// # Errors
+    /// Fails with [`Cause::Limit`] if there are more, and as [`Self::list_dir`] does.
+    #[doc(hidden)]
+    pub async fn list_dir_of(&self, path: &str, most: usize) -> Result<Vec<DirEntry>> {
+        let (entries, first) = self.open_dir(path, Links::Followed, self.first_requests()).await?;
+        let entries = ReadDir { restart: Some(Restart::new(self, path)), ..entries };
+        let entries = entries.max_entries(most).begun_by(&first, class(self.is_posix()))?;
+        entries.collect_all().await
     }
 
     /// Returns all entries of a directory. When the connection is lost, the listing begins
@@ -262,7 +294,7 @@ impl Share {
     async fn listed(&self, path: &str, links: Links, room: Room) -> Result<Option<Vec<DirEntry>>> {
         let mut repeated = 0;
         for _ in 1..LISTINGS {
-            match self.read_dir_with(path, links).await?.all_in(&UNDER_WAY, room).await {
+            match self.list_at_once(path, links, room).await {
                 Err(error) if matches!(error.cause(), Cause::Unknown | Cause::HandleLost) => {}
                 Err(error)
                     if matches!(error.cause(), Cause::Protocol(TWICE))
@@ -273,7 +305,19 @@ impl Share {
                 listed => return listed,
             }
         }
-        self.read_dir_with(path, links).await?.all_in(&UNDER_WAY, room).await
+        self.list_at_once(path, links, room).await
+    }
+
+    /// Lists a directory, whose first entries come in the round trip that opens it.
+    async fn list_at_once(
+        &self,
+        path: &str,
+        links: Links,
+        room: Room,
+    ) -> Result<Option<Vec<DirEntry>>> {
+        let (entries, first) = self.open_dir(path, links, self.first_requests()).await?;
+        let entries = ReadDir { names: Names::of_all(), ..entries };
+        entries.begun_by(&first, class(self.is_posix()))?.all_in(&UNDER_WAY, room).await
     }
 }
 
@@ -353,7 +397,6 @@ impl ReadDir {
     /// Returns all entries within the room of `budget`; `None` if it does not suffice.
     async fn all_in(mut self, budget: &Budget, room: Room) -> Result<Option<Vec<DirEntry>>> {
         let (mut held, mut entries) = (budget.begin(), Vec::new());
-        (self.names.most, self.names.ends) = (usize::MAX, true);
         loop {
             let count = self.ready.iter().map(DirEntry::weight).sum();
             let has_room = held.add(count) || room == Room::Wait && held.wait(count).await;
@@ -395,16 +438,16 @@ impl ReadDir {
                     Some((share, path)) => share.read_dir_with(&path, Links::Followed).await?.open,
                     None => open,
                 };
-                let message = request(Arc::clone(&open), class, pattern, is_first).await?;
-                Ok((open, message))
+                let messages = request(Arc::clone(&open), class, pattern, is_first).await?;
+                Ok((open, messages))
             })
         });
         let answer = ready!(asked.as_mut().poll(cx));
         self.asked = None;
         Poll::Ready(match answer {
-            Ok((open, message)) => {
+            Ok((open, messages)) => {
                 self.open = open;
-                self.take(&message, class)
+                self.take_all(&messages, class)
             }
             Err(error) if self.begins_again(&error) => Ok(()),
             Err(error) => Err(error),
@@ -426,6 +469,28 @@ impl ReadDir {
         true
     }
 
+    /// Begins with answers that came with that of the CREATE, to requests for `class`.
+    fn begun_by(mut self, first: &[Message], class: FileInfoClass) -> Result<Self> {
+        let is_of_class = class == self::class(self.open.is_posix());
+        // What the server refused is asked again, and refused in the usual way.
+        if is_of_class && first.first().is_some_and(is_answer) {
+            self.take_all(first, class)?;
+        }
+        Ok(self)
+    }
+
+    /// Takes the answers to requests that left together: the first one decides, and further ones
+    /// that failed are asked again.
+    fn take_all(&mut self, messages: &[Message], class: FileInfoClass) -> Result<()> {
+        for message in messages.iter().take_while(|message| is_answer(message)) {
+            self.take(message, class)?;
+            if self.is_complete {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, message: &Message, class: FileInfoClass) -> Result<()> {
         self.is_first = false;
         if message.status() != Status::SUCCESS {
@@ -433,27 +498,29 @@ impl ReadDir {
             return Ok(());
         }
         let error = |cause| Err(Error::new(cause, "list", &*self.open.url));
-        read(message, class, &self.open.share, &mut self.ready).during("list", &self.open.url)?;
-        let Some(left) = self.left.checked_sub(self.ready.len()) else {
+        let mut entries = VecDeque::new();
+        read(message, class, &self.open.share, &mut entries).during("list", &self.open.url)?;
+        let Some(left) = self.left.checked_sub(entries.len()) else {
             return error(Cause::Limit(TOO_MANY));
         };
         self.left = left;
-        let (count, names) = (self.ready.len(), &mut self.names);
-        self.ready.retain(|entry| names.is_new(entry.file_name()));
-        if self.names.ends && self.ready.len() < count {
+        let (count, names) = (entries.len(), &mut self.names);
+        entries.retain(|entry| names.is_new(entry.file_name()));
+        if self.names.ends && entries.len() < count {
             return error(Cause::Protocol(TWICE));
         }
-        self.empty_replies = if self.ready.is_empty() { self.empty_replies + 1 } else { 0 };
+        self.empty_replies = if entries.is_empty() { self.empty_replies + 1 } else { 0 };
         if self.empty_replies > EMPTY_LISTINGS {
             return error(Cause::Protocol("its directory listing repeats replies without names"));
         }
         if let Some(again) = &mut self.restart {
             let is_again = again.is_again;
-            self.ready.retain(|entry| again.is_new(entry.file_name()) || !is_again);
+            entries.retain(|entry| again.is_new(entry.file_name()) || !is_again);
             if again.is_full() && !is_again {
                 self.restart = None;
             }
         }
+        self.ready.append(&mut entries);
         Ok(())
     }
 }
@@ -472,159 +539,7 @@ impl Stream for ReadDir {
     }
 }
 
-/// A directory that stays open, to be listed from its beginning any number of times.
-///
-/// A listing may be cached for as long as the lease allows reading
-/// (MS-SMB2 2.2.13.2.10 on a directory).
-pub struct KeptDir {
-    open: Arc<Open>,
-    /// Held by the one listing: the server keeps one position for the Open. True if a late
-    /// request may move it.
-    listing: tokio::sync::Mutex<bool>,
-    path: String,
-}
-
-impl std::fmt::Debug for KeptDir {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeptDir({})", self.open.url)
-    }
-}
-
-impl Share {
-    /// Opens a directory for several listings, and asks for a read and handle lease on it.
-    /// A server without directory leases grants none.
-    ///
-    /// # Errors
-    /// Fails if the directory cannot be opened.
-    #[doc(hidden)]
-    pub async fn keep_dir(&self, path: &str, lease: &Arc<Lease>) -> Result<KeptDir> {
-        let mut ask = Ask::existing(listing_access());
-        ask.options |= CreateOptions::DIRECTORY_FILE;
-        ask.lease = WireLeaseState::READ | WireLeaseState::HANDLE;
-        ask.shared = Some(Arc::clone(lease));
-        let (open, _) = Open::new(self, path, ask, "list").await?;
-        Ok(KeptDir { open, listing: tokio::sync::Mutex::default(), path: path.into() })
-    }
-}
-
-impl KeptDir {
-    /// Returns all entries.
-    ///
-    /// # Errors
-    /// Fails with [`Cause::Limit`] if there are more than `most`, with
-    /// [`Cause::HandleLost`] after the session was lost, and if the server fails.
-    pub async fn list(&self, most: usize) -> Result<Vec<DirEntry>> {
-        let mut is_doubtful = self.listing.lock().await;
-        if !*is_doubtful {
-            match ReadDir::of(Arc::clone(&self.open)).max_entries(most).collect_all().await {
-                Err(error) if matches!(error.cause(), Cause::Unknown) => *is_doubtful = true,
-                listed => return listed,
-            }
-        }
-        self.open.share.read_dir(&self.path).await?.max_entries(most).collect_all().await
-    }
-
-    /// Closes the directory.
-    ///
-    /// # Errors
-    /// Fails if the server does.
-    pub async fn close(&self) -> Result<()> {
-        self.open.close(Haste::AtOnce).await
-    }
-}
-
 /// The rights that listing needs.
 pub(crate) const fn listing_access() -> AccessMask {
     AccessMask(AccessMask::READ_DATA.0 | AccessMask::READ_ATTRIBUTES.0 | AccessMask::SYNCHRONIZE.0)
-}
-
-/// Sends one QUERY_DIRECTORY and returns its answer.
-async fn request(
-    open: Arc<Open>,
-    class: FileInfoClass,
-    pattern: String,
-    is_first: bool,
-) -> Result<Message> {
-    let session = &open.share.inner.session;
-    let live = session.inner.live().await.during("list", &open.url)?;
-    let most = LISTING_BYTES.min(live.terms.max_transact_size).min(live.affordable_in_message());
-    let also = [Status::NO_MORE_FILES, Status::NO_SUCH_FILE];
-    let flags =
-        if is_first { QueryDirectoryFlags::RESTART_SCANS } else { QueryDirectoryFlags::EMPTY };
-    // Only the server knows the position of a scan that has begun, and one over another channel may
-    // move it later (MS-SMB2 3.3.5.2.10 refuses late changes, not late listings).
-    let replay = if is_first && !live.is_wide { Replay::Idempotent } else { Replay::Never };
-    open.ask(replay, "list", &also, |id| Ok(call(id, class, flags, &pattern, most))).await
-}
-
-fn call(
-    file_id: FileId,
-    class: FileInfoClass,
-    flags: QueryDirectoryFlags,
-    pattern: &str,
-    most: u32,
-) -> Call<'static> {
-    let request = query_directory::Request {
-        file_information_class: class.0,
-        flags,
-        file_index: 0,
-        file_id,
-        output_buffer_length: most,
-        file_name: Utf16::from_str(pattern),
-    };
-    Call::new(Command::QUERY_DIRECTORY, |w| request.encode(w)).cost(most)
-}
-
-/// Appends the entries of a reply about a directory of `share`. A name that leads out of
-/// the directory is an attack by the server (CVE-2019-10218) and ends the listing.
-fn read(
-    message: &Message,
-    class: FileInfoClass,
-    share: &Share,
-    into: &mut VecDeque<DirEntry>,
-) -> std::result::Result<(), Cause> {
-    let output = query_directory::Response::parse(message.bytes())?.output;
-    let entries = DirectoryEntries::new(output, class)
-        .ok_or(Cause::Protocol("it answered a listing with another class of information"))?;
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.name.decode().unwrap_or_else(|_| entry.name.to_string_lossy());
-        if name == "." || name == ".." {
-            continue;
-        }
-        let name = if entry.posix.is_some() { name_from_posix(name) } else { name };
-        if !is_sound(&name) {
-            return Err(Cause::Protocol("a directory contains a name that is not a file name"));
-        }
-        // The targets of a namespace's links are directories (MS-FSCC 2.1.2.1).
-        let is_junction = share.way.is_some()
-            && entry.attributes.contains(FileAttributes::REPARSE_POINT)
-            && matches!(entry.reparse_tag, DFS | DFSR);
-        let mut attributes = entry.attributes;
-        if is_junction {
-            attributes.0 &= !FileAttributes::REPARSE_POINT.0;
-            attributes |= FileAttributes::DIRECTORY;
-        }
-        let metadata = Metadata {
-            len: entry.end_of_file,
-            allocation: entry.allocation_size,
-            attributes,
-            created: entry.creation_time,
-            accessed: entry.last_access_time,
-            written: entry.last_write_time,
-            changed: entry.change_time,
-            reparse_tag: entry.reparse_tag,
-            file_id: entry.file_id,
-            links: entry.posix.map_or(0, |posix| posix.links),
-            posix: entry.posix.as_ref().map(PosixMetadata::of),
-            is_junction: false,
-            special: None,
-        };
-        let metadata = share.found(metadata, is_junction);
-        if planted!(MissedName) && into.len() == 2 {
-            continue;
-        }
-        into.push_back(DirEntry { name, metadata });
-    }
-    Ok(())
 }

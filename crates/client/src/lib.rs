@@ -197,6 +197,7 @@ macro_rules! planted {
 mod account;
 mod ambient;
 mod attributes;
+mod change;
 mod compound;
 mod connection;
 mod copying;
@@ -235,6 +236,7 @@ pub mod path;
 pub mod plant;
 mod posix;
 mod posix_metadata;
+mod read_only;
 mod read_write;
 mod redirect;
 mod refusals;
@@ -291,6 +293,7 @@ pub use watch::{Change, RecursiveMode, Watch};
 #[doc(hidden)]
 pub mod internal {
     pub use crate::ambient::{Ambient, Host};
+    pub use crate::change::Change;
     pub use crate::dial::{Dial, Dialing, Tcp};
     pub use crate::dial_rdma::SmbDirect;
     pub use crate::dir::KeptDir;

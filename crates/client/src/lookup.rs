@@ -9,9 +9,12 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use crate::Status;
 use crate::compound::{RELATED, close_call, look_at, missing};
-use crate::error::{During, Result};
-use crate::info::{ALL_MAX, output, query, read_all};
+use crate::connection::{Call, Message};
+use crate::error::{Cause, During, Result};
+use crate::info::{output, query, read_all};
 use crate::metadata::Metadata;
+use crate::posix::STAT_MAX;
+use crate::posix_metadata::read_posix;
 use crate::share::{Replay, Share};
 
 /// The space on the volume of a share, in allocation units: MS-FSCC 2.5.4.
@@ -40,6 +43,38 @@ impl DiskSpace {
     }
 }
 
+/// Space for FileAllInformation with the longest path, bytes: it costs one credit, and is never too
+/// small.
+const ALL_WITH_PATH: u32 = 65_536;
+
+/// Requests for all metadata of the file that a compound is about; `posix` if its Open is a POSIX
+/// one.
+pub(crate) fn looks(posix: bool) -> Vec<Call<'static>> {
+    let ask_for =
+        |class: FileInfoClass, most| query(InfoType::FILE, class.0, 0, RELATED, &[], most);
+    if posix {
+        return vec![ask_for(FileInfoClass::POSIX, STAT_MAX)];
+    }
+    let tag = FileAttributeTagInformation::SIZE as u32;
+    vec![ask_for(FileInfoClass::ALL, ALL_WITH_PATH), ask_for(FileInfoClass::ATTRIBUTE_TAG, tag)]
+}
+
+/// The metadata in the answers to [`looks`], which are the first of `answers`.
+pub(crate) fn seen(answers: &[Message], posix: bool) -> std::result::Result<Metadata, Cause> {
+    let few = Cause::Protocol("it did not answer every request");
+    if posix {
+        let [found, ..] = answers else { return Err(few) };
+        return Ok(read_posix(output(found)?)?);
+    }
+    let [all, tag, ..] = answers else { return Err(few) };
+    let mut found = read_all(output(all)?)?;
+    if found.attributes.contains(FileAttributes::REPARSE_POINT) {
+        let tag = FileAttributeTagInformation::parse(output(tag)?)?;
+        found.reparse_tag = tag.reparse_tag.0;
+    }
+    Ok(found)
+}
+
 impl Share {
     /// Returns the metadata of `path`, with the file's number, its links and its reparse tag,
     /// which [`Self::metadata`] leaves out. A symbolic link is not followed.
@@ -48,32 +83,16 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn lookup(&self, path: &str) -> Result<Metadata> {
         const OPERATION: &str = "look up";
-        if self.is_posix() {
-            return self.lookup_posix(path).await;
-        }
-        let ask = look_at(AccessMask::EMPTY);
-        let ask_for =
-            |class: FileInfoClass, most| query(InfoType::FILE, class.0, 0, RELATED, &[], most);
+        let (ask, posix) = (look_at(AccessMask::EMPTY), self.is_posix());
         let calls = || {
-            vec![
-                ask_for(FileInfoClass::ALL, ALL_MAX),
-                ask_for(FileInfoClass::ATTRIBUTE_TAG, FileAttributeTagInformation::SIZE as u32),
-                close_call(),
-            ]
+            let mut all = looks(posix);
+            all.push(close_call());
+            all
         };
         let also = [Status::BUFFER_OVERFLOW];
         let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &also, calls).await?;
-        let url = self.url(path);
-        let [_, all, tag, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
-        let mut found =
-            output(all).and_then(|bytes| Ok(read_all(bytes)?)).during(OPERATION, &url)?;
-        if found.attributes.contains(FileAttributes::REPARSE_POINT) {
-            let tag = output(tag)
-                .and_then(|bytes| Ok(FileAttributeTagInformation::parse(bytes)?))
-                .during(OPERATION, &url)?;
-            found.reparse_tag = tag.reparse_tag.0;
-        }
-        Ok(answers.found(found))
+        let looked = answers.messages.get(1..).unwrap_or_default();
+        Ok(answers.found(seen(looked, posix).during(OPERATION, &self.url(path))?))
     }
 
     /// Returns the space on the volume that `path` is on.

@@ -139,9 +139,9 @@ impl Share {
         self.remove(path, CreateOptions::DIRECTORY_FILE).await
     }
 
-    async fn remove(&self, path: &str, kind: CreateOptions) -> Result<()> {
+    pub(crate) async fn remove(&self, path: &str, kind: CreateOptions) -> Result<()> {
         let class = FileInfoClass::DISPOSITION;
-        self.dispose(path, kind, class, &[1]).await
+        self.dispose(path, AccessMask::DELETE, kind, class, &[1]).await
     }
 
     /// Removes a file's name at once, while other programs have the file open: they go on
@@ -157,17 +157,19 @@ impl Share {
             | DispositionFlags::IGNORE_READONLY_ATTRIBUTE;
         let class = FileInfoClass::DISPOSITION_EX;
         let kind = CreateOptions::NON_DIRECTORY_FILE;
-        self.dispose(path, kind, class, &flags.0.to_le_bytes()).await
+        self.dispose(path, AccessMask::DELETE, kind, class, &flags.0.to_le_bytes()).await
     }
 
-    async fn dispose(
+    /// Sets the disposition of a name that is opened with the rights `access`.
+    pub(crate) async fn dispose(
         &self,
         path: &str,
+        access: AccessMask,
         kind: CreateOptions,
         class: FileInfoClass,
         data: &[u8],
     ) -> Result<()> {
-        let mut ask = Ask { is_of_name: true, ..look_at(AccessMask::DELETE) };
+        let mut ask = Ask { is_of_name: true, ..look_at(access) };
         ask.options |= kind;
         let calls = || vec![set_call(InfoType::FILE, class.0, 0, RELATED, data), close_call()];
         self.chain("remove", path, Replay::Once, &ask, &[], calls).await?;
@@ -246,7 +248,7 @@ impl Share {
     ///
     /// # Errors
     /// NOT_SAME_DEVICE when they are in two.
-    async fn together(
+    pub(crate) async fn together(
         &self,
         operation: &'static str,
         from: &str,

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use frevo_wire::Command;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask as Rights;
 
+use crate::Status;
+use crate::compound::RELATED;
+use crate::connection::{Call, Message};
 use crate::create::Ask;
 use crate::error::Result;
 use crate::file::File;
@@ -219,6 +224,38 @@ impl OpenOptions {
         let ask = self.ask(share.session().options().durable);
         let (open, opened) = Open::new(share, path, ask, "open").await?;
         Ok(File { open, opened, appends: self.append })
+    }
+
+    /// As [`Self::open`]; also reads the first `len` bytes of the file, in the same round trip.
+    /// Returns no data if the server did not send it with the answer.
+    ///
+    /// # Errors
+    /// Fails as [`Self::open`] does.
+    #[doc(hidden)]
+    pub async fn open_and_read(
+        &self,
+        share: &Share,
+        path: &str,
+        len: u32,
+    ) -> Result<(File, Option<Vec<u8>>)> {
+        let ask = self.ask(share.session().options().durable);
+        let followers = Box::new(move || {
+            let request = read::Request::new(RELATED, 0, len);
+            vec![Call::new(Command::READ, |w| request.encode(w)).cost(len)]
+        });
+        let opened = Open::with_followers(share, path, ask, "open", Some(followers)).await?;
+        let (open, opened, followed) = opened;
+        let data = followed.first().and_then(first_bytes);
+        Ok((File { open, opened, appends: self.append }, data))
+    }
+}
+
+/// The data of a READ at the beginning of a file.
+fn first_bytes(answer: &Message) -> Option<Vec<u8>> {
+    match answer.status() {
+        Status::SUCCESS => read::Response::parse(answer.bytes()).ok().map(|read| read.data.into()),
+        Status::END_OF_FILE => Some(Vec::new()),
+        _ => None,
     }
 }
 

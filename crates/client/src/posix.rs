@@ -9,23 +9,16 @@ use std::sync::atomic::Ordering;
 
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::CreateOptions;
-use frevo_wire::command::query_info::InfoType;
-use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, SecurityInformation, Sid,
-};
-use frevo_wire::file_id::FileId;
-use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
 
-use crate::compound::{close_call, look_at, missing};
-use crate::error::{Cause, During, Error, Result};
-use crate::info::{output, query};
-use crate::metadata::Metadata;
-use crate::posix_metadata::{Special, read_posix};
+use crate::compound::{close_call, look_at};
+use crate::error::{Cause, Error, Result};
+use crate::posix_metadata::Special;
 use crate::session::Live;
 use crate::share::{Replay, Share};
 
 /// Space for level 100, bytes: the fixed part and two SIDs.
-const STAT_MAX: u32 = 512;
+pub(crate) const STAT_MAX: u32 = 512;
 
 impl Share {
     /// Asks the server for the POSIX extensions, if [`Options::posix`](crate::Options::posix)
@@ -60,49 +53,6 @@ impl Share {
         live.posix && self.is_posix()
     }
 
-    /// As [`Self::lookup`], with modes and owners.
-    pub(crate) async fn lookup_posix(&self, path: &str) -> Result<Metadata> {
-        const OPERATION: &str = "look up";
-        let related = FileId::ALL_ONES;
-        let class = FileInfoClass::POSIX.0;
-        let calls = || vec![query(InfoType::FILE, class, 0, related, &[], STAT_MAX), close_call()];
-        let ask = look_at(AccessMask::EMPTY);
-        let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &[], calls).await?;
-        let url = self.url(path);
-        let [_, found, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
-        let read = output(found).and_then(|bytes| Ok(read_posix(bytes)?));
-        Ok(answers.found(read.during(OPERATION, &url)?))
-    }
-
-    /// Sets permission bits, owner and group of `path`; `None` leaves them. A symbolic link
-    /// is not followed.
-    ///
-    /// # Errors
-    /// Fails if the user may not do this.
-    #[doc(hidden)]
-    pub async fn set_posix(
-        &self,
-        path: &str,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-    ) -> Result<()> {
-        let mut which = SecurityInformation::EMPTY;
-        for (is_set, part) in [
-            (mode.is_some(), SecurityInformation::DACL),
-            (uid.is_some(), SecurityInformation::OWNER),
-            (gid.is_some(), SecurityInformation::GROUP),
-        ] {
-            if is_set {
-                which |= part;
-            }
-        }
-        if which.is_empty() {
-            return Ok(());
-        }
-        self.set_descriptor(path, &descriptor(mode, uid, gid), which).await
-    }
-
     /// Creates a FIFO, a socket or a device at `path`, whole or not at all.
     ///
     /// # Errors
@@ -135,7 +85,11 @@ impl Drop for Asking<'_> {
 
 /// Numbers as SIDs, as the NFS server of Windows writes them. The mode is in an entry that
 /// allows nothing.
-fn descriptor(mode: Option<u32>, uid: Option<u32>, gid: Option<u32>) -> SecurityDescriptor {
+pub(crate) fn descriptor(
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+) -> SecurityDescriptor {
     let nfs = |kind: u32, number: u32| Sid::new(5, &[88, kind, number]);
     let dacl = mode.and_then(|mode| {
         let ace = Ace::deny(AceFlags::EMPTY, AccessMask::EMPTY, nfs(3, mode & 0o7777)?);

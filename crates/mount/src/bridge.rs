@@ -133,7 +133,7 @@ impl Filesystem for Bridge {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let name = name.to_owned();
+        let (name, made) = (name.to_owned(), (parent.0, name.to_owned()));
         let work = async move |volume: Arc<Volume>| {
             if mode & libc::S_IFMT != libc::S_IFREG {
                 return volume.mknod(parent.0, &name, mode, rdev).await;
@@ -143,7 +143,7 @@ impl Filesystem for Bridge {
             volume.release(handle).await;
             Ok(entry_reply)
         };
-        self.spawn_entry(asks, work, reply);
+        self.spawn_entry(asks, made, work, reply);
     }
 
     fn mkdir(
@@ -155,21 +155,21 @@ impl Filesystem for Bridge {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let name = name.to_owned();
+        let (name, made) = (name.to_owned(), (parent.0, name.to_owned()));
         let work = async move |volume: Arc<Volume>| volume.mkdir(parent.0, &name, mode).await;
-        self.spawn_entry(asks, work, reply);
+        self.spawn_entry(asks, made, work, reply);
     }
 
     fn unlink(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
+        let (name, gone) = (name.to_owned(), vec![(parent.0, name.to_owned())]);
         let work = async move |volume: Arc<Volume>| volume.unlink(parent.0, &name).await;
-        self.spawn(asks, work, |outcome| empty(reply, outcome));
+        self.spawn_on_names(asks, gone, work, reply);
     }
 
     fn rmdir(&self, asks: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
+        let (name, gone) = (name.to_owned(), vec![(parent.0, name.to_owned())]);
         let work = async move |volume: Arc<Volume>| volume.rmdir(parent.0, &name).await;
-        self.spawn(asks, work, |outcome| empty(reply, outcome));
+        self.spawn_on_names(asks, gone, work, reply);
     }
 
     fn symlink(
@@ -180,9 +180,10 @@ impl Filesystem for Bridge {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let (name, target) = (name.to_owned(), target.to_owned());
+        let (made, target) = ((parent.0, name.to_owned()), target.to_owned());
+        let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.symlink(parent.0, &name, &target).await;
-        self.spawn_entry(asks, work, reply);
+        self.spawn_entry(asks, made, work, reply);
     }
 
     fn rename(
@@ -196,11 +197,12 @@ impl Filesystem for Bridge {
         reply: ReplyEmpty,
     ) {
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        let moved = vec![(parent.0, name.clone()), (new_parent.0, new_name.clone())];
         let work = async move |volume: Arc<Volume>| {
             let (from, to) = ((parent.0, &*name), (new_parent.0, &*new_name));
             volume.rename(from, to, flags.bits()).await
         };
-        self.spawn(asks, work, |outcome| empty(reply, outcome));
+        self.spawn_on_names(asks, moved, work, reply);
     }
 
     fn link(
@@ -211,9 +213,9 @@ impl Filesystem for Bridge {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let name = new_name.to_owned();
+        let (name, made) = (new_name.to_owned(), (new_parent.0, new_name.to_owned()));
         let work = async move |volume: Arc<Volume>| volume.link(ino.0, new_parent.0, &name).await;
-        self.spawn_entry(asks, work, reply);
+        self.spawn_entry(asks, made, work, reply);
     }
 
     fn open(&self, asks: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -238,17 +240,21 @@ impl Filesystem for Bridge {
         let name = name.to_owned();
         self.spawn_undoable(
             asks,
-            async move |volume| volume.create(parent.0, &name, flags, mode).await,
+            async move |volume| {
+                let (entry_reply, handle) = volume.create(parent.0, &name, flags, mode).await?;
+                Ok((entry_reply, handle, (parent.0, name)))
+            },
             |outcome| match outcome {
-                Ok((EntryReply { attr, ttl }, handle)) => {
+                Ok((EntryReply { attr, ttl }, handle, _)) => {
                     let direct = FopenFlags::FOPEN_DIRECT_IO;
                     reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
                 }
                 Err(error) => reply.error(error),
             },
-            |volume, (entry_reply, handle)| {
+            |volume, (entry_reply, handle, made)| {
                 volume.not_opened(handle);
                 volume.forget_one(entry_reply.attr.ino.0);
+                volume.forget_names(vec![made]);
             },
         );
     }

@@ -1,9 +1,11 @@
 //! Maps errors of the client library to errno values.
 
-use std::io::ErrorKind;
+mod statuses;
 
-use frevo_client::{Cause, Error, Status};
+use frevo_client::{Cause, Error};
 use fuser::Errno;
+
+use crate::limits::HOST_PATH_BYTES;
 
 /// The result of an operation of the mount.
 pub(crate) type Outcome<T> = Result<T, Errno>;
@@ -12,7 +14,9 @@ pub(crate) type Outcome<T> = Result<T, Errno>;
 /// logged and becomes EIO.
 pub(crate) fn errno(error: &Error) -> Errno {
     let found = match error.cause() {
-        Cause::Status(status) => of_status(*status),
+        Cause::Status(status) => {
+            statuses::of(frevo_wire::Status(status.code())).map(Errno::from_i32)
+        }
         Cause::Transport(_) | Cause::Unknown => None,
         Cause::HandleLost => Some(Errno::from_i32(libc::ESTALE)),
         Cause::Kerberos(why) if why.is_expired() => Some(Errno::from_i32(libc::EKEYEXPIRED)),
@@ -29,62 +33,18 @@ pub(crate) fn errno(error: &Error) -> Errno {
     })
 }
 
-fn of_status(status: Status) -> Option<Errno> {
-    Some(match status {
-        Status::OBJECT_NAME_NOT_FOUND
-        | Status::OBJECT_PATH_NOT_FOUND
-        | Status::NO_SUCH_FILE
-        | Status::NOT_FOUND
-        | Status::DELETE_PENDING
-        // Another client removed the file during the open.
-        | Status::FILE_DELETED => Errno::ENOENT,
-        Status::OBJECT_PATH_SYNTAX_BAD | Status::OBJECT_NAME_INVALID => Errno::EINVAL,
-        Status::ACCESS_DENIED
-        | Status::NETWORK_ACCESS_DENIED
-        | Status::LOGON_FAILURE
-        | Status::ACCOUNT_DISABLED => Errno::EACCES,
-        Status::CANNOT_DELETE
-        | Status::PRIVILEGE_NOT_HELD
-        | Status::INVALID_OWNER
-        | Status::INVALID_PRIMARY_GROUP => Errno::EPERM,
-        Status::OBJECT_NAME_COLLISION => Errno::EEXIST,
-        Status::DIRECTORY_NOT_EMPTY => Errno::ENOTEMPTY,
-        Status::NOT_A_DIRECTORY => Errno::ENOTDIR,
-        Status::FILE_IS_A_DIRECTORY => Errno::EISDIR,
-        Status::SHARING_VIOLATION => Errno::EBUSY,
-        Status::FILE_LOCK_CONFLICT | Status::LOCK_NOT_GRANTED => Errno::EAGAIN,
-        Status::DISK_FULL => Errno::ENOSPC,
-        Status::QUOTA_EXCEEDED => Errno::from_i32(libc::EDQUOT),
-        Status::MEDIA_WRITE_PROTECTED => Errno::EROFS,
-        Status::NOT_SAME_DEVICE => Errno::EXDEV,
-        Status::NOT_SUPPORTED
-        | Status::NOT_IMPLEMENTED
-        | Status::INVALID_DEVICE_REQUEST
-        | Status::INVALID_INFO_CLASS => Errno::EOPNOTSUPP,
-        Status::INVALID_PARAMETER => Errno::EINVAL,
-        Status::FILE_CLOSED => Errno::EBADF,
-        Status::INSUFFICIENT_RESOURCES => Errno::ENOMEM,
-        Status::IO_TIMEOUT => Errno::from_i32(libc::ETIMEDOUT),
-        Status::STOPPED_ON_SYMLINK => Errno::ELOOP,
-        Status::PATH_NOT_COVERED => Errno::from_i32(libc::EREMOTE),
-        _ => return kind(status),
-    })
-}
-
-/// Returns the errno for a status that is not named above, by the library's error kind.
-fn kind(status: Status) -> Option<Errno> {
-    let kind = Error::new(Cause::Status(status), "", "").kind();
-    Some(match kind {
-        ErrorKind::NotFound => Errno::ENOENT,
-        ErrorKind::PermissionDenied => Errno::EACCES,
-        ErrorKind::Interrupted => Errno::EINTR,
-        ErrorKind::Unsupported => Errno::EOPNOTSUPP,
-        _ => return None,
-    })
+/// Returns the errno for a name at `path` that was not made. smbd does not find a directory whose path
+/// on its disk is longer than PATH_MAX, although the kernel has it open.
+pub(crate) fn errno_of_new(error: &Error, path: &str) -> Errno {
+    let found = errno(error);
+    let is_deep = path.len() >= HOST_PATH_BYTES;
+    if found == Errno::ENOENT && is_deep { Errno::ENAMETOOLONG } else { found }
 }
 
 #[cfg(test)]
 mod tests {
+    use frevo_client::Status;
+
     use super::*;
 
     #[test]
@@ -97,7 +57,20 @@ mod tests {
         assert_eq!(number(Status::DISK_FULL), libc::ENOSPC);
         assert_eq!(number(Status::LOCK_NOT_GRANTED), libc::EAGAIN);
         assert_eq!(number(Status::UNSUCCESSFUL), libc::EIO);
+        assert_eq!(number(Status::from_code(0xC000_0106)), libc::ENAMETOOLONG);
         let lost = Error::new(Cause::HandleLost, "read", "x");
         assert_eq!(i32::from(errno(&lost)), libc::ESTALE);
+    }
+
+    #[test]
+    fn a_directory_that_a_server_cannot_reach_is_too_deep() {
+        let of = |status, len| {
+            let error = Error::new(Cause::Status(status), "make directory", "x");
+            i32::from(errno_of_new(&error, &"d".repeat(len)))
+        };
+        let gone = Status::OBJECT_PATH_NOT_FOUND;
+        assert_eq!(of(gone, HOST_PATH_BYTES - 1), libc::ENOENT);
+        assert_eq!(of(gone, HOST_PATH_BYTES), libc::ENAMETOOLONG);
+        assert_eq!(of(Status::ACCESS_DENIED, HOST_PATH_BYTES), libc::EACCES);
     }
 }

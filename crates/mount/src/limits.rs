@@ -20,6 +20,11 @@ pub const GO_ON_AT_ONCE: usize = 16;
 pub const UNKNOWN_TRIES: usize = 4;
 /// Longest name of a component, bytes; NAME_MAX of POSIX.
 pub const NAME_MAX: u32 = 255;
+/// Longest path in the share, bytes; a CREATE has no room for more.
+pub const PATH_BYTES: usize = 32_000;
+/// Length of a path in the share, bytes, from which a server on a Unix file system may not find the
+/// directory: PATH_MAX of Linux without 256 bytes for the folder of the share.
+pub const HOST_PATH_BYTES: usize = 4096 - 256;
 /// Longest value of an extended attribute, bytes; the length field of an EA has 16 bits.
 pub const XATTR_MAX: usize = 65_535;
 /// Size of a page of the data cache, bytes.

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 
 use crate::cache::FileCache;
 use crate::errno::Outcome;
+use crate::limits::PATH_BYTES;
 use directory::DirectoryCache;
 use locks::Locks;
 use opens::Opens;
@@ -142,9 +143,20 @@ impl Node {
     }
 
     /// Returns the path of `name` in this directory; both are in wire spelling.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG for a path that no request can have.
     pub(crate) fn below(&self, name: &str) -> Outcome<String> {
         let path = self.path()?;
+        if path.len() + 1 + name.len() > PATH_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
         Ok(if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") })
+    }
+
+    /// Returns all known directories and names of the node, the latest last.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        self.names.lock().clone()
     }
 
     /// Returns the latest directory and name of the node.
@@ -415,6 +427,14 @@ impl Nodes {
         for node in self.table.lock().unname(parent, name) {
             node.invalidate();
         }
+    }
+
+    /// Takes the name `name` in `parent` from a node: another client has removed it or given it to
+    /// another file.
+    pub(crate) fn lost_name(&self, node: &Node, parent: &Node, name: &str) {
+        let mut table = self.table.lock();
+        node.not_seen_as(parent.id, name);
+        table.forget_name((parent.id, name.to_owned()), node.id);
     }
 
     /// Moves a name from `from` to `to`, and takes `to` from the nodes that had it.

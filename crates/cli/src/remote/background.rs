@@ -18,7 +18,7 @@ pub(super) fn start(_: &Mount) -> Done {
     let program =
         std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
     let mut child = Command::new(program)
-        .args(super::mount_options::arguments())
+        .args(super::mount_options::command_line()?.arguments)
         .arg("--detach")
         .stdout(Stdio::piped())
         .spawn()

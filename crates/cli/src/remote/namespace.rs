@@ -68,7 +68,16 @@ async fn mv_one(
         return Err(Failure::new(Exit::Usage, text).of("rename", from));
     }
     let renamed = if replace {
-        share.rename(&from.path, &target).await
+        match share.rename(&from.path, &target).await {
+            // Perhaps because the target is read-only.
+            Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
+                match share.rename_over_read_only(&from.path, &target).await {
+                    Err(again) if again.is_not_found() => Err(error),
+                    renamed => renamed,
+                }
+            }
+            renamed => renamed,
+        }
     } else {
         share.rename_if_not_exists(&from.path, &target).await
     };

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 
-use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share, Status};
+use frevo_client::{Cause, Error, FileAttributes, Metadata, Share, Status};
 
 use super::arguments::Rm;
 use super::failures::{Failures, each, each_with_failures};
@@ -106,30 +106,29 @@ pub(crate) async fn remove_forced(
     force: bool,
 ) -> frevo_client::Result<()> {
     match remove_one(share, path, metadata).await {
-        Err(error) if force && is_kept_read_only(&error, metadata) => {
-            make_writable(share, path, metadata).await?;
-            let removed = remove_one(share, path, metadata).await;
-            if removed.is_err() {
-                let attributes = Some(metadata.attributes());
-                let back = SetMetadata::new().attributes(attributes);
-                let _ = share.set_metadata(path, &back).await;
+        Err(error) if force && is_read_only(&error) => {
+            if metadata.attributes().contains(FileAttributes::DIRECTORY) {
+                return until_told(|| share.remove_dir_anyway(path)).await;
             }
-            removed
+            until_told(|| share.remove_file_anyway(path)).await
         }
         removed => removed,
     }
 }
 
-/// True when a removal failed because the file is read-only: MS-FSA 2.1.5.15.3.
-fn is_kept_read_only(error: &Error, metadata: &Metadata) -> bool {
+/// True when a removal may have failed because of the attribute READONLY: MS-FSA 2.1.5.15.3.
+fn is_read_only(error: &Error) -> bool {
     error.status() == Some(Status::CANNOT_DELETE)
-        && metadata.attributes().contains(FileAttributes::READONLY)
 }
 
-/// Takes the read-only attribute from a file.
-async fn make_writable(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
-    let rest = metadata.attributes().without(FileAttributes::READONLY);
-    share.set_metadata(path, &SetMetadata::new().attributes(rest)).await
+/// Removes an empty directory; also a read-only one, if that is wanted.
+async fn remove_dir_forced(share: &Share, path: &str, force: bool) -> frevo_client::Result<()> {
+    match remove_bare(share, path).await {
+        Err(error) if force && is_read_only(&error) => {
+            until_told(|| share.remove_dir_anyway(path)).await
+        }
+        removed => removed,
+    }
 }
 
 /// Removes a directory and all in it: files first, many at once, then the
@@ -184,7 +183,7 @@ pub(crate) async fn remove_all(
     let depth = |path: &str| path.matches('/').count();
     directories.sort_by_key(|path| std::cmp::Reverse(depth(path)));
     for level in directories.chunk_by(|a, b| depth(a) == depth(b)) {
-        each(level.iter().map(|path| remove_emptied(share, path)), failures).await?;
+        each(level.iter().map(|path| remove_emptied(share, path, force)), failures).await?;
     }
     if failures.count() > before {
         return Ok(());
@@ -212,10 +211,10 @@ fn drop_occupied(directories: &mut Vec<String>, stay: &[String]) {
 /// Removes a directory whose files were removed. Some servers (ksmbd, Windows with
 /// a scanner) take a moment longer for those than their answers say, and others may have put
 /// something there meanwhile: what is in it goes too.
-async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
+async fn remove_emptied(share: &Share, path: &str, force: bool) -> frevo_client::Result<()> {
     let mut pause = std::time::Duration::from_millis(10);
     for _ in 0..EMPTYING {
-        match remove_bare(share, path).await {
+        match remove_dir_forced(share, path, force).await {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
@@ -223,7 +222,7 @@ async fn remove_emptied(share: &Share, path: &str) -> frevo_client::Result<()> {
         pause *= 2;
         remove_found(share, path).await?;
     }
-    remove_bare(share, path).await
+    remove_dir_forced(share, path, force).await
 }
 
 /// Removes what is listed in a directory that should be empty, directories without what

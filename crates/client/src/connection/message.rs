@@ -4,6 +4,7 @@ use frevo_crypto::{Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_wire::Header;
 use frevo_wire::command::oplock_break::Notification;
+use tokio::sync::oneshot;
 
 use super::loan::Loan;
 
@@ -47,10 +48,15 @@ impl Message {
     }
 }
 
-/// A notification of the server.
-pub(crate) struct Unasked {
-    /// True if it came encrypted.
-    pub(crate) is_sealed: bool,
-    /// Content of the notification.
-    pub(crate) notification: Notification,
+/// A message for the task that answers notifications.
+pub(crate) enum Unasked {
+    /// A notification of the server.
+    Notification {
+        /// True if it came encrypted.
+        is_sealed: bool,
+        /// Content of the notification.
+        notification: Notification,
+    },
+    /// A caller that waits until all notifications before this message count.
+    Marker(oneshot::Sender<()>),
 }

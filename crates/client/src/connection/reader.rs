@@ -237,7 +237,7 @@ impl Connection {
             return Ok(());
         }
         let notification = Notification::parse(message)?;
-        match self.unasked.try_send(Unasked { is_sealed, notification }) {
+        match self.unasked.try_send(Unasked::Notification { is_sealed, notification }) {
             Err(TrySendError::Full(_)) => {
                 Err(Cause::Protocol("it sent more than 1,024 lease breaks at once"))
             }

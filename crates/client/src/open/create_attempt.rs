@@ -20,10 +20,13 @@ use crate::redirect::led;
 use crate::session::bound::Bound;
 use crate::session::lease::Lease;
 use crate::session::{Failure, Live};
-use crate::share::Share;
+use crate::share::{Share, good};
 
 /// The answer to a CREATE.
 type Answer = Result<Opened, Failure>;
+
+/// Makes the requests that leave in one compound with a CREATE, about the Open that it makes.
+pub(crate) type Followers = Box<dyn Fn() -> Vec<Call<'static>> + Send + Sync>;
 
 /// A CREATE that is being sent.
 pub(super) struct CreateAttempt<'a> {
@@ -45,6 +48,10 @@ pub(super) struct CreateAttempt<'a> {
     repeats: u32,
     /// Symbolic links that were followed.
     redirects: usize,
+    /// Requests that leave with the first CREATE; a repetition goes alone.
+    followers: Option<Followers>,
+    /// The answers to these requests, whatever their statuses are.
+    followed: Vec<Message>,
 }
 
 impl<'a> CreateAttempt<'a> {
@@ -71,12 +78,24 @@ impl<'a> CreateAttempt<'a> {
             is_numbered: false,
             repeats: 0,
             redirects: 0,
+            followers: None,
+            followed: Vec::new(),
         })
+    }
+
+    /// Sends these requests with the first CREATE.
+    pub(super) fn followed_by(self, followers: Option<Followers>) -> Self {
+        Self { followers, ..self }
     }
 
     /// The path behind the links that were followed, the CreateGuid, and the lease.
     pub(super) fn end(self) -> (String, Guid, Arc<Lease>) {
         (self.path, self.create_guid, self.lease)
+    }
+
+    /// Takes the answers to the requests that left with the CREATE.
+    pub(super) fn take_followed(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.followed)
     }
 
     /// Sends it. Returns `None` when it is to be sent again at once.
@@ -95,8 +114,12 @@ impl<'a> CreateAttempt<'a> {
         }
         let id = number.as_ref().map(|number| number.id);
         let call = self.call(live, bound, is_repetition, id);
+        let followers = match &self.followers {
+            Some(make) if self.sent_in.is_none() && self.redirects == 0 => make(),
+            _ => Vec::new(),
+        };
         let earlier = self.sent_in.replace(live.generation);
-        let answer = match live.ask(call, bound.seal, &[Status::STOPPED_ON_SYMLINK]).await {
+        let answer = match self.ask(live, bound, call, followers).await {
             Err(Failure::Gone) => Err(self.lost(live, bound, id).await),
             answer => answer,
         };
@@ -111,6 +134,26 @@ impl<'a> CreateAttempt<'a> {
             }
             Err(failure) => self.refused((live, bound), failure, is_repetition).await,
         }
+    }
+
+    /// Sends the CREATE, alone or as the first request of a compound.
+    async fn ask(
+        &mut self,
+        live: &Arc<Live>,
+        bound: Bound,
+        call: Call<'static>,
+        followers: Vec<Call<'static>>,
+    ) -> Result<Message, Failure> {
+        let also = [Status::STOPPED_ON_SYMLINK];
+        if followers.is_empty() {
+            return live.ask(call, bound.seal, &also).await;
+        }
+        let channel = live.channel().ok_or(Failure::Unsent)?;
+        let calls = std::iter::once(call).chain(followers).collect();
+        let mut answers = live.chain(&channel, calls, bound.seal).await?.into_iter();
+        let first = answers.next().ok_or(Failure::Gone)?;
+        self.followed = answers.collect();
+        good(first, &also)
     }
 
     /// The answer was lost. Asks a server that numbers operations on another channel what became of

@@ -28,14 +28,15 @@ use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, REPEAT_FOR, REPEAT_PAUSE_MAX};
 use crate::path::wire_path;
 use crate::sequences::Sequences;
-use crate::session::Failure;
 use crate::session::bound::Bound;
 use crate::session::lease::{Granted, Lease};
+use crate::session::{Failure, Live};
 use crate::share::{Replay, Share};
 pub use carried::{CarriedThrough, carried_through};
 pub(crate) use closing::Haste;
 pub(crate) use contexts::{oplock_of, parent_context};
 use create_attempt::CreateAttempt;
+pub(crate) use create_attempt::Followers;
 
 /// The server's handle in one session.
 #[derive(Debug, Clone, Copy)]
@@ -101,11 +102,24 @@ impl Open {
         ask: Ask,
         operation: &'static str,
     ) -> Result<(Arc<Self>, Opened)> {
+        let (open, opened, _) = Self::with_followers(share, path, ask, operation, None).await?;
+        Ok((open, opened))
+    }
+
+    /// As [`Self::new`]; `followers` leave in one compound with the CREATE. Their answers are
+    /// returned with whatever statuses they have; there are none if the CREATE was repeated.
+    pub(crate) async fn with_followers(
+        share: &Share,
+        path: &str,
+        ask: Ask,
+        operation: &'static str,
+        followers: Option<Followers>,
+    ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {
         let share = share.clone();
         let url = share.url(path);
         let path = wire_path(path).during(operation, &url)?;
         let ask = share.at_its_time(ask, operation).during(operation, &url)?;
-        carried_through(Self::reach(share, url, path, ask, operation)).await
+        carried_through(Self::reach(share, url, path, ask, operation, followers)).await
     }
 
     /// Opens a path, on whatever server DFS links lead to.
@@ -115,13 +129,15 @@ impl Open {
         path: String,
         ask: Ask,
         operation: &'static str,
-    ) -> Result<(Arc<Self>, Opened)> {
+        mut followers: Option<Followers>,
+    ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {
         let mut at = share.located(path).await?;
         // An earlier server may have carried the CREATE out before it was lost.
         let mut in_doubt = false;
         loop {
             at.check(&ask, operation, &url)?;
-            match Self::create(&at, url.clone(), at.adapt(&ask), operation, &mut in_doubt).await {
+            let (url, ask, followers) = (url.clone(), at.adapt(&ask), followers.take());
+            match Self::create(&at, url, (ask, followers), operation, &mut in_doubt).await {
                 Err(refusal) => at = at.beyond(refusal).await?,
                 opened => return opened,
             }
@@ -133,13 +149,13 @@ impl Open {
     async fn create(
         at: &Located,
         url: String,
-        ask: Ask,
+        (ask, followers): (Ask, Option<Followers>),
         operation: &'static str,
         in_doubt: &mut bool,
-    ) -> Result<(Arc<Self>, Opened)> {
+    ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {
         let share = at.share.clone();
         let attempt = CreateAttempt::new(&share, &ask, &at.path, *in_doubt);
-        let mut attempt = attempt.during(operation, &url)?;
+        let mut attempt = attempt.during(operation, &url)?.followed_by(followers);
         let attempts = share.attempts(Replay::Idempotent, operation, &url);
         let mut attempts = attempts.or_at(at.others.as_ref());
         let (bound, opened) = loop {
@@ -157,6 +173,7 @@ impl Open {
                 );
             }
         };
+        let followed = attempt.take_followed();
         let (path, create_guid, lease) = attempt.end();
         let state = State {
             phase: Phase::InUse,
@@ -185,7 +202,7 @@ impl Open {
         if let Some(granted) = open.granted(&opened) {
             open.lease.granted(bound, granted);
         }
-        Ok((open, opened))
+        Ok((open, opened, followed))
     }
 
     /// The FileId in the session in which it was opened or reconnected last.
@@ -293,6 +310,50 @@ impl Open {
                 return end;
             }
         }
+    }
+}
+
+impl Open {
+    /// Sends related requests about this Open as one compound and returns their answers. The status
+    /// of the first one is SUCCESS or one of `also`; those of the others are for the caller. `make`
+    /// gets the FileId for the first request, and may be called several times.
+    pub(crate) async fn ask_all<'p>(
+        &self,
+        replay: Replay,
+        operation: &'static str,
+        also: &[Status],
+        mut make: impl FnMut(FileId) -> Vec<Call<'p>> + Send,
+    ) -> Result<Vec<Message>> {
+        let mut attempts = self.share.attempts(replay, operation, &self.url);
+        loop {
+            let (live, bound) = attempts.next().await?;
+            let outcome = match self.place(&live, bound).await {
+                Ok(id) => {
+                    let mut calls = make(id);
+                    calls.iter_mut().take(1).for_each(|first| first.tree_id = bound.tree_id);
+                    Self::chain(&live, calls, bound.seal, also).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Some(end) = attempts.judge(outcome, bound) {
+                return end;
+            }
+        }
+    }
+
+    async fn chain(
+        live: &Arc<Live>,
+        calls: Vec<Call<'_>>,
+        seal: bool,
+        also: &[Status],
+    ) -> std::result::Result<Vec<Message>, Failure> {
+        let channel = live.channel().ok_or(Failure::Unsent)?;
+        let answers = live.chain(&channel, calls, seal).await?;
+        let status = answers.first().ok_or(Failure::Gone)?.status();
+        if status == Status::SUCCESS || also.contains(&status) {
+            return Ok(answers);
+        }
+        Err(Failure::Final(status.into()))
     }
 }
 

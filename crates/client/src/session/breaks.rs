@@ -59,15 +59,22 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
     let waiting = Arc::new(Semaphore::new(BREAKS_WAITING));
     let places = Arc::new(Semaphore::new(BREAKS_AT_ONCE));
     while let Some(unasked) = heard.recv().await {
+        let (is_sealed, notification) = match unasked {
+            Unasked::Notification { is_sealed, notification } => (is_sealed, notification),
+            Unasked::Marker(caller) => {
+                let _ = caller.send(());
+                continue;
+            }
+        };
         let Ok(waits) = Arc::clone(&waiting).acquire_owned().await else { return };
         let Some(session) = session.upgrade() else { return };
         let must_seal = session.current().is_some_and(|live| live.security.seal);
-        if must_seal && !unasked.is_sealed {
+        if must_seal && !is_sealed {
             // MS-SMB2 3.2.5.1.1: the message may be forged.
             tracing::warn!("a break of an encrypted session came unencrypted and is ignored");
             continue;
         }
-        match unasked.notification {
+        match notification {
             Notification::Lease(lease) => {
                 // MS-SMB2 3.2.5.19.2: an unknown lease needs no answer. Its last Open is
                 // closed, and the CLOSE answers the break.

@@ -24,11 +24,12 @@ use std::time::Duration;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::account;
 use crate::ambient::random;
+use crate::connection::Unasked;
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
 use crate::dial_rdma::dialer;
@@ -205,6 +206,16 @@ impl Session {
         let options = Options { recover_for, ..(*client.options).clone() };
         let other = Client::with_dialer(options, Arc::clone(&client.dial));
         other.log_on(server.clone(), credentials.clone()).await
+    }
+
+    /// Returns when all lease breaks count that came before this call. A break that a server sent
+    /// before its answer to a request is applied after this, whatever the caller saw first.
+    #[doc(hidden)]
+    pub async fn breaks_counted(&self) {
+        let (marker, counted) = oneshot::channel();
+        if self.inner.connector.unasked.send(Unasked::Marker(marker)).await.is_ok() {
+            let _ = counted.await;
+        }
     }
 
     /// Returns the server, as the caller named it.

@@ -1,11 +1,12 @@
 //! Tasks that carry out the kernel's requests.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
-use fuser::{ReplyEntry, Request};
+use fuser::{ReplyEmpty, ReplyEntry, Request};
 
 use super::Bridge;
-use super::answers::{Undo, answered, entry};
+use super::answers::{Undo, answered, empty, entry};
 use crate::errno::Outcome;
 use crate::volume::{Caller, EntryReply, Volume};
 
@@ -21,18 +22,43 @@ impl Bridge {
         self.spawn_undoable(asks, work, answer, |_, _| {});
     }
 
-    /// Runs `work`, whose reply adds a lookup of a node. If the caller is gone, the lookup is taken
-    /// back.
+    /// Runs `work`, which makes `name` in `parent` and whose reply adds a lookup of a node. If the
+    /// caller is gone, the lookup is taken back, and the kernel forgets that the name was absent.
     pub(super) fn spawn_entry<F: Future<Output = Outcome<EntryReply>> + Send + 'static>(
         &self,
         asks: &Request,
+        (parent, name): (u64, OsString),
         work: impl FnOnce(Arc<Volume>) -> F,
         reply: ReplyEntry,
     ) {
-        let answer = move |outcome| entry(reply, &outcome);
-        self.spawn_undoable(asks, work, answer, |volume, entry_reply| {
-            volume.forget_one(entry_reply.attr.ino.0)
+        let answer = move |outcome: Outcome<(EntryReply, u64, OsString)>| {
+            entry(reply, &outcome.map(|(entry_reply, ..)| entry_reply));
+        };
+        let work = |volume| {
+            let work = work(volume);
+            async move { Ok((work.await?, parent, name)) }
+        };
+        self.spawn_undoable(asks, work, answer, |volume, (entry_reply, parent, name)| {
+            volume.forget_one(entry_reply.attr.ino.0);
+            volume.forget_names(vec![(parent, name)]);
         });
+    }
+
+    /// Runs `work`, which changes these names. If the caller is gone, the kernel forgets what it
+    /// knows of them.
+    pub(super) fn spawn_on_names<F: Future<Output = Outcome<()>> + Send + 'static>(
+        &self,
+        asks: &Request,
+        names: Vec<(u64, OsString)>,
+        work: impl FnOnce(Arc<Volume>) -> F,
+        reply: ReplyEmpty,
+    ) {
+        let work = |volume| {
+            let work = work(volume);
+            async move { work.await.map(|()| names) }
+        };
+        let answer = |outcome: Outcome<Vec<(u64, OsString)>>| empty(reply, outcome.map(drop));
+        self.spawn_undoable(asks, work, answer, |volume, names| volume.forget_names(names));
     }
 
     pub(super) fn spawn_undoable<

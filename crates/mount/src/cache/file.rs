@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use frevo_client::internal::{Grant, Lease, LeaseHolder};
-use frevo_client::{File, LeaseState};
+use frevo_client::{File, LeaseState, Metadata};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -45,7 +45,36 @@ pub(crate) struct FileCache {
     waiting: Mutex<Option<Instant>>,
     /// The time of the last send.
     sent: Mutex<Option<std::time::Instant>>,
+    /// The file's size and time when its pages were known to be current; None after a write by this
+    /// mount.
+    seen: Mutex<Option<Stamp>>,
     budget: Arc<CacheBudget>,
+}
+
+/// The state of a file's cache before a CREATE is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BeforeOpen {
+    changes: u64,
+    /// The version of the lease.
+    version: u64,
+}
+
+impl BeforeOpen {
+    /// A file without a cache.
+    pub(crate) const NEW: Self = Self { changes: 0, version: 0 };
+}
+
+/// The size and the time of modification of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    modified: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self { len: metadata.len(), modified: metadata.modified_ticks().0 }
+    }
 }
 
 impl FileCache {
@@ -68,6 +97,7 @@ impl FileCache {
             asked: Mutex::default(),
             waiting: Mutex::new(None),
             sent: Mutex::new(None),
+            seen: Mutex::new(None),
             budget: Arc::clone(budget),
         }
     }
@@ -86,19 +116,62 @@ impl FileCache {
         self.pages.lock().changes()
     }
 
-    /// Records an open of the file, with the length `len` when the pages had changed `changes`
-    /// times.
-    pub(crate) fn opened(&self, file: &File, writes: bool, len: u64, changes: u64) {
+    /// Returns the state of the cache before a CREATE is sent.
+    pub(crate) fn before_open(&self) -> BeforeOpen {
+        BeforeOpen { changes: self.changes(), version: self.lease.grant().version }
+    }
+
+    /// Records an open of the file, with the metadata and perhaps the first page that came with the
+    /// answer.
+    pub(crate) fn opened(
+        self: &Arc<Self>,
+        file: &File,
+        writes: bool,
+        before: BeforeOpen,
+        at_open: &Metadata,
+        first_page: Option<Vec<u8>>,
+    ) {
         if writes {
             *self.writer.lock() = Some(file.clone());
         }
         let grant = self.lease.grant();
-        self.with(|pages| {
-            let is_known = pages.is_of(grant.version) || pages.unsent() > 0;
-            if grant.state.contains(LeaseState::READ) && !is_known {
-                pages.begin(grant.version, len, changes);
+        if !grant.state.contains(LeaseState::READ) {
+            return;
+        }
+        let len = at_open.len();
+        // A page that is read while the file grows may end too early.
+        let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
+        // The lease was not lost since the data was read, and nothing was written.
+        let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
+        let new = self.with(|pages| {
+            let is_current =
+                pages.changes() == before.changes && pages.before_fetch(0, 1).is_some();
+            if !pages.is_of(grant.version) && pages.unsent() == 0 {
+                pages.begin(grant.version, len, before.changes);
             }
+            let data = first_page.filter(|_| is_current)?;
+            pages.fetched(grant.version, pages.changes(), 0, &data, 1)
         });
+        *self.seen.lock() = Some(Stamp::of(at_open));
+        self.budget.came(self, &new.unwrap_or_default());
+    }
+
+    /// Discards pages that are older than the server's metadata `now` of the file. With the right to
+    /// cache writes, nobody else can have changed it.
+    pub(crate) fn check(&self, now: &Metadata) {
+        if self.lease.grant().state.contains(LeaseState::WRITE) || self.is_unsent() {
+            return;
+        }
+        let now = Stamp::of(now);
+        let before = self.seen.lock().replace(now);
+        if before.is_some_and(|before| before != now) {
+            self.forget();
+        }
+    }
+
+    /// Forgets the metadata that the pages belong to, after a write by this mount.
+    pub(super) fn changed(&self) {
+        *self.seen.lock() = None;
     }
 
     /// Discards the cache after the last close.
@@ -125,12 +198,13 @@ impl FileCache {
         }
         self.send_unasked().await;
         let changes = self.changes();
-        let len = file.metadata().await.map_err(|error| errno(&error))?.len();
+        let found = file.metadata().await.map_err(|error| errno(&error))?;
         self.with(|pages| {
             if !pages.is_of(grant.version) {
-                pages.begin(grant.version, len, changes);
+                pages.begin(grant.version, found.len(), changes);
             }
         });
+        *self.seen.lock() = Some(Stamp::of(&found));
         Ok(())
     }
 
@@ -226,10 +300,11 @@ impl FileCache {
     }
 
     /// Sets the length of the file on the server; holds off sending meanwhile.
-    pub(crate) async fn resize(self: &Arc<Self>, file: &File, len: u64) -> Outcome<()> {
+    pub(crate) async fn resize(self: &Arc<Self>, file: &File, len: u64) -> Outcome<Metadata> {
         self.send_unasked().await;
         let _turn = self.sending.lock().await;
-        let resized = file.set_len(len).await.map_err(|error| errno(&error));
+        self.changed();
+        let resized = file.resize(len).await.map_err(|error| errno(&error));
         self.with(|pages| if resized.is_ok() { pages.resized(len) } else { pages.forget() });
         resized
     }
@@ -242,6 +317,7 @@ impl FileCache {
     ) -> Outcome<T> {
         self.send_unasked().await;
         let turn = self.sending.lock().await;
+        self.changed();
         let done = work().await.map_err(|error| errno(&error));
         self.forget();
         drop(turn);
@@ -254,7 +330,7 @@ impl FileCache {
     }
 
     /// Returns true if the page is cached.
-    pub(super) fn is_kept(&self, page: u64) -> bool {
+    pub(crate) fn is_kept(&self, page: u64) -> bool {
         self.pages.lock().is_kept(page)
     }
 

@@ -8,4 +8,4 @@ mod pages;
 
 pub(crate) use budget::CacheBudget;
 pub(crate) use failures::SeenFailures;
-pub(crate) use file::{FileCache, ReadAhead};
+pub(crate) use file::{BeforeOpen, FileCache, ReadAhead};

@@ -26,6 +26,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Returns true if there were `changes` local changes.
+    pub(crate) const fn is_of(&self, changes: u64) -> bool {
+        self.changes == changes
+    }
+
     /// The directory after one change by the caller.
     pub(crate) const fn after_own_change(self) -> Self {
         Self { changes: self.changes + 1, ..self }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use frevo_client::internal::Change;
 use frevo_client::{Cause, DiskSpace, Error, FileAttributes, Metadata, SetMetadata, Status};
 use fuser::Errno;
 
@@ -57,7 +58,7 @@ impl Volume {
         self.store_if_same(node, found, asked)
     }
 
-    fn store_if_same(
+    pub(super) fn store_if_same(
         &self,
         node: &Arc<Node>,
         metadata: Metadata,
@@ -72,7 +73,7 @@ impl Volume {
     }
 
     /// Returns true if metadata found at the node's path belongs to the node.
-    fn is_same(&self, node: &Node, metadata: &Metadata) -> bool {
+    pub(super) fn is_same(&self, node: &Node, metadata: &Metadata) -> bool {
         if node.id == crate::node::ROOT {
             return metadata.is_dir();
         }
@@ -108,58 +109,92 @@ impl Volume {
     pub(crate) async fn setattr(&self, id: u64, changes: Changes) -> Outcome<EntryReply> {
         self.check_writable()?;
         let node = self.nodes.find(id)?;
+        let mut told = None;
         if let Some(size) = changes.size {
-            self.truncate(&node, size).await?;
+            told = Some(self.truncate(&node, size).await?);
         }
-        if self.share.is_posix() {
-            let path = || node.path();
-            let Changes { mode, uid, gid, .. } = changes;
-            let mode = mode.map(|mode| mode & MODE_BITS);
-            if mode.is_some() || uid.is_some() || gid.is_some() {
-                let set = self.share.set_posix(&path()?, mode, uid, gid).await;
-                set.map_err(|error| errno(&error))?;
-                node.invalidate();
-            }
+        let change = self.change_of(&node, &changes).await?;
+        if !change.is_empty() {
+            told = Some(self.change(&node, change).await?);
         }
-        let attributes = match changes.mode.filter(|_| !self.share.is_posix()) {
+        let fresh = || node.known().filter(|known| self.is_fresh(known.at));
+        let metadata = match told.or_else(|| fresh().map(|known| known.metadata)) {
+            Some(metadata) => metadata,
+            None => self.refresh(&node).await?,
+        };
+        Ok(self.reply(&node, &metadata))
+    }
+
+    /// Returns the changes as the server is asked for them.
+    async fn change_of(&self, node: &Arc<Node>, changes: &Changes) -> Outcome<Change> {
+        let &Changes { mode, uid, gid, accessed, modified, .. } = changes;
+        let is_posix = self.share.is_posix();
+        let attributes = match mode.filter(|_| !is_posix) {
             Some(mode) => {
                 // Data that is sent later would add ARCHIVE to attributes that are read now.
-                let _ = self.send(&node).await;
-                self.attributes_for(&node, mode).await?
+                let _ = self.send(node).await;
+                self.attributes_for(node, mode).await?
             }
             None => None,
         };
-        if changes.accessed.is_some() || changes.modified.is_some() || attributes.is_some() {
-            // Data sent later would change the modification time.
-            let _ = self.send(&node).await;
-            let (modified, accessed) = (changes.modified, changes.accessed);
-            let basic =
-                SetMetadata::new().modified(modified).accessed(accessed).attributes(attributes);
-            let by_writer = {
-                // The kernel does not wait for a close. The close of a written file updates its
-                // time, unless the time was set through the same Open.
-                let _turn = self.turn(&node).await;
-                match self.writer(&node) {
-                    Some(file) => Some(file.set_metadata(&basic).await),
-                    None => None,
-                }
-            };
-            let set = match by_writer.filter(|set| !is_closed(set)) {
-                Some(set) => set,
-                None => {
-                    let path = node.path()?;
-                    let set = self.share_of(&node).set_metadata(&path, &basic).await;
-                    // The lease stays, but the listing has the old ones.
-                    if let Some((parent, _)) = node.name() {
-                        parent.directory.state.lock().listing = None;
-                    }
-                    set
-                }
-            };
-            set.map_err(|error| errno(&error))?;
+        let basic = SetMetadata::new().modified(modified).accessed(accessed).attributes(attributes);
+        let basic = Some(basic).filter(|basic| *basic != SetMetadata::new());
+        if !is_posix {
+            return Ok(Change { basic, ..Change::default() });
         }
-        let metadata = self.refresh(&node).await?;
-        Ok(self.reply(&node, &metadata))
+        Ok(Change { basic, mode: mode.map(|mode| mode & MODE_BITS), uid, gid })
+    }
+
+    /// Changes a file, and returns its metadata afterwards.
+    async fn change(&self, node: &Arc<Node>, change: Change) -> Outcome<Metadata> {
+        if change.basic.is_some() {
+            // Data sent later would change the modification time.
+            let _ = self.send(node).await;
+        }
+        let by_name = match change.basic {
+            None => change,
+            Some(basic) => match self.change_by_writer(node, &basic).await {
+                None => change,
+                Some(done) => {
+                    let rest = Change { basic: None, ..change };
+                    let done = done?;
+                    if rest.is_empty() {
+                        return Ok(done);
+                    }
+                    rest
+                }
+            },
+        };
+        node.invalidate();
+        let asked = Instant::now();
+        let changed = self.share_of(node).change(&node.path()?, &by_name).await;
+        // The lease stays, but the listing has the old ones.
+        if let Some((parent, _)) = node.name() {
+            parent.directory.state.lock().listing = None;
+        }
+        let found = changed.map_err(|error| errno(&error))?;
+        let found =
+            self.share.look_into(&node.path()?, found).await.map_err(|error| errno(&error))?;
+        self.store_if_same(node, found, asked)
+    }
+
+    /// Sets times and attributes through the Open that writes, if there is one. The kernel does not
+    /// wait for a close, and the close of a written file updates its time, unless the time was set
+    /// through the same Open.
+    async fn change_by_writer(
+        &self,
+        node: &Arc<Node>,
+        basic: &SetMetadata,
+    ) -> Option<Outcome<Metadata>> {
+        let _turn = self.turn(node).await;
+        let file = self.writer(node)?;
+        node.invalidate();
+        let asked = Instant::now();
+        let changed = Some(file.change(basic).await).filter(|changed| !is_closed(changed))?;
+        Some(match changed {
+            Ok(found) => self.store_if_same(node, found, asked),
+            Err(error) => Err(errno(&error)),
+        })
     }
 
     /// Returns the DOS attributes for a mode, if they differ from the current ones: without POSIX
@@ -168,7 +203,10 @@ impl Volume {
         if node.is_dir() {
             return Ok(None);
         }
-        let now = self.refresh(node).await?.attributes();
+        let now = match node.known().filter(|known| self.is_fresh(known.at)) {
+            Some(known) => known.metadata.attributes(),
+            None => self.refresh(node).await?.attributes(),
+        };
         let is_read_only = now.contains(FileAttributes::READONLY);
         if is_read_only == (mode & WRITE_BITS == 0) {
             return Ok(None);

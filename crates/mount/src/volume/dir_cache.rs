@@ -16,11 +16,11 @@ use std::time::Instant;
 
 use frevo_client::internal::{Grant, LeaseHolder, Yield};
 use frevo_client::limits::ENTRIES_MAX;
-use frevo_client::{Cause, DirEntry, Error, LeaseState};
+use frevo_client::{Cause, DirEntry, Error, LeaseState, Status};
 use fuser::INodeNo;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{Volume, attributes};
+use super::{Volume, attributes, begin};
 use crate::errno::{Outcome, errno};
 use crate::limits::{
     ABSENT_MAX, CACHED_ENTRIES_MAX, FILLED_FOR, LEASE_BREAK_PAUSE, LEASED_DIRS_MAX,
@@ -49,6 +49,20 @@ impl LeaseHolder for DirectoryLeaseHolder {
     }
 }
 
+/// The handle through which a directory is listed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holding {
+    /// No handle that stays open.
+    None,
+    /// The one that is open, if there is one.
+    Present,
+    /// One under a lease, which is opened if there is none.
+    Wanted,
+}
+
+/// The entries of a directory.
+type Listed = Result<Vec<DirEntry>, Error>;
+
 impl Volume {
     /// Returns true if the mount uses directory leases.
     fn holds_dirs(&self) -> bool {
@@ -64,7 +78,7 @@ impl Volume {
     /// recent.
     pub(super) async fn listing(&self, node: &Arc<Node>, names: bool) -> Outcome<DirectoryListing> {
         if !self.holds_dirs() {
-            return self.list_anew(node, None, ENTRIES_MAX).await;
+            return self.list_anew(node, Holding::None, ENTRIES_MAX).await;
         }
         let kept = || node.directory.listing().filter(|kept| names || self.is_fresh(kept.asked));
         if let Some(kept) = kept() {
@@ -74,44 +88,57 @@ impl Volume {
         if let Some(kept) = kept() {
             return Ok(kept);
         }
-        let held = self.hold(node).await;
-        self.list_anew(node, held.as_deref(), ENTRIES_MAX).await
+        self.list_anew(node, Holding::Wanted, ENTRIES_MAX).await
     }
 
-    /// Reads a directory from the server, through its open handle if there is one.
+    /// Reads a directory from the server, through its open handle if there is one or `holding` asks
+    /// for one. The caller holds the directory's `turn`, unless it wants no handle.
     async fn list_anew(
         &self,
         node: &Arc<Node>,
-        held: Option<&LeasedDirectory>,
+        holding: Holding,
         most: usize,
     ) -> Outcome<DirectoryListing> {
         let (asked, changes) = (Instant::now(), node.directory.changes());
-        let before = held.and_then(LeasedDirectory::grant);
-        let seen = node.directory.seen().filter(|_| before.is_some());
-        let listed = match held {
-            Some(held) => match held.dir.list(most).await {
-                // The handle was lost with its session, or closed after a lease break.
-                Err(error)
-                    if matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error) =>
-                {
-                    self.list_dir(&node.path()?, most).await
-                }
-                listed => listed,
-            },
-            None => self.list_dir(&node.path()?, most).await,
+        let found = match holding {
+            Holding::None => None,
+            Holding::Present => node.directory.held().filter(|held| held.grant().is_some()),
+            Holding::Wanted => self.held(node).await,
+        };
+        let before = found.as_deref().and_then(LeasedDirectory::grant);
+        let (held, listed) = match found {
+            Some(held) => {
+                let listed = held.dir.list(most).await;
+                (Some(held), listed)
+            }
+            None if holding == Holding::Wanted => self.hold(node, most).await,
+            None => (None, self.share.list_dir_of(&node.path()?, most).await),
+        };
+        let listed = match listed {
+            // The handle was lost with its session, or closed after a lease break.
+            Err(error)
+                if held.is_some()
+                    && (matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error)) =>
+            {
+                self.list_dir(&node.path()?, most).await
+            }
+            listed => listed,
         };
         if most < ENTRIES_MAX && listed.as_ref().is_err_and(is_too_long) {
             node.directory.state.lock().is_long = true;
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
+        let after = held.as_deref().and_then(LeasedDirectory::grant);
+        // A new lease is that of the listing: it cannot be granted again under one handle.
+        let is_one = |now: &Grant| before.is_none_or(|before| before.version == now.version);
+        let grant = after.filter(is_one);
+        let seen = node.directory.seen().filter(|seen| grant.is_some() && seen.is_of(changes));
         entries.retain(|entry| !super::names::is_hidden(entry.file_name()));
         self.look_into_listed(node, &mut entries).await?;
         let index = |(at, entry): (usize, &DirEntry)| (entry.file_name().to_owned(), at);
         let is_kept = self.holds_dirs() && entries.len() <= LISTING_ENTRIES_MAX;
         let by_name =
             if is_kept { entries.iter().enumerate().map(index).collect() } else { HashMap::new() };
-        let after = held.and_then(LeasedDirectory::grant);
-        let grant = before.filter(|before| after.is_some_and(|now| now.version == before.version));
         let snapshot = DirectoryListing {
             asked,
             entries: Arc::new(entries),
@@ -174,33 +201,50 @@ impl Volume {
     }
 
     async fn list_dir(&self, path: &str, most: usize) -> Result<Vec<DirEntry>, Error> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
         if most < ENTRIES_MAX {
-            return self.share.read_dir(path).await?.max_entries(most).collect_all().await;
+            return self.share.list_dir_of(path, most).await;
         }
         self.share.list_dir(path).await
     }
 
-    /// Opens the directory under a lease; None if the server does not grant one. The caller holds
-    /// the directory's `turn`.
-    async fn hold(&self, node: &Arc<Node>) -> Option<Arc<LeasedDirectory>> {
-        if let Some(held) = node.directory.held() {
-            if held.grant().is_some() {
-                return Some(held);
-            }
-            self.close_dir(node).await;
+    /// Returns the open handle of a directory if its lease is valid; closes another one. The caller
+    /// holds the directory's `turn`.
+    async fn held(&self, node: &Arc<Node>) -> Option<Arc<LeasedDirectory>> {
+        let held = node.directory.held()?;
+        if held.grant().is_some() {
+            return Some(held);
         }
+        self.close_dir(node).await;
+        None
+    }
+
+    /// Opens a directory under a lease and lists it, in one round trip where it is short; a listing of
+    /// at most 0 entries is not asked for. There is no handle if the server does not grant a lease.
+    /// The caller holds the directory's `turn`.
+    async fn hold(&self, node: &Arc<Node>, most: usize) -> (Option<Arc<LeasedDirectory>>, Listed) {
+        let path = match node.path() {
+            Ok(path) => path,
+            Err(_) => return (None, Err(Error::new(Status::OBJECT_NAME_NOT_FOUND, "list", ""))),
+        };
         if self.holds_none.load(Ordering::Relaxed) {
-            return None;
+            return (None, self.list_dir(&path, most).await);
         }
         self.make_room_for_dir().await;
-        let path = node.path().ok()?;
-        let lease = self.share.lease_of(&path).await.ok()?;
+        let Ok(lease) = self.share.lease_of(&path).await else {
+            return (None, self.list_dir(&path, most).await);
+        };
         let holder: Arc<dyn LeaseHolder> = Arc::new(DirectoryLeaseHolder {
             volume: Weak::clone(&self.me),
             node: Arc::downgrade(node),
         });
         lease.watch(Arc::downgrade(&holder));
-        let dir = self.share.keep_dir(&path, &lease).await.ok()?;
+        let (dir, listed) = match self.share.keep_dir(&path, &lease, most).await {
+            Ok(kept) => kept,
+            Err(_) => return (None, self.list_dir(&path, most).await),
+        };
         let number = self.number();
         let held = Arc::new(LeasedDirectory { number, dir, lease, _holder: holder });
         if held.grant().is_none() {
@@ -209,16 +253,16 @@ impl Volume {
                 self.holds_none.store(true, Ordering::Relaxed);
             }
             let _ = held.dir.close().await;
-            return None;
+            return (None, listed);
         }
         node.directory.state.lock().held = Some(Arc::clone(&held));
         self.held.lock().push_back(Arc::downgrade(node));
         if held.grant().is_none() {
             // The break came first and found no cache to discard.
             self.close_dir(node).await;
-            return None;
+            return (None, listed);
         }
-        Some(held)
+        (Some(held), listed)
     }
 
     /// Closes the directory that has been open longest, if there are too many.
@@ -264,11 +308,15 @@ impl Volume {
         if !seeks {
             return None;
         }
-        let held = if may_hold { self.hold(parent).await } else { parent.directory.held() };
         if is_long {
+            if may_hold && self.held(parent).await.is_none() {
+                // The lease speaks for absent names, without a listing too.
+                drop(self.hold(parent, 0).await);
+            }
             return None;
         }
-        self.list_anew(parent, held.as_deref(), LOOKUP_LISTING_MAX).await.ok()
+        let holding = if may_hold { Holding::Wanted } else { Holding::Present };
+        self.list_anew(parent, holding, LOOKUP_LISTING_MAX).await.ok()
     }
 
     /// Returns true if the kernel may cache `name` in `parent` as absent until it is invalidated.
@@ -312,10 +360,18 @@ impl Volume {
         }
     }
 
-    /// Closes a directory before it is moved or removed.
+    /// Closes a directory before it is moved or removed: the CLOSE leaves with the caller's next
+    /// request.
     pub(super) async fn let_go_dir(&self, node: &Arc<Node>) {
         let _turn = node.directory.turn.lock().await;
-        self.close_dir(node).await;
+        self.forget_dir(node);
+        let held = node.directory.state.lock().held.take();
+        if let Some(held) = held {
+            begin(async move {
+                let _ = held.dir.close_with_next().await;
+            })
+            .await;
+        }
     }
 
     /// Discards the cache of a directory, here and in the kernel.
@@ -346,16 +402,20 @@ impl Volume {
     }
 
     fn forget_absent(&self, node: &Node, absent: Vec<OsString>) {
-        let Some(notifier) = self.notifier.get().cloned().filter(|_| !absent.is_empty()) else {
+        self.forget_names(absent.into_iter().map(|name| (node.id, name)).collect());
+    }
+
+    /// Makes the kernel forget these names, present or absent.
+    pub(crate) fn forget_names(&self, names: Vec<(u64, OsString)>) {
+        let Some(notifier) = self.notifier.get().cloned().filter(|_| !names.is_empty()) else {
             return;
         };
-        let parent = INodeNo(node.id);
         // In the background: the kernel locks a directory while it makes something in it, and that
         // may wait for the server.
         drop(tokio::task::spawn_blocking(move || {
-            for name in absent {
+            for (parent, name) in names {
                 // The kernel may have dropped the name itself.
-                let _ = notifier.inval_entry(parent, &name);
+                let _ = notifier.inval_entry(INodeNo(parent), &name);
             }
         }));
     }

@@ -3,16 +3,17 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use bytes::Bytes;
-use frevo_client::{Cause, File};
+use frevo_client::{Cause, File, Metadata};
 use fuser::Errno;
 
 use super::names::MODE_BITS;
 use super::opens::WRITING;
-use super::{EntryReply, Handle, Volume};
-use crate::cache::ReadAhead;
-use crate::errno::{Outcome, errno};
+use super::{EntryReply, Handle, Volume, begin};
+use crate::cache::{BeforeOpen, ReadAhead};
+use crate::errno::{Outcome, errno, errno_of_new};
 use crate::node::{Node, Opened, Seen};
 
 /// Returns (reads, writes) from the flags of open(2).
@@ -50,8 +51,24 @@ impl Volume {
             self.check_writable()?;
         }
         let _turn = self.turn(&node).await;
-        self.open_on_server(&node, reads, writes).await?;
-        self.enter(&node, flags)
+        let mut opened = Ok(());
+        if self.reuses(&node, reads, writes) {
+            opened = self.check_names(&node).await;
+        }
+        if opened.is_ok() {
+            opened = self.open_on_server(&node, reads, writes).await.map(drop);
+        } else if node.opens.lock().users == 0 {
+            self.close_all_with_next(&node).await;
+        }
+        match opened {
+            // The kernel has an old name. After ESTALE it looks the name up again, and makes the file
+            // if the program wants that.
+            Err(error) if error == Errno::ENOENT => {
+                self.distrust(&node);
+                Err(Errno::from_i32(libc::ESTALE))
+            }
+            opened => opened.and_then(|()| self.enter(&node, flags)),
+        }
     }
 
     /// Adds a handle for an open node; returns its number.
@@ -86,7 +103,7 @@ impl Volume {
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
         // With the parent's lease key, this mount's own changes do not break the directory's lease.
         lease.set_parent(parent.directory.lease().as_deref());
-        let (asked, seen) = (std::time::Instant::now(), parent.directory.seen());
+        let (asked, seen) = (Instant::now(), parent.directory.seen());
         let exclusive = flags & libc::O_EXCL != 0;
         let options = self.options(WRITING).read(true).write(true).shared_lease(&lease);
         let options = options.mode(mode & MODE_BITS);
@@ -98,7 +115,7 @@ impl Volume {
             }
             other => other,
         };
-        let file = file.map_err(|error| errno(&error))?;
+        let file = file.map_err(|error| errno_of_new(&error, &path))?;
         let mut metadata = file.metadata_at_open();
         if metadata.file_id() == 0 {
             metadata = file.metadata().await.map_err(|error| errno(&error))?;
@@ -111,7 +128,7 @@ impl Volume {
         self.keep(&node, lease);
         if let Some(content) = node.content() {
             // The data cache of a file that was already open may have changed.
-            content.opened(&file, true, metadata.len(), 0);
+            content.opened(&file, true, BeforeOpen::NEW, &metadata, None);
         }
         {
             let mut opens = node.opens.lock();
@@ -125,7 +142,7 @@ impl Volume {
         // to the server.
         if flags & libc::O_TRUNC != 0 && !file.was_created() {
             let resized = match node.content() {
-                Some(content) => content.resize(&file, 0).await,
+                Some(content) => content.resize(&file, 0).await.map(drop),
                 None => Ok(()),
             };
             node.invalidate();
@@ -205,18 +222,29 @@ impl Volume {
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
-    /// Truncates or extends a file, open or not.
-    pub(super) async fn truncate(&self, node: &Arc<Node>, size: u64) -> Outcome<()> {
+    /// Truncates or extends a file, open or not. Returns its metadata afterwards.
+    pub(super) async fn truncate(&self, node: &Arc<Node>, size: u64) -> Outcome<Metadata> {
         self.check_writable()?;
         let _turn = self.turn(node).await;
         let was_open = self.writer(node).is_some();
         let file = self.open_on_server(node, false, true).await?;
-        let resized = self.content(node).await?.resize(&file, size).await;
-        if !was_open && node.opens.lock().users == 0 {
-            self.close_all(node).await;
-        }
         node.invalidate();
-        resized
+        let asked = Instant::now();
+        let resized = self.content(node).await?.resize(&file, size).await;
+        if !was_open
+            && node.opens.lock().users == 0
+            && let Some(volume) = self.me.upgrade()
+        {
+            let node = Arc::clone(node);
+            begin(async move { volume.close_all_with_next(&node).await }).await;
+        }
+        match resized {
+            Ok(found) => self.store_if_same(node, found, asked),
+            Err(error) => {
+                node.invalidate();
+                Err(error)
+            }
+        }
     }
 
     /// Completes a close(2) by `owner`: sends data, releases the owner's locks, reports failures.

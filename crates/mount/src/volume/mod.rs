@@ -11,6 +11,7 @@ mod maintenance;
 mod names;
 mod opens;
 mod ranges;
+mod removal;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,10 @@ pub(crate) use reply::{Changes, EntryReply};
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use frevo_client::{Cause, Error, Metadata, Share};
@@ -215,6 +218,16 @@ impl Volume {
             return Err(Errno::ENAMETOOLONG);
         }
         to_wire(name, self.spelling()).ok_or(Errno::EINVAL)
+    }
+}
+
+/// Begins `work`, so that its first request leaves before the caller's next one, and leaves the rest
+/// to the background.
+async fn begin(work: impl Future<Output: Send + 'static> + Send + 'static) {
+    let mut work = Box::pin(work);
+    let is_done = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
+    if !is_done {
+        drop(tokio::spawn(work));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Operations on names: mkdir, unlink, rmdir, rename, links.
+//! Operations on names: mkdir, rename, links.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use frevo_client::internal::Special;
-use frevo_client::{Error, Share, Status};
+use frevo_client::{Error, FileAttributes, Metadata, Share, Status};
 use fuser::Errno;
 
 use super::{EntryReply, Volume, once};
-use crate::errno::{Outcome, errno};
-use crate::limits::{REMOVE_RETRY, REMOVE_TRIES};
+use crate::errno::{Outcome, errno, errno_of_new};
 use crate::names::from_wire;
 use crate::node::Node;
 
@@ -21,7 +20,7 @@ pub(super) const MODE_BITS: u32 = 0o7777;
 
 /// The prefix of hidden names. A file has such a name between its removal and its last close, on
 /// servers that cannot remove open files.
-const HIDDEN: &str = ".frevo-removed-";
+pub(super) const HIDDEN: &str = ".frevo-removed-";
 
 /// Returns true for a hidden name.
 pub(super) fn is_hidden(name: &str) -> bool {
@@ -30,7 +29,7 @@ pub(super) fn is_hidden(name: &str) -> bool {
 }
 
 /// Returns true if the server does not support the request.
-fn is_unknown_to_server(error: &Error) -> bool {
+pub(super) fn is_unknown_to_server(error: &Error) -> bool {
     matches!(
         error.status(),
         Some(
@@ -46,7 +45,7 @@ fn is_unknown_to_server(error: &Error) -> bool {
 impl Volume {
     /// Returns the share for changes of names in `directory`, which do not break this mount's lease
     /// on it.
-    fn share_in(&self, directory: &Node) -> Share {
+    pub(super) fn share_in(&self, directory: &Node) -> Share {
         self.share.in_directory(directory.directory.lease().as_deref())
     }
 
@@ -66,55 +65,43 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let share = self.share_in(&parent);
-        let make = || share.create_dir_with(&path, mode & MODE_BITS);
-        once(make, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
-        self.changed(&parent, &name);
         let asked = Instant::now();
-        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata, asked);
+        let make = || share.make_dir(&path, mode & MODE_BITS);
+        let made = once(make, |found| found == Errno::EEXIST).await;
+        let made = made.map_err(|error| errno_of_new(&error, &path))?;
+        self.made((&parent, &name), made, asked).await
+    }
+
+    /// Returns the reply for a name that this mount has made. Without the metadata that the answer to
+    /// the request of `asked` told, the server is asked for it.
+    async fn made(
+        &self,
+        (parent, name): (&Arc<Node>, &str),
+        told: Option<Metadata>,
+        asked: Instant,
+    ) -> Outcome<EntryReply> {
+        self.changed(parent, name);
+        let (metadata, asked) = match told {
+            Some(told) => (told, asked),
+            None => {
+                let asked = Instant::now();
+                (self.look_at(&parent.below(name)?).await.map_err(|error| errno(&error))?, asked)
+            }
+        };
+        let metadata = metadata.with_links(metadata.links().max(1));
+        let node = self.nodes.found(parent, name, metadata, asked);
         Ok(self.reply(&node, &metadata))
     }
 
-    pub(crate) async fn rmdir(&self, parent: u64, name: &OsStr) -> Outcome<()> {
-        self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
-        let path = parent.below(&name)?;
-        self.let_go_below(&path).await;
-        let mut tries = REMOVE_TRIES;
-        loop {
-            let share = self.share_in(&parent);
-            let remove = || share.remove_dir(&path);
-            let removed = once(remove, |found| found == Errno::ENOENT).await;
-            match removed.map_err(|error| errno(&error)) {
-                Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
-                other => break other?,
-            }
-            // The kernel reports a last close with a delay: until then a removed file still has its
-            // hidden name.
-            if !self.holds_hidden_only(&path).await {
-                return Err(Errno::ENOTEMPTY);
-            }
-            tokio::time::sleep(REMOVE_RETRY).await;
-        }
-        self.removed(&parent, &name);
-        Ok(())
-    }
-
-    /// Returns true if a directory contains only removed files.
-    async fn holds_hidden_only(&self, path: &str) -> bool {
-        let entries = self.share.list_dir(path).await;
-        entries.is_ok_and(|entries| entries.iter().all(|entry| is_hidden(entry.file_name())))
-    }
-
     /// Records that `name` in `parent` was removed.
-    fn removed(&self, parent: &Arc<Node>, name: &str) {
+    pub(super) fn removed(&self, parent: &Arc<Node>, name: &str) {
         // First: an answer from before the change then promises nothing.
         self.changed(parent, name);
         self.nodes.removed(parent.id, name);
     }
 
     /// Closes idle files known as `name` in `parent`, and below it: they would block the operation.
-    async fn let_go_at(&self, parent: &Node, name: &str, path: &str) {
+    pub(super) async fn let_go_at(&self, parent: &Node, name: &str, path: &str) {
         let known = self.nodes.seen_as(parent.id, name);
         if known.iter().any(|node| node.is_dir()) {
             return self.let_go_below(path).await;
@@ -122,13 +109,13 @@ impl Volume {
         for node in known {
             // Also waits for a close in progress.
             if node.is_open() || node.opening.try_lock().is_err() {
-                self.let_go(&node).await;
+                self.let_go_before_next(&node).await;
             }
         }
     }
 
     /// Closes idle files at `path` and below. Visits every node.
-    async fn let_go_below(&self, path: &str) {
+    pub(super) async fn let_go_below(&self, path: &str) {
         for node in self.nodes.all() {
             let is_below = || {
                 let found = node.path().ok()?;
@@ -139,59 +126,14 @@ impl Volume {
             let is_busy =
                 node.is_open() || node.directory.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {
-                self.let_go(&node).await;
+                self.let_go_before_next(&node).await;
             }
         }
     }
 
     /// Returns the open node that is known as `name` in `parent`.
-    fn open_at(&self, parent: &Node, name: &str) -> Option<Arc<Node>> {
+    pub(super) fn open_at(&self, parent: &Node, name: &str) -> Option<Arc<Node>> {
         self.open_nodes().into_iter().find(|node| node.has_name(parent.id, name))
-    }
-
-    pub(crate) async fn unlink(&self, parent: u64, name: &OsStr) -> Outcome<()> {
-        self.check_writable()?;
-        let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
-        self.unlink_in(&parent, &name).await?;
-        self.removed(&parent, &name);
-        Ok(())
-    }
-
-    /// Removes a file's name. Open handles stay usable.
-    async fn unlink_in(&self, parent: &Arc<Node>, name: &str) -> Outcome<()> {
-        let path = parent.below(name)?;
-        self.let_go_at(parent, name, &path).await;
-        let is_gone = |found| found == Errno::ENOENT;
-        let share = self.share_in(parent);
-        if !self.plain.load(Ordering::Relaxed) {
-            match once(|| share.unlink_file(&path), is_gone).await {
-                Err(error) if is_unknown_to_server(&error) => {
-                    self.plain.store(true, Ordering::Relaxed);
-                }
-                other => return other.map_err(|error| errno(&error)),
-            }
-        }
-        if let Some(node) = self.open_at(parent, name) {
-            return self.hide(parent, name, &node).await;
-        }
-        once(|| share.remove_file(&path), is_gone).await.map_err(|error| errno(&error))
-    }
-
-    /// Gives an open file a hidden name, which is removed at its last close.
-    async fn hide(&self, parent: &Arc<Node>, name: &str, node: &Arc<Node>) -> Outcome<()> {
-        let hidden = format!("{HIDDEN}{:016x}{:016x}", node.id, self.unique());
-        let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
-        let share = self.share_in(parent);
-        let rename = || share.rename(&from, &to);
-        let is_gone = |found| found == Errno::ENOENT;
-        // Not under `opening`: the server may break the lease first.
-        once(rename, is_gone).await.map_err(|error| errno(&error))?;
-        let _turn = self.turn(node).await;
-        if node.is_open() {
-            self.remove_at_close(node, to);
-            return Ok(());
-        }
-        once(|| self.share.remove_file(&to), is_gone).await.map_err(|error| errno(&error))
     }
 
     pub(crate) async fn rename(
@@ -230,8 +172,8 @@ impl Volume {
                 Err(error) if is_unknown_to_server(&error) => {
                     self.plain.store(true, Ordering::Relaxed);
                 }
-                Err(error) if is_directory_in_the_way(&error) => {
-                    return self.replace_directory(source, target, &error).await;
+                Err(error) if is_in_the_way(&error) => {
+                    return self.replace_target(source, target, &error).await;
                 }
                 other => return other.map_err(|error| errno(&error)),
             }
@@ -246,27 +188,53 @@ impl Volume {
             false => share.rename_if_not_exists(source, target).await,
         };
         match once(rename, is_gone).await {
-            Err(error) if replace && is_directory_in_the_way(&error) => {
-                self.replace_directory(source, target, &error).await
+            Err(error) if replace && is_in_the_way(&error) => {
+                self.replace_target(source, target, &error).await
             }
-            other => other.map_err(|error| errno(&error)),
+            other => other.map_err(|error| self.refused_rename(source, &error)),
         }
     }
 
-    /// Replaces an empty directory by another one, which POSIX allows and SMB does not.
-    async fn replace_directory(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
+    /// Replaces what POSIX allows to replace and SMB does not: an empty directory by another one,
+    /// and a read-only file.
+    async fn replace_target(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
         let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
-        let target_is = self.share.lookup(target).await.map_err(|error| errno(&error))?;
+        let target_is = match self.share.lookup(target).await {
+            // Nothing is in the way: the server does not move the source.
+            Err(error) if error.is_not_found() => return Err(self.refused_rename(source, why)),
+            found => found.map_err(|error| errno(&error))?,
+        };
         match (source_is.is_dir(), target_is.is_dir()) {
             (true, true) => {}
             (false, true) => return Err(Errno::EISDIR),
             (true, false) => return Err(Errno::ENOTDIR),
+            (false, false) if target_is.attributes().contains(FileAttributes::READONLY) => {
+                let rename = || self.share.rename_over_read_only(source, target);
+                return once(rename, |found| found == Errno::ENOENT)
+                    .await
+                    .map_err(|error| errno(&error));
+            }
             (false, false) => return Err(errno(why)),
         }
-        self.share.remove_dir(target).await.map_err(|error| errno(&error))?;
+        self.remove_dir(&self.share, target).await.map_err(|error| errno(&error))?;
         let is_gone = |found| found == Errno::ENOENT;
         let rename = || self.share.rename_if_not_exists(source, target);
-        once(rename, is_gone).await.map_err(|error| errno(&error))
+        let renamed = once(rename, is_gone).await;
+        renamed.map_err(|error| self.refused_rename(source, &error))
+    }
+
+    /// Returns the errno for a rename that the server refused. MS-FSA 2.1.5.15.12: a directory
+    /// cannot be moved while a file below it is open, which POSIX calls EBUSY.
+    fn refused_rename(&self, source: &str, why: &Error) -> Errno {
+        let is_below = |node: &Arc<Node>| {
+            let path = node.path().unwrap_or_default();
+            path.strip_prefix(source).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let is_refused = why.status() == Some(Status::ACCESS_DENIED);
+        if is_refused && self.open_nodes().iter().any(is_below) {
+            return Errno::EBUSY;
+        }
+        errno(why)
     }
 
     fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
@@ -283,14 +251,14 @@ impl Volume {
         // MS-SMB2 has a key for the directory of the Open only, which is that of `from`.
         let is_here = node.name().is_some_and(|(at, _)| at.id == parent.id);
         let share = if is_here { self.share_in(&parent) } else { self.share.clone() };
-        let link = || share.hard_link(&from, &to);
-        once(link, |found| found == Errno::EEXIST).await.map_err(|error| errno(&error))?;
         node.invalidate();
-        self.changed(&parent, &name);
         let asked = Instant::now();
-        let metadata = self.look_at(&to).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.reply(&node, &metadata))
+        let link = || share.make_link(&from, &to);
+        let linked = once(link, |found| found == Errno::EEXIST).await;
+        let linked = linked.map_err(|error| errno(&error))?;
+        // Another file may have the name by now, or be behind a link of DFS.
+        let linked = linked.filter(|found| found.file_id() == node.id);
+        self.made((&parent, &name), linked, asked).await
     }
 
     pub(crate) async fn symlink(
@@ -310,12 +278,8 @@ impl Volume {
         } else {
             self.share.symlink_file(target, &path).await
         };
-        made.map_err(|error| errno(&error))?;
-        self.changed(&parent, &name);
-        let asked = Instant::now();
-        let metadata = self.share.lookup(&path).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.reply(&node, &metadata))
+        made.map_err(|error| reparse_errno(&error))?;
+        self.made((&parent, &name), None, Instant::now()).await
     }
 
     async fn leads_to_directory(&self, parent: &Node, target: &str) -> bool {
@@ -359,12 +323,8 @@ impl Volume {
         }
         let path = parent.below(&name)?;
         let made = self.share.make_special(&path, special, mode & MODE_BITS).await;
-        made.map_err(|error| errno(&error))?;
-        self.changed(&parent, &name);
-        let asked = Instant::now();
-        let metadata = self.look_at(&path).await.map_err(|error| errno(&error))?;
-        let node = self.nodes.found(&parent, &name, metadata, asked);
-        Ok(self.reply(&node, &metadata))
+        made.map_err(|error| reparse_errno(&error))?;
+        self.made((&parent, &name), None, Instant::now()).await
     }
 
     pub(crate) async fn readlink(&self, id: u64) -> Outcome<PathBuf> {
@@ -375,8 +335,9 @@ impl Volume {
     }
 }
 
-/// Returns true for statuses by which servers report a directory at the target of a rename.
-fn is_directory_in_the_way(error: &Error) -> bool {
+/// Returns true for statuses by which servers report a directory or a read-only file at the target
+/// of a rename.
+fn is_in_the_way(error: &Error) -> bool {
     matches!(
         error.status(),
         Some(
@@ -384,6 +345,16 @@ fn is_directory_in_the_way(error: &Error) -> bool {
                 | Status::OBJECT_NAME_COLLISION
                 | Status::FILE_IS_A_DIRECTORY
                 | Status::NOT_A_DIRECTORY
+                | Status::CANNOT_DELETE
         )
     )
+}
+
+/// Returns the errno for a link or a special file that was not made. smbd without links answers
+/// NOT_A_REPARSE_POINT.
+fn reparse_errno(error: &Error) -> Errno {
+    match error.status() {
+        Some(Status::NOT_A_REPARSE_POINT) => Errno::EOPNOTSUPP,
+        _ => errno(error),
+    }
 }

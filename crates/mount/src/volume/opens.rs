@@ -5,15 +5,16 @@ use std::sync::{Arc, Weak};
 use frevo_client::internal::Lease;
 use frevo_client::{Cause, File, LeaseState, Metadata, OpenOptions, Status};
 use fuser::{Errno, INodeNo};
+use futures_util::future::join_all;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
-use super::Volume;
 use super::maintenance::FileLeaseHolder;
+use super::{Volume, begin};
 use crate::cache::FileCache;
 use crate::errno::{Outcome, errno};
-use crate::limits::IDLE_FILES_MAX;
-use crate::node::{Node, Opened};
+use crate::limits::{IDLE_FILES_MAX, PAGE_BYTES};
+use crate::node::{Name, Node, Opened, TimedMetadata};
 
 /// Lease states requested for reading, and for writing.
 const READING: LeaseState = LeaseState::READ.union(LeaseState::HANDLE);
@@ -111,20 +112,73 @@ impl Volume {
                 }
             }
         }
-        let changes = content.changes();
-        let opened = self.open_as(node, &content, writes).await?;
+        let before = content.before_open();
+        let (opened, first_page) = self.open_as(node, &content, reads, writes).await?;
         let file = opened.file.clone();
         let at_open = file.metadata_at_open();
-        content.opened(&file, writes, at_open.len(), changes);
+        content.opened(&file, writes, before, &at_open, first_page);
         node.opens.lock().files.push(opened);
         let told = node.known().map(|known| known.metadata);
-        let is_changed = |told: Metadata| {
-            (told.len(), told.modified_ticks()) != (at_open.len(), at_open.modified_ticks())
-        };
-        if told.is_some_and(is_changed) {
+        if told.is_some_and(|told| is_changed(&told, &at_open)) {
             self.forget_attributes(node);
         }
         Ok(file)
+    }
+
+    /// Returns true if an open(2) would use an Open that this mount has.
+    pub(super) fn reuses(&self, node: &Node, reads: bool, writes: bool) -> bool {
+        let opens = node.opens.lock();
+        let has_handle =
+            |content: Arc<FileCache>| content.lease.grant().state.contains(LeaseState::HANDLE);
+        let is_good = opens.kept.is_none() || node.content().is_some_and(has_handle);
+        is_good && opens.best(reads, writes).is_some()
+    }
+
+    /// Checks that an open file still has its names, and discards what is cached of it and older than
+    /// the server's answer: open(2) sees what another client has closed before (close-to-open). The
+    /// break of a lease may be under way; the server sent it before this answer. The caller holds
+    /// `opening`.
+    ///
+    /// # Errors
+    /// ESTALE if a name is gone or leads to another file: the kernel then looks the name up again.
+    pub(super) async fn check_names(&self, node: &Arc<Node>) -> Outcome<()> {
+        let names = node.names();
+        let asked = std::time::Instant::now();
+        let look = async |(parent, name): &Name| {
+            self.look_at(&parent.below(name)?).await.map_err(|error| errno(&error))
+        };
+        let found = join_all(names.iter().map(look)).await;
+        let mut told = None;
+        let mut wrong = Vec::new();
+        for (name, found) in names.iter().zip(found) {
+            match found {
+                Ok(found) if self.is_same(node, &found) => told = Some(found),
+                Ok(_) => wrong.push(name),
+                Err(error) if error == Errno::ENOENT => wrong.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        if !wrong.is_empty() {
+            node.invalidate();
+            for (parent, name) in wrong {
+                parent.directory.changed(None);
+                if told.is_some() {
+                    self.nodes.lost_name(node, parent, name);
+                }
+            }
+            return Err(Errno::from_i32(libc::ESTALE));
+        }
+        // A removed file is led to by its handles alone.
+        let Some(now) = told else { return Ok(()) };
+        self.share.session().breaks_counted().await;
+        if let Some(content) = node.content() {
+            content.check(&now);
+        }
+        if node.known().is_some_and(|told| is_changed(&told.metadata, &now)) {
+            self.drop_kernel_attributes(node);
+        }
+        node.set_metadata(now, asked);
+        Ok(())
     }
 
     /// Makes this mount and the kernel forget a node's size and times. A program that opens a file
@@ -132,6 +186,11 @@ impl Volume {
     /// attributes.
     fn forget_attributes(&self, node: &Node) {
         node.invalidate();
+        self.drop_kernel_attributes(node);
+    }
+
+    /// Makes the kernel ask for the attributes of a node when a program wants them.
+    fn drop_kernel_attributes(&self, node: &Node) {
         if let Some(notifier) = self.notifier.get() {
             // A negative offset: attributes only, which needs no page and so never waits.
             if let Err(error) = notifier.inval_inode(INodeNo(node.id), -1, 0) {
@@ -145,12 +204,30 @@ impl Volume {
         &self,
         node: &Arc<Node>,
         content: &FileCache,
+        reads: bool,
         writes: bool,
-    ) -> Outcome<Opened> {
+    ) -> Outcome<(Opened, Option<Vec<u8>>)> {
         let path = node.path()?;
+        // The close of a file that this mount has written does not break its lease on the directory.
+        let parent = node.name().and_then(|(parent, _)| parent.directory.lease());
+        content.lease.set_parent(parent.as_deref());
         let options = self.options(if writes { WRITING } else { READING });
         let options = options.write(writes).shared_lease(&content.lease);
-        let (file, reads) = match options.clone().read(true).open(&self.share, &path).await {
+        let is_small = |known: TimedMetadata| known.metadata.len() <= PAGE_BYTES as u64;
+        let wants_data =
+            self.settings.cache && reads && !writes && node.known().is_none_or(is_small);
+        let mut first_page = None;
+        let both = options.clone().read(true);
+        let opened = match wants_data {
+            true => both.open_and_read(&self.share, &path, PAGE_BYTES as u32).await.map(
+                |(file, data)| {
+                    first_page = data;
+                    file
+                },
+            ),
+            false => both.open(&self.share, &path).await,
+        };
+        let (file, reads) = match opened {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
@@ -170,7 +247,7 @@ impl Volume {
             self.distrust(node);
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        Ok(Opened { id: self.number(), file, reads, writes })
+        Ok((Opened { id: self.number(), file, reads, writes }, first_page))
     }
 
     pub(super) fn options(&self, lease: LeaseState) -> OpenOptions {
@@ -245,7 +322,7 @@ impl Volume {
             content.closed();
         }
         for hidden in hidden {
-            if let Err(error) = self.share.remove_file(&hidden).await {
+            if let Err(error) = self.remove_file(&self.share, &hidden).await {
                 tracing::warn!(%error, "a removed file remains under a hidden name");
             }
         }
@@ -260,6 +337,27 @@ impl Volume {
         self.close_if_unused(node).await;
     }
 
+    /// As [`Self::let_go`], for a caller whose next request the Opens would hinder: the CLOSEs leave
+    /// before it, and nobody waits for their answers. Where they might go another way than the next
+    /// request, they are waited for.
+    pub(super) async fn let_go_before_next(&self, node: &Arc<Node>) {
+        if self.share.session().channels().len() > 1 {
+            return self.let_go(node).await;
+        }
+        if node.directory.is_held() {
+            self.let_go_dir(node).await;
+        }
+        let _turn = self.turn(node).await;
+        let is_kept = {
+            let opens = node.opens.lock();
+            opens.users == 0 && opens.is_open()
+        };
+        if let Some(volume) = self.me.upgrade().filter(|_| is_kept) {
+            let node = Arc::clone(node);
+            begin(async move { volume.close_all_with_next(&node).await }).await;
+        }
+    }
+
     /// Closes a file that no program uses. The caller holds `opening`.
     pub(super) async fn close_if_unused(&self, node: &Node) {
         let is_kept = {
@@ -270,4 +368,9 @@ impl Volume {
             self.close_all(node).await;
         }
     }
+}
+
+/// Returns true if size or time of modification differ.
+fn is_changed(told: &Metadata, now: &Metadata) -> bool {
+    (told.len(), told.modified_ticks()) != (now.len(), now.modified_ticks())
 }

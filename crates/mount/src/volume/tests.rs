@@ -3,6 +3,7 @@
 #[path = "../../../client/tests/world/mod.rs"]
 mod world;
 
+mod close_to_open;
 mod closing;
 mod directories;
 mod failures;
@@ -11,8 +12,11 @@ mod locks;
 mod posix;
 mod random_reads;
 mod ranges;
+mod read_only;
+mod refusals;
 mod removing;
 mod replaced;
+mod round_trips;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -51,9 +55,15 @@ impl Volume {
         self.create(ROOT, name(file), libc::O_RDWR, 0o644).await.unwrap().1
     }
 
+    /// Opens a file by its name. As the kernel does, it looks the name up again after ESTALE.
     async fn take(&self, file: &str, flags: i32) -> u64 {
-        let found = self.lookup(ROOT, name(file)).await.unwrap().found();
-        self.open(found.attr.ino.0, flags).await.unwrap()
+        let look = async || self.lookup(ROOT, name(file)).await.unwrap().found().attr.ino.0;
+        match self.open(look().await, flags).await {
+            Err(error) if error == Errno::from_i32(libc::ESTALE) => {
+                self.open(look().await, flags).await.unwrap()
+            }
+            opened => opened.unwrap(),
+        }
     }
 
     async fn close(&self, handle: u64) {
@@ -137,7 +147,7 @@ fn a_mode_keeps_the_mark_for_the_next_backup() {
         let handle = one.take("f", libc::O_RDWR).await;
         one.write(handle, 0, b"data").await.unwrap();
         let found = one.lookup(ROOT, name("f")).await.unwrap().found();
-        let changes = Changes { mode: Some(0o100_444), ..Changes::default() };
+        let changes = super::Changes { mode: Some(0o100_444), ..Default::default() };
         one.setattr(found.attr.ino.0, changes).await.unwrap();
         one.close(handle).await;
         // Version 5 of Samba's attribute has FILE_ATTRIBUTE_* in its bytes 12 to 16.

@@ -53,6 +53,7 @@ impl FileCache {
             Some(offset) => offset,
             None => file.metadata().await.map_err(|error| errno(&error))?.len().min(LEN_MAX),
         };
+        self.changed();
         self.pages.lock().pass(offset, len);
         let sent = file.write_all_at(data, offset).await;
         self.with(|pages| pages.passed(offset, data, sent.is_ok()));
@@ -152,6 +153,7 @@ impl FileCache {
         if extents.is_empty() {
             return Ok(());
         }
+        self.changed();
         let writer = self.writer.lock().clone();
         let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());

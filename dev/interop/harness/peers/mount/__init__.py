@@ -4,6 +4,7 @@ import os
 import shutil
 
 from ...model import group
+from .close_to_open import closed_is_seen, read_only
 from .command import background, helpful
 from .failures import cancelled, hung, killed
 from .files import attributes, maps, names, open_files, posix, sparse, tree
@@ -73,6 +74,11 @@ def mount(ctx):
         (here / "f").write_bytes(b"f")
         equal(os.stat(here / "f").st_mode & 0o777, 0o640, "the mode that was asked for")
         os.unlink(here / "f")
+        with ctx.check("read-only-files"):
+            read_only(here, there)
+    if ctx.server.kind == "frevo":
+        with ctx.check("close-to-open"), mounted(ctx, "writing") as one, mounted(ctx, "opening") as two:
+            closed_is_seen(one, two, 2_500 if ctx.full else 200)
     with ctx.check("crowd-two-mounts"), mounted(ctx, "fifth") as one, mounted(ctx, "sixth") as two:
         crowd(ctx, [one, two], there, 15 if ctx.full else 4)
     with ctx.check("no-cache"), mounted(ctx, "uncached", "--no-cache") as here:

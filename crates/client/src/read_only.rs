@@ -1,0 +1,146 @@
+//! Removing read-only files and directories, which POSIX permits and SMB does not.
+
+use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::query_info::InfoType;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::set::DispositionFlags;
+
+use crate::Status;
+use crate::compound::{RELATED, close_call, look_at};
+use crate::create::Ask;
+use crate::error::{Cause, Error, Result};
+use crate::info::set_call;
+use crate::metadata::Metadata;
+use crate::set_attributes::SetMetadata;
+use crate::share::{Replay, Share};
+use crate::types::FileAttributes;
+
+/// MS-FSA 2.1.5.15.4: READONLY is ignored only for an Open with the right to change attributes.
+const RIGHTS: AccessMask = AccessMask::DELETE.union(AccessMask::WRITE_ATTRIBUTES);
+
+impl Share {
+    /// Removes a file, also if it is read-only. A symbolic link is not followed.
+    ///
+    /// # Errors
+    /// Fails if the user may not change the file's attributes, and as
+    /// [`Self::remove_file`] does. A file that stays is read-only again.
+    #[doc(hidden)]
+    pub async fn remove_file_anyway(&self, path: &str) -> Result<()> {
+        self.remove_anyway(path, CreateOptions::NON_DIRECTORY_FILE).await
+    }
+
+    /// Removes an empty directory, also if it is read-only.
+    ///
+    /// # Errors
+    /// Fails as [`Self::remove_file_anyway`] and [`Self::remove_dir`] do.
+    #[doc(hidden)]
+    pub async fn remove_dir_anyway(&self, path: &str) -> Result<()> {
+        self.remove_anyway(path, CreateOptions::DIRECTORY_FILE).await
+    }
+
+    /// Renames `from` to `to`, also if a read-only file is named `to`: MS-FSA 2.1.5.15.12 refuses
+    /// that with ACCESS_DENIED.
+    ///
+    /// # Errors
+    /// Fails if the user may not change the attributes of `to`, and as [`Self::rename`] does. A
+    /// file that stays is read-only again.
+    #[doc(hidden)]
+    pub async fn rename_over_read_only(&self, from: &str, to: &str) -> Result<()> {
+        let target = self.metadata(to).await?;
+        if target.is_dir() || !target.attributes().contains(FileAttributes::READONLY) {
+            return self.rename(from, to).await;
+        }
+        let set = |attributes| SetMetadata::new().attributes(attributes);
+        let writable = set(target.attributes().without(FileAttributes::READONLY));
+        self.set_metadata(to, &writable).await?;
+        let renamed = self.rename(from, to).await;
+        // After a lost answer the new file may have the name.
+        if renamed.as_ref().is_err_and(|error| error.status().is_some()) {
+            let _ = self.set_metadata(to, &set(target.attributes())).await;
+        }
+        renamed
+    }
+
+    /// Notes that the server does not know FileDispositionInformationEx.
+    #[doc(hidden)]
+    pub fn note_no_read_only_removals(&self) {
+        self.inner.refusals.read_only_removals.note();
+    }
+
+    async fn remove_anyway(&self, path: &str, kind: CreateOptions) -> Result<()> {
+        let refused = &self.inner.refusals.read_only_removals;
+        if !refused.stands() {
+            match self.remove_ignoring(path, kind).await {
+                Err(error) if is_unknown_class(&error) => self.note_no_read_only_removals(),
+                // A server that knows the class, and not the flag.
+                Err(error) if error.status() == Some(Status::CANNOT_DELETE) => {}
+                done => return done,
+            }
+        }
+        let found = self.lookup(path).await?;
+        if !found.attributes().contains(FileAttributes::READONLY) {
+            return self.remove(path, kind).await;
+        }
+        let removed = self.clear_and_remove(path, kind, &found).await;
+        let is_there = removed
+            .as_ref()
+            .is_err_and(|error| !error.is_not_found() && !matches!(error.cause(), Cause::Unknown));
+        if is_there {
+            let back = SetMetadata::new().attributes(found.attributes());
+            let _ = self.set_metadata(path, &back).await;
+        }
+        removed
+    }
+
+    /// Removes by FileDispositionInformationEx, MS-FSCC 2.4.12.
+    async fn remove_ignoring(&self, path: &str, kind: CreateOptions) -> Result<()> {
+        let flags = DispositionFlags::DELETE
+            | DispositionFlags::POSIX_SEMANTICS
+            | DispositionFlags::IGNORE_READONLY_ATTRIBUTE;
+        let class = FileInfoClass::DISPOSITION_EX;
+        self.dispose(path, RIGHTS, kind, class, &flags.0.to_le_bytes()).await
+    }
+
+    /// Takes READONLY from a file and removes it, in one compound. The other links of the file keep
+    /// the attribute.
+    async fn clear_and_remove(
+        &self,
+        path: &str,
+        kind: CreateOptions,
+        found: &Metadata,
+    ) -> Result<()> {
+        let of = |attributes| SetMetadata::new().attributes(attributes).encode();
+        let writable = of(found.attributes().without(FileAttributes::READONLY));
+        let read_only = of(found.attributes());
+        let mut ask = Ask { is_of_name: true, ..look_at(RIGHTS) };
+        ask.options |= kind;
+        let set =
+            |class: FileInfoClass, data: &[u8]| set_call(InfoType::FILE, class.0, 0, RELATED, data);
+        let calls = || {
+            let mut all =
+                vec![set(FileInfoClass::BASIC, &writable), set(FileInfoClass::DISPOSITION, &[1])];
+            if found.links() > 1 {
+                all.push(set(FileInfoClass::BASIC, &read_only));
+            }
+            all.push(close_call());
+            all
+        };
+        self.chain("remove", path, Replay::Once, &ask, &[], calls).await?;
+        Ok(())
+    }
+}
+
+/// Returns true if the server does not know a class of information.
+pub(crate) fn is_unknown_class(error: &Error) -> bool {
+    matches!(
+        error.status(),
+        Some(
+            Status::NOT_SUPPORTED
+                | Status::INVALID_INFO_CLASS
+                | Status::NOT_IMPLEMENTED
+                | Status::INVALID_PARAMETER
+                | Status::INVALID_LEVEL
+        )
+    )
+}
