@@ -124,7 +124,7 @@ impl Cores {
     /// If a thread or its runtime cannot be made, or if `count` is more than [`CORES_MAX`].
     pub fn start(config: &CoresConfig) -> io::Result<Self> {
         let processors = allowed_processors();
-        let count = if config.count == 0 { processors.len() } else { config.count };
+        let count = if config.count == 0 { usual_count() } else { config.count };
         if count > CORES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many cores asked for"));
         }
@@ -340,6 +340,12 @@ async fn work(
         while tasks.join_next().await.is_some() {}
     };
     drop(tokio::time::timeout(grace, all_ended).await);
+}
+
+/// Returns the number of core threads where no other is asked for.
+#[must_use]
+pub fn usual_count() -> usize {
+    allowed_processors().len()
 }
 
 /// Returns the processors that this process may use.

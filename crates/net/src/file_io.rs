@@ -32,11 +32,15 @@ use crate::limits::{BUF_BYTES_MAX, INLINE_WRITE_BYTES_MAX};
 use crate::send_queue::Segment;
 
 mod mount;
+mod prepared_rings;
 mod ring;
 mod roads;
 mod sys;
 
 pub use mount::{Learned, Medium, Mount, MountReport, medium_at, mounts};
+#[doc(hidden)]
+pub use prepared_rings::attempt_ring;
+pub use prepared_rings::prepare_rings;
 use roads::{CHOICE, takes_ring};
 pub use roads::{IoRoad, RoadChoice, choose_roads, road, run_blocking, stay_on_this_thread, stays};
 pub use sys::FileFd;

@@ -18,10 +18,12 @@ use crate::transport::{Detached, Stream};
 
 mod congestion;
 mod interfaces;
+mod routes;
 
 use congestion::Paced;
 
 pub use interfaces::{Interface, interfaces};
+pub use routes::keep_socket as keep_routes_socket;
 
 /// A listening TCP socket, watched by the runtime in which it was made.
 pub struct Listener {

@@ -197,12 +197,16 @@ impl Stream {
             #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
-        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        flags.set(SendFlags::MORE, more);
+        // Not sendmsg(2): it may carry an address, which no filter of a confined process can see.
+        // A broken connection is an error here, since the Rust runtime ignores SIGPIPE.
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        until_drained(stream, Interest::WRITABLE, offered, || {
-            let mut control = rustix::net::SendAncillaryBuffer::default();
-            Ok(rustix::net::sendmsg(stream, slices, &mut control, flags)?)
+        until_drained(stream, Interest::WRITABLE, offered, || match slices {
+            // The header of data that follows from a file.
+            [slice] if more => {
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE;
+                Ok(rustix::net::send(stream, slice, flags)?)
+            }
+            slices => Ok(rustix::io::writev(stream, slices)?),
         })
     }
 

@@ -21,13 +21,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, types};
-use rustix::event::EventfdFlags;
 use slab::Slab;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::buffer::Buf;
+use crate::file_io::prepared_rings::RestrictedRing;
 use crate::file_io::{FileFd, SyncFailure};
 use crate::limits::{RING_FAREWELL, RING_OPS_MAX};
 
@@ -264,24 +264,7 @@ async unsafe fn start(
 
 impl Ring {
     fn new() -> io::Result<Self> {
-        let entries = RING_OPS_MAX;
-        // One issuer and task work deferred to our own entries (Linux 6.1):
-        // completions then cost no interrupt of the core. Else plain.
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_submit_all()
-            .build(entries)
-            .or_else(|_| IoUring::new(entries))?;
-        let mut probe = io_uring::Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        for code in [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE] {
-            if !probe.is_supported(code) {
-                return Err(io::Error::from_raw_os_error(libc::ENOSYS));
-            }
-        }
-        let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        ring.submitter().register_eventfd(eventfd.as_raw_fd())?;
+        let (ring, eventfd) = RestrictedRing::take()?.enable()?;
         // Older kernels cannot set it; their default is good enough.
         drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
         Ok(Self {

@@ -2,11 +2,11 @@
 //! (FSCTL_QUERY_NETWORK_INTERFACE_INFO).
 
 use std::collections::HashSet;
-use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use super::routes::{self, Address, Link};
 use crate::limits::INTERFACES_MAX;
 
 /// One network interface and its addresses.
@@ -37,19 +37,20 @@ pub struct Interface {
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let rdma = rdma_interfaces();
     let mut found: Vec<Interface> = Vec::new();
-    for (name, flags, address) in addresses()? {
-        if let Some(known) = found.iter_mut().find(|known| known.name == name) {
+    let (links, addresses) = routes::links_and_addresses()?;
+    for Address { index, address } in addresses {
+        if let Some(known) = found.iter_mut().find(|known| known.index == index) {
             known.addresses.push(address);
             continue;
         }
-        let Some(index) = read_number(&sys_path(&name, "ifindex")).and_then(|i| i.try_into().ok())
-        else {
-            // Gone meanwhile, or a host without /sys: nothing is known.
+        let Some(Link { name, flags, .. }) = links.iter().find(|link| link.index == index) else {
+            // It came meanwhile.
             continue;
         };
         if found.len() == INTERFACES_MAX {
             break;
         }
+        let (name, flags) = (name.clone(), *flags);
         let up = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_uint;
         found.push(Interface {
             index,
@@ -99,55 +100,10 @@ fn rdma_interfaces() -> HashSet<String> {
     devices.flatten().flat_map(interfaces_of).collect()
 }
 
-/// Returns name, flags and address of every interface with an IP address.
-fn addresses() -> io::Result<Vec<(String, libc::c_uint, IpAddr)>> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: on success the call stores a list that we free below.
-    if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut next = list;
-    // SAFETY: each element and what it points to lives until the list is
-    // freed, and is null or valid.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        next = entry.ifa_next;
-        // SAFETY: the name is a C string of the list.
-        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-        // SAFETY: the address is null or one of the list.
-        let address = unsafe { address_of(entry.ifa_addr) };
-        if let (Ok(name), Some(address)) = (name.to_str(), address) {
-            found.push((name.to_owned(), entry.ifa_flags, address));
-        }
-    }
-    // SAFETY: the list came from getifaddrs, and nothing of it is kept.
-    unsafe { libc::freeifaddrs(list) };
-    Ok(found)
-}
-
-/// # Safety
-/// `address` is null or points to a socket address as long as its family
-/// says.
-unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; every socket address begins so.
-    let family = unsafe { address.as_ref() }?.sa_family;
-    match i32::from(family) {
-        libc::AF_INET => {
-            // SAFETY: this family means this structure; it may be unaligned.
-            let four = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(u32::from_be(four.sin_addr.s_addr)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: as above.
-            let six = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(six.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -170,23 +126,5 @@ mod tests {
         assert_eq!(speed_of(Some(i64::from(u32::MAX))), None);
         assert_eq!(speed_of(Some(10_000)), Some(10_000_000_000));
         assert_eq!(speed_of(Some(400_000)), Some(400_000_000_000));
-    }
-
-    #[test]
-    fn both_families_are_read_even_unaligned() {
-        let mut bytes = [0_u8; 64];
-        // SAFETY: all-zero bytes are a good value of this structure.
-        let mut four: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-        four.sin_family = libc::AF_INET as libc::sa_family_t;
-        four.sin_addr.s_addr = u32::from_be_bytes([192, 0, 2, 7]).to_be();
-        // SAFETY: both lie within the array; the reads below allow for any
-        // alignment but that of the family, which is 2.
-        unsafe {
-            let place = bytes.as_mut_ptr().add(bytes.as_ptr() as usize % 2 + 2);
-            place.cast::<libc::sockaddr_in>().write_unaligned(four);
-            let got = address_of(place.cast());
-            assert_eq!(got, Some(Ipv4Addr::new(192, 0, 2, 7).into()));
-            assert_eq!(address_of(std::ptr::null()), None);
-        }
     }
 }
