@@ -18,12 +18,14 @@ pub mod credentials;
 mod dir;
 mod directory;
 pub mod dosattrib;
+pub mod environment;
 mod errno;
 mod extents;
 mod facts;
 mod fold;
 mod guard;
 mod host;
+pub mod inherited;
 mod kept_folders;
 mod known_paths;
 pub mod limits;
@@ -61,6 +63,8 @@ mod writable;
 mod xattr;
 
 pub use errno::fault_of;
+#[doc(hidden)]
+pub use host::attempt_watch;
 pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use remembered::{forget_remembered, remembered_bytes};
 pub use security::may_write_security_attributes;

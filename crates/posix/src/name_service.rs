@@ -1,38 +1,34 @@
-//! A process of its own that asks the host's name service.
+//! A process of its own that asks the host in the server's place.
 //!
-//! To answer, the C library loads modules that `/etc/nsswitch.conf` names, reads files that are
-//! replaced whenever an account is added, and talks to services of the host. A server that is
-//! confined to its shares can do none of that. So a process that is started first asks in its
-//! place: it has no privileges, no secrets and no descriptors but one socket.
+//! To tell users and groups, the C library loads modules that `/etc/nsswitch.conf` names, reads files
+//! that are replaced whenever an account is added, and talks to services of the host. A server that
+//! is confined to its shares can do none of that. So a process that is started first asks in its
+//! place: it has no privileges, no secrets and no descriptors but its channels. It also connects
+//! sockets to the daemons of the log ([`log_socket`]), since a confined process makes none.
 //!
-//! Each question is one packet with a stream for its answer, so that a slow answer delays no other.
-//! A keeper starts the process again when a module crashed it, and ends when the server does.
+//! There is a channel for each thread that asks, so that a slow answer delays no other. A keeper
+//! starts the process again when a module crashed it, and ends when the server does.
 
+mod channel;
 mod wire;
 
 use std::ffi::c_int;
-use std::io::{self, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::net::Shutdown;
+use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
-    socketpair,
-};
+use rustix::net::shutdown;
 
-use crate::limits::{NAME_SERVICE_ANSWER_BYTES, NAME_SERVICE_QUESTION_BYTES, NAME_SERVICE_THREADS};
+use crate::limits::{NAME_SERVICE_QUESTION_BYTES, NAME_SERVICE_THREADS};
 use crate::unix::{Said, UnixUser};
-use wire::{Answer, Question};
+use channel::{Channel, Channels};
+use wire::{Answer, LogDaemon, Question};
 
-/// Time after which an answer is abandoned; the server stops waiting much earlier.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time that the processes get to end before [`finish`] goes on without them.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Pause before a crashed process is started again.
@@ -40,32 +36,39 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Stack of a thread that asks: modules of the name service need little.
 const STACK_BYTES: usize = 1 << 20;
 
-/// The socket to the process, once it runs.
-static HELPER: OnceLock<OwnedFd> = OnceLock::new();
+/// The channels to the process, once it runs.
+static HELPER: OnceLock<Channels> = OnceLock::new();
+
+/// Functions that remove all rights that the processes do not need.
+#[derive(Debug, Clone, Copy)]
+pub struct Confine {
+    /// Runs first in the process that starts the asking one, and holds for that one too.
+    pub keeper: fn(),
+    /// Runs first in the process that asks.
+    pub asker: fn(),
+}
 
 /// Starts the process. From then on it gets every question.
-///
-/// `confine` runs first in the new process, and should remove all rights that asking does not need.
 ///
 /// Must be called before this process has other threads: the new process gets a copy of this thread
 /// alone.
 ///
 /// # Errors
 /// If no further process can be started.
-pub fn start(confine: fn()) -> io::Result<()> {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+pub fn start(confine: Confine) -> io::Result<()> {
+    let pairs: io::Result<Vec<_>> = (0..NAME_SERVICE_THREADS).map(|_| Channel::pair()).collect();
+    let (ours, theirs): (Vec<Channel>, Vec<OwnedFd>) = pairs?.into_iter().unzip();
     // SAFETY: no other thread runs, so nothing that the child uses (the allocator,
     // standard library locks) can be held by a thread that it does not have.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             drop(ours);
-            keep(theirs, confine)
+            keep(&theirs, confine)
         }
         _ => {
             // A second call leaves the first process in use.
-            let _ = HELPER.set(ours);
+            let _ = HELPER.set(Channels::new(ours));
             Ok(())
         }
     }
@@ -75,22 +78,26 @@ pub fn start(confine: fn()) -> io::Result<()> {
 /// service manager finds nothing left of a server that has stopped. Questions fail from
 /// here on. Does nothing where [`start`] was not called.
 pub fn finish() {
-    if let Some(helper) = HELPER.get() {
-        let _ = has_ended(helper.as_fd(), FAREWELL);
+    if let Some(channels) = HELPER.get() {
+        let free = channels.drain();
+        for channel in &free {
+            // Where it fails, the end of this process will tell them.
+            let _ = shutdown(channel, rustix::net::Shutdown::Write);
+        }
+        if let Some(channel) = free.first() {
+            let _ = has_ended(channel.as_fd(), FAREWELL);
+        }
     }
 }
 
-/// Tells the processes that no question follows; true when all of them have closed their
-/// end within `patience`.
-fn has_ended(helper: BorrowedFd<'_>, patience: Duration) -> bool {
-    // Where it fails, the end of this process will tell them.
-    let _ = shutdown(helper, rustix::net::Shutdown::Write);
+/// True when all processes have closed their end within `patience`.
+fn has_ended(channel: BorrowedFd<'_>, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let Ok(timeout) = Timespec::try_from(left) else { return false };
         // No event is asked for: a hangup is told anyway, when the last end is closed.
-        let mut polled = [PollFd::from_borrowed_fd(helper, PollFlags::empty())];
+        let mut polled = [PollFd::from_borrowed_fd(channel, PollFlags::empty())];
         match poll(&mut polled, Some(&timeout)) {
             Ok(0) => return false,
             Ok(_) => return true,
@@ -105,23 +112,46 @@ pub(crate) fn is_running() -> bool {
     HELPER.get().is_some()
 }
 
+/// Returns a socket that is connected to the daemon of the log at `path`: `/dev/log` or the socket of
+/// systemd's journal.
+///
+/// # Errors
+/// The error of the connection. `PermissionDenied` for another path once the process runs.
+pub fn log_socket(path: &Path) -> io::Result<UnixDatagram> {
+    if !is_running() {
+        return connected(path);
+    }
+    let daemon = LogDaemon::at(path).ok_or(io::ErrorKind::PermissionDenied)?;
+    match ask(&Question::LogSocket(daemon))? {
+        (_, Some(socket)) => Ok(socket.into()),
+        (Answer::Failed(errno), None) => Err(errno.into()),
+        _ => Err(Errno::IO.into()),
+    }
+}
+
+fn connected(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    Ok(socket)
+}
+
 pub(crate) fn user(name: &str) -> Said<UnixUser> {
-    match ask(&Question::User(name.to_owned()))? {
+    match ask(&Question::User(name.to_owned()))?.0 {
         Answer::User(user) => Ok(Some(user)),
         answer => answer.nobody(),
     }
 }
 
 pub(crate) fn user_name(uid: u32) -> Said<String> {
-    text(ask(&Question::UserName(uid))?)
+    text(ask(&Question::UserName(uid))?.0)
 }
 
 pub(crate) fn group_name(gid: u32) -> Said<String> {
-    text(ask(&Question::GroupName(gid))?)
+    text(ask(&Question::GroupName(gid))?.0)
 }
 
 pub(crate) fn group_id(name: &str) -> Said<u32> {
-    match ask(&Question::GroupId(name.to_owned()))? {
+    match ask(&Question::GroupId(name.to_owned()))?.0 {
         Answer::Id(id) => Ok(Some(id)),
         answer => answer.nobody(),
     }
@@ -135,45 +165,24 @@ fn text(answer: Answer) -> Said<String> {
 }
 
 /// Sends a question and waits for its answer.
-fn ask(question: &Question) -> Result<Answer, Errno> {
-    let helper = HELPER.get().ok_or(Errno::NOSYS)?;
-    ask_at(helper.as_fd(), question)
-}
-
-fn ask_at(helper: BorrowedFd<'_>, question: &Question) -> Result<Answer, Errno> {
-    let lost = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let (ours, theirs) = UnixStream::pair().map_err(lost)?;
-    ours.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
-    let packet = question.encode();
-    if packet.len() > NAME_SERVICE_QUESTION_BYTES {
+fn ask(question: &Question) -> Result<(Answer, Option<OwnedFd>), Errno> {
+    if question.encode().len() > NAME_SERVICE_QUESTION_BYTES {
         // No name is that long.
-        return Ok(Answer::Nobody);
+        return Ok((Answer::Nobody, None));
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [theirs.as_fd()];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(helper, &[io::IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    drop(theirs);
-    let mut answer = Vec::new();
-    let limit = u64::try_from(NAME_SERVICE_ANSWER_BYTES).unwrap_or(u64::MAX);
-    (&ours).take(limit).read_to_end(&mut answer).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Errno::TIMEDOUT,
-        _ => lost(error),
-    })?;
-    // Nothing at all: the process ended while it was asking.
-    Answer::decode(&answer).ok_or(Errno::PIPE)
+    HELPER.get().ok_or(Errno::NOSYS)?.ask(question)
 }
 
 /// The keeper: starts the process that asks, and starts it again after a crash.
-fn keep(socket: OwnedFd, confine: fn()) -> ! {
-    alone(&socket);
-    confine();
+fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
+    alone(channels);
+    (confine.keeper)();
     loop {
         // SAFETY: the keeper has one thread.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            answer_all(&Arc::new(socket));
+            (confine.asker)();
+            answer_all(channels);
             exit(0);
         }
         if child < 0 {
@@ -186,6 +195,8 @@ fn keep(socket: OwnedFd, confine: fn()) -> ! {
         if waited == child && libc::WIFEXITED(status) {
             exit(0);
         }
+        // Questions that it was asked will have no answer.
+        channels.iter().for_each(|channel| channel::tell_crash(channel.as_fd()));
         std::thread::sleep(AGAIN);
     }
 }
@@ -196,8 +207,8 @@ fn exit(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Leaves the server's terminal and closes all of its descriptors but the socket.
-fn alone(socket: &OwnedFd) {
+/// Leaves the server's terminal and closes all of its descriptors but the channels.
+fn alone(channels: &[OwnedFd]) {
     // Cannot fail: a child is no leader of a group.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"frevo-names");
@@ -207,64 +218,66 @@ fn alone(socket: &OwnedFd) {
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-    let kept = socket.as_raw_fd();
-    for (first, last) in [(3, kept - 1), (kept + 1, c_int::MAX)] {
-        if first <= last {
-            // SAFETY: this process uses no descriptor of the server but the one that
-            // is left out; owners of the others are never dropped here.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    let mut kept: Vec<c_int> = channels.iter().map(OwnedFd::as_raw_fd).collect();
+    kept.sort_unstable();
+    kept.push(c_int::MAX);
+    let mut first = 3;
+    for next in kept {
+        if first < next {
+            // SAFETY: this process uses no descriptor of the server but those that are
+            // left out; owners of the others are never dropped here.
+            unsafe { libc::syscall(libc::SYS_close_range, first, next - 1, 0) };
         }
+        first = next.saturating_add(1);
     }
 }
 
 /// Answers questions until the server has ended.
-fn answer_all(socket: &Arc<OwnedFd>) {
-    let threads: Vec<_> = (0..NAME_SERVICE_THREADS)
-        .filter_map(|_| {
-            let socket = Arc::clone(socket);
-            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
-            builder.spawn(move || while answer_one(socket.as_fd()) {}).ok()
-        })
-        .collect();
-    if threads.is_empty() {
-        while answer_one(socket.as_fd()) {}
-    }
-    // The first thread that sees the server's end; others may hang in a module.
-    if let Some(first) = threads.into_iter().next() {
-        let _ = first.join();
-    }
+fn answer_all(channels: &[OwnedFd]) {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = channels
+            .iter()
+            .filter_map(|channel| {
+                let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+                builder.spawn_scoped(scope, move || while answer_one(channel.as_fd()) {}).ok()
+            })
+            .collect();
+        // The first thread that sees the server's end; others may hang in a module.
+        match threads.into_iter().next() {
+            Some(first) => drop(first.join()),
+            None => {
+                if let Some(channel) = channels.first() {
+                    while answer_one(channel.as_fd()) {}
+                }
+            }
+        }
+        exit(0);
+    });
 }
 
 /// Answers one question; false if the server has ended.
-fn answer_one(socket: BorrowedFd<'_>) -> bool {
-    let mut packet = vec![0; NAME_SERVICE_QUESTION_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut slices = [io::IoSliceMut::new(&mut packet)];
-    let received = match recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-        Ok(received) if received.bytes > 0 => received.bytes,
-        Err(Errno::INTR) => return true,
-        _ => return false,
+fn answer_one(channel: BorrowedFd<'_>) -> bool {
+    let asked = match channel::question(channel) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => return true,
+        Err(_) => return false,
     };
-    let passed = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let (Some(stream), Some(question)) =
-        (passed, packet.get(..received).and_then(Question::decode))
-    else {
-        return true;
+    let mut socket = None;
+    let answer = match &asked.question {
+        Question::User(name) => Answer::of(crate::unix::direct::user(name), Answer::User),
+        Question::UserName(uid) => Answer::of(crate::unix::direct::user_name(*uid), Answer::Text),
+        Question::GroupName(gid) => Answer::of(crate::unix::direct::group_name(*gid), Answer::Text),
+        Question::GroupId(name) => Answer::of(crate::unix::direct::group_id(name), Answer::Id),
+        Question::LogSocket(daemon) => match connected(daemon.path()) {
+            Ok(connected) => {
+                socket = Some(connected);
+                Answer::Nobody
+            }
+            Err(error) => Answer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        },
     };
-    let mut stream = UnixStream::from(stream);
-    let answer = match question {
-        Question::User(name) => Answer::of(crate::unix::direct::user(&name), Answer::User),
-        Question::UserName(uid) => Answer::of(crate::unix::direct::user_name(uid), Answer::Text),
-        Question::GroupName(gid) => Answer::of(crate::unix::direct::group_name(gid), Answer::Text),
-        Question::GroupId(name) => Answer::of(crate::unix::direct::group_id(&name), Answer::Id),
-    };
-    // A server that no longer waits has closed the stream.
-    let _ = stream.write_all(&answer.encode());
-    let _ = stream.shutdown(Shutdown::Both);
+    // A server that has ended is noticed by the next question.
+    let _ = channel::answer(channel, asked.id, &answer, socket.as_ref());
     true
 }
 
@@ -272,40 +285,33 @@ fn answer_one(socket: BorrowedFd<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// Runs both ends in one process: threads of the helper answer this one.
-    fn helper() -> OwnedFd {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
+    /// Runs both ends in one process: a thread of the helper answers this one.
+    fn helper() -> Channels {
+        let (ours, theirs) = Channel::pair().unwrap();
         std::thread::spawn(move || while answer_one(theirs.as_fd()) {});
-        ours
+        Channels::new(vec![ours])
     }
 
     #[test]
     fn the_helper_says_what_the_host_says() {
         let helper = helper();
-        let ask = |question| ask_at(helper.as_fd(), &question);
+        let ask = |question| helper.ask(&question).map(|(answer, _)| answer);
         let root = crate::unix::direct::user("root").unwrap().unwrap();
         assert_eq!(ask(Question::User("root".into())), Ok(Answer::User(root)));
         assert_eq!(ask(Question::User("no such user here".into())), Ok(Answer::Nobody));
         assert_eq!(ask(Question::UserName(0)), Ok(Answer::Text("root".into())));
         assert_eq!(ask(Question::GroupName(0)), Ok(Answer::Text("root".into())));
         assert_eq!(ask(Question::GroupId("root".into())), Ok(Answer::Id(0)));
-        assert_eq!(
-            ask(Question::User("x".repeat(NAME_SERVICE_QUESTION_BYTES))),
-            Ok(Answer::Nobody)
-        );
     }
 
     /// Tests that the end of the helper is awaited, but not forever: a module may hang.
     #[test]
     fn the_end_of_the_helper_is_waited_for() {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
+        let (ours, theirs) = Channel::pair().unwrap();
         // The keeper has a copy, and closes it after the process that asks.
         let (asks, keeps) = (theirs.try_clone().unwrap(), theirs);
         let (asked, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
         let keeper = std::thread::spawn(move || {
             while answer_one(asks.as_fd()) {}
             drop(asks);
@@ -318,29 +324,47 @@ mod tests {
         ended.0.send(()).unwrap();
         assert!(has_ended(ours.as_fd(), Duration::from_secs(60)));
         keeper.join().unwrap();
-        assert!(ask_at(ours.as_fd(), &Question::UserName(0)).is_err());
+        assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());
     }
 
     /// Tests that a helper that has ended is an error, not the answer "nobody".
     #[test]
     fn a_helper_that_is_gone_says_nothing() {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
+        let (ours, theirs) = Channel::pair().unwrap();
         drop(theirs);
-        assert!(ask_at(ours.as_fd(), &Question::UserName(0)).is_err());
+        assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());
         // The helper ends in the middle of a question.
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
+        let (ours, theirs) = Channel::pair().unwrap();
+        let helper = Channels::new(vec![ours]);
         let ends = std::thread::spawn(move || {
-            let mut packet = [0; 64];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let mut slices = [io::IoSliceMut::new(&mut packet)];
-            recvmsg(&theirs, &mut slices, &mut ancillary, RecvFlags::empty()).unwrap();
+            let asked = channel::question(theirs.as_fd()).unwrap().unwrap();
+            assert_eq!(asked.question, Question::UserName(0));
+            channel::tell_crash(theirs.as_fd());
+            // The next process answers the next question, and not the lost one.
+            channel::tell_crash(theirs.as_fd());
+            while answer_one(theirs.as_fd()) {}
         });
-        assert_eq!(ask_at(ours.as_fd(), &Question::UserName(0)), Err(Errno::PIPE));
+        assert_eq!(helper.ask(&Question::UserName(0)).err(), Some(Errno::PIPE));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(helper.ask(&Question::UserName(0)).unwrap().0, Answer::Text("root".into()));
+        drop(helper);
         ends.join().unwrap();
+    }
+
+    /// Tests that a process that makes no socket gets one to a daemon of the log, and to no other.
+    #[test]
+    fn sockets_of_the_log_are_passed() {
+        let helper = helper();
+        for daemon in [LogDaemon::Journal, LogDaemon::Syslog] {
+            let (answer, socket) = helper.ask(&Question::LogSocket(daemon)).unwrap();
+            match (connected(daemon.path()), socket) {
+                (Ok(_), Some(socket)) => assert!(UnixDatagram::from(socket).peer_addr().is_ok()),
+                (Err(error), None) => {
+                    assert_eq!(answer, Answer::Failed(Errno::from_io_error(&error).unwrap()));
+                }
+                (there, socket) => panic!("{there:?} {socket:?}"),
+            }
+        }
+        assert!(LogDaemon::at(Path::new("/run/chrony/chronyd.sock")).is_none());
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use frevo_store::Fault;
 use frevo_store::security::HostAcl;
 use frevo_store::vfs::{Kind, Security, SecurityChange, VfsResult};
-use rustix::fs::{AtFlags, CWD, Mode, Statx, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -195,17 +195,19 @@ pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
     if kind == Kind::Symlink {
         return Err(Fault::NotSupported);
     }
-    let mode = mode & settable(kind);
-    let path = ProcPath::of(handle.fd());
-    let change = || {
-        let mode = Mode::from_raw_mode(mode);
-        rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of)
-    };
-    if mode & 0o2000 == 0 {
-        change()
-    } else {
-        credentials::with_file_group(stx.stx_gid, change).map_err(fault_of)?
+    let mode = Mode::from_raw_mode(mode & settable(kind));
+    if !mode.contains(Mode::SGID) {
+        let path = ProcPath::of(handle.fd());
+        return rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of);
     }
+    // A confined process sets the bit of open directories only, and of none by its path.
+    let opened = {
+        // Its owner may lack the right to list it.
+        let _server = credentials::as_server();
+        sys::reopen(handle.fd(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(fault_of)?
+    };
+    let change = || rustix::fs::fchmod(&opened, mode).map_err(fault_of);
+    credentials::with_file_group(stx.stx_gid, change).map_err(fault_of)?
 }
 
 const fn permissions<'a>(stx: &Statx, acl: &'a HostAcl) -> Permissions<'a> {

@@ -4,13 +4,13 @@
 //! only for its own events: that distinguishes changes of this process from those of others.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use crate::limits::HOST_BUFFER_BYTES;
-use crate::sys::ProcPath;
+use crate::sys;
 
 /// The identity of a directory or file in events: its file system and its file handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ const FILE_CHANGES: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB | libc::FAN_MOVE_S
 pub(super) struct Fanotify {
     fd: OwnedFd,
     /// The events that stand for renames on this kernel.
-    renames: u64,
+    renames: AtomicU64,
 }
 
 impl Fanotify {
@@ -67,24 +67,12 @@ impl Fanotify {
     /// privileges) or a sandbox forbids it.
     pub(super) fn new() -> Result<Self, Errno> {
         let fd = group(libc::FAN_REPORT_DIR_FID | libc::FAN_REPORT_NAME)?;
-        let mut new = Self { fd, renames: FAN_RENAME };
-        // By its path, because a confined process may not open it.
-        let probe = |new: &Self, flags| {
-            let flags = flags | libc::FAN_MARK_ONLYDIR;
-            new.change(flags, CHANGES | new.renames, CWD, Some(c"/"))
-        };
-        if probe(&new, libc::FAN_MARK_ADD) == Err(Errno::INVAL) {
-            new.renames = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
-        } else {
-            // Fails only if there is no mark.
-            let _ = probe(&new, libc::FAN_MARK_REMOVE);
-        }
-        Ok(new)
+        Ok(Self { fd, renames: AtomicU64::new(FAN_RENAME) })
     }
 
     /// Makes a group for files, whose events name the file itself. Fails as [`Self::new`] does.
     pub(super) fn of_files() -> Result<Self, Errno> {
-        Ok(Self { fd: group(libc::FAN_REPORT_FID)?, renames: 0 })
+        Ok(Self { fd: group(libc::FAN_REPORT_FID)?, renames: AtomicU64::new(0) })
     }
 
     pub(super) const fn fd(&self) -> &OwnedFd {
@@ -102,7 +90,15 @@ impl Fanotify {
     }
 
     fn change_mark(&self, flags: libc::c_uint, dir: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.change(flags, CHANGES | self.renames, dir, None)
+        let renames = self.renames.load(Ordering::Relaxed);
+        match self.change(flags, CHANGES | renames, dir) {
+            Err(Errno::INVAL) if renames == FAN_RENAME => {
+                let renames = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
+                self.renames.store(renames, Ordering::Relaxed);
+                self.change(flags, CHANGES | renames, dir)
+            }
+            changed => changed,
+        }
     }
 
     /// Begins to watch a file.
@@ -116,28 +112,21 @@ impl Fanotify {
     }
 
     fn change_file(&self, flags: libc::c_uint, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        match self.change(flags, FILE_CHANGES, file, None) {
+        match self.change(flags, FILE_CHANGES, file) {
             // Opened with O_PATH.
             Err(Errno::BADF) => {
-                let path = ProcPath::of(file);
-                self.change(flags, FILE_CHANGES, CWD, Some(path.as_c_str()))
+                let opened = sys::reopen(file, rustix::fs::OFlags::RDONLY)?;
+                self.change(flags, FILE_CHANGES, opened.as_fd())
             }
             other => other,
         }
     }
 
-    fn change(
-        &self,
-        flags: libc::c_uint,
-        mask: u64,
-        at: BorrowedFd<'_>,
-        path: Option<&CStr>,
-    ) -> Result<(), Errno> {
-        let (group, at) = (self.fd.as_raw_fd(), at.as_raw_fd());
-        let path = path.map_or(std::ptr::null(), CStr::as_ptr);
-        // SAFETY: both descriptors are open; the path is none, which means what
-        // `at` is, or a C string that outlives the call.
-        let marked = unsafe { libc::fanotify_mark(group, flags, mask, at, path) };
+    /// Changes the mark of an open file. A confined process marks none by its path.
+    fn change(&self, flags: libc::c_uint, mask: u64, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        let (group, file) = (self.fd.as_raw_fd(), file.as_raw_fd());
+        // SAFETY: both descriptors are open, and there is no path.
+        let marked = unsafe { libc::fanotify_mark(group, flags, mask, file, std::ptr::null()) };
         if marked == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
@@ -161,6 +150,18 @@ fn group(reports: libc::c_uint) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: the kernel has just given this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes a group that others wait for, or marks a file at a path: what confined processes must not.
+pub(super) fn attempt(is_waited_for: bool, path: Option<&CStr>) -> Result<(), Errno> {
+    let class = if is_waited_for { libc::FAN_CLASS_CONTENT } else { libc::FAN_REPORT_FID };
+    let fd = group(class)?;
+    let Some(path) = path else { return Ok(()) };
+    let (fd, at) = (fd.as_raw_fd(), libc::AT_FDCWD);
+    // SAFETY: the descriptor is open, and the path is a C string that outlives the call.
+    let marked =
+        unsafe { libc::fanotify_mark(fd, libc::FAN_MARK_ADD, libc::FAN_MODIFY, at, path.as_ptr()) };
+    if marked == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
 fn last_errno() -> Errno {

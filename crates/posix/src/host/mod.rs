@@ -113,6 +113,15 @@ fn hub() -> Option<&'static Arc<Hub>> {
     .as_ref()
 }
 
+/// Watches files in a way that a confined process must not: for tests of the confinement.
+///
+/// # Errors
+/// The error of the call that failed.
+#[doc(hidden)]
+pub fn attempt_watch(is_waited_for: bool, path: Option<&std::ffi::CStr>) -> std::io::Result<()> {
+    Ok(fanotify::attempt(is_waited_for, path)?)
+}
+
 /// Begins an observation of the directory behind `dir`.
 pub(crate) fn observe(
     dir: BorrowedFd<'_>,

@@ -1,5 +1,7 @@
 //! Questions and answers between two processes of one program, as bytes.
 
+use std::path::Path;
+
 use rustix::io::Errno;
 
 use crate::limits::GROUPS_PER_USER;
@@ -12,6 +14,31 @@ pub(super) enum Question {
     UserName(u32),
     GroupName(u32),
     GroupId(String),
+    /// Asks for a socket that is connected to a daemon of the log.
+    LogSocket(LogDaemon),
+}
+
+/// A daemon that takes lines of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogDaemon {
+    /// systemd's journal.
+    Journal,
+    Syslog,
+}
+
+impl LogDaemon {
+    /// The daemon whose socket has this path.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        [Self::Journal, Self::Syslog].into_iter().find(|daemon| daemon.path() == path)
+    }
+
+    /// The path of its socket.
+    pub(super) fn path(self) -> &'static Path {
+        Path::new(match self {
+            Self::Journal => "/run/systemd/journal/socket",
+            Self::Syslog => "/dev/log",
+        })
+    }
 }
 
 impl Question {
@@ -21,6 +48,8 @@ impl Question {
             Self::UserName(uid) => (2, uid.to_le_bytes().into()),
             Self::GroupName(gid) => (3, gid.to_le_bytes().into()),
             Self::GroupId(name) => (4, name.clone().into_bytes()),
+            Self::LogSocket(LogDaemon::Journal) => (5, vec![0]),
+            Self::LogSocket(LogDaemon::Syslog) => (5, vec![1]),
         };
         [&[kind], &body[..]].concat()
     }
@@ -33,6 +62,11 @@ impl Question {
             2 => number(body).map(Self::UserName),
             3 => number(body).map(Self::GroupName),
             4 => text().map(Self::GroupId),
+            5 => match body {
+                [0] => Some(Self::LogSocket(LogDaemon::Journal)),
+                [1] => Some(Self::LogSocket(LogDaemon::Syslog)),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -121,6 +155,8 @@ mod tests {
             Question::UserName(7),
             Question::GroupName(8),
             Question::GroupId("staff".into()),
+            Question::LogSocket(LogDaemon::Journal),
+            Question::LogSocket(LogDaemon::Syslog),
         ];
         for question in questions {
             assert_eq!(Question::decode(&question.encode()), Some(question));
