@@ -37,10 +37,25 @@ pub(crate) enum Command {
     Announce(Announce),
     /// Ask winbind about users of domains (started by serve)
     #[command(hide = true)]
-    AskWinbind,
+    AskWinbind {
+        /// Stay root, for a winbind that only root may ask
+        #[arg(long)]
+        as_root: bool,
+    },
     /// Resolve names of domains (started by serve)
     #[command(hide = true)]
-    AskDirectory,
+    AskDirectory {
+        /// Ask winbind instead of controllers
+        #[arg(long)]
+        winbind: bool,
+    },
+    /// Send traces to a collector (started by serve)
+    #[cfg(feature = "traces")]
+    #[command(hide = true)]
+    SendTraces {
+        /// The address of the collector
+        address: std::net::SocketAddr,
+    },
     /// Manage the accounts of a server
     #[command(after_help = EXIT_CODES)]
     User(User),
@@ -177,9 +192,9 @@ pub(crate) struct Trial {
     /// Attempt and its operands, separated by blanks
     #[arg(long, value_name = "WORDS")]
     pub(crate) attempt: String,
-    /// Attempt it from the process that announces the server
-    #[arg(long)]
-    pub(crate) discovery: bool,
+    /// Attempt it from a process that helps the server: discovery, directory, winbind, names or traces
+    #[arg(long, value_name = "NAME")]
+    pub(crate) helper: Option<String>,
 
     #[command(flatten)]
     pub(crate) serve: Serve,

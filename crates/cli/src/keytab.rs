@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::{Keytab, Policy, Principal, ServiceKey, ServiceKeys};
 use frevo_server::config::Config;
 
@@ -26,17 +27,24 @@ pub(crate) fn path(config: &Config) -> Option<&Path> {
     config.kerberos.keytab.as_ref().map(|path: &toml::Spanned<PathBuf>| path.get_ref().as_path())
 }
 
-/// Reads the keytab of a configuration. None without one.
-pub(crate) fn read(config: &Config) -> Result<Option<Keys>, Failure> {
+/// Reads the bytes of the keytab of a configuration. None without one.
+pub(crate) fn bytes(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
     let Some(path) = path(config) else { return Ok(None) };
-    let policy = config.kerberos.policy();
-    let shown = path.display();
     let bytes = secret_file::read_bytes(path)?.ok_or_else(|| {
+        let shown = path.display();
         Failure::new(
             Exit::NotFound,
             format!("there is no keytab {shown}; the user guide tells how to make one (Kerberos)"),
         )
     })?;
+    Ok(Some(bytes))
+}
+
+/// Reads the keytab of a configuration. None without one.
+pub(crate) fn read(config: &Config) -> Result<Option<Keys>, Failure> {
+    let (Some(path), Some(bytes)) = (path(config), bytes(config)?) else { return Ok(None) };
+    let policy = config.kerberos.policy();
+    let shown = path.display();
     let fault = |what: String| Failure::new(Exit::Config, format!("the keytab {shown} {what}"));
     let keytab = Keytab::parse(&bytes)
         .map_err(|malformed| fault(format!("is damaged: {malformed}; export it again")))?;

@@ -19,8 +19,10 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure};
 
+mod journal;
 mod levels;
 
+use journal::Journal;
 use levels::Filters;
 
 /// The level where neither flag nor configuration names one.
@@ -64,9 +66,8 @@ impl Logging {
                 fmt::layer().json().flatten_event(true).with_writer(io::stderr).boxed()
             }
             LogFormat::Journald => {
-                let layer = tracing_journald::layer();
                 let failure = Failure::failed("cannot log to the journal; use --log text");
-                layer.map_err(failure)?.with_syslog_identifier(String::from("frevo")).boxed()
+                Journal::connect().map_err(failure)?.boxed()
             }
         };
         Self::write_to(layer, level)

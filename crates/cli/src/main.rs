@@ -52,6 +52,8 @@ fn find_vdso() {
 }
 
 fn main() -> ExitCode {
+    // Before other threads start.
+    passwords::leave_environment();
     find_vdso();
     let line = match remote::mount_options::command_line() {
         Ok(line) => {
@@ -84,8 +86,10 @@ fn main() -> ExitCode {
         Command::ConfinementTrial(trial) => serve::confine::trial::run(trial),
         Command::Check(check) => check::run(check),
         Command::Announce(announce) => serve::discovery::run(announce),
-        Command::AskWinbind => serve::ask_winbind::run(),
-        Command::AskDirectory => serve::ask_directory::run(),
+        Command::AskWinbind { as_root } => serve::ask_winbind::run(*as_root),
+        Command::AskDirectory { winbind } => serve::ask_directory::run(*winbind),
+        #[cfg(feature = "traces")]
+        Command::SendTraces { address } => serve::send_traces::run(*address),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Domain(domain) => domain::run(domain),

@@ -1,7 +1,10 @@
 //! Passwords: typed, read from files, or generated.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, ErrorKind, IsTerminal};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use frevo_auth::Zeroizing;
 
@@ -61,14 +64,40 @@ pub(crate) fn from_file(path: &Path) -> Result<Zeroizing<String>, Failure> {
     usable(&text, &format!("the file {shown}"))
 }
 
-/// The password in the environment, if there is one.
+/// The variable with a password.
+pub(crate) const VARIABLE: &str = "FREVO_PASSWORD";
+
+/// The value that [`VARIABLE`] had when the program started.
+static GIVEN: OnceLock<Option<Zeroizing<Vec<u8>>>> = OnceLock::new();
+
+/// Takes the password out of the environment, where other programs of the user, and all that this
+/// one starts, could read it. Before the program has other threads.
+pub(crate) fn leave_environment() {
+    let value = frevo_posix::environment::take_variable(c"FREVO_PASSWORD");
+    // A second call finds none.
+    let _ = GIVEN.set(value.map(|value| Zeroizing::new(value.into_vec())));
+}
+
+fn given() -> Option<&'static Zeroizing<Vec<u8>>> {
+    GIVEN.get()?.as_ref()
+}
+
+/// True if the environment had a password.
+pub(crate) fn is_in_environment() -> bool {
+    given().is_some()
+}
+
+/// The password that the environment had, for this program when it is started again.
+pub(crate) fn for_environment() -> Option<&'static OsStr> {
+    given().map(|value| OsStr::from_bytes(value))
+}
+
+/// The password that the environment had, if there was one.
 pub(crate) fn from_environment() -> Result<Option<Zeroizing<String>>, Failure> {
-    match std::env::var("FREVO_PASSWORD") {
-        Ok(text) => usable(&Zeroizing::new(text), "FREVO_PASSWORD").map(Some),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Failure::new(Exit::Auth, "FREVO_PASSWORD is not valid UTF-8"))
-        }
+    let Some(value) = given() else { return Ok(None) };
+    match std::str::from_utf8(value) {
+        Ok(text) => usable(text, VARIABLE).map(Some),
+        Err(_) => Err(Failure::new(Exit::Auth, "FREVO_PASSWORD is not valid UTF-8")),
     }
 }
 

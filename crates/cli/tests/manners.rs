@@ -122,6 +122,13 @@ fn a_password_is_saved_once_and_forgotten() {
     world.place.run_with_input(&login, "wrong\n").fails(4, &["password"]);
     assert_eq!(without(&["login"]).succeeds(), "");
     world.place.run_with_input(&login, "secret\n").succeeds();
+    // Others see neither the password nor the names of servers, whatever the umask.
+    let folder = world.place.path(".config/frevo");
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!((mode(&folder) & 0o777, mode(&world.place.path(".config")) & 0o777), (0o700, 0o700));
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    world.place.run_with_input(&login, "secret\n").succeeds();
+    assert_eq!(mode(&folder) & 0o777, 0o700, "one that an older version made");
     let file = world.place.path(".config/frevo/servers");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(&file).unwrap().contains("secret"));

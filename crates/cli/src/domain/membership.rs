@@ -8,6 +8,7 @@ use frevo_server::config::Realm;
 use toml_edit::{DocumentMut, value};
 
 use super::arguments::Tool;
+use super::tools::SMB_CONF;
 use crate::exit::{Exit, Failure};
 use crate::{secret_file, state};
 
@@ -78,6 +79,12 @@ impl Membership {
             return Err(Failure::new(Exit::NotFound, text));
         }
         Ok(found)
+    }
+
+    /// True if a join made a smb.conf, with which winbind may run.
+    pub(crate) fn has_smb_conf(state_dir: &Path) -> bool {
+        let entries = std::fs::read_dir(state_dir.join(MEMBERSHIPS)).into_iter().flatten();
+        entries.flatten().any(|entry| entry.path().join(SMB_CONF).exists())
     }
 
     fn read(file: &Path) -> Result<Option<Self>, Failure> {

@@ -13,7 +13,7 @@ use crate::exit::{Done, Exit, Failure};
 /// Directories of programs of administrators, which a user's PATH may lack.
 const MORE_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
 /// The configuration of `net` in the directory of a membership.
-const SMB_CONF: &str = "smb.conf";
+pub(super) const SMB_CONF: &str = "smb.conf";
 
 /// A user of the domain with the password.
 pub(super) struct Credentials<'a> {

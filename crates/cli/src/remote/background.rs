@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::arguments::Mount;
 use crate::exit::{Done, Exit, Failure};
+use crate::passwords;
 
 /// The line that the background process writes to its standard output when the share is mounted.
 const READY: &str = "ready";
@@ -17,9 +18,11 @@ const READY: &str = "ready";
 pub(super) fn start(_: &Mount) -> Done {
     let program =
         std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
-    let mut child = Command::new(program)
-        .args(super::mount_options::command_line()?.arguments)
-        .arg("--detach")
+    let mut command = Command::new(program);
+    command.args(super::mount_options::command_line()?.arguments).arg("--detach");
+    // It takes the password out of its environment at its start.
+    command.envs(passwords::for_environment().map(|value| (passwords::VARIABLE, value)));
+    let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(Failure::failed("cannot start in the background"))?;

@@ -17,6 +17,7 @@ use super::location::Url;
 use super::{saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
+use crate::passwords;
 
 const fn cipher(name: CipherName) -> Cipher {
     match name {
@@ -96,7 +97,7 @@ pub(crate) fn reach_by(url: &Url, share: &Share) {
 pub(crate) fn has_password(connection: &Connection, url: &Url) -> bool {
     connection.credentials.is_some()
         || connection.password_stdin
-        || std::env::var_os("FREVO_PASSWORD").is_some()
+        || passwords::is_in_environment()
         || connection
             .user_of(url)
             .and_then(|user| saved::find(url, Some(&user)))
@@ -406,7 +407,7 @@ impl Connection {
     ) -> Result<Option<frevo_auth::Zeroizing<String>>, Failure> {
         let is_given = self.password_stdin
             || self.nt_hash
-            || std::env::var_os("FREVO_PASSWORD").is_some()
+            || passwords::is_in_environment()
             || self.kept_password(user, url).is_some();
         if is_given {
             return Ok(None);
@@ -458,7 +459,7 @@ impl Connection {
         user: &str,
         url: &Url,
     ) -> Result<Option<frevo_auth::Zeroizing<String>>, Failure> {
-        let is_given = self.password_stdin || std::env::var_os("FREVO_PASSWORD").is_some();
+        let is_given = self.password_stdin || passwords::is_in_environment();
         if is_given || !std::io::stdin().is_terminal() {
             return self.ask_password(user, url).map(Some);
         }
@@ -480,7 +481,7 @@ impl Connection {
             line.truncate(end);
             return Ok(line);
         }
-        if let Some(password) = crate::passwords::from_environment()? {
+        if let Some(password) = passwords::from_environment()? {
             return Ok(password);
         }
         if !std::io::stdin().is_terminal() {
@@ -488,6 +489,6 @@ impl Connection {
                         --password-stdin, or get a Kerberos ticket with kinit";
             return Err(Failure::new(Exit::Auth, text));
         }
-        crate::passwords::prompt(&format!("Password of {user} on {}: ", url.server))
+        passwords::prompt(&format!("Password of {user} on {}: ", url.server))
     }
 }

@@ -5,8 +5,10 @@
 //! the hash is kept there instead, and the line says so.
 
 use std::cell::RefCell;
+use std::fs::Permissions;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use frevo_auth::{NtHash, Zeroizing};
 use serde_json::{Value, json};
@@ -156,12 +158,23 @@ pub(crate) fn find(url: &Url, user: Option<&str>) -> Result<Option<Saved>, Failu
     Ok(all()?.into_iter().rev().find(|saved| saved.is_of(url, user)))
 }
 
+/// Makes the folder of saved servers, which nobody else can look into. Versions before 0.2 made one
+/// for which the umask decided.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let there = std::fs::symlink_metadata(folder)?;
+    let is_own = there.is_dir() && there.uid() == rustix::process::geteuid().as_raw();
+    if is_own && there.mode() & 0o077 != 0 {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
 /// Changes the file while no other process does.
 fn change(edit: impl FnOnce(&mut Vec<Saved>)) -> Done {
     let path = file().ok_or_else(no_home)?;
     let folder = path.parent().unwrap_or(&path);
-    std::fs::create_dir_all(folder)
-        .map_err(Failure::failed(format!("cannot create {}", folder.display())))?;
+    make_folder(folder).map_err(Failure::failed(format!("cannot create {}", folder.display())))?;
     let _lock = secret_file::lock(&path)?;
     let mut saved = all()?;
     edit(&mut saved);

@@ -9,6 +9,7 @@ use super::location::Url;
 use super::saved;
 use crate::console::tell;
 use crate::exit::{Exit, Failure};
+use crate::passwords;
 
 thread_local! {
     /// The user whose tickets this command uses; they are shared by all of its sessions.
@@ -101,7 +102,7 @@ impl Connection {
         self.credentials.is_some()
             || self.password_stdin
             || self.nt_hash
-            || std::env::var_os("FREVO_PASSWORD").is_some()
+            || passwords::is_in_environment()
     }
 
     /// The user whose tickets are used: of the keytab, of the password, or of the ticket cache.

@@ -5,16 +5,17 @@
 //! keytab. What they leave open winbind is asked.
 
 use std::io::{self, BufRead, Write as _};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use frevo_auth::Zeroizing;
 use frevo_client::internal::Kdcs;
 use frevo_client::{Account, AccountKind, Client, Credentials, Kerberos, Options, Session};
 use frevo_wire::dtyp::Sid;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::confine;
+use super::ask_winbind::{hex, unhex};
+use super::confine::helpers;
 use super::wbinfo::wbinfo;
 use crate::exit::{Done, Failure};
 
@@ -28,8 +29,8 @@ const CONTROLLERS: usize = 3;
 pub(super) const DOMAINS: usize = 8;
 /// Most names or SIDs of a question.
 const QUESTIONS: usize = 512;
-/// Longest question, bytes.
-const QUESTION_BYTES: u64 = 1 << 20;
+/// Longest question, bytes, and longest line with a keytab.
+const QUESTION_BYTES: u64 = 4 << 20;
 
 /// The machine account of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +45,8 @@ pub(super) struct Machine {
 /// Those who can be asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sources {
-    pub(super) keytab: PathBuf,
+    /// The bytes of the keytab.
+    pub(super) keytab: Zeroizing<Vec<u8>>,
     pub(super) machines: Vec<Machine>,
     pub(super) winbind: bool,
 }
@@ -53,7 +55,8 @@ impl Sources {
     pub(super) fn object(&self) -> Value {
         let machine = |of: &Machine| json!([of.realm, of.account, of.controller]);
         let machines: Vec<Value> = self.machines.iter().map(machine).collect();
-        json!({ "keytab": self.keytab.display().to_string(), "machines": machines, "winbind": self.winbind })
+        let keytab = Zeroizing::new(hex(&self.keytab));
+        json!({ "keytab": *keytab, "machines": machines, "winbind": self.winbind })
     }
 
     /// Asks once, without a process of its own.
@@ -79,11 +82,21 @@ impl Sources {
             Some(Machine { realm: text(0)?, account: text(1)?, controller: text(2) })
         };
         Some(Self {
-            keytab: object.get("keytab")?.as_str()?.into(),
+            keytab: keytab_of(&object)?,
             machines: object.get("machines")?.as_array()?.iter().filter_map(machine).collect(),
             winbind: object.get("winbind")?.as_bool()?,
         })
     }
+}
+
+/// The line that replaces the keytab.
+pub(super) fn new_keytab(bytes: &[u8]) -> Value {
+    let keytab = Zeroizing::new(hex(bytes));
+    json!({ "keytab": *keytab })
+}
+
+fn keytab_of(object: &Value) -> Option<Zeroizing<Vec<u8>>> {
+    unhex(object.get("keytab")?.as_str()?).map(Zeroizing::new)
 }
 
 /// A question: names such as `EXAMPLE\staff`, or SIDs.
@@ -117,7 +130,7 @@ impl Question {
         Some((id, Self::Sids(sids?)))
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Names(names) => names.len(),
             Self::Sids(sids) => sids.len(),
@@ -125,7 +138,7 @@ impl Question {
     }
 
     /// The part without the answers that there are.
-    fn left(&self, answers: &[Option<Entry>]) -> Self {
+    pub(super) fn left(&self, answers: &[Option<Entry>]) -> Self {
         fn open<T: Clone>(all: &[T], answers: &[Option<Entry>]) -> Vec<T> {
             let open = all.iter().zip(answers).filter(|(_, answer)| answer.is_none());
             open.map(|(one, _)| one.clone()).collect()
@@ -181,20 +194,31 @@ impl Answer {
 }
 
 /// Answers questions until the server has ended.
-pub(crate) fn run() -> Done {
-    // The name is for lists of processes only.
-    let _ = rustix::thread::set_name(c"frevo-directory");
+pub(crate) fn run(winbind: bool) -> Done {
+    // The names are for lists of processes only.
+    if winbind {
+        let _ = rustix::thread::set_name(c"frevo-winbind");
+        helpers::confine_winbind(false);
+    } else {
+        let _ = rustix::thread::set_name(c"frevo-directory");
+        helpers::confine_directory();
+    }
     let mut stdin = io::stdin().lock();
-    let Some(sources) = line(&mut stdin).as_deref().and_then(Sources::parse) else {
+    let Some(mut sources) = line(&mut stdin).as_deref().and_then(|line| Sources::parse(line))
+    else {
         return Ok(());
     };
-    confine::confine_directory(&sources.keytab);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed("cannot start the event loop"))?;
     let mut domains = sources.domains();
     while let Some(line) = line(&mut stdin) {
+        if let Some(keytab) = serde_json::from_str(&line).ok().as_ref().and_then(keytab_of) {
+            sources.keytab = keytab;
+            domains = sources.domains();
+            continue;
+        }
         let Some((id, question)) = Question::parse(&line) else { return Ok(()) };
         let answer = runtime.block_on(ask(&mut domains, &question));
         let answer = sources.with_winbind(&question, answer);
@@ -207,8 +231,8 @@ pub(crate) fn run() -> Done {
     Ok(())
 }
 
-fn line(input: &mut impl BufRead) -> Option<String> {
-    let mut line = String::new();
+fn line(input: &mut impl BufRead) -> Option<Zeroizing<String>> {
+    let mut line = Zeroizing::new(String::new());
     let length = io::Read::take(input, QUESTION_BYTES).read_line(&mut line).ok()?;
     (length > 0).then_some(line)
 }
@@ -233,7 +257,7 @@ async fn ask(domains: &mut [Domain], question: &Question) -> Answer {
 }
 
 /// Puts answers about what was open into its places.
-fn fill(entries: &mut [Option<Entry>], found: Vec<Option<Entry>>) {
+pub(super) fn fill(entries: &mut [Option<Entry>], found: Vec<Option<Entry>>) {
     let open = entries.iter_mut().filter(|entry| entry.is_none());
     for (entry, found) in open.zip(found) {
         *entry = found;
@@ -243,7 +267,7 @@ fn fill(entries: &mut [Option<Entry>], found: Vec<Option<Entry>>) {
 /// The controllers of a domain.
 struct Domain {
     machine: Machine,
-    keytab: PathBuf,
+    keytab: Zeroizing<Vec<u8>>,
     session: Option<Session>,
     down: Option<(Instant, String)>,
 }
@@ -291,15 +315,11 @@ impl Domain {
         let user = format!("{account}@{realm}");
         // A controller that was named at the join is the KDC, too: neither krb5.conf nor DNS need to
         // know one.
-        let (kerberos, hosts) = match controller.as_deref().and_then(Kdcs::named) {
-            Some(named) => {
-                let of = Kerberos::from_keytab_at(&self.keytab, Some(&user), named.clone());
-                (of, vec![named])
-            }
-            None => {
-                let of = Kerberos::from_keytab(&self.keytab, Some(&user));
-                (of, Kdcs::of(realm).await.hosts)
-            }
+        let named = controller.as_deref().and_then(Kdcs::named);
+        let kerberos = Kerberos::from_keytab_bytes(&self.keytab, &user, named.clone());
+        let hosts = match named {
+            Some(named) => vec![named],
+            None => Kdcs::of(realm).await.hosts,
         };
         let kerberos = kerberos.map_err(|error| error.to_string())?;
         let mut reason = format!("no controller of {realm} is known");
@@ -399,11 +419,6 @@ fn named(said: &str, sid: Sid) -> Option<Entry> {
     Some(Entry { sid, domain: domain.to_owned(), name: name.to_owned(), is_group })
 }
 
-/// The directory of the keytab, in which another one may replace it.
-pub(super) fn place_of(keytab: &Path) -> Option<&Path> {
-    keytab.parent().filter(|dir| !dir.as_os_str().is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,19 +441,20 @@ mod tests {
             controller: controller.map(String::from),
         };
         let sources = Sources {
-            keytab: "/a\nb".into(),
+            keytab: Zeroizing::new(vec![5, 2, 10]),
             machines: vec![machine(None), machine(Some("dc1"))],
             winbind: true,
         };
         let line = sources.object().to_string();
         assert!(!line.contains('\n'));
         assert_eq!(Sources::parse(&line), Some(sources));
+        assert_eq!(keytab_of(&new_keytab(&[7, 8])), Some(Zeroizing::new(vec![7, 8])));
         for question in [
             Question::Names(vec!["A\\b\nc".into(), String::new()]),
             Question::Sids(vec![entry(7).sid, Sid::EVERYONE]),
         ] {
             let line = question.object(9).to_string();
-            assert!(!line.contains('\n'));
+            assert!(!line.contains('\n') && keytab_of(&question.object(9)).is_none());
             assert_eq!(Question::parse(&line), Some((9, question)));
         }
         for silent in [None, Some(String::from("no\none"))] {
@@ -484,11 +500,11 @@ mod tests {
             account: "NAS$".into(),
             controller: Some("127.0.0.1".into()),
         };
-        let sources = Sources { keytab: "/nowhere".into(), ..Sources::default() };
+        let sources = Sources::default();
         let mut domains = [Domain::new(&machine, &sources)];
         let question = Question::Names(vec!["A\\b".into()]);
         let first = ask(&mut domains, &question).await;
-        assert!(first.silent.as_ref().unwrap().contains("/nowhere"), "{first:?}");
+        assert!(first.silent.as_ref().unwrap().contains("the keytab is damaged"), "{first:?}");
         assert_eq!(first.entries, [None]);
         let until = domains[0].down.as_ref().unwrap().0;
         let second = ask(&mut domains, &question).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use frevo_auth::Zeroizing;
 use serde_json::{Value, json};
 
-use super::confine;
+use super::confine::helpers;
 use super::wbinfo::{command, wbinfo};
 use crate::exit::Done;
 
@@ -110,10 +110,10 @@ impl Answer {
 }
 
 /// Answers questions until the server has ended.
-pub(crate) fn run() -> Done {
+pub(crate) fn run(as_root: bool) -> Done {
     // The name is for lists of processes only.
     let _ = rustix::thread::set_name(c"frevo-winbind");
-    confine::confine_winbind();
+    helpers::confine_winbind(as_root);
     let mut judge = None;
     let mut stdin = io::stdin().lock();
     loop {

@@ -1,25 +1,26 @@
 //! Names of users and groups of domains, by a process that asks controllers.
 //!
 //! The server is confined before it serves anybody, and connects to nobody. So this process starts
-//! earlier, and shares nothing with the server but a socket.
+//! earlier, and shares nothing with the server but a socket, over which it gets the keytab. Another
+//! process asks winbind, since that takes running programs.
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::Principal;
 use frevo_server::config::{Config, ShareSection, Who};
 use frevo_server::domain_names::{self, DomainDirectory, Lookup, Use};
 use frevo_wire::dtyp::Sid;
 use parking_lot::Mutex;
 
-use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources};
+use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources, fill, new_keytab};
 use super::plan::Plan;
 use crate::domain::membership::Membership;
 use crate::exit::Failure;
@@ -33,9 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest answer, bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 
-/// The process that is asked.
+/// The processes that are asked.
 #[derive(Debug)]
-pub(super) struct Directory(Mutex<Process>);
+pub(super) struct Directory {
+    /// Asks controllers.
+    controllers: Option<Mutex<Process>>,
+    /// Is asked for what controllers left open.
+    winbind: Option<Mutex<Process>>,
+}
 
 #[derive(Debug)]
 struct Process {
@@ -45,27 +51,58 @@ struct Process {
 }
 
 impl Directory {
-    /// Starts the process, if the configuration has somebody to ask: domains of winbind, or a keytab
-    /// with the key of a machine account.
+    /// Starts the processes, if the configuration has somebody to ask: domains of winbind, or a
+    /// keytab with the key of a machine account.
     pub(super) fn start(plan: &Plan) -> Result<Option<Arc<Self>>, Failure> {
         let Some(sources) = sources(&plan.config, plan.has_state)? else { return Ok(None) };
-        let socket = spawn(&sources)
-            .map_err(Failure::failed("cannot start the process that asks controllers"))?;
-        Ok(Some(Arc::new(Self(Mutex::new(Process { socket, last: 0 })))))
+        let failed =
+            |what: &str| Failure::failed(format!("cannot start the process that asks {what}"));
+        let start = |sources: &Sources| {
+            io::Result::Ok(Mutex::new(Process { socket: spawn(sources)?, last: 0 }))
+        };
+        let winbind = Sources { winbind: true, ..Sources::default() };
+        let winbind = sources.winbind.then(|| start(&winbind)).transpose();
+        let controllers = Sources { winbind: false, ..sources };
+        let has_machines = !controllers.machines.is_empty();
+        let controllers = has_machines.then(|| start(&controllers)).transpose();
+        Ok(Some(Arc::new(Self {
+            controllers: controllers.map_err(failed("controllers"))?,
+            winbind: winbind.map_err(failed("winbind"))?,
+        })))
+    }
+
+    /// Gives the process that asks controllers the keytab as it is now.
+    pub(super) fn renew_keytab(&self, config: &Config) {
+        let Some(controllers) = &self.controllers else { return };
+        let renewed = keytab::bytes(config).map_err(|failure| failure.to_string());
+        let told = renewed.and_then(|bytes| {
+            let Some(bytes) = bytes else { return Ok(()) };
+            controllers.lock().tell(&new_keytab(&bytes)).map_err(|error| error.to_string())
+        });
+        if let Err(why) = told {
+            tracing::warn!(target: "frevo::server", why,
+                "the process that asks controllers keeps the old keytab; reload the server");
+        }
     }
 
     /// Asks, and returns as many answers as the question has parts.
-    fn ask(&self, question: &Question, count: usize) -> Answer {
-        let silent = |why: &dyn fmt::Display| Answer {
-            entries: vec![None; count],
-            silent: Some(format!("{why}; restart the server if that goes on")),
+    fn ask(&self, question: &Question) -> Answer {
+        let mut answer = match &self.controllers {
+            Some(controllers) => controllers.lock().answer(question),
+            None => nobody(question.len(), "nobody was asked"),
         };
-        match self.0.lock().exchange(question) {
-            Ok(answer) if answer.entries.len() == count => answer,
-            Ok(_) => silent(&"an answer to something else"),
-            Err(error) => silent(&error),
+        if let Some(winbind) = self.winbind.as_ref().filter(|_| answer.silent.is_some()) {
+            let Answer { entries, silent } = winbind.lock().answer(&question.left(&answer.entries));
+            fill(&mut answer.entries, entries);
+            answer.silent = silent;
         }
+        answer
     }
+}
+
+/// The answer when nobody knows anything.
+fn nobody(count: usize, why: &str) -> Answer {
+    Answer { entries: vec![None; count], silent: Some(String::from(why)) }
 }
 
 /// Those who can be asked. None when there is nobody.
@@ -77,7 +114,10 @@ fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure>
         true => Vec::new(),
         false => machines(config, has_state)?,
     };
-    let keytab = keytab::path(config).unwrap_or_else(|| Path::new("")).to_owned();
+    let keytab = match machines.is_empty() {
+        true => Zeroizing::default(),
+        false => keytab::bytes(config)?.unwrap_or_default(),
+    };
     let is_one = winbind || !machines.is_empty();
     Ok(is_one.then_some(Sources { keytab, machines, winbind }))
 }
@@ -136,6 +176,9 @@ fn spawn(sources: &Sources) -> io::Result<BufReader<UnixStream>> {
     let output: OwnedFd = theirs.try_clone()?.into();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("frevo-directory").arg("ask-directory").env_clear();
+    if sources.winbind {
+        command.arg0("frevo-winbind").arg("--winbind");
+    }
     if let Some(name) = std::env::var_os("KRB5_CONFIG") {
         command.env("KRB5_CONFIG", name);
     }
@@ -143,11 +186,30 @@ fn spawn(sources: &Sources) -> io::Result<BufReader<UnixStream>> {
     command.stderr(Stdio::null());
     // It ends with the socket.
     command.spawn()?;
-    writeln!(&ours, "{}", sources.object())?;
+    let line = Zeroizing::new(sources.object().to_string());
+    writeln!(&ours, "{}", *line)?;
     Ok(BufReader::new(ours))
 }
 
 impl Process {
+    /// Asks, and returns as many answers as the question has parts.
+    fn answer(&mut self, question: &Question) -> Answer {
+        let count = question.len();
+        let silent = |why: &dyn fmt::Display| {
+            nobody(count, &format!("{why}; restart the server if that goes on"))
+        };
+        match self.exchange(question) {
+            Ok(answer) if answer.entries.len() == count => answer,
+            Ok(_) => silent(&"an answer to something else"),
+            Err(error) => silent(&error),
+        }
+    }
+
+    fn tell(&mut self, line: &serde_json::Value) -> io::Result<()> {
+        let line = Zeroizing::new(line.to_string());
+        writeln!(self.socket.get_mut(), "{}", *line)
+    }
+
     fn exchange(&mut self, question: &Question) -> io::Result<Answer> {
         self.last += 1;
         writeln!(self.socket.get_mut(), "{}", question.object(self.last))?;
@@ -168,13 +230,13 @@ impl Process {
 
 impl DomainDirectory for Directory {
     fn sids(&self, names: &[String]) -> Lookup<Sid> {
-        let answer = self.ask(&Question::Names(names.to_vec()), names.len());
+        let answer = self.ask(&Question::Names(names.to_vec()));
         let sid = |entry: Option<Entry>| entry.map(|entry| entry.sid);
         Lookup { found: answer.entries.into_iter().map(sid).collect(), silent: answer.silent }
     }
 
     fn principals(&self, sids: &[Sid]) -> Lookup<domain_names::Principal> {
-        let answer = self.ask(&Question::Sids(sids.to_vec()), sids.len());
+        let answer = self.ask(&Question::Sids(sids.to_vec()));
         let principal = |entry: Option<Entry>| {
             let Entry { sid, domain, name, is_group } = entry?;
             let kind = if is_group { Use::Group } else { Use::User };
@@ -192,7 +254,8 @@ mod tests {
     #[test]
     fn each_answer_is_that_of_its_question() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let directory = Directory(Mutex::new(Process { socket: BufReader::new(ours), last: 4 }));
+        let process = Process { socket: BufReader::new(ours), last: 4 };
+        let directory = Directory { controllers: Some(Mutex::new(process)), winbind: None };
         let entry = "[\"S-1-5-21-1-2-3-1108\",\"A\",\"staff\",true]";
         let mut answers = String::from("{\"id\":4,\"entries\":[null,null],\"silent\":null}\n");
         answers += &format!("{{\"id\":5,\"entries\":[{entry},null],\"silent\":\"late\"}}\n");
@@ -214,5 +277,27 @@ mod tests {
         drop(theirs);
         let Lookup { found, silent } = directory.sids(&names);
         assert!(found == [None, None] && silent.is_some());
+    }
+    /// Winbind is asked for what the controllers left open, when they were silent.
+    #[test]
+    fn winbind_is_asked_for_what_is_open() {
+        let process = |answer: &str| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(answer.as_bytes()).unwrap();
+            (Some(Mutex::new(Process { socket: BufReader::new(ours), last: 0 })), theirs)
+        };
+        let entry = |rid: u32| format!("[\"S-1-5-21-1-2-3-{rid}\",\"A\",\"n\",true]");
+        let answer = format!("{{\"id\":1,\"entries\":[{},null],\"silent\":\"x\"}}\n", entry(1108));
+        let (controllers, _keeps) = process(&answer);
+        let answer = format!("{{\"id\":1,\"entries\":[{}],\"silent\":null}}\n", entry(1109));
+        let (winbind, asked) = process(&answer);
+        let directory = Directory { controllers, winbind };
+        let Lookup { found, silent } = directory.sids(&["A\\n", "A\\m"].map(String::from));
+        let sids: Vec<String> = found.into_iter().flatten().map(|sid| sid.to_string()).collect();
+        assert_eq!(sids, ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-1109"]);
+        assert_eq!(silent, None);
+        let mut line = String::new();
+        BufReader::new(asked).read_line(&mut line).unwrap();
+        assert!(line.contains("A\\\\m") && !line.contains("A\\\\n"), "{line}");
     }
 }

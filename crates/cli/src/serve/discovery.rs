@@ -14,7 +14,7 @@ use frevo_server::config::{DiscoveryChoice, LogFormat};
 use frevo_wire::dtyp::Guid;
 use tokio::sync::mpsc;
 
-use super::confine;
+use super::confine::helpers;
 use super::plan::Plan;
 use crate::accounts::host_name;
 use crate::arguments::Announce;
@@ -105,7 +105,7 @@ pub(crate) fn run(announce: &Announce) -> Done {
     // Before other threads start and the first message of a stranger is read.
     // The name is for lists of processes only.
     let _ = rustix::thread::set_name(c"frevo-discovery");
-    let lacks = confine::confine_discovery();
+    let lacks = helpers::confine_discovery();
     let format = announce.log.unwrap_or(LogFormat::Text);
     Logging::start(format, announce.log_level.as_deref())?;
     for why in lacks {

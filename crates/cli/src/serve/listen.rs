@@ -64,7 +64,7 @@ impl ListeningSockets {
         Ok(doors)
     }
 
-    /// Sockets that listen already: sd_listen_fds(3).
+    /// Sockets that listen already, see [`passed_descriptors`].
     fn handed_over() -> Result<Self, Failure> {
         let mut doors = Self::new();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -188,6 +188,16 @@ impl ListeningSockets {
                 .unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), SMB_PORT)),
         }
     }
+}
+
+/// The numbers of the descriptors that the service manager passed: sd_listen_fds(3).
+pub(super) fn passed_descriptors() -> std::ops::Range<i32> {
+    /// SD_LISTEN_FDS_START of sd_listen_fds(3).
+    const FIRST: i32 = 3;
+    let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
+    let is_ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+    let count = number("LISTEN_FDS").filter(|count| is_ours && *count > 0).unwrap_or_default();
+    FIRST..FIRST.saturating_add(count)
 }
 
 /// A place to listen, its interface looked up: no address means every one.

@@ -16,6 +16,8 @@ mod plan;
 mod rdma;
 mod run;
 pub(crate) mod run_accounts;
+#[cfg(feature = "traces")]
+pub(crate) mod send_traces;
 mod service_manager;
 mod share_edits;
 mod signals;
@@ -25,6 +27,8 @@ mod take_over;
 mod traces;
 mod wbinfo;
 mod winbind;
+
+use frevo_posix::inherited::Inherited;
 
 use crate::arguments;
 use crate::exit::{Done, Failure};
@@ -36,14 +40,15 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     // Shares have `file_mode` and `directory_mode` for this. All other files are made with the
     // mode that they need.
     rustix::process::umask(rustix::fs::Mode::empty());
+    let inherited = Inherited::note(listen::passed_descriptors());
     let plan = Plan::new(arguments)?;
     confine::start_name_service(&plan)?;
-    let done = run_beside_name_service(arguments, plan);
+    let done = run_beside_name_service(arguments, plan, inherited);
     frevo_posix::name_service::finish();
     done
 }
 
-fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan) -> Done {
+fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan, inherited: Inherited) -> Done {
     let server = &plan.config.server;
     let format = server.log.unwrap_or(frevo_server::config::LogFormat::Text);
     let logging = Logging::start(format, server.log_level.as_deref())?;
@@ -52,7 +57,7 @@ fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan) -> Done {
         .enable_all()
         .build()
         .map_err(Failure::failed("cannot start the event loop"))?;
-    let done = runtime.block_on(run::run(arguments, plan, &logging));
+    let done = runtime.block_on(run::run(arguments, plan, &logging, inherited));
     // After a second Ctrl-C the cores may still be at work.
     runtime.shutdown_background();
     done

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use frevo_posix::inherited::Inherited;
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
 use frevo_server::config::{Identities, ShareSection, open_share};
 use frevo_server::user_map::Mapped;
@@ -36,6 +37,7 @@ use super::listen::ListeningSockets;
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::{Logon, given_names};
+use super::service_manager::{self, notify};
 use super::share_edits::{self, Asked, Asking, Edits};
 use super::signals::{Cause, Signals};
 use super::take_over::Replaced;
@@ -133,8 +135,14 @@ fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settin
     settings
 }
 
-pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Done {
+pub(super) async fn run(
+    arguments: &Serve,
+    plan: Plan,
+    logging: &Logging,
+    inherited: Inherited,
+) -> Done {
     panics::watch(false);
+    service_manager::connect();
     let guid = identity(arguments, &plan)?;
     let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
@@ -157,6 +165,8 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
     #[cfg(feature = "rdma")]
     let rdma = super::rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None)?;
+    // A password file may have been one of them: a pipe of a shell.
+    inherited.close();
     warn(&loaded);
     confined.warn();
     #[cfg(feature = "traces")]
@@ -164,6 +174,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
+    let directory = domains.directory.clone();
     let server = make_server(&loaded, asking, domains)?;
     #[cfg(feature = "rdma")]
     rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
@@ -184,6 +195,7 @@ pub(super) async fn run(arguments: &Serve, plan: Plan, logging: &Logging) -> Don
         signals,
         confined,
         discovery,
+        directory,
         edits,
         account_reloads,
         keytab_watch,
@@ -282,6 +294,7 @@ struct Running<'a> {
     signals: Signals,
     confined: Confined,
     discovery: Discovery,
+    directory: Option<Arc<Directory>>,
     edits: Edits,
     account_reloads: AccountReloads,
     keytab_watch: KeytabWatch,
@@ -333,6 +346,7 @@ impl Running<'_> {
                     let config = &self.loaded.plan.config;
                     if let Some(keys) = self.keytab_watch.look(config, &self.server) {
                         self.loaded.kerberos = Some(keys);
+                        self.renew_keytab();
                     }
                 }
                 cause = self.signals.next() => match (cause, is_stopping) {
@@ -457,7 +471,15 @@ impl Running<'_> {
         self.discovery.tell(&new.plan);
         self.keytab_watch.note(keytab::path(&new.plan.config));
         self.loaded = new;
+        self.renew_keytab();
         Ok(reviewed)
+    }
+
+    /// Gives the process that asks controllers the keytab as it is now.
+    fn renew_keytab(&self) {
+        if let Some(directory) = &self.directory {
+            directory.renew_keytab(&self.loaded.plan.config);
+        }
     }
 }
 
@@ -541,11 +563,4 @@ fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
 fn descriptors() -> Option<usize> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
-}
-
-/// Tells the service manager, if there is one.
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(target: "frevo::server", %error, "cannot notify the service manager");
-    }
 }

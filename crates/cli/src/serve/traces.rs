@@ -4,16 +4,13 @@
 //! Those that find no place are dropped: no client ever waits for the collector.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use frevo_server::Settings;
 use frevo_server::config::{Endpoint, TracesSection};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderValue};
-use hyper_util::rt::TokioIo;
 use opentelemetry::trace::{Link, SpanKind, TraceId, TraceState, TracerProvider};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -24,6 +21,7 @@ use opentelemetry_sdk::trace::{
     SdkTracerProvider, ShouldSample,
 };
 
+use super::send_traces::Sender;
 use crate::exit::{Exit, Failure};
 use crate::logging::Logging;
 
@@ -34,22 +32,21 @@ const SPANS_PER_MESSAGE: usize = 512;
 /// The time from a span's end to its sending.
 const DELAY: Duration = Duration::from_secs(1);
 /// The time that the collector has to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The time that a stopping server waits for the collector.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
-/// The longest answer of a collector.
-const ANSWER_BYTES: usize = 1 << 16;
 
-/// A collector of which the address is known.
-#[derive(Debug, Clone)]
+/// A collector, and the process that sends to it.
+#[derive(Debug)]
 pub(super) struct Collector {
     endpoint: Endpoint,
-    address: SocketAddr,
+    sender: Sender,
     sample: f64,
 }
 
 impl Collector {
-    /// Looks the collector's name up, which a confined server cannot do any more.
+    /// Looks the collector's name up and starts the process that sends to it. A confined server can do
+    /// neither any more.
     pub(super) fn find(section: &TracesSection) -> Result<Option<Self>, Failure> {
         let Some(endpoint) = section.endpoint.clone() else { return Ok(None) };
         let failure = |why: String| {
@@ -60,7 +57,9 @@ impl Collector {
         let address = found.map_err(|error| failure(error.to_string()))?.next();
         let address = address.ok_or_else(|| failure(String::from("it has no address")))?;
         let sample = section.sample.map_or(1.0, |sample| sample.0);
-        Ok(Some(Self { endpoint, address, sample }))
+        let sender = Sender::start(address)
+            .map_err(Failure::failed("cannot start the process that sends traces"))?;
+        Ok(Some(Self { endpoint, sender, sample }))
     }
 
     /// Begins to send spans, from a thread that is confined as its parent is.
@@ -69,7 +68,8 @@ impl Collector {
         let failure = |error: &dyn fmt::Display| {
             Failure::new(Exit::Failed, format!("cannot send traces to {shown}: {error}"))
         };
-        let client = Client { address: self.address, shown: shown.clone(), ..Client::default() };
+        let is_failing = AtomicBool::new(false);
+        let client = Client { sender: self.sender, shown: shown.clone(), is_failing };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
@@ -137,27 +137,20 @@ impl ShouldSample for Sample {
     }
 }
 
-/// The HTTP client of the exporter: a connection for each message.
+/// The HTTP client of the exporter.
 #[derive(Debug)]
 struct Client {
-    address: SocketAddr,
+    sender: Sender,
     shown: String,
     /// True if the collector did not take the latest message: only the first failure is logged.
     is_failing: AtomicBool,
 }
 
-impl Default for Client {
-    fn default() -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 4318));
-        Self { address, shown: String::new(), is_failing: AtomicBool::new(false) }
-    }
-}
-
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // The SDK calls this on its own thread, which has no runtime.
-        let answered = exchange(self.address, request);
+        // The SDK calls this on its own thread, which may wait.
+        let answered = self.sender.exchange(request);
         let refusal = match &answered {
             Ok(response) if response.status().is_success() => None,
             Ok(response) => Some(format!("it answered {}", response.status())),
@@ -174,27 +167,4 @@ impl HttpClient for Client {
         }
         answered
     }
-}
-
-/// Sends a request and waits for its answer.
-fn exchange(address: SocketAddr, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let exchanged = async {
-        let stream = tokio::net::TcpStream::connect(address).await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
-        let (mut head, body) = request.into_parts();
-        if let Some(authority) = head.uri.authority() {
-            head.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
-        }
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        head.uri = path.parse()?;
-        let response = sender.send_request(Request::from_parts(head, Full::new(body))).await?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES).collect().await?.to_bytes();
-        driver.abort();
-        Ok::<_, HttpError>(Response::from_parts(head, body))
-    };
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, exchanged).await })?
 }

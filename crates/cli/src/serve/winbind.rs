@@ -21,7 +21,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::ask_winbind::{Answer, Outcome, Question, hex, unhex};
 use super::plan::Plan;
+use crate::domain::membership::Membership;
 use crate::exit::Failure;
+use crate::state;
 
 /// Processes, and so questions at one time.
 const PROCESSES: usize = 4;
@@ -45,7 +47,9 @@ impl Winbind {
         if domains.is_none_or(|domains| domains.get_ref().is_empty()) {
             return Ok(None);
         }
-        let processes: io::Result<Vec<_>> = (0..PROCESSES).map(|_| spawn()).collect();
+        // A winbind that runs with the smb.conf of a join has its socket in the state directory.
+        let as_root = plan.has_state && Membership::has_smb_conf(&state::dir_of(&plan.config));
+        let processes: io::Result<Vec<_>> = (0..PROCESSES).map(|_| spawn(as_root)).collect();
         let free =
             processes.map_err(Failure::failed("cannot start the processes that ask winbind"))?;
         let (freed, next) = (Condvar::new(), AtomicU64::new(1));
@@ -82,13 +86,14 @@ impl Winbind {
 }
 
 /// Starts this program again as a process that asks.
-fn spawn() -> io::Result<BufReader<UnixStream>> {
+fn spawn(as_root: bool) -> io::Result<BufReader<UnixStream>> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(PATIENCE))?;
     ours.set_write_timeout(Some(PATIENCE))?;
     let output: OwnedFd = theirs.try_clone()?.into();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("frevo-winbind").arg("ask-winbind").env_clear();
+    command.args(as_root.then_some("--as-root"));
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
     command.stderr(Stdio::null());
     // It ends with the socket.

@@ -89,18 +89,31 @@ impl Kerberos {
         Ok(Self::with(&client, origin))
     }
 
-    /// Like [`Self::from_keytab`], with the KDC of the user's realm: krb5.conf and DNS may not know it.
+    /// Returns a user whose keys are in these bytes of a keytab, with the KDC of the user's realm
+    /// where somebody has named one.
     ///
     /// # Errors
-    /// As those of [`Self::from_keytab`].
+    /// Fails if the bytes are no keytab, or have no key of the user.
     #[doc(hidden)]
-    pub fn from_keytab_at(
-        path: impl AsRef<Path>,
-        user: Option<&str>,
-        kdc: (String, u16),
+    pub fn from_keytab_bytes(
+        bytes: &[u8],
+        user: &str,
+        kdc: Option<(String, u16)>,
     ) -> Result<Self, KerberosError> {
-        let (client, origin) = in_keytab(path.as_ref(), user)?;
-        let source = Source::new(origin).with_kdc(&client.realm, kdc);
+        let damaged = |fault| Reason::Setting(format!("the keytab is damaged ({fault})"));
+        let keytab = Keytab::parse(bytes).map_err(damaged)?;
+        let client = client_of(user, &Krb5Conf::load())?;
+        let keys = keytab.keys_of(&client);
+        if keys.is_empty() {
+            let text = format!("the keytab has no key of {client}; klist -k lists its users");
+            return Err(Reason::Setting(text).into());
+        }
+        let realm = client.realm.clone();
+        let source = Source::new(Origin::Secret(client.clone(), ClientSecret::Keys(keys)));
+        let source = match kdc {
+            Some(kdc) => source.with_kdc(&realm, kdc),
+            None => source,
+        };
         Ok(Self::of(&client, Arc::new(source)))
     }
 

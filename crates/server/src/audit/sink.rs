@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use crate::host;
 use crate::limits::AUDIT_SEND;
 
 /// Somewhere that lines are written to.
@@ -131,9 +132,8 @@ impl Datagrams {
             // The daemon was started anew: so must the connection be.
         }
         self.socket = None;
-        let socket = UnixDatagram::unbound()?;
+        let socket = host::log_socket(&self.path)?;
         socket.set_write_timeout(Some(AUDIT_SEND))?;
-        socket.connect(&self.path)?;
         self.socket.insert(socket).send(message).map(drop)
     }
 }

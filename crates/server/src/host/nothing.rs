@@ -1,11 +1,24 @@
 //! No host: file systems are the program's own, and are used as the program.
 
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::Arc;
 
 use frevo_store::Fault;
 use rustix::io::Errno;
 
 use super::names::{HostNames, NoNames};
+
+/// Returns a socket that is connected to the daemon of the log at `path`.
+///
+/// # Errors
+/// The error of the connection.
+pub fn log_socket(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    Ok(socket)
+}
 
 /// A user of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]

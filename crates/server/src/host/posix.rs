@@ -5,6 +5,7 @@ use super::names::{HostNames, Said};
 pub use frevo_posix::credentials::{
     Assumed, Credentials, Scope, as_server, begin_thread, server_ids,
 };
+pub use frevo_posix::name_service::log_socket;
 pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
 pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 

@@ -34,9 +34,10 @@ const RDMA_DEVICES: &str = "/dev/infiniband";
 /// The rights without which nothing is confined: before version 2 (Linux 5.19) no file
 /// could be moved from one folder to another.
 const LEAST: ABI = ABI::V2;
-/// The rights that are given up where the kernel knows them: devices' own calls (Linux
-/// 6.10), connections (6.7), signals to others (6.12).
-const MOST: ABI = ABI::V6;
+/// The rights that are given up where the kernel knows them: connections over TCP (Linux 6.7),
+/// devices' own calls (6.10), signals to others and sockets without a path (6.12), sockets with a path
+/// (7.1).
+const MOST: ABI = ABI::V9;
 
 /// Places of the system that a server reads: network interfaces (for clients that ask),
 /// and what the C library's allocator looks at.
@@ -48,8 +49,12 @@ const SYSTEM: &[&str] = &[
     "/dev/urandom",
 ];
 
+/// Places of the sockets of services that modules of the name service ask: nscd, sssd, winbindd,
+/// systemd's userdb, nslcd; and of the log.
+const SERVICES: &[&str] = &["/run", "/var/run", "/var/lib", "/var/cache", "/dev/log"];
+
 /// Places that modules of the name service read.
-pub(super) const NAME_SERVICE: &[&str] = &[
+const NAME_SERVICE: &[&str] = &[
     "/etc",
     "/usr",
     "/lib",
@@ -68,19 +73,39 @@ pub(super) const NAME_SERVICE: &[&str] = &[
     "/dev/urandom",
 ];
 
+/// Places that programs of Samba read, without secrets of root.
+const SAMBA: &[&str] = &[
+    "/etc/samba/smb.conf",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld-musl-x86_64.path",
+    "/etc/ld-musl-aarch64.path",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/resolv.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/localtime",
+    "/etc/krb5.conf",
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/proc/sys",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/urandom",
+];
+
 /// Confines this thread and those that it starts to the files that `needs` names.
 pub(super) fn confine(needs: &Needs) -> Result<(), String> {
-    let mut rules = ruleset()
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(MOST)))
-        .and_then(|rules| rules.scope(scopes()))
-        .and_then(Ruleset::create)
-        .map_err(lacking)?;
-    if let Some(port) = needs.connects_to {
-        let connecting = NetPort::new(port, AccessNet::ConnectTcp);
-        rules = rules
-            .add_rule(connecting.set_compatibility(CompatLevel::BestEffort))
-            .map_err(lacking)?;
-    }
+    let mut rules = alone(without_network()).map_err(lacking)?;
     for folder in &needs.written {
         rules = grant(rules, folder, WRITTEN)?;
     }
@@ -98,21 +123,25 @@ pub(super) fn confine(needs: &Needs) -> Result<(), String> {
     restrict(rules)
 }
 
-/// Confines this process to reading below `places`. It may connect to services.
-pub(super) fn confine_to_reading(places: &[&str]) -> Result<(), String> {
-    let mut rules = ruleset().and_then(Ruleset::create).map_err(lacking)?;
-    for place in places {
+/// Confines this process to reading files of the system. It may connect to services, but signals
+/// nobody.
+pub(super) fn confine_to_reading() -> Result<(), String> {
+    let mut rules = alone(ruleset()).map_err(lacking)?;
+    for place in NAME_SERVICE {
         rules = grant(rules, Path::new(place), READ)?;
     }
-    restrict(rules)
+    restrict(grant_sockets(rules, SERVICES)?)
 }
 
-/// Confines this process to reading and running what is below `places`.
-pub(super) fn confine_to_running(places: &[&str]) -> Result<(), String> {
-    let mut rules = ruleset().and_then(Ruleset::create).map_err(lacking)?;
-    for place in places {
+/// Confines this process to reading and running files of the system. It may connect to services of
+/// this host, but signals nobody else. Root's process reads what programs of Samba need, and no
+/// secrets.
+pub(super) fn confine_to_running(is_root: bool) -> Result<(), String> {
+    let mut rules = alone(without_network()).map_err(lacking)?;
+    for place in if is_root { SAMBA } else { NAME_SERVICE } {
         rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
     }
+    rules = grant_sockets(rules, SERVICES)?;
     // For the errors of the programs.
     if let Ok(null) = PathFd::new("/dev/null") {
         let rule = PathBeneath::new(null, AccessFs::WriteFile);
@@ -125,16 +154,16 @@ pub(super) fn confine_to_running(places: &[&str]) -> Result<(), String> {
 /// Confines this process to no file at all. Over TCP it connects to nobody, and listens at `port`;
 /// it signals no other process.
 pub(super) fn confine_to_announcing(port: u16) -> Result<(), String> {
-    let rules = ruleset()
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(MOST)))
-        .and_then(|rules| rules.scope(Scope::Signal))
-        .and_then(Ruleset::create)
-        .and_then(|rules| {
-            let listening = NetPort::new(port, AccessNet::BindTcp);
-            rules.add_rule(listening.set_compatibility(CompatLevel::BestEffort))
-        })
-        .map_err(lacking)?;
-    restrict(rules)
+    let rules = alone(without_network()).map_err(lacking)?;
+    let rules = grant_port(rules, port, AccessNet::BindTcp)?;
+    restrict(grant_sockets(rules, &["/run/dbus", "/var/run/dbus", "/run/systemd/journal"])?)
+}
+
+/// Confines this process to no file at all, and to connecting to `port` over TCP.
+#[cfg(feature = "traces")]
+pub(super) fn confine_to_connecting(port: u16) -> Result<(), String> {
+    let rules = alone(without_network()).map_err(lacking)?;
+    restrict(grant_port(rules, port, AccessNet::ConnectTcp)?)
 }
 
 /// Fails where this kernel cannot confine a process to folders.
@@ -150,12 +179,33 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
         .handle_access(AccessFs::from_all(MOST))
 }
 
-/// Signals reach this process alone, and sockets without a path those of this process;
-/// the service manager may have one of these.
-fn scopes() -> BitFlags<Scope> {
-    let is_abstract = std::env::var_os("NOTIFY_SOCKET")
-        .is_some_and(|path| path.as_encoded_bytes().starts_with(b"@"));
-    if is_abstract { Scope::Signal.into() } else { Scope::from_all(MOST) }
+fn without_network() -> Result<Ruleset, RulesetError> {
+    ruleset()?.handle_access(AccessNet::from_all(MOST))
+}
+
+/// Signals reach this process alone, and so do connections to sockets without a path.
+fn alone(rules: Result<Ruleset, RulesetError>) -> Result<RulesetCreated, RulesetError> {
+    rules?.scope(Scope::from_all(MOST))?.create()
+}
+
+/// Grants connections to sockets at and below these places, where the kernel asks for that.
+fn grant_sockets(mut rules: RulesetCreated, places: &[&str]) -> Result<RulesetCreated, String> {
+    for place in places {
+        let Ok(fd) = PathFd::new(place) else { continue };
+        let rule = PathBeneath::new(fd, AccessFs::ResolveUnix);
+        let rule = rule.set_compatibility(CompatLevel::BestEffort);
+        rules = rules.add_rule(rule).map_err(lacking)?;
+    }
+    Ok(rules)
+}
+
+fn grant_port(
+    rules: RulesetCreated,
+    port: u16,
+    right: AccessNet,
+) -> Result<RulesetCreated, String> {
+    let rule = NetPort::new(port, right).set_compatibility(CompatLevel::BestEffort);
+    rules.add_rule(rule).map_err(lacking)
 }
 
 fn grant(

@@ -3,9 +3,10 @@
 //!
 //! Landlock and seccomp hold for one thread and those that it starts. So all is given up
 //! on the first thread, before it starts others: after the sockets are open, and before
-//! accounts are read. The name service is asked by a process of its own
-//! ([`frevo_posix::name_service`]), which is started before.
+//! accounts are read. What serving takes and the confinement forbids is opened before, or belongs to
+//! a process of its own, which is started before ([`helpers`]).
 
+pub(crate) mod helpers;
 mod landlock;
 mod needs;
 mod privileges;
@@ -15,13 +16,13 @@ pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
+use frevo_posix::name_service::Confine;
 use frevo_server::config::{ConfinementChoice, ShareSection};
 
 use tokio::net::UnixStream;
 
 use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
-use crate::serve::ask_directory;
 
 use self::needs::Needs;
 use super::plan::Plan;
@@ -58,44 +59,18 @@ pub(super) fn start_name_service(plan: &Plan) -> Done {
         return Ok(());
     }
     let failure = Failure::failed("cannot start the process that asks the name service");
-    frevo_posix::name_service::start(confine_name_service).map_err(failure)
+    let (keeper, asker) = (helpers::confine_names_keeper, helpers::confine_names);
+    frevo_posix::name_service::start(Confine { keeper, asker }).map_err(failure)
 }
 
-/// Takes from the process that asks the name service all that asking does not need.
-/// Nobody can be told what fails; what does not hold then is no worse than without.
-fn confine_name_service() {
-    let _ = privileges::close_memory();
-    privileges::become_nobody();
-    let _ = landlock::confine_to_reading(landlock::NAME_SERVICE);
-    let _ = privileges::drop_all_capabilities();
-}
-
-/// Takes from a process that asks winbind what asking does not need: it runs programs of the system,
-/// which read files of the system. The socket of winbind is open to root and its group only.
-pub(super) fn confine_winbind() {
-    let _ = privileges::close_memory();
-    let _ = landlock::confine_to_running(landlock::NAME_SERVICE);
-    let _ = privileges::drop_all_capabilities();
-}
-
-/// Takes from a process that asks controllers what asking does not need: it reads the keytab and
-/// files of the system, and runs `wbinfo`.
-pub(super) fn confine_directory(keytab: &Path) {
-    let _ = privileges::close_memory();
-    let own = ask_directory::place_of(keytab).and_then(Path::to_str);
-    let places: Vec<&str> = landlock::NAME_SERVICE.iter().copied().chain(own).collect();
-    let _ = landlock::confine_to_running(&places);
-    let _ = privileges::drop_all_capabilities();
-}
-
-/// Takes from the process that announces the server all that announcing does not need: it reads
-/// messages of strangers. What does not hold is returned.
-pub(super) fn confine_discovery() -> Vec<String> {
-    let _ = privileges::close_memory();
-    privileges::become_nobody();
-    let files = landlock::confine_to_announcing(frevo_discovery::METADATA_PORT);
-    let lacks = [files, privileges::drop_all_capabilities(), seccomp::confine_discovery()];
-    lacks.into_iter().filter_map(Result::err).collect()
+/// Opens what a confined server cannot: rings, and the socket that tells of interfaces.
+fn open_before(plan: &Plan) {
+    let cores = plan.config.server.cores.filter(|count| *count > 0);
+    frevo_net::file_io::prepare_rings(cores.unwrap_or_else(frevo_net::cores::usual_count));
+    if let Err(error) = frevo_net::socket::keep_routes_socket() {
+        tracing::warn!(target: "frevo::server", %error,
+            "clients are not told the addresses of this host's other interfaces");
+    }
 }
 
 impl Confined {
@@ -114,6 +89,7 @@ impl Confined {
             return Ok(confined);
         }
         let needs = Needs::of(plan, arguments);
+        open_before(plan);
         confined.note(MEMORY, privileges::close_memory());
         let to_folders = landlock::confine(&needs);
         confined.to_folders = to_folders.is_ok();

@@ -23,8 +23,6 @@ pub(super) struct Needs {
     /// Files lie in a folder that holds other users' secrets too: after they are
     /// replaced, a reload cannot read them.
     pub(super) read_once: Vec<PathBuf>,
-    /// The port of the collector of traces, to which connections are made.
-    pub(super) connects_to: Option<u16>,
     /// Files are used as other users.
     pub(super) acts_as_users: bool,
     /// RDMA devices are used.
@@ -36,11 +34,7 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of(plan: &Plan, arguments: &Serve) -> Self {
         let config = &plan.config;
-        let mut needs = Self {
-            uses_rdma: config.server.rdma == Some(true),
-            connects_to: config.traces.endpoint.as_ref().map(|endpoint| endpoint.port),
-            ..Self::default()
-        };
+        let mut needs = Self { uses_rdma: config.server.rdma == Some(true), ..Self::default() };
         for share in &config.shares {
             needs.add_share(share);
         }

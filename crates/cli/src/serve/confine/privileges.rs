@@ -85,9 +85,14 @@ const NOBODY: u32 = 65_534;
 
 /// Makes root's process nobody's: it reads what everybody may read.
 pub(super) fn become_nobody() {
+    become_nobody_in(NOBODY);
+}
+
+/// As [`become_nobody`], in a group that may ask a service of the host.
+pub(super) fn become_nobody_in(group: u32) {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-    let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)));
+    let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(group)));
     // A process without the privilege is nobody special already. It has one thread.
     let _ = set_thread_groups(&[]);
     let _ = set_thread_res_gid(gid, gid, gid);

@@ -10,12 +10,53 @@ mod new {
     pub(super) const FUTEX_WAKE: i64 = 454;
     pub(super) const FUTEX_WAIT: i64 = 455;
     pub(super) const FUTEX_REQUEUE: i64 = 456;
-    pub(super) const FCHMODAT2: i64 = 452;
+    pub(in crate::serve::confine) const FCHMODAT2: i64 = 452;
     pub(super) const SETXATTRAT: i64 = 463;
     pub(super) const GETXATTRAT: i64 = 464;
     pub(super) const LISTXATTRAT: i64 = 465;
     pub(super) const REMOVEXATTRAT: i64 = 466;
 }
+
+pub(super) use new::FCHMODAT2;
+
+/// Calls whose arguments decide, in `super::seccomp`.
+#[cfg(test)]
+pub(super) const BY_ARGUMENTS: &[i64] = &[
+    // Data and names.
+    libc::SYS_io_uring_register,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_quotactl_fd,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    // Sockets.
+    libc::SYS_socketpair,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    // Memory, threads and limits.
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_clone,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_tgkill,
+];
+
+/// The old forms of these calls, which newer architectures do not have.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) const BY_ARGUMENTS_OLD: &[i64] = &[libc::SYS_chmod, libc::SYS_mkdir, libc::SYS_mknod];
+#[cfg(all(test, not(target_arch = "x86_64")))]
+pub(super) const BY_ARGUMENTS_OLD: &[i64] = &[];
+
+/// Calls of RDMA, whose libraries ask the kernel over netlink.
+pub(super) const RDMA: &[i64] = &[libc::SYS_bind, libc::SYS_sendmsg];
 
 /// Calls that are allowed whatever their arguments. The kernel remembers these and does
 /// not run the filter for them (Linux 5.11).
@@ -43,12 +84,9 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_syncfs,
     libc::SYS_fallocate,
     libc::SYS_ftruncate,
-    libc::SYS_truncate,
     libc::SYS_fadvise64,
     libc::SYS_readahead,
-    libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
     // Names.
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -56,12 +94,9 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_close_range,
     libc::SYS_dup,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_getdents64,
     libc::SYS_getcwd,
-    libc::SYS_mkdirat,
-    libc::SYS_mknodat,
     libc::SYS_unlinkat,
     libc::SYS_renameat2,
     libc::SYS_linkat,
@@ -76,9 +111,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_fstatfs,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    new::FCHMODAT2,
     libc::SYS_fchown,
     // For set-group-ID on folders; the capability counts.
     libc::SYS_setfsgid,
@@ -100,31 +132,20 @@ pub(super) const ALLOWED: &[i64] = &[
     new::SETXATTRAT,
     new::LISTXATTRAT,
     new::REMOVEXATTRAT,
-    libc::SYS_quotactl_fd,
     // Changes by other programs.
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
-    libc::SYS_fanotify_init,
-    libc::SYS_fanotify_mark,
     libc::SYS_name_to_handle_at,
-    // Sockets that are there, and those of the journal and the service manager.
+    // Sockets that are there.
     libc::SYS_accept,
     libc::SYS_accept4,
-    libc::SYS_bind,
-    libc::SYS_connect,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_sendto,
     libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
     libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
     libc::SYS_shutdown,
-    libc::SYS_socketpair,
     libc::SYS_memfd_create,
     // Waiting.
     libc::SYS_epoll_create1,
@@ -151,7 +172,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
-    libc::SYS_madvise,
     libc::SYS_mincore,
     libc::SYS_mlock,
     libc::SYS_mlock2,
@@ -163,7 +183,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
     libc::SYS_set_robust_list,
-    libc::SYS_get_robust_list,
     libc::SYS_rseq,
     libc::SYS_gettid,
     libc::SYS_getpid,
@@ -179,9 +198,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_capget,
     libc::SYS_getcpu,
     libc::SYS_getrusage,
-    libc::SYS_prlimit64,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sysinfo,
     libc::SYS_uname,
     libc::SYS_times,
@@ -203,15 +220,12 @@ pub(super) const ALLOWED_OLD: &[i64] = &[
     libc::SYS_lstat,
     libc::SYS_access,
     libc::SYS_getdents,
-    libc::SYS_mkdir,
     libc::SYS_rmdir,
     libc::SYS_rename,
     libc::SYS_link,
     libc::SYS_unlink,
     libc::SYS_symlink,
     libc::SYS_readlink,
-    libc::SYS_mknod,
-    libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
     libc::SYS_renameat,
@@ -234,9 +248,9 @@ pub(super) const ALLOWED_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 
-/// Calls of the process that announces the server: sockets, waiting, memory, threads, and a few
-/// questions about files, of which it reaches none.
-pub(super) const DISCOVERY: &[i64] = &[
+/// Calls of each process that helps the server: sockets, waiting, memory, threads, and questions
+/// about files. Those with arguments that decide are in `super::seccomp::helpers`.
+pub(super) const HELPER: &[i64] = &[
     // Standard input and output, sockets.
     libc::SYS_read,
     libc::SYS_write,
@@ -245,26 +259,16 @@ pub(super) const DISCOVERY: &[i64] = &[
     libc::SYS_close,
     libc::SYS_dup,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
-    libc::SYS_socketpair,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept4,
     libc::SYS_connect,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
-    libc::SYS_sendto,
     libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
     libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
     libc::SYS_recvmmsg,
     libc::SYS_shutdown,
-    libc::SYS_memfd_create,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
+    libc::SYS_bind,
     // Files that libraries ask for: the time zone, settings of the allocator.
     libc::SYS_openat,
     libc::SYS_fstat,
@@ -296,7 +300,6 @@ pub(super) const DISCOVERY: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
-    libc::SYS_madvise,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
     // Threads and signals of this process.
@@ -313,7 +316,6 @@ pub(super) const DISCOVERY: &[i64] = &[
     libc::SYS_getgid,
     libc::SYS_getegid,
     libc::SYS_getcpu,
-    libc::SYS_prlimit64,
     libc::SYS_sched_getaffinity,
     libc::SYS_sysinfo,
     libc::SYS_uname,
@@ -327,7 +329,7 @@ pub(super) const DISCOVERY: &[i64] = &[
 
 /// The old forms of these calls.
 #[cfg(target_arch = "x86_64")]
-pub(super) const DISCOVERY_OLD: &[i64] = &[
+pub(super) const HELPER_OLD: &[i64] = &[
     libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_access,
@@ -342,11 +344,105 @@ pub(super) const DISCOVERY_OLD: &[i64] = &[
     libc::SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) const DISCOVERY_OLD: &[i64] = &[];
+pub(super) const HELPER_OLD: &[i64] = &[];
 
-/// Requests of `ioctl(2)` that announcing makes: numbers and names of interfaces; what the
+/// Further calls of the process that announces the server: listening, and sockets of this process
+/// that the library of mDNS finds by their number.
+pub(super) const DISCOVERY: &[i64] =
+    &[libc::SYS_listen, libc::SYS_accept4, libc::SYS_pidfd_open, libc::SYS_pidfd_getfd];
+
+/// Further calls of the C library's resolver and of modules of the name service, which read and map
+/// files.
+pub(super) const MODULES: &[i64] = &[
+    libc::SYS_pread64,
+    libc::SYS_getdents64,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    libc::SYS_getcwd,
+    libc::SYS_pselect6,
+    libc::SYS_mlock,
+    libc::SYS_munlock,
+    libc::SYS_getgroups,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_capget,
+    libc::SYS_getsid,
+    libc::SYS_getpgid,
+    libc::SYS_getrusage,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_flock,
+    libc::SYS_umask,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigpending,
+];
+
+/// The old forms of these calls.
+#[cfg(target_arch = "x86_64")]
+pub(super) const MODULES_OLD: &[i64] = &[
+    libc::SYS_lstat,
+    libc::SYS_getdents,
+    libc::SYS_select,
+    libc::SYS_getrlimit,
+    libc::SYS_getpgrp,
+];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const MODULES_OLD: &[i64] = &[];
+
+/// Further calls of a process that starts others: the keeper of the process that asks the name
+/// service, and processes that run programs of Samba.
+pub(super) const STARTING: &[i64] = &[
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_kill,
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+    // The child confines itself further.
+    libc::SYS_seccomp,
+];
+
+/// The old forms of these calls.
+#[cfg(target_arch = "x86_64")]
+pub(super) const STARTING_OLD: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const STARTING_OLD: &[i64] = &[];
+
+/// Further calls of programs of Samba. They run as nobody below the same filters.
+pub(super) const PROGRAMS: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_chdir,
+    libc::SYS_fchdir,
+    libc::SYS_pwrite64,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_getitimer,
+    libc::SYS_setitimer,
+    libc::SYS_getpriority,
+    libc::SYS_get_robust_list,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_personality,
+];
+
+/// The old forms of these calls.
+#[cfg(target_arch = "x86_64")]
+pub(super) const PROGRAMS_OLD: &[i64] = &[libc::SYS_alarm, libc::SYS_pause];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const PROGRAMS_OLD: &[i64] = &[];
+
+/// Requests of `ioctl(2)` that helping processes make: numbers and names of interfaces; what the
 /// standard library does.
-pub(super) const DISCOVERY_IOCTLS: &[u64] = &[
+pub(super) const HELPER_IOCTLS: &[u64] = &[
     // SIOCGIFINDEX, SIOCGIFNAME of linux/sockios.h
     0x8933, 0x8910, // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS
     0x541B, 0x5421, 0x5450, 0x5451, 0x5401,
@@ -441,12 +537,25 @@ pub(super) const IOCTLS: &[u64] = &[
 /// Requests of `ioctl(2)` to an RDMA device: RDMA_VERBS_IOCTL of rdma/rdma_user_ioctl_cmds.h.
 pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
 
+/// Commands of `fcntl(2)` that helping processes use: as in the server, and locks of processes, which
+/// databases of Samba take.
+pub(super) const HELPER_FCNTLS: &[u64] = &[
+    // F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW
+    0, 1, 2, 3, 4, 5, 6, 7, // F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC
+    36, 37, 38, 1030,
+];
+
+/// Further options of `prctl(2)` for processes that start others: PR_SET_PDEATHSIG,
+/// PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS.
+pub(super) const PRCTLS_OF_STARTING: &[u64] = &[1, 22, 38, 39];
+
 /// Options of `prctl(2)`: names of threads and of memory, and questions.
 pub(super) const PRCTLS: &[u64] = &[
-    // PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA, PR_GET_AUXV
+    // PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_SET_VMA, PR_GET_AUXV
     15,
     16,
     3,
+    23,
     0x5356_4D41,
     0x4155_5856,
 ];

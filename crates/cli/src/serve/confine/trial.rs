@@ -3,12 +3,18 @@
 //! It confines itself exactly as a server with the same arguments does, and then tries
 //! what code of an attacker would.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::net::{AddressFamily, SendFlags, SocketType};
+use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::arguments::Trial;
@@ -16,12 +22,12 @@ use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::serve::plan::Plan;
 
-use super::Confined;
+use super::{Confined, helpers};
 
 /// Confines the process, and makes one attempt. It ends well where the attempt did.
 pub(crate) fn run(trial: &Trial) -> Done {
-    if trial.discovery {
-        return run_as_discovery(&trial.attempt);
+    if let Some(helper) = &trial.helper {
+        return run_as_helper(helper, &trial.attempt);
     }
     let plan = Plan::new(&trial.serve)?;
     super::start_name_service(&plan)?;
@@ -33,9 +39,22 @@ pub(crate) fn run(trial: &Trial) -> Done {
     done.map_err(|error| failure(&trial.attempt, &error))
 }
 
-/// Makes the attempt as the process that announces the server.
-fn run_as_discovery(attempt: &str) -> Done {
-    let lacks = super::confine_discovery();
+/// Makes the attempt as a process that helps the server.
+fn run_as_helper(helper: &str, attempt: &str) -> Done {
+    let mut lacks = Vec::new();
+    match helper {
+        "discovery" => lacks = helpers::confine_discovery(),
+        "directory" => helpers::confine_directory(),
+        "winbind" => helpers::confine_winbind(false),
+        "winbind-as-root" => helpers::confine_winbind(true),
+        "names" => {
+            helpers::confine_names_keeper();
+            helpers::confine_names();
+        }
+        #[cfg(feature = "traces")]
+        "traces" => helpers::confine_traces(4318),
+        _ => return Err(Failure::new(Exit::Usage, "no such process")),
+    }
     print(format!("confined: {attempt}; not confined: {lacks:?}\n").as_bytes())?;
     attempted(attempt).map_err(|error| failure(attempt, &error))
 }
@@ -66,8 +85,45 @@ fn time(path: &str) -> io::Result<()> {
     })?;
     let stat = each(300_000, &|| fs::metadata(path).map(drop))?;
     let open = each(300_000, &|| fs::File::open(path).map(drop))?;
-    let line = format!("ns: getppid {nothing}, stat {stat}, open+close {open}\n");
+    let (ours, theirs) = UnixStream::pair()?;
+    let write = each(300_000, &|| {
+        rustix::io::write(&ours, b"x")?;
+        rustix::net::recv(&theirs, &mut [0_u8; 1], rustix::net::RecvFlags::empty())?;
+        Ok(())
+    })?;
+    let send = each(300_000, &|| {
+        rustix::net::send(&ours, b"x", SendFlags::NOSIGNAL)?;
+        rustix::net::recv(&theirs, &mut [0_u8; 1], rustix::net::RecvFlags::empty())?;
+        Ok(())
+    })?;
+    let line = format!(
+        "ns: getppid {nothing}, stat {stat}, open+close {open}, write+recv {write}, \
+         send+recv {send}\n"
+    );
     print(line.as_bytes()).map_err(|failure| io::Error::other(failure.to_string()))
+}
+
+fn process(number: &str) -> Option<Pid> {
+    number.parse().ok().and_then(Pid::from_raw)
+}
+
+/// Makes a socket of a family, and of a protocol that streams.
+fn socket(family: &str, protocol: &str) -> io::Result<()> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let family = AddressFamily::from_raw(family.parse().map_err(invalid)?);
+    let number = protocol.parse().ok().and_then(std::num::NonZeroU32::new);
+    let protocol = number.map(rustix::net::Protocol::from_raw);
+    Ok(rustix::net::socket(family, SocketType::STREAM, protocol).map(drop)?)
+}
+
+/// Connects to an address on the way of sending, without connect(2).
+fn fast_open(address: &str) -> io::Result<()> {
+    /// MSG_FASTOPEN of send(2).
+    const FAST_OPEN: u32 = 0x2000_0000;
+    let address: std::net::SocketAddr = address.parse().map_err(io::Error::other)?;
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let flags = SendFlags::from_bits_retain(FAST_OPEN) | SendFlags::NOSIGNAL;
+    Ok(rustix::net::sendto(&socket, b"x", flags, &address).map(drop)?)
 }
 
 /// The time that this thread has had a processor, nanoseconds.
@@ -96,6 +152,18 @@ fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
         "connect" => TcpStream::connect(one).map(drop),
         "listen" => TcpListener::bind(one).map(drop),
         "udp" => UdpSocket::bind(one).map(drop),
+        "watch" => {
+            let path = (!one.is_empty()).then(|| CString::new(one)).transpose()?;
+            frevo_posix::attempt_watch(path.is_none(), path.as_deref())
+        }
+        "mode" => {
+            let mode = u32::from_str_radix(two, 8).map_err(io::Error::other)?;
+            fs::set_permissions(one, fs::Permissions::from_mode(mode))
+        }
+        "environment" => {
+            let shown = format!("{:?}\n", std::env::vars_os().collect::<Vec<_>>());
+            print(shown.as_bytes()).map_err(|failure| io::Error::other(failure.to_string()))
+        }
         "thread" => {
             std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| io::Error::other("?"))
         }
@@ -120,6 +188,30 @@ fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
         "name" => {
             let found = frevo_posix::user(one)?;
             found.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+        _ => attempt_more(what, one, two),
+    }
+}
+
+/// Attempts at sockets and at other processes.
+fn attempt_more(what: &str, one: &str, two: &str) -> io::Result<()> {
+    match what {
+        "unix" => UnixStream::connect(one).map(drop),
+        "unix-abstract" => {
+            UnixStream::connect_addr(&SocketAddr::from_abstract_name(one)?).map(drop)
+        }
+        "datagram" => UnixDatagram::unbound()?.send_to(b"x", one).map(drop),
+        "pair-of-datagrams" => UnixDatagram::pair().map(drop),
+        "socket" => socket(one, two),
+        "fast-open" => fast_open(one),
+        "ring" => frevo_net::file_io::attempt_ring(),
+        "limits" => {
+            let limit = Rlimit { current: Some(0), maximum: Some(0) };
+            Ok(rustix::process::prlimit(process(one), Resource::Core, limit).map(drop)?)
+        }
+        "affinity" => {
+            let here = rustix::thread::sched_getaffinity(None)?;
+            Ok(rustix::thread::sched_setaffinity(process(one), &here)?)
         }
         _ => Err(io::Error::other("no such attempt")),
     }
