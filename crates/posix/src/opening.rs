@@ -163,6 +163,9 @@ impl PosixVfs {
         exact: bool,
         how: &OpenHow,
     ) -> VfsResult<Opened> {
+        // True if the last attempt found an entry that could not be opened. The kernel believes for a
+        // second that an entry of FUSE is there, whoever removes it; the open has asked.
+        let mut was_gone = false;
         for attempt in 0..RETRIES {
             let parent = match seen.take().or(place.seen.take()) {
                 Some(seen) => seen,
@@ -172,7 +175,9 @@ impl PosixVfs {
             let naming =
                 (creates && !exact).then(|| self.share().names.naming(parent.key, &place.wanted));
             let _naming = naming.transpose().map_err(fault_of)?;
-            let stored = if attempt > 0 || exact {
+            let stored = if was_gone && exact {
+                None
+            } else if !was_gone && (attempt > 0 || exact) {
                 match self.share().existing(&place, exact, Some(parent)) {
                     Ok((stored, _)) => Some(stored),
                     Err(Fault::NotFound) => None,
@@ -197,14 +202,16 @@ impl PosixVfs {
             };
             match (attempt, &stored) {
                 // Removed or created since the lookup: look again.
-                (Err(Fault::NotFound | Fault::Stale), Some(stored)) => {
+                (Err(fault @ (Fault::NotFound | Fault::Stale)), Some(stored)) => {
                     self.share().names.missed(parent.key, stored);
+                    was_gone = fault == Fault::NotFound;
                 }
-                (Err(Fault::Exists), None) => {}
+                (Err(Fault::Exists), None) => was_gone = false,
                 (other, _) => return other,
             }
         }
-        Err(Fault::Busy)
+        let is_absent = was_gone && how.existence == Existence::MustExist;
+        Err(if is_absent { Fault::NotFound } else { Fault::Busy })
     }
 
     fn open_stored(&self, place: &Location, stored: &[u8], how: &OpenHow) -> VfsResult<Opened> {
