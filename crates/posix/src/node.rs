@@ -385,7 +385,7 @@ impl Node for PosixNode {
             crate::security::chmod(&self.handle, mode)?;
         }
         let times = self.set_times(change)?;
-        self.set_attributes(change, times)
+        self.set_attributes(change, &times)
     }
 
     fn streams(&self) -> VfsResult<Vec<StreamStat>> {

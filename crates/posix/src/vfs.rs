@@ -490,15 +490,33 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
 }
 
 /// Replaces a file by a directory, which rename(2) does not do. The two are exchanged first, so
-/// that nothing is lost if that fails: for a move into the directory itself, or on a file system
-/// without exchange.
+/// that nothing is lost if that fails, as for a move into the directory itself.
 fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
-    rename_entry(from, to, RenameFlags::EXCHANGE)?;
+    match rename_entry(from, to, RenameFlags::EXCHANGE) {
+        // FUSE and NFS know no exchange.
+        Err(Fault::Invalid | Fault::NotSupported) => return replace_in_steps(from, to),
+        exchanged => exchanged?,
+    }
     let removed = rustix::fs::unlinkat(from.0, from.1, AtFlags::empty());
     if removed.is_err() {
         let _ = rename_entry(from, to, RenameFlags::EXCHANGE);
     }
     removed.map_err(fault_of)
+}
+
+/// Replaces a file by a directory where the two cannot be exchanged. The file gets another name for
+/// as long, and its own again if the directory cannot take that.
+fn replace_in_steps(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
+    let file = sys::stat_at(to.0, to.1).map_err(fault_of)?;
+    let aside = format!(".frevo-replaced-{:x}-{:x}", file.stx_ino, std::process::id());
+    let aside = (to.0, aside.as_bytes());
+    rename_entry(to, aside, RenameFlags::NOREPLACE)?;
+    let renamed = rename_entry(from, to, RenameFlags::NOREPLACE);
+    if renamed.is_err() {
+        let _ = rename_entry(aside, to, RenameFlags::NOREPLACE);
+        return renamed;
+    }
+    rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()).map_err(fault_of)
 }
 
 /// Replaces `existing` by a link in one step, through a temporary name.

@@ -90,8 +90,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         xattrs,
         short_names: options.short_names,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
-        posix_names: !WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
-            && !(kind == FUSE && is_fat_on_fuse(root)),
+        posix_names: !(WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
+            || kind == FUSE && is_fat_on_fuse(root)),
         // Streams in the side folder need an attribute too.
         streams: xattrs && options.streams != Streams::Off,
         read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),

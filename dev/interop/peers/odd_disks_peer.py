@@ -163,6 +163,25 @@ def host_names(t):
     t.removes("Theirs", FOLDERS)
 
 
+def replaced(t):
+    """A rename replaces a file, by a folder too, and moves no folder into itself."""
+    for name in ("Old.txt", "New.txt", "Third.txt"):
+        t.makes(name)
+    same(t.renames("NEW.txt", "OLD.txt"), COLLISION, "without replacing")
+    same(t.renames("NEW.txt", "OLD.txt", replace=True), OK, "a file by a file")
+    t.makes("Folder", FOLDERS)
+    t.makes(r"Folder\in")
+    same(t.renames("folder", "THIRD.txt", replace=True), OK, "a file by a folder")
+    same(len(t.list("")), 2, "left")
+    same(t.list("third.txt"), ["in"], "in the folder")
+    same(t.renames("third.txt", r"third.txt\in", replace=True) == OK, False, "a folder into itself")
+    same(t.list("third.txt"), ["in"], "in the folder, still")
+    t.removes(r"third.txt\in")
+    t.removes("third.txt", FOLDERS)
+    t.removes("old.txt")
+    same(host("ls -A").split(), [], "left on the host")
+
+
 WRITTEN, ACCESSED = 132_000_000_000_000_000, 131_000_000_000_000_000
 
 
@@ -311,6 +330,7 @@ def three_clients(t):
 CHECKS = {
     "own-names": own_names,
     "host-names": host_names,
+    "replaced": replaced,
     "one-time": one_time,
     "long-names": long_names,
     "private-names": private_names,

@@ -122,7 +122,7 @@ impl PosixNode {
 
     /// Sets the values in DOSATTRIB. They come last, because a later change of the file would make
     /// a stored ChangeTime invalid.
-    pub(super) fn set_attributes(&self, change: &BasicChange, times: TimesSet) -> VfsResult<()> {
+    pub(super) fn set_attributes(&self, change: &BasicChange, times: &TimesSet) -> VfsResult<()> {
         let (created, changed) = (settable(change.created), settable(change.changed));
         let is_bare = created.is_none() && changed.is_none() && change.attributes.is_none();
         if is_bare && matches!(times, TimesSet::None) {

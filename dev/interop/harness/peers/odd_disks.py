@@ -13,7 +13,7 @@ from .clients import python
 from .disks import guest, missing
 from .mount import crowd, mounted, no_fuse
 
-NEEDED = ["own-names", "host-names", "one-time", "long-names", "private-names", "three-clients"]
+NEEDED = ["own-names", "host-names", "replaced", "one-time", "long-names", "private-names", "three-clients"]
 SFTP_SERVER = "/usr/lib/openssh/sftp-server"
 PORT = 4450
 
