@@ -53,7 +53,7 @@ pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
 pub use kerberos_keys::KerberosKeys;
 pub use refusal::{Reason, Refusal};
-pub use smbpasswd::AccountFile;
+pub use smbpasswd::{AccountFile, SambaRule};
 pub use zeroize::Zeroizing;
 
 /// A way to log on.

@@ -15,6 +15,7 @@
 mod header;
 mod pdbedit;
 pub use header::Header;
+pub use pdbedit::SambaRule;
 
 use crate::account::{Account, Accounts, Membership};
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN, MAX_ACCOUNT_NAME_LEN};
@@ -124,6 +125,8 @@ pub struct AccountFile {
     lines: Vec<Line>,
     /// Index in `lines` of each account, by folded name.
     places: BTreeMap<String, usize>,
+    /// Rules of Samba's for accounts that were read from its files, by folded name; never written.
+    samba_rules: BTreeMap<String, Vec<SambaRule>>,
 }
 
 /// A line that cannot be parsed.

@@ -351,6 +351,11 @@ pub(crate) struct Import {
     #[arg(long, value_name = "SID")]
     pub(crate) sid: Option<MachineSid>,
 
+    /// SID of the domain, for the numbers of its users (idmap config ... backend = rid)
+    /// [default: that of this machine's Samba, if FILE is its smb.conf]
+    #[arg(long, value_name = "SID")]
+    pub(crate) domain_sid: Option<MachineSid>,
+
     /// Leave out this option or module, even if users may do more without it
     #[arg(long, value_name = "OPTION")]
     pub(crate) accept: Vec<String>,

@@ -6,7 +6,7 @@ use frevo_server::config::Config;
 use crate::arguments::Check;
 use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
 use crate::config_sources::{Sources, text_of};
-use crate::console::{print, tell};
+use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
@@ -90,12 +90,12 @@ pub(crate) fn run(check: &Check) -> Done {
     }
     let config = config.unwrap_or_default();
     if check.resolved {
-        return print(resolved::text(&sources.table()).as_bytes());
+        return print_text(&resolved::text(&sources.table()));
     }
     let (shares, users) = (counted(config.shares.len(), "share"), counted(users, "user"));
     let confined = confine::outlook(config.server.confinement);
     let lines = format!("{confined}\n{}: ok ({shares}, {users})\n", path.display());
-    print(lines.as_bytes())
+    print_text(&lines)
 }
 
 fn report_json(findings: &[Finding], faults: usize, config: Option<&Config>, users: usize) -> Done {

@@ -28,7 +28,8 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
             ("deny", &share.deny, false),
         ];
         for (key, listed, is_fault) in lists {
-            for who in listed {
+            // Names of domains are resolved by their controllers.
+            for who in listed.iter().filter(|who| who.domain().is_none()) {
                 let unknown = match who.group() {
                     Some(group) => unknown_group(group, &groups),
                     None => unknown_user(who.as_str(), &users),
@@ -89,7 +90,7 @@ fn without_host_user(share: &ShareSection, users: &[String], sources: &Sources) 
         .filter(|who| who.group().is_none())
         .map(|who| who.as_str().to_lowercase())
         .collect();
-    let has_groups = share.allow.iter().any(|who| who.group().is_some());
+    let has_groups = share.allow.iter().any(|who| who.group().is_some() && who.domain().is_none());
     let is_allowed = |user: &&String| named.is_empty() || named.contains(user) || has_groups;
     let served: Vec<&String> = users.iter().filter(is_allowed).take(LOOKED_UP).collect();
     let why_not = |user: &str| match frevo_posix::user(user) {

@@ -16,6 +16,20 @@ pub(crate) fn print(text: &[u8]) -> Done {
     }
 }
 
+/// Writes text with names from files or servers to standard output. A terminal is sent no control
+/// characters but ends of lines.
+pub(crate) fn print_text(text: &str) -> Done {
+    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return print(text.as_bytes());
+    }
+    print(shown_lines(text).as_bytes())
+}
+
+/// `text` with each of its lines as [`shown`].
+fn shown_lines(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<String>>().join("\n")
+}
+
 /// Writes a failure to standard error, as text or as a JSON object.
 pub(crate) fn tell_failure(failure: &Failure) {
     if exit::is_json() {
@@ -35,9 +49,7 @@ pub(crate) fn tell(line: impl std::fmt::Display) {
     }
     let is_terminal = std::io::IsTerminal::is_terminal(&err);
     let line = line.to_string();
-    let lines = line.split('\n');
-    let lines = lines.map(|line| if is_terminal { shown(line) } else { line.into() });
-    let text = lines.collect::<Vec<String>>().join("\n");
+    let text = if is_terminal { shown_lines(&line) } else { line };
     // Standard error is closed: nobody can be told.
     let _ = progress::beside(|| writeln!(err, "frevo: {text}"));
 }
@@ -49,10 +61,11 @@ pub(crate) fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{shown, shown_lines};
 
     #[test]
     fn control_characters_are_not_shown() {
         assert_eq!(shown("a\u{1b}]0;x\u{7}\u{9b}2Jé\r\nb"), "a?]0;x??2Jé??b");
+        assert_eq!(shown_lines("a\u{1b}[2J\nb\r\n"), "a?[2J\nb?\n");
     }
 }

@@ -17,7 +17,7 @@ use crate::{accounts, secret_file, state};
 /// Entries of a shared folder whose access lists are looked at.
 const ENTRIES_MAX: usize = 64;
 /// The smb.conf of this host's Samba.
-const SMB_CONFS: [&str; 2] = ["/etc/samba/smb.conf", "/usr/local/samba/etc/smb.conf"];
+pub(crate) const SMB_CONFS: [&str; 2] = ["/etc/samba/smb.conf", "/usr/local/samba/etc/smb.conf"];
 
 /// Puts the SID in force into the settings: that of the configuration, else that of the account
 /// file.
@@ -145,9 +145,23 @@ pub(crate) fn of_samba(conf: &Path) -> Option<MachineSid> {
     if !SMB_CONFS.iter().any(|known| Path::new(known) == conf) {
         return None;
     }
-    let told = Command::new("net").arg("-s").arg(conf).arg("getlocalsid").output().ok()?;
-    let told = String::from_utf8(told.stdout).ok()?;
-    told_sid(&told)
+    told_sid(&net(conf, "getlocalsid")?)
+}
+
+/// The SID of the domain that this host's Samba, whose smb.conf is `conf`, is a member of.
+pub(crate) fn of_domain(conf: &Path, domain: &str) -> Option<MachineSid> {
+    if !SMB_CONFS.iter().any(|known| Path::new(known) == conf) {
+        return None;
+    }
+    let told = net(conf, "getdomainsid")?;
+    let named = format!("domain {} ", domain.to_lowercase());
+    told_sid(told.lines().find(|line| line.to_lowercase().contains(&named))?)
+}
+
+/// The output of Samba's `net`.
+fn net(conf: &Path, command: &str) -> Option<String> {
+    let told = Command::new("net").arg("-s").arg(conf).arg(command).output().ok()?;
+    String::from_utf8(told.stdout).ok()
 }
 
 /// The SID in `SID for domain BOX is: S-1-5-21-1-2-3`.

@@ -57,18 +57,21 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
             format!("{shown} can be read or changed by other users; run: chmod 600 {shown}"),
         ));
     }
+    let too_large =
+        || Failure::new(Exit::Failed, format!("{shown} is larger than {} MiB", BYTES_MAX >> 20));
     if metadata.len() > BYTES_MAX {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!("{shown} is larger than {} MiB", BYTES_MAX >> 20),
-        ));
+        return Err(too_large());
     }
     // Room for all of it at once: growing would leave copies behind.
     let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-    file.take(BYTES_MAX)
+    file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(Failure::failed(format!("cannot read {shown}")))?;
+    // A pipe has no length before.
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(too_large());
+    }
     Ok(Some(bytes))
 }
 

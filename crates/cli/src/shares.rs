@@ -10,7 +10,7 @@ use frevo_server::config::{ShareName, ShareSection, nearest};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::config_sources::Sources;
-use crate::console::{print, tell};
+use crate::console::{print_text, tell};
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
 use crate::state::DEFAULT_CONFIG;
 
@@ -90,7 +90,7 @@ fn list(config: &Path) -> Done {
             out.push_str(&format!("{name}  {path}{kind}\n"));
         }
     }
-    print(out.as_bytes())
+    print_text(&out)
 }
 
 /// The file and the section of a share.

@@ -22,7 +22,8 @@ pub(crate) enum Refusal {
 
 /// Reads the text of a file that only root and the user of this process can change.
 ///
-/// A pipe, such as the shell's `<(...)`, is taken as it is.
+/// A pipe, such as the shell's `<(...)`, is taken as it is. A longer file is refused: its end could
+/// restrict what its beginning allows.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<String, Refusal> {
     let file = File::open(path).map_err(Refusal::Unreadable)?;
     let metadata = file.metadata().map_err(Refusal::Unreadable)?;
@@ -33,7 +34,12 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<String, Refusal> {
         }
     }
     let mut text = String::new();
-    file.take(bytes_max).read_to_string(&mut text).map_err(Refusal::Unreadable)?;
+    file.take(bytes_max.saturating_add(1))
+        .read_to_string(&mut text)
+        .map_err(Refusal::Unreadable)?;
+    if text.len() as u64 > bytes_max {
+        return Err(Refusal::Unreadable(io::ErrorKind::FileTooLarge.into()));
+    }
     Ok(text)
 }
 
@@ -136,6 +142,11 @@ mod tests {
             chmod(&path, mode);
             assert_eq!(read(&path, 100).unwrap(), "text", "{mode:o}");
         }
+        for (len, is_read) in [(99, true), (100, true), (101, false)] {
+            std::fs::write(&path, "x".repeat(len)).unwrap();
+            assert_eq!(read(&path, 100).is_ok(), is_read, "{len} bytes");
+        }
+        std::fs::write(&path, "text").unwrap();
         for mode in [0o620, 0o602, 0o666] {
             chmod(&path, mode);
             let why = refused(&path);

@@ -1,7 +1,6 @@
 //! `frevo user`: the accounts of a server.
 
 use std::fmt::Write as _;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use frevo_auth::smbpasswd::Entry;
@@ -11,10 +10,14 @@ use serde_json::json;
 
 use crate::admin::account_file;
 use crate::arguments::{User, UserCommand, UsersPlace};
-use crate::console::{print, tell};
+use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
-use crate::{accounts, config_checks, machine_sid, passwords, secret_file, state, trusted_file};
+use crate::unix_accounts::UnixAccounts;
+use crate::{
+    accounts, bounded_input, config_checks, machine_sid, passwords, samba_rules, secret_file,
+    state, trusted_file, unix_accounts,
+};
 
 /// The largest file that is imported, bytes.
 const IMPORT_BYTES_MAX: u64 = 64 << 20;
@@ -201,7 +204,7 @@ fn show(file: &AccountFile, name: &AccountName, is_json: bool) -> Done {
         word("sid"),
         word("password_changed"),
     );
-    print(text.as_bytes())
+    print_text(&text)
 }
 
 fn list(file: &AccountFile) -> Done {
@@ -214,7 +217,7 @@ fn list(file: &AccountFile) -> Done {
             groups => writeln!(text, "{}\t{state}\t{}", entry.name, groups.join(", ")),
         };
     }
-    print(text.as_bytes())
+    print_text(&text)
 }
 
 fn import(path: &Path, from: &Path, replace: bool) -> Done {
@@ -224,20 +227,43 @@ fn import(path: &Path, from: &Path, replace: bool) -> Done {
         let shown = from.display();
         Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
     })?;
-    let (mut added, mut replaced) = (0, 0);
+    let unix = UnixAccounts::of_samba().unwrap_or_else(|failure| {
+        tell(unix_accounts::told(&failure));
+        UnixAccounts::default()
+    });
+    let (mut added, mut replaced, mut disabled) = (0, 0, 0);
     change(path, |file| {
         import_machine(file, &imported);
         for entry in imported.entries() {
             match import_entry(file, entry, replace) {
                 Ok(Import::Added) => added += 1,
                 Ok(Import::Replaced) => replaced += 1,
-                Err(why) => tell(format_args!("skipped {}: {why}", entry.name)),
+                Err(why) => {
+                    tell(format_args!("skipped {}: {why}", entry.name));
+                    continue;
+                }
+            }
+            let mut refusals = samba_rules::refusals(imported.samba_rules(&entry.name));
+            refusals.extend(unix.refusal(&entry.name));
+            if !refusals.is_empty() {
+                file.set_enabled(&entry.name, false);
+                disabled += 1;
+                tell(format_args!(
+                    "{0} is disabled: {1}. Frevo has no such rules; to let {0} log on without them: \
+                     frevo user enable {0}",
+                    entry.name,
+                    refusals.join(", ")
+                ));
             }
         }
         Ok(())
     })?;
+    if let Some(line) = samba_rules::told_ends(&imported) {
+        tell(line);
+    }
     let added = counted(added, "account");
-    tell(format_args!("{}: {added} added, {replaced} replaced", path.display()));
+    let shown = path.display();
+    tell(format_args!("{shown}: {added} added, {replaced} replaced; {disabled} of them disabled"));
     Ok(())
 }
 
@@ -303,20 +329,5 @@ fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<
 }
 
 fn read_import(from: &Path) -> Result<Zeroizing<String>, Failure> {
-    let shown = from.display();
-    let mut text = Zeroizing::new(String::new());
-    let read = if from == Path::new("-") {
-        std::io::stdin().lock().take(IMPORT_BYTES_MAX).read_to_string(&mut text)
-    } else {
-        let file = std::fs::File::open(from);
-        file.and_then(|file| file.take(IMPORT_BYTES_MAX).read_to_string(&mut text))
-    };
-    match read {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            let exit = if missing { Exit::NotFound } else { Exit::Failed };
-            Err(Failure::new(exit, format!("cannot read {shown}: {error}")))
-        }
-    }
+    bounded_input::text(bounded_input::read(from, IMPORT_BYTES_MAX)?, from).map(Zeroizing::new)
 }

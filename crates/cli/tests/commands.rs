@@ -411,6 +411,61 @@ fn pdbedit(name: &str, rid: u32) -> String {
     )
 }
 
+/// Accounts that smbd refuses are not let in by moving, and the report says why.
+#[test]
+fn accounts_that_samba_refuses_are_disabled() {
+    let place = Sandbox::new();
+    let import = |dir: &str, more: &[&str], input: &str| {
+        let mut words = vec!["user", "--state-dir", dir, "import", "-"];
+        words.extend(more);
+        place.run_with_input(&words, input)
+    };
+    let with = |name: &str, rid: u32, line: &str| pdbedit(name, rid) + line + "\n";
+    let input = [
+        with("ann", 3_000, "Kickoff time:         Wed, 06 Feb 2036 15:06:39 UTC"),
+        with("bob", 3_001, "Kickoff time:         Thu, 01 Jan 2026 00:00:00 UTC"),
+        with("carl", 3_002, "Password last set:    0"),
+        with("dora", 3_003, "Workstations:         pc7"),
+        with("emil", 3_004, &format!("Logon hours         : {}", "0".repeat(42))),
+        pdbedit("fred", 3_005).replace("[U ", "[UL"),
+        pdbedit("gina", 3_006).replace("[U ", "[DU"),
+        with("hans", 3_007, "Password must change: Sun, 01 Jan 2034 00:00:00 UTC"),
+        with("ida", 3_008, "Password must change: Sat, 01 Jan 2000 00:00:00 UTC"),
+    ]
+    .concat();
+    let told = import("s", &[], &input);
+    told.succeeds();
+    for line in [
+        "bob is disabled: it may log on until Thu, 01 Jan 2026 00:00:00 UTC only. Frevo has no such rules",
+        "carl is disabled: its password must be changed at the next logon",
+        "dora is disabled: it may log on from pc7 only",
+        "emil is disabled: it may log on at some hours only",
+        "fred is disabled: Samba has locked it",
+        "gina is disabled: Samba has disabled it",
+        "ida is disabled: its password ended at Sat, 01 Jan 2000",
+        "frevo user enable bob",
+        "the passwords of 1 account would have ended in Samba",
+        "9 accounts added, 0 replaced; 7 of them disabled",
+    ] {
+        assert!(told.err.contains(line), "{line} not in {}", told.err);
+    }
+    let enabled = |dir: &str| {
+        let list = place.run(&["user", "list", "--state-dir", dir]);
+        let lines = list.succeeds().lines().filter(|line| line.ends_with("\tenabled"));
+        lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(enabled("s"), ["ann", "hans"]);
+    // The same for an account that is there already.
+    place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
+    import("t", &["--replace"], &input).succeeds();
+    assert_eq!(enabled("t"), ["ann", "hans"]);
+    // smbpasswd files have two of these rules.
+    let plain =
+        smbpasswd("ann", "U").replace("LCT-65A1B2C3", "LCT-00000000") + &smbpasswd("bob", "UL");
+    import("u", &[], &plain).succeeds();
+    assert!(enabled("u").is_empty(), "{plain}");
+}
+
 #[test]
 fn accounts_of_samba_keep_their_sids() {
     let place = Sandbox::new();

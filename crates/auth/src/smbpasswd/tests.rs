@@ -284,3 +284,62 @@ fn the_longest_account_can_be_read_again() {
     assert!(AccountFile::parse(&file.to_text()).unwrap().find(&name).is_some());
     assert!(file.add(Entry::new(&format!("{name}x"), 7, hash, 5)).is_err());
 }
+
+/// Values of accounts as pdbedit of Samba 4.17 prints them, and the rules by which smbd refuses.
+#[test]
+fn rules_of_samba_are_found() {
+    let never = "Wed, 06 Feb 2036 15:06:39 UTC";
+    let past = "Thu, 01 Jan 2026 00:00:00 CET";
+    let all = "F".repeat(42);
+    let some = "0".repeat(21) + &"F".repeat(21);
+    let rules_of = |flags: &str, ends: &str, set: &str, must: &str, at: &str, hours: &str| {
+        let text = format!(
+            "---------------\nUnix username:        ann\nAccount Flags:        [{flags}]\n\
+             User SID:             {MACHINE}-1001\nWorkstations:         {at}\n\
+             Kickoff time:         {ends}\nPassword last set:    {set}\n\
+             Password must change: {must}\nLogon hours         : {hours}\n\
+             NT hash             : {HASH}\n"
+        );
+        let file = AccountFile::parse_samba(&text).unwrap();
+        assert!(file.samba_rules("bob").is_empty());
+        file.samba_rules("ANN").to_vec()
+    };
+    let set = "Sat, 28 Nov 2026 20:19:51 UTC";
+    for never in [never, "never", "0", "", "Tue, 19 Jan 2038 03:14:07 UTC"] {
+        assert_eq!(rules_of("U          ", never, set, never, "", &all), []);
+    }
+    let text = |text: &str| text.to_owned();
+    for (found, rule) in [
+        (rules_of("DU", never, set, "never", "", &all), SambaRule::Disabled),
+        (rules_of("UL", never, set, "never", "", &all), SambaRule::Locked),
+        (rules_of("U", past, set, "never", "", &all), SambaRule::Ends(text(past))),
+        // A time in words that nobody knows is an end, too.
+        (rules_of("U", "2026-01-01", set, "never", "", &all), SambaRule::Ends(text("2026-01-01"))),
+        (rules_of("U", never, "0", "0", "", &all), SambaRule::MustChange),
+        (rules_of("U", never, set, past, "", &all), SambaRule::PasswordEnds(text(past))),
+        (
+            rules_of("U", never, set, "never", "pc7,pc8", &all),
+            SambaRule::Workstations(text("pc7,pc8")),
+        ),
+        (rules_of("U", never, set, "never", "", &some), SambaRule::Hours),
+    ] {
+        assert_eq!(found, [rule]);
+    }
+    // A password that never ends, or is not needed, need not be changed.
+    for exempt in ["UX", "NU"] {
+        assert_eq!(rules_of(exempt, never, "0", past, "", &all), []);
+    }
+    let plain = |time: &str, flags: &str| {
+        let text = format!("ann:1000:{X}:{HASH}:[{flags:<11}]:LCT-{time}:\n");
+        AccountFile::parse_samba(&text).unwrap().samba_rules("ann").to_vec()
+    };
+    assert_eq!(plain("65A1B2C3", "U"), []);
+    assert_eq!(plain("00000000", "U"), [SambaRule::MustChange]);
+    assert_eq!(plain("00000000", "UX"), []);
+    assert_eq!(plain("65A1B2C3", "UL"), [SambaRule::Locked]);
+    // In a file of Frevo's the time 0 means that it is not known.
+    let own = format!(
+        "#!frevo accounts 2 sid={MACHINE}\nann:1000:{X}:{HASH}:[U          ]:LCT-00000000:\n"
+    );
+    assert_eq!(AccountFile::parse_samba(&own).unwrap().samba_rules("ann"), []);
+}

@@ -20,7 +20,7 @@ use self::arguments::{Administrator, Domain, DomainCommand, Join};
 use self::membership::{Membership, keytab_in, read_keytab};
 use self::status::Subject;
 use self::tools::{Calls, Credentials};
-use crate::console::print;
+use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
 use crate::{accounts, config_checks, keytab, passwords, state};
@@ -76,7 +76,7 @@ impl Home {
         calls.join(&by, join.ou.as_deref())?;
         member.write(&self.state_dir)?;
         self.give_to_server()?;
-        print(self.joined(&member).as_bytes())
+        print_text(&self.joined(&member))
     }
 
     /// Tells an administrator the next steps after a join.
@@ -115,7 +115,7 @@ impl Home {
              it.\n",
             member.realm
         );
-        print(text.as_bytes())
+        print_text(&text)
     }
 
     fn status(&self, realm: Option<&Realm>) -> Done {
@@ -179,7 +179,7 @@ impl Home {
                 let days = counted(days, "day");
                 let text =
                     format!("{}: the password is {days} old; nothing to do.\n", member.realm);
-                print(text.as_bytes())?;
+                print_text(&text)?;
                 continue;
             }
             Calls { member: &member, state_dir: &self.state_dir }.renew()?;
@@ -188,7 +188,7 @@ impl Home {
                 "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
                 member.realm, member.computer
             );
-            print(text.as_bytes())?;
+            print_text(&text)?;
         }
         Ok(())
     }

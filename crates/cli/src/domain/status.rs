@@ -13,7 +13,7 @@ use serde_json::json;
 use super::kdc::{self, Asking, Controller, Source};
 use super::membership::Membership;
 use super::tools;
-use crate::console::print;
+use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 
@@ -516,7 +516,7 @@ pub(super) fn report(realm: &str, checks: &[Check]) -> Result<usize, Failure> {
             let _ = writeln!(text, "  {word:7} {sentence}");
         }
     }
-    print(text.as_bytes())?;
+    print_text(&text)?;
     Ok(checks.iter().filter(|check| check.verdict == Verdict::Fault).count())
 }
 

@@ -1,7 +1,12 @@
 //! Converts smb.conf's lists of users to those of a share.
+//!
+//! No name loses its domain. On a member of a domain Samba takes a name without one for an account of
+//! its own, else for one of the domain, else for one of the host; Frevo's names say which.
 
 use frevo_server::config::Who;
+use frevo_wire::dtyp::Sid;
 
+use super::names::{NameRules, Owner};
 use super::words::list;
 
 /// A list of users: the key of `[[share]]`, what Samba calls it, and true for a list that gives
@@ -9,7 +14,7 @@ use super::words::list;
 pub(super) struct Names {
     pub(super) key: &'static str,
     pub(super) option: &'static str,
-    gives: bool,
+    pub(super) gives: bool,
 }
 
 /// The lists of users.
@@ -20,77 +25,209 @@ pub(super) const NAMES: [Names; 4] = [
     Names { key: "write_list", option: "write list", gives: true },
 ];
 
+/// A converted list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Converted {
+    pub(super) words: Vec<String>,
+    /// Remarks on single names, for the report.
+    pub(super) notes: Vec<String>,
+}
+
+impl Converted {
+    fn push(&mut self, mark: &str, name: &str) -> Result<(), String> {
+        let who = format!("{mark}{name}").parse::<Who>()?.as_str().to_owned();
+        if !self.words.iter().any(|known| known.eq_ignore_ascii_case(&who)) {
+            self.words.push(who);
+        }
+        Ok(())
+    }
+}
+
 impl Names {
-    /// Converts a list. `domains` are those that the server's own accounts are in.
+    /// Converts a list.
     ///
     /// # Errors
     /// The reason why a word has no equal.
-    pub(super) fn convert(&self, value: &str, domains: &[String]) -> Result<Vec<String>, String> {
-        list(value).iter().map(|word| self.name(word, domains)).collect()
+    pub(super) fn convert(&self, value: &str, rules: &NameRules) -> Result<Converted, String> {
+        let mut converted = Converted::default();
+        for word in list(value) {
+            self.add(&word, rules, &mut converted).map_err(|why| format!("{word}: {why}"))?;
+        }
+        Ok(converted)
     }
 
-    /// A user, or a group of the host or of an account file.
-    fn name(&self, word: &str, domains: &[String]) -> Result<String, String> {
-        let fail = |why: &str| Err(format!("{word}: {why}"));
-        if word.contains('%') {
-            return fail("% substitutions are not supported");
-        }
+    /// Adds a user, or a group of the host, of an account file or of a domain.
+    fn add(&self, word: &str, rules: &NameRules, to: &mut Converted) -> Result<(), String> {
+        let plain = self.without_variables(word, rules)?;
         // `+` is a group of the host's, `&` one of NIS; `@` both.
-        let bare = word.trim_start_matches(['@', '+', '&']);
-        let marks = word.strip_suffix(bare).unwrap_or_default();
+        let bare = plain.trim_start_matches(['@', '+', '&']);
+        let marks = plain.strip_suffix(bare).unwrap_or_default();
         if !marks.is_empty() && !marks.contains(['@', '+']) {
-            return fail("netgroups of NIS are not supported");
+            return Err(String::from("netgroups of NIS are not supported"));
         }
-        let (domain, own) = bare.rsplit_once(['\\', '/']).unwrap_or(("", bare));
-        let domain = domain.to_ascii_lowercase();
-        let is_group = !marks.is_empty() || domain == "unix group";
-        let is_own =
-            matches!(&*domain, "" | "unix group" | "unix user") || domains.contains(&domain);
-        // A local user of the same name would get the rights of a stranger.
-        if self.gives && !is_own {
-            return fail("users of other domains are not supported");
+        let (domain, own) = rules.split(bare);
+        if domain.is_empty() && own.to_ascii_uppercase().starts_with("S-1-") {
+            let sid: Sid = own.parse().map_err(|_| String::from("it is not a SID"))?;
+            return to.push("@", &sid.to_string());
         }
-        if self.gives && own.to_ascii_uppercase().starts_with("S-1-") {
-            return fail("a SID is not a name");
-        }
+        let is_group = !marks.is_empty() || domain.eq_ignore_ascii_case("unix group");
         let mark = if is_group { "@" } else { "" };
-        let who = format!("{mark}{own}").parse::<Who>()?;
-        Ok(who.as_str().to_owned())
+        if domain.eq_ignore_ascii_case("builtin") {
+            if !own.eq_ignore_ascii_case("administrators") {
+                return Err(String::from("of Samba's own groups Frevo has Administrators only"));
+            }
+            return to.push("@", &Sid::ADMINISTRATORS.to_string());
+        }
+        if domain.is_empty() {
+            return self.add_bare(mark, own, rules, to);
+        }
+        match rules.owner_of(domain) {
+            Owner::Server => to.push(mark, own),
+            Owner::Domain => to.push(mark, &format!("{domain}\\{own}")),
+            // A local user of the same name would get the rights of a stranger.
+            Owner::Nobody if self.gives => Err(format!(
+                "this server is no member of the domain {domain}, and its own name is not {domain} \
+                 (netbios name)"
+            )),
+            Owner::Nobody => {
+                to.notes.push(format!("{word} is left out: nobody of {domain} can log on"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a name without a domain.
+    fn add_bare(
+        &self,
+        mark: &str,
+        name: &str,
+        rules: &NameRules,
+        to: &mut Converted,
+    ) -> Result<(), String> {
+        // A domain has no root, and a list with a name that is not resolved refuses its users.
+        if !rules.is_member() || name == "root" {
+            return to.push(mark, name);
+        }
+        let of_domain = format!("{}\\{name}", rules.workgroup);
+        if self.gives {
+            to.notes.push(format!(
+                "{mark}{name} is taken for '{mark}{of_domain}'; if an account or group of this host is \
+                 meant, write {mark}{name}"
+            ));
+        } else {
+            to.push(mark, name)?;
+        }
+        to.push(mark, &of_domain)
+    }
+
+    /// The word with the domain and its separator in the place of `%D` and `%w`.
+    fn without_variables(&self, word: &str, rules: &NameRules) -> Result<String, String> {
+        let mut word = word.replace("%w", "\\");
+        // `%D` is the domain of the user who asks. A list that takes rights away must not miss those
+        // of other domains.
+        if rules.is_member() && self.gives {
+            word = word.replace("%D", &rules.workgroup);
+        }
+        if word.contains('%') {
+            return Err(String::from("% substitutions are not supported"));
+        }
+        Ok(word)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::smb_conf::SmbConf;
     use super::*;
 
-    fn one(option: &str, word: &str) -> Result<Vec<String>, String> {
+    fn one(global: &str, option: &str, word: &str) -> Result<Vec<String>, String> {
         let names = NAMES.iter().find(|names| names.option == option).unwrap();
-        names.convert(word, &[String::from("dom")])
+        let conf = SmbConf::parse(&format!("[global]\n{global}\n")).unwrap();
+        let rules = NameRules::of(conf.global().unwrap());
+        names.convert(word, &rules).map(|converted| converted.words)
     }
+
+    /// A word of a list, and what becomes of it.
+    type Case = (&'static str, &'static [&'static str]);
 
     #[test]
     fn names_as_samba_writes_them() {
-        for (word, who) in [
-            ("ann", "ann"),
-            ("DOM\\ann", "ann"),
-            ("@staff", "@staff"),
-            ("+staff", "@staff"),
-            ("&+staff", "@staff"),
-            ("+&DOM\\it", "@it"),
-            ("Unix Group\\it", "@it"),
-        ] {
-            assert_eq!(
-                one("valid users", &format!("\"{word}\"")),
-                Ok(vec![who.to_owned()]),
-                "{word}"
-            );
+        let standalone = "netbios name = BOX\nworkgroup = LAB";
+        let cases: [Case; 9] = [
+            ("ann", &["ann"]),
+            ("BOX\\ann", &["ann"]),
+            ("@staff", &["@staff"]),
+            ("+staff", &["@staff"]),
+            ("&+staff", &["@staff"]),
+            ("+&box\\it", &["@it"]),
+            ("Unix Group\\it", &["@it"]),
+            ("S-1-5-21-1-2-3-1000", &["@S-1-5-21-1-2-3-1000"]),
+            ("BUILTIN\\Administrators", &["@S-1-5-32-544"]),
+        ];
+        for (word, who) in cases {
+            for list in ["valid users", "invalid users"] {
+                let found = one(standalone, list, &format!("\"{word}\"")).unwrap();
+                assert_eq!(found, who, "{list} = {word}");
+            }
         }
-        assert_eq!(one("valid users", "a,b c").unwrap(), ["a", "b", "c"]);
-        for bad in ["%S", "@", "&staff", "OTHER\\ann", "S-1-5-21-1-2-3-1000"] {
-            assert!(one("valid users", bad).is_err() && one("write list", bad).is_err(), "{bad}");
+        assert_eq!(one(standalone, "valid users", "a,b c").unwrap(), ["a", "b", "c"]);
+        // smbd 4.17 lets nobody in by the name of the workgroup.
+        for bad in ["%S", "%D\\ann", "@", "&staff", "OTHER\\ann", "LAB\\ann", "S-1-x", "a/b"] {
+            for list in ["valid users", "write list"] {
+                assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
+            }
         }
-        // A list that takes rights away may name more users than Samba's.
-        assert_eq!(one("invalid users", "OTHER\\ann").unwrap(), ["ann"]);
-        assert!(one("invalid users", "&staff").is_err() && one("read list", "%U").is_err());
+        for list in ["invalid users", "read list"] {
+            assert!(one(standalone, list, "OTHER\\ann").unwrap().is_empty());
+            for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
+                assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_a_member_keep_their_domains() {
+        let member = "netbios name = FILES\nworkgroup = SAMDOM\nsecurity = ads\n\
+                      realm = SAMDOM.EXAMPLE.COM\nwinbind use default domain = yes";
+        let cases: [Case; 13] = [
+            ("SAMDOM\\ann", &["SAMDOM\\ann"]),
+            ("@\"SAMDOM\\Domain Users\"", &["@SAMDOM\\Domain Users"]),
+            ("\"@SAMDOM\\staff\"", &["@SAMDOM\\staff"]),
+            ("+SAMDOM\\staff", &["@SAMDOM\\staff"]),
+            ("&+SAMDOM\\staff", &["@SAMDOM\\staff"]),
+            ("TRUSTED\\ann", &["TRUSTED\\ann"]),
+            ("samdom.example.com\\ann", &["samdom.example.com\\ann"]),
+            ("@\"domain users\"", &["@SAMDOM\\domain users"]),
+            ("ann", &["SAMDOM\\ann"]),
+            ("%D%wann @%D\\staff", &["SAMDOM\\ann", "@SAMDOM\\staff"]),
+            ("FILES\\ann", &["ann"]),
+            ("\"Unix Group\\it\" root", &["@it", "root"]),
+            ("ann SAMDOM\\Ann", &["SAMDOM\\ann"]),
+        ];
+        for (word, who) in cases {
+            for list in ["valid users", "write list"] {
+                assert_eq!(one(member, list, word).unwrap(), who, "{list} = {word}");
+            }
+        }
+        let taken: [Case; 4] = [
+            ("ann", &["ann", "SAMDOM\\ann"]),
+            ("@staff", &["@staff", "@SAMDOM\\staff"]),
+            ("SAMDOM\\ann", &["SAMDOM\\ann"]),
+            ("root", &["root"]),
+        ];
+        for (word, who) in taken {
+            for list in ["invalid users", "read list"] {
+                assert_eq!(one(member, list, word).unwrap(), who, "{list} = {word}");
+                assert!(one(member, list, "%D\\ann").is_err(), "those of other domains");
+            }
+        }
+        let plus = format!("{member}\nwinbind separator = +");
+        for (word, who) in [("SAMDOM+ann", "SAMDOM\\ann"), ("+SAMDOM+it", "@SAMDOM\\it")] {
+            assert_eq!(one(&plus, "valid users", word).unwrap(), [who]);
+        }
+        // A domain controller's accounts are its own.
+        let controller = "workgroup = SAMDOM\ndomain logons = yes";
+        assert_eq!(one(controller, "valid users", "SAMDOM\\ann").unwrap(), ["ann"]);
+        assert!(one(controller, "valid users", "OTHER\\ann").is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! The state of a conversion.
 
+use super::host_facts::HostFacts;
+use super::names::NameRules;
 use super::report::{Report, Weight};
 use super::smb_conf::{Parameter, Section, SmbConf};
 use super::words::{list, squeezed};
@@ -10,6 +12,8 @@ pub(super) struct Conversion<'a> {
     pub(super) global: &'a Section,
     /// Options that may be left out although users could do more without them, without blanks.
     pub(super) accepted: Vec<String>,
+    pub(super) names: NameRules,
+    pub(super) host: &'a HostFacts,
     pub(super) report: Report,
 }
 
@@ -43,13 +47,8 @@ impl Conversion<'_> {
         }
     }
 
-    /// The domains that the server's own accounts are in, in lower case.
-    pub(super) fn domains(&self) -> Vec<String> {
-        let named = |name| self.global.value(name).map(str::to_ascii_lowercase);
-        let mut domains = vec![named("workgroup").unwrap_or_else(|| String::from("workgroup"))];
-        domains.extend(named("netbios name"));
-        domains.extend(named("realm"));
-        domains.retain(|domain| !domain.is_empty());
-        domains
+    /// True for an option that neither Frevo nor the host's Samba knows.
+    pub(super) fn is_ignored(&self, name: &str) -> bool {
+        self.host.ignored.contains(&squeezed(name))
     }
 }

@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use frevo_server::config::{DialectName, Listen, ListenOn, ServerName, nearest};
 
 use super::conversion::Conversion;
+use super::host_facts::UserMapFile;
 use super::options::{self, Effect};
+use super::pam::Pam;
 use super::report::Weight;
 use super::smb_conf::Parameter;
 use super::toml_text::{encryption, line, quoted};
 use super::words::list;
-use super::{hosts, modules, share_modules};
+use super::{domain, hosts, modules, pam, share_modules};
 
 /// The sections of the server that go with `[global]`.
 pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
@@ -20,10 +22,13 @@ pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
     dialects(conversion, &mut toml);
     protection(conversion, &mut toml);
     user_map(conversion, &mut toml);
+    domain::server_keys(conversion, &mut toml);
+    discovery(conversion, &mut toml);
     limits(conversion, &mut toml);
     if conversion.conf.shares().any(|section| share_modules::is_audited(section, conversion)) {
         toml.push_str("\n[audit]\nsyslog = true\n");
     }
+    toml.push_str(&domain::sections(conversion));
     for parameter in &conversion.global.parameters {
         // The last one of a name counts.
         if conversion.global.parameter(&parameter.name) == Some(parameter) {
@@ -154,12 +159,25 @@ fn dialect(value: &str) -> Result<DialectName, &'static str> {
 
 fn dialects(conversion: &mut Conversion<'_>, toml: &mut String) {
     let (global, report) = (conversion.global, &mut conversion.report);
-    let keys = [("min_dialect", "server min protocol"), ("max_dialect", "server max protocol")];
-    for (key, name) in keys {
-        let Some(parameter) = global.parameter(name) else { continue };
+    let oldest = global.parameter("server min protocol").and_then(|parameter| {
+        let dialect = dialect(&parameter.value);
+        dialect.map_err(|why| report.parameter(Weight::Stricter, "global", parameter, why)).ok()
+    });
+    if let Some(dialect) = oldest {
+        line(toml, "min_dialect", &quoted(dialect.as_str()));
+    }
+    if let Some(parameter) = global.parameter("server max protocol") {
+        let rank = |dialect: DialectName| dialect as u8;
+        let lowest = rank(oldest.unwrap_or(DialectName::Smb30)).max(rank(DialectName::Smb30));
         match dialect(&parameter.value) {
-            Ok(dialect) => line(toml, key, &quoted(dialect.as_str())),
-            Err(why) => report.parameter(Weight::Stricter, "global", parameter, why),
+            // Such a server could not encrypt, or would serve nobody.
+            Ok(newest) if rank(newest) < lowest => {
+                let why = "clients may use newer dialects too, because older ones cannot encrypt; see \
+                           max_dialect";
+                report.parameter(Weight::LeftOut, "global", parameter, why);
+            }
+            Ok(newest) => line(toml, "max_dialect", &quoted(newest.as_str())),
+            Err(why) => report.parameter(Weight::LeftOut, "global", parameter, why),
         }
     }
     if global.value("server min protocol").is_none() {
@@ -253,10 +271,28 @@ fn user_map(conversion: &mut Conversion<'_>, toml: &mut String) {
     let parameter = conversion.global.parameter("username map");
     let Some(parameter) = parameter.filter(|parameter| !parameter.value.is_empty()) else { return };
     let path = &parameter.value;
-    if path.starts_with('/') && !path.contains('%') {
-        line(toml, "user_map_file", &quoted(path));
-    } else {
+    if !path.starts_with('/') || path.contains('%') {
         conversion.refuse(parameter, "the path is not absolute, or has a % substitution");
+        return;
+    }
+    match &conversion.host.user_map {
+        UserMapFile::Usable => line(toml, "user_map_file", &quoted(path)),
+        UserMapFile::Missing => {
+            let why = "there is no such file here, so Samba goes on without it; write user_map_file \
+                       where there is one";
+            conversion.report.parameter(Weight::LeftOut, "global", parameter, why);
+        }
+        UserMapFile::Faulty(fault) => {
+            let why = format!("{fault}; mend that file");
+            conversion.refuse(parameter, &why);
+        }
+    }
+}
+
+/// Samba announces the server by Avahi, unless that is switched off.
+fn discovery(conversion: &Conversion<'_>, toml: &mut String) {
+    if conversion.global.truth("multicast dns register") == Some(false) {
+        line(toml, "discovery", "\"off\"");
     }
 }
 
@@ -284,34 +320,83 @@ fn limits(conversion: &mut Conversion<'_>, toml: &mut String) {
 const MINUTES_MAX: u32 = 527_040;
 
 fn rest(parameter: &Parameter, conversion: &mut Conversion<'_>) {
-    let (name, value) = (&*parameter.name, &*parameter.value);
-    if name == "ntlm auth" {
-        match value.to_ascii_lowercase().as_str() {
-            "disabled" => conversion.refuse(
-                parameter,
-                "it takes a keytab: add the section [kerberos], and ntlm = false to [server]",
-            ),
-            "yes" | "ntlmv1-permitted" | "mschapv2-and-ntlmv2-only" => conversion.report.parameter(
-                Weight::Stricter,
-                "global",
-                parameter,
-                "only NTLMv2 is supported",
-            ),
-            _ => {}
+    match &*parameter.name {
+        "ntlm auth" => ntlm(parameter, conversion),
+        "obey pam restrictions" => pam_rules(parameter, conversion),
+        "security" | "server role" if conversion.names.is_member() => {
+            let why =
+                "users of the domain are named with it; local accounts are those of `frevo user`";
+            conversion.report.parameter(Weight::Harmless, "global", parameter, why);
         }
+        _ => by_table(parameter, conversion),
+    }
+}
+
+fn ntlm(parameter: &Parameter, conversion: &mut Conversion<'_>) {
+    match parameter.value.to_ascii_lowercase().as_str() {
+        "disabled" => conversion.refuse(
+            parameter,
+            "it takes a keytab: add the section [kerberos], and ntlm = false to [server]",
+        ),
+        "yes" | "ntlmv1-permitted" | "mschapv2-and-ntlmv2-only" => conversion.report.parameter(
+            Weight::Stricter,
+            "global",
+            parameter,
+            "only NTLMv2 is supported",
+        ),
+        _ => {}
+    }
+}
+
+/// PAM's rules for accounts. Those of a usual host are about the end of Unix accounts, which
+/// `frevo user import` obeys.
+fn pam_rules(parameter: &Parameter, conversion: &mut Conversion<'_>) {
+    if conversion.global.truth(&parameter.name) == Some(false) {
         return;
     }
+    match &conversion.host.pam {
+        Pam::Plain => {
+            let why =
+                "PAM is not asked; `frevo user import` disables accounts whose Unix accounts end";
+            conversion.report.parameter(Weight::LeftOut, "global", parameter, why);
+        }
+        Pam::Restricting(module) => {
+            let why = format!(
+                "{module} in {}/samba may refuse users that Frevo lets in; refuse them by deny or \
+                 hosts_deny",
+                pam::FOLDER
+            );
+            conversion.refuse(parameter, &why);
+        }
+        Pam::Unknown => {
+            let why = "PAM may refuse users that Frevo lets in, such as expired accounts, and its \
+                       rules for Samba are not on this host";
+            conversion.refuse(parameter, why);
+        }
+    }
+}
+
+fn by_table(parameter: &Parameter, conversion: &mut Conversion<'_>) {
+    let (name, value) = (&*parameter.name, &*parameter.value);
     if let Some(row) = options::of_global(name) {
         match row.effect {
             Effect::Opens if row.applies_to(value) => conversion.refuse(parameter, row.why),
             effect => report_row(parameter, effect, row.applies_to(value), row.why, conversion),
         }
     } else if name == "vfs objects" {
+        let global = conversion.global;
+        let options = |name: &str| global.parameter(name);
         share_modules::report_modules("global", parameter, &mut conversion.report);
+        share_modules::tell_defaults("global", parameter, &options, &mut conversion.report);
     } else if let Some(row) = options::of_share(name) {
         // What restricts is told with each share.
         if row.effect != Effect::Opens {
             report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
+        }
+    } else if name.starts_with("idmapconfig") && conversion.names.is_member() {
+        // The back end of a domain is told with its [[idmap]].
+        if !name.ends_with(":backend") || name.starts_with("idmapconfig*") {
+            conversion.report.parameter(Weight::Harmless, "global", parameter, "see [[idmap]]");
         }
     } else if name.contains(':') {
         let loaded = |module: &str| conversion.loads(None, module);
@@ -321,6 +406,9 @@ fn rest(parameter: &Parameter, conversion: &mut Conversion<'_>) {
             (Effect::Opens, _) => {}
             (effect, why) => report_row(parameter, effect, true, why, conversion),
         }
+    } else if conversion.is_ignored(name) {
+        let why = "the Samba of this host does not know the option either, and ignores it";
+        conversion.report.parameter(Weight::LeftOut, "global", parameter, why);
     } else {
         let near = nearest(name, options::names());
         let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));

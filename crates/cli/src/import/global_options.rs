@@ -3,8 +3,9 @@
 use super::options::Effect::{Converted, Harmless, LeftOut, Opens, Stricter};
 use super::options::{Row, row};
 
-const OTHER_FILES: &str = "other files are not read; run `testparm -s` and import its output";
-const DIRECTORY: &str = "Active Directory is not supported";
+const OTHER_FILES: &str = "what that file says is not known here, or depends on the client; import the smb.conf on the \
+     host of the Samba server, or write the file's lines in its place";
+const DIRECTORY: &str = "for Samba's own part in a domain; see [kerberos] and [[idmap]]";
 const NETBIOS: &str = "NetBIOS and its browsing are not supported";
 const PRINTING: &str = "printing is not supported";
 const PROGRAMS: &str = "running programs is not supported";
@@ -29,6 +30,7 @@ pub(super) static GLOBAL: &[Row] = &[
             "interfaces",
             "kernel change notify",
             "max smbd processes",
+            "multicast dns register",
             "netbios name",
             "ntlm auth",
             "server max protocol",
@@ -71,7 +73,7 @@ pub(super) static GLOBAL: &[Row] = &[
     row(
         Stricter,
         &["user", "auto"],
-        "Frevo has accounts of its own; those of a domain cannot log on",
+        "Frevo has accounts of its own; see `frevo user`, and for a domain [kerberos]",
         &["security"],
     ),
     row(
@@ -102,7 +104,12 @@ pub(super) static GLOBAL: &[Row] = &[
         &["netbios aliases", "additional dns hostnames"],
     ),
     row(LeftOut, &["utf-8", "utf8"], "names of files are UTF-8", &["unix charset"]),
-    row(LeftOut, &["no"], "the locks of a cluster are not supported", &["clustering"]),
+    row(
+        Stricter,
+        &["no"],
+        "servers do not know each other's open files: let one node alone serve these folders",
+        &["clustering"],
+    ),
     row(LeftOut, &["yes"], "DFS is not supported", &["host msdfs"]),
     row(
         LeftOut,
@@ -373,7 +380,6 @@ pub(super) static GLOBAL: &[Row] = &[
             "wins server",
             "wins support",
             "mdns name",
-            "multicast dns register",
         ],
     ),
     row(

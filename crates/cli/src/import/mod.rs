@@ -6,11 +6,16 @@
 
 mod access_options;
 mod conversion;
+mod domain;
 mod global;
 mod global_options;
+mod host_facts;
 mod hosts;
+mod include;
 mod modules;
+mod names;
 mod options;
+mod pam;
 mod recycle;
 mod report;
 mod share;
@@ -21,18 +26,21 @@ mod whole;
 mod words;
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use frevo_server::config::MachineSid;
 
 use crate::arguments;
-use crate::console::{print, tell};
+use crate::bounded_input;
+use crate::console::{print_text, tell};
 use crate::exit::{Done, Exit, Failure};
 use crate::machine_sid;
 
-use self::smb_conf::SmbConf;
+use self::host_facts::HostFacts;
+use self::include::Includes;
+use self::smb_conf::{SmbConf, SyntaxFault};
 use self::whole::convert;
 
 /// The largest smb.conf that is read, bytes.
@@ -55,10 +63,11 @@ fn with_sid(toml: String, sid: Option<MachineSid>) -> String {
 
 pub(crate) fn run(import: &arguments::Import) -> Done {
     let shown = import.file.display();
-    let text = read(&import.file)?;
-    let conf = SmbConf::parse(&text)
-        .map_err(|(line, why)| Failure::new(Exit::Config, format!("{shown}:{line}: {why}")))?;
-    let (toml, report) = convert(&conf, &import.accept);
+    let text = bounded_input::text(bounded_input::read(&import.file, BYTES_MAX)?, &import.file)?;
+    let conf = parse(&text, &import.file)?;
+    let mut host = HostFacts::look(&conf, &text, &import.file);
+    host.domain_sid = import.domain_sid.or(host.domain_sid);
+    let (toml, report) = convert(&conf, &import.accept, &host);
     for line in report.lines() {
         tell(line);
     }
@@ -73,25 +82,36 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
     let sid = import.sid.or_else(|| machine_sid::of_samba(&import.file));
     let toml = with_sid(toml, sid);
     match &import.output {
-        None => print(toml.as_bytes()),
+        None => print_text(&toml),
         Some(path) => write_new(path, &toml),
     }
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().take(BYTES_MAX).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes))
+/// Reads an smb.conf with the files that it includes.
+fn parse(text: &str, path: &Path) -> Result<SmbConf, Failure> {
+    let mut includes = Includes::of(text, BYTES_MAX);
+    let conf = SmbConf::parse_with(text, &mut |path| includes.read(path)).map_err(
+        |SyntaxFault { file, line, what }| {
+            let file = file.unwrap_or_else(|| path.display().to_string());
+            Failure::new(Exit::Config, format!("{file}:{line}: {what}"))
+        },
+    )?;
+    match includes.failure {
+        Some(failure) => Err(failure),
+        None => Ok(conf),
+    }
+}
+
+/// True if the Samba of this host has `obey pam restrictions = yes`: then it refuses accounts whose
+/// Unix accounts have ended.
+pub(crate) fn obeys_pam() -> bool {
+    let read = |path: &Path| {
+        let text = bounded_input::text(bounded_input::read(path, BYTES_MAX).ok()?, path).ok()?;
+        parse(&text, path).ok()
     };
-    read.map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let exit = if missing { Exit::NotFound } else { Exit::Failed };
-        Failure::new(exit, format!("cannot read {}: {error}", path.display()))
-    })?;
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::new(Exit::Config, format!("{} is not UTF-8", path.display())))
+    let conf = machine_sid::SMB_CONFS.iter().find_map(|path| read(Path::new(path)));
+    let global = conf.as_ref().and_then(SmbConf::global);
+    global.and_then(|global| global.truth("obey pam restrictions")) == Some(true)
 }
 
 fn write_new(path: &Path, toml: &str) -> Done {

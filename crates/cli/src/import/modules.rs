@@ -27,6 +27,7 @@ const FASTEST: &str = "Frevo uses the fastest method of the system";
 const LISTS: &str = "it keeps access lists where Frevo does not find them";
 const ELSEWHERE: &str = "the files of the share are not in a folder of this machine";
 const SHOWN: &str = "it decides which files a user sees";
+const AUDIT_PLACE: &str = "the log goes to syslog as authpriv.info, program frevo-audit; see [audit] for a file or the journal";
 const TESTS: &str = "a module for tests of Samba";
 
 /// All modules of Samba 4.17 to 4.24.
@@ -102,7 +103,22 @@ static MODULES: &[Module] = &[
     Module { prefix: "shadow", ..module("shadow_copy", Converted, "") },
     module("snapper", Converted, ""),
     module("readonly", Converted, ""),
-    module("full_audit", Converted, ""),
+    Module {
+        options: &[
+            ("success", Converted, &[], ""),
+            ("facility", LeftOut, &["authpriv"], AUDIT_PLACE),
+            ("priority", LeftOut, &["info"], AUDIT_PLACE),
+            (
+                "prefix",
+                LeftOut,
+                &[""],
+                "lines of the log have fields of their own; see docs/audit.md",
+            ),
+            ("syslog", LeftOut, &["yes"], AUDIT_PLACE),
+            ("failure", LeftOut, &["none"], "operations that fail are not in the log of shares"),
+        ],
+        ..module("full_audit", Converted, "")
+    },
     module("audit", Converted, ""),
     module("extd_audit", Converted, ""),
     Module {
@@ -218,6 +234,8 @@ const OTHER_PREFIXES: &[&str] = &[
     "nbtd",
     "net",
     "netlogon",
+    // Access lists of modules none of which is taken over.
+    "nfs4",
     "nss",
     "ntlmssp",
     "ntlmssp_client",

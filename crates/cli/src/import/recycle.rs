@@ -32,6 +32,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     let mut table = String::from("keep_days = 0");
     let repository = share.parameter("recycle:repository");
     let path = repository.map_or(".recycle", |parameter| &*parameter.value);
+    let path = within(share, path);
     let (folder, user) = path.split_once('/').unwrap_or((path, ""));
     if !(user.is_empty() || USERS.contains(&user)) || !is_accepted(share, folder) {
         let why = "recycle: the bin must be one folder in the share, such as .recycle/%U; \
@@ -63,6 +64,13 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         let _ = write!(table, ", exclude = [{}]", exclude.join(", "));
     }
     line(toml, "recycle", &format!("{{ {table} }}"));
+}
+
+/// A path relative to the share, if it is one in it.
+fn within<'a>(share: &Share<'_>, path: &'a str) -> &'a str {
+    let folder = share.value("path").unwrap_or_default().trim_end_matches('/');
+    let inner = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    inner.filter(|_| !folder.is_empty()).unwrap_or(path).trim_end_matches('/')
 }
 
 /// True for a folder that a share with these names out of reach can have as its bin.

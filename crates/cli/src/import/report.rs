@@ -2,6 +2,7 @@
 
 use super::options::Effect;
 use super::smb_conf::Parameter;
+use crate::console::shown;
 
 /// The weight of a line of the report, heaviest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,15 +62,15 @@ impl Report {
         parameter: &Parameter,
         why: &str,
     ) {
-        let Parameter { shown, line, .. } = parameter;
-        self.push(weight, &format!("[{section}] line {line}: {shown}: {why}"));
+        let Parameter { shown, place, .. } = parameter;
+        self.push(weight, &format!("[{section}] {place}: {shown}: {why}"));
     }
 
     /// Reports an option of `[global]` that prevents the conversion of the whole file.
     pub(super) fn refused(&mut self, parameter: &Parameter, why: &str) {
         self.parameter(Weight::Refused, "global", parameter, why);
         let option = parameter.shown.split('=').next().unwrap_or_default().trim();
-        self.refused.push(option.to_owned());
+        self.refused.push(shown(option));
     }
 
     /// The flags that would leave the refused options out.
@@ -83,8 +84,10 @@ impl Report {
         self.push(weight, &format!("[{section}] {what}"));
     }
 
+    /// Adds a line. Names of the smb.conf are not obeyed by the terminal that shows the report, now
+    /// or later.
     fn push(&mut self, weight: Weight, line: &str) {
-        let line = line.replace(['\n', '\r'], " ");
+        let line = shown(&line.replace(['\n', '\r'], " "));
         if !self.lines.iter().any(|(known, text)| *known == weight && *text == line) {
             self.lines.push((weight, line));
         }

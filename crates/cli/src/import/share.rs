@@ -2,14 +2,16 @@
 
 use frevo_server::config::{Mode, ShareName, nearest};
 
-use super::access_options::NAMES;
+use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;
+use super::host_facts::HostFacts;
 use super::hosts::Hosts;
+use super::names::NameRules;
 use super::options::{self, Effect};
 use super::report::{Report, Weight};
 use super::smb_conf::{Parameter, Section};
 use super::toml_text::{encryption, line, quoted};
-use super::words::{list, truth};
+use super::words::{list, squeezed, truth};
 use super::{modules, share_modules};
 
 /// The word for the user in a path, and the name of a share that each user has.
@@ -46,6 +48,11 @@ fn convert_folder(section: &Section, conversion: &mut Conversion<'_>) -> String 
     }
     toml.lines().for_each(|written| commented.push_str(&comment(written)));
     commented
+}
+
+/// True for permission bits that say nothing.
+fn is_zero(mode: &str) -> bool {
+    mode.chars().all(|digit| digit == '0')
 }
 
 /// A line of a comment. TOML has no control characters there, but a tab.
@@ -106,7 +113,8 @@ pub(super) struct Share<'a> {
     pub(super) global: &'a Section,
     /// Names of the modules in `vfs objects`.
     pub(super) modules: Vec<String>,
-    domains: Vec<String>,
+    names: NameRules,
+    host: &'a HostFacts,
 }
 
 impl<'a> Share<'a> {
@@ -115,7 +123,8 @@ impl<'a> Share<'a> {
             section,
             global: conversion.global,
             modules: Vec::new(),
-            domains: conversion.domains(),
+            names: conversion.names.clone(),
+            host: conversion.host,
         };
         share.modules = share.value("vfs objects").map(list).unwrap_or_default();
         share
@@ -146,13 +155,30 @@ impl<'a> Share<'a> {
         value.replace("%S", &self.name())
     }
 
-    /// A list of users. Only its user may use a home folder, so `%S` needs no entry there.
-    fn listed(&self, value: &str) -> String {
-        let is_user = |word: &String| matches!(word.as_str(), "%S" | "%U" | "%u" | "%D\\%S");
-        if self.is_homes() && list(value).iter().all(is_user) {
-            return String::new();
+    /// A list of users. Only its user may use a home folder, so a list that has this user needs no
+    /// entry there.
+    fn listed(&self, names: &Names, value: &str) -> String {
+        if self.has_own_user(names, value) {
+            String::new()
+        } else if self.is_homes() {
+            // Each user would have a list of their own.
+            value.to_owned()
+        } else {
+            self.substituted(value)
         }
-        self.substituted(value)
+    }
+
+    /// True for a list that gives rights to the user of a home folder.
+    fn has_own_user(&self, names: &Names, value: &str) -> bool {
+        let is_user = |word: &String| {
+            let word = word.replace("%w", "\\");
+            let (domain, user) = word.rsplit_once('\\').unwrap_or(("", &word));
+            let is_own = domain.is_empty()
+                || domain == "%D"
+                || domain.eq_ignore_ascii_case(&self.names.workgroup);
+            is_own && matches!(user, "%S" | "%U" | "%u")
+        };
+        self.is_homes() && names.gives && list(value).iter().any(is_user)
     }
 
     /// True for the share of home folders.
@@ -173,8 +199,20 @@ impl<'a> Share<'a> {
             None | Some("") if self.is_homes() => home.clone(),
             path => self.substituted(path.unwrap_or_default()),
         };
-        let path = if self.is_homes() { path.replace("%H", &home) } else { path };
+        let path = if self.is_homes() || path.starts_with("%H") {
+            path.replace("%H", &home)
+        } else {
+            path
+        };
         path.replace("%U", USER).replace("%u", USER)
+    }
+
+    /// True when the path is the home folder of the user.
+    fn has_home_path(&self) -> bool {
+        match self.value("path").unwrap_or_default() {
+            "" => self.is_homes(),
+            path => path.contains("%H"),
+        }
     }
 
     /// Why the share cannot be used as it is written.
@@ -201,11 +239,15 @@ impl<'a> Share<'a> {
                 reasons.push(Reason::of(parameter, "the share is not in use"));
             }
         }
-        for name in ["copy", "include"] {
-            if let Some(parameter) = self.section.parameter(name) {
-                let why = "it takes parameters from elsewhere; import the output of `testparm -s`";
-                reasons.push(Reason::of(parameter, why));
-            }
+        if let Some(parameter) = self.section.parameter("copy") {
+            let why = "it takes parameters from another share; write them here, or import the output of \
+                       `testparm -s`";
+            reasons.push(Reason::of(parameter, why));
+        }
+        if let Some(parameter) = self.section.parameter("include") {
+            let why = "what that file says is not known here, or depends on the client; write its lines \
+                       in its place";
+            reasons.push(Reason::of(parameter, why));
         }
         for (row, name) in options::restricting() {
             let parameter = self.parameter(name).filter(|p| row.applies_to(&p.value));
@@ -218,6 +260,7 @@ impl<'a> Share<'a> {
             !name.contains(':')
                 && options::of_share(name).is_none()
                 && options::of_global(name).is_none()
+                && !self.is_ignored(name)
         };
         for parameter in self.section.parameters.iter().filter(is_unknown) {
             let near = nearest(&parameter.name, options::names());
@@ -230,12 +273,19 @@ impl<'a> Share<'a> {
 
     /// Reasons in lists of users and hosts, users and groups of the host, and permissions.
     fn reasons_of_access(&self, reasons: &mut Vec<Reason<'a>>) {
-        for names in NAMES {
+        for names in &NAMES {
             let Some(parameter) = self.parameter(names.option) else { continue };
-            let value = self.listed(&parameter.value);
-            if let Err(why) = names.convert(&value, &self.domains) {
+            let value = self.listed(names, &parameter.value);
+            if let Err(why) = names.convert(&value, &self.names) {
                 reasons.push(Reason::of(parameter, why));
             }
+        }
+        if let Some(parameter) = self.parameter("valid users")
+            && self.list_of("valid users").is_some_and(|allow| !allow.is_empty())
+            && self.allowed().is_empty()
+        {
+            let why = "invalid users has all of them, so nobody may connect";
+            reasons.push(Reason::of(parameter, why));
         }
         if let Err((name, why)) = self.hosts() {
             match self.parameter(name) {
@@ -252,6 +302,9 @@ impl<'a> Share<'a> {
         }
         for name in ["force user", "force group"] {
             let Some(parameter) = self.parameter(name) else { continue };
+            if name == "force user" && self.is_forced_to_itself() {
+                continue;
+            }
             if parameter.value.contains('%') {
                 reasons.push(Reason::of(parameter, "% substitutions are not supported"));
             } else if parameter.value.starts_with(['+', '@', '&']) {
@@ -270,6 +323,39 @@ impl<'a> Share<'a> {
         if let Some(parameter) = encrypt.filter(|p| encryption(&p.value).is_none()) {
             reasons.push(Reason::of(parameter, "unknown value"));
         }
+        let of_all = self.global.value("server smb encrypt").and_then(encryption);
+        if let Some(parameter) = encrypt.filter(|p| encryption(&p.value) == Some("required"))
+            && of_all == Some("off")
+        {
+            let why = "[global] switches encryption off, so nobody could connect";
+            reasons.push(Reason::of(parameter, why));
+        }
+    }
+
+    /// True for an option that the Samba of this host ignores.
+    fn is_ignored(&self, name: &str) -> bool {
+        self.host.ignored.contains(&squeezed(name))
+    }
+
+    /// True when files are used as the user who has logged on, in other words.
+    fn is_forced_to_itself(&self) -> bool {
+        let user = self.value("force user").unwrap_or_default();
+        matches!(user, "%U" | "%u") || self.is_homes() && user == "%S"
+    }
+
+    /// A list of users, converted. None where there is none, or it has no equal.
+    fn list_of(&self, option: &str) -> Option<Vec<String>> {
+        let names = NAMES.iter().find(|names| names.option == option)?;
+        let value = self.listed(names, self.value(option)?);
+        names.convert(&value, &self.names).ok().map(|converted| converted.words)
+    }
+
+    /// The users of `valid users` that `invalid users` does not name.
+    fn allowed(&self) -> Vec<String> {
+        let denied = self.list_of("invalid users").unwrap_or_default();
+        let is_denied = |who: &String| denied.iter().any(|other| other.eq_ignore_ascii_case(who));
+        let allowed = self.list_of("valid users").unwrap_or_default();
+        allowed.into_iter().filter(|who| !is_denied(who)).collect()
     }
 
     /// The rules for addresses. Those of `[global]` hold for all shares, also where a share has
@@ -288,7 +374,7 @@ impl<'a> Share<'a> {
     fn write(&self, report: &mut Report, toml: &mut String) {
         let name = &self.section.name;
         line(toml, "name", &quoted(&self.name()));
-        if self.is_homes() && !self.value("path").is_some_and(|path| path.contains('/')) {
+        if self.has_home_path() {
             let what = "home folders are taken to be /home/USER; change the path if they are not";
             report.note(Weight::LeftOut, name, what);
         }
@@ -328,6 +414,7 @@ impl<'a> Share<'a> {
         }
         self.write_identities(toml);
         self.write_access(report, toml);
+        self.write_modes(report, toml);
         self.write_files(toml);
         share_modules::write(self, report, toml);
         self.report_rest(report);
@@ -339,7 +426,8 @@ impl<'a> Share<'a> {
         let is_guest =
             self.truth("guest ok") == Some(true) && self.truth("guest only") == Some(true);
         let guest = host("guest account").unwrap_or("nobody");
-        match host("force user").or_else(|| is_guest.then_some(guest)) {
+        let forced = host("force user").filter(|_| !self.is_forced_to_itself());
+        match forced.or_else(|| is_guest.then_some(guest)) {
             Some(user) => line(toml, "force_user", &quoted(user)),
             None => line(toml, "run_as", "\"user\""),
         }
@@ -352,11 +440,21 @@ impl<'a> Share<'a> {
         // The module forbids writing to all users.
         let is_frozen = self.loads("readonly");
         let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
-        for names in NAMES {
-            let value = self.value(names.option).map(|value| self.listed(value));
-            let words = value.and_then(|value| names.convert(&value, &self.domains).ok());
-            if !(is_frozen && names.key == "write_list") {
-                keys.extend(words.map(|words| (names.key, words)));
+        for names in &NAMES {
+            let Some(parameter) = self.parameter(names.option) else { continue };
+            let value = self.listed(names, &parameter.value);
+            let Ok(converted) = names.convert(&value, &self.names) else { continue };
+            for note in &converted.notes {
+                report.parameter(Weight::Stricter, &self.section.name, parameter, note);
+            }
+            if self.has_own_user(names, &parameter.value) && list(&parameter.value).len() > 1 {
+                let why = "only its own user reaches a home folder by its name";
+                report.parameter(Weight::Stricter, &self.section.name, parameter, why);
+            }
+            if names.key == "allow" {
+                keys.push((names.key, self.allowed()));
+            } else if !(is_frozen && names.key == "write_list") {
+                keys.push((names.key, converted.words));
             }
         }
         self.simplify_writers(&mut keys, report);
@@ -375,7 +473,9 @@ impl<'a> Share<'a> {
         };
         let writers = list(keys, "write_list").unwrap_or_default();
         if let Some((_, readers)) = keys.iter_mut().find(|(name, _)| *name == "read_list") {
-            readers.retain(|reader| !writers.contains(reader));
+            let is_writer =
+                |reader: &String| writers.iter().any(|writer| writer.eq_ignore_ascii_case(reader));
+            readers.retain(|reader| !is_writer(reader));
         }
         let has_readers = list(keys, "read_list").is_some_and(|readers| !readers.is_empty());
         if !self.is_read_only() && !has_readers && !writers.is_empty() {
@@ -397,18 +497,43 @@ impl<'a> Share<'a> {
         self.loads("readonly") || self.truth("read only").unwrap_or(true)
     }
 
+    /// The permission bits of new files and folders. Bits that are forced are bits that may be set:
+    /// clients ask for 0666 and 0777, unless they have the POSIX extensions.
+    fn write_modes(&self, report: &mut Report, toml: &mut String) {
+        // Clients with the POSIX extensions set all bits unless there is a mask.
+        let modes = [
+            ("file_mode", "create mask", 0o744, "force create mode", 0o666),
+            ("directory_mode", "directory mask", 0o755, "force directory mode", 0o777),
+        ];
+        for (key, name, default, forcing, asked) in modes {
+            let bits = |name| self.value(name).and_then(|value| value.parse::<Mode>().ok());
+            let mask = bits(name).map_or(default, |mode| mode.0);
+            let forced = bits(forcing).map_or(0, |mode| mode.0);
+            line(toml, key, &format!("\"{:04o}\"", mask | forced));
+            let Some(parameter) = self.parameter(forcing).filter(|p| !is_zero(&p.value)) else {
+                continue;
+            };
+            let lost = forced & !asked;
+            let why = if bits(forcing).is_none() {
+                String::from("the value is not permission bits; see file_mode and directory_mode")
+            } else if lost == 0 {
+                format!("see {key}; Linux clients with the POSIX extensions may set fewer bits")
+            } else if lost & 0o2000 != 0 {
+                format!(
+                    "see {key}; for new files of the folder's group run chmod g+s on the folders"
+                )
+            } else {
+                format!("see {key}; the bits {lost:04o} are not set for new files")
+            };
+            report.parameter(Weight::Stricter, &self.section.name, parameter, &why);
+        }
+    }
+
     /// How files are shown and made.
     fn write_files(&self, toml: &mut String) {
         let most = self.value("max connections").and_then(|value| value.parse::<usize>().ok());
         if let Some(most) = most.filter(|most| *most > 0) {
             line(toml, "max_connections", &most.to_string());
-        }
-        // Clients with the POSIX extensions set all bits unless there is a mask.
-        let modes =
-            [("file_mode", "create mask", 0o744), ("directory_mode", "directory mask", 0o755)];
-        for (key, name, default) in modes {
-            let mode = self.value(name).and_then(|value| value.parse::<Mode>().ok());
-            line(toml, key, &format!("\"{:04o}\"", mode.map_or(default, |mode| mode.0)));
         }
         if self.truth("nt acl support") == Some(false) {
             line(toml, "nt_acls", "\"off\"");
@@ -457,6 +582,9 @@ impl<'a> Share<'a> {
             } else if options::of_global(known).is_some() {
                 let why = "Samba ignores this outside of [global]";
                 report.parameter(Weight::Harmless, name, parameter, why);
+            } else if self.is_ignored(known) {
+                let why = "the Samba of this host does not know the option either, and ignores it";
+                report.parameter(Weight::LeftOut, name, parameter, why);
             } else if known.contains(':') {
                 let loaded = |module: &str| self.loads(module);
                 let (effect, why) = modules::option(known, &parameter.value, loaded);

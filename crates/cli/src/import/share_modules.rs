@@ -74,6 +74,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     // Those of [global] are told there.
     if let Some(parameter) = share.section.parameter("vfs objects") {
         report_modules(&share.section.name, parameter, report);
+        tell_defaults(&share.section.name, parameter, &|name| share.parameter(name), report);
     }
 }
 
@@ -85,6 +86,73 @@ pub(super) fn report_modules(section: &str, parameter: &Parameter, report: &mut 
             let why = format!("{}: {}", module.name, module.why);
             report.parameter(weight, section, parameter, &why);
         }
+    }
+}
+
+/// Defaults of vfs_fruit that store what Frevo does not read, with what is lost.
+const FRUIT_DEFAULTS: [(&str, &str); 3] = [
+    (
+        "metadata",
+        "netatalk, Finder information in org.netatalk.Metadata, which Frevo does not read",
+    ),
+    ("resource", "file, resource forks in files ._NAME, which become ordinary files"),
+    ("encoding", "private, and names with such characters look otherwise with Frevo"),
+];
+
+/// Finds the option of a name.
+type Options<'a> = dyn Fn(&str) -> Option<&'a Parameter> + 'a;
+
+/// Tells of modules in `vfs objects` of a section what their defaults mean, because Frevo does not do
+/// the same.
+pub(super) fn tell_defaults<'a>(
+    section: &str,
+    objects: &Parameter,
+    options: &Options<'a>,
+    report: &mut Report,
+) {
+    let words = list(&objects.value);
+    let loads = |module: &str| {
+        words.iter().any(|word| {
+            word.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(module))
+        })
+    };
+    if loads("fruit") {
+        tell_defaults_of_fruit(section, options, report);
+    }
+    if loads("acl_xattr") {
+        tell_place_of_lists(section, options, report);
+    }
+}
+
+/// Tells what is lost by options of vfs_fruit that are not set.
+fn tell_defaults_of_fruit<'a>(section: &str, options: &Options<'a>, report: &mut Report) {
+    for (name, what) in FRUIT_DEFAULTS {
+        let option = format!("fruit:{name}");
+        if options(&option).is_none() {
+            let advice = match name {
+                "encoding" => "rename them",
+                _ => {
+                    "before you move, set it to stream in Samba and copy such files anew from a Mac"
+                }
+            };
+            let what = format!("{option} is not set, which means {what}; {advice}");
+            report.note(Weight::Stricter, section, &what);
+        }
+    }
+}
+
+/// Tells where access lists go, where Samba keeps them, too.
+fn tell_place_of_lists<'a>(section: &str, options: &Options<'a>, report: &mut Report) {
+    let what = "lists in security.NTACL are obeyed; new ones go there, where Samba finds them again, if \
+                Frevo has CAP_SYS_ADMIN (the unit for systemd has it with frevo-access-lists.conf of \
+                its examples), else to user.NTACL, which Samba obeys only with \
+                acl_xattr:security_acl_name = user.NTACL";
+    report.note(Weight::LeftOut, section, what);
+    let name = "acl_xattr:security_acl_name";
+    if let Some(parameter) = options(name).filter(|p| p.value.eq_ignore_ascii_case("user.NTACL")) {
+        let why = "lists there are obeyed for files without a list in security.NTACL; before going back \
+                   to Samba, remove the option and copy the lists with `frevo acl`";
+        report.parameter(Weight::LeftOut, section, parameter, why);
     }
 }
 
@@ -146,8 +214,10 @@ fn write_audit(share: &Share<'_>, toml: &mut String) {
     if !AUDITS.iter().any(|module| share.loads(module)) {
         return;
     }
-    let listed = share.value("full_audit:success").filter(|_| share.loads("full_audit"));
-    let words = listed.map(list);
+    // Without a list full_audit records nothing; the older modules have no list.
+    let words = share
+        .loads("full_audit")
+        .then(|| share.value("full_audit:success").map(list).unwrap_or_default());
     let is_said = |starts: &[&str]| match &words {
         // The older modules have no list.
         None => true,
@@ -175,7 +245,13 @@ fn write_snapshots(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     match (path.filter(|path| is_snapshot_path(path)), culprit) {
         (Some(path), _) => line(toml, "snapshots", &quoted(&path)),
         (None, Some(parameter)) => {
-            let why = "previous versions are not found in this way; see snapshots";
+            let why = match &*parameter.name {
+                "shadow:localtime" => {
+                    "times in names of snapshots are UTC: let the program that makes snapshots name them \
+                     so (TZ=UTC), then write snapshots; until then there are no previous versions"
+                }
+                _ => "previous versions are not found in this way; see snapshots",
+            };
             report.parameter(Weight::LeftOut, &share.section.name, parameter, why);
         }
         (None, None) => {}

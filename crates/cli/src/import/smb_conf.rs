@@ -1,5 +1,6 @@
 //! The syntax of smb.conf(5).
 
+use super::include::{INCLUDES_DEEP, Included, is_printed};
 use super::options;
 use super::words::{squeezed, truth};
 
@@ -13,8 +14,8 @@ pub(super) struct Parameter {
     pub(super) value: String,
     /// Name and value as they stand in the file.
     pub(super) shown: String,
-    /// Its line in the file, from 1.
-    pub(super) line: usize,
+    /// Its line, from 1, with the file before it where another one includes that.
+    pub(super) place: String,
 }
 
 /// `[name]` and what follows it.
@@ -28,9 +29,48 @@ pub(super) struct Section {
 #[derive(Debug)]
 pub(super) struct SmbConf {
     sections: Vec<Section>,
-    /// The line of a `[global]` that comes after a share: Samba applies its defaults to later
+    /// The place of a `[global]` that comes after a share: Samba applies its defaults to later
     /// shares only.
-    late_global: Option<usize>,
+    late_global: Option<String>,
+    /// Options that need nothing, with their sections and the reason.
+    settled: Vec<Settled>,
+    /// True for the output of testparm, which has obeyed `copy` and `include`.
+    is_printed: bool,
+}
+
+/// An option that has been dealt with while the file was read: `include`, `copy`.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) section: String,
+    pub(super) parameter: Parameter,
+    pub(super) why: String,
+}
+
+/// A fault of the syntax.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SyntaxFault {
+    /// The file that another one includes; None for the smb.conf itself.
+    pub(super) file: Option<String>,
+    /// The line, from 1.
+    pub(super) line: usize,
+    pub(super) what: String,
+}
+
+/// A text that is read, and the files that include it.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    /// The file's name; None for the smb.conf itself.
+    file: Option<&'a str>,
+    depth: usize,
+}
+
+impl Source<'_> {
+    fn place(self, line: usize) -> String {
+        match self.file {
+            None => format!("line {line}"),
+            Some(file) => format!("{file} line {line}"),
+        }
+    }
 }
 
 impl Section {
@@ -56,39 +96,106 @@ impl Section {
 }
 
 impl SmbConf {
-    /// Reads a file. An error is the line, from 1, and what is wrong there.
-    pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
+    /// Reads a file that includes no other.
+    #[cfg(test)]
+    pub(super) fn parse(text: &str) -> Result<Self, SyntaxFault> {
+        Self::parse_with(text, &mut |_| Included::Unknown)
+    }
+
+    /// Reads a file, and by `read` those that it includes.
+    pub(super) fn parse_with(
+        text: &str,
+        read: &mut dyn FnMut(&str) -> Included,
+    ) -> Result<Self, SyntaxFault> {
         // What comes before the first header is [global]'s.
-        let mut conf = Self { sections: Vec::new(), late_global: None };
+        let is_printed = is_printed(text);
+        let mut conf =
+            Self { sections: Vec::new(), late_global: None, settled: Vec::new(), is_printed };
+        conf.take(text, Source { file: None, depth: 0 }, read)?;
+        Ok(conf)
+    }
+
+    /// Takes over the lines of a file. The section that was open goes on, as in Samba.
+    fn take(
+        &mut self,
+        text: &str,
+        source: Source<'_>,
+        read: &mut dyn FnMut(&str) -> Included,
+    ) -> Result<(), SyntaxFault> {
         for (number, line) in logical_lines(text) {
             let line = line.trim();
             if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
             }
+            let fault = |what: String| {
+                let file = source.file.map(str::to_owned);
+                SyntaxFault { file, line: number, what }
+            };
             if let Some(rest) = line.strip_prefix('[') {
                 let Some((name, _)) = rest.split_once(']') else {
-                    return Err((number, format!("the section \"{line}\" has no closing bracket")));
+                    return Err(fault(format!("the section \"{line}\" has no closing bracket")));
                 };
-                conf.open_section(one_blank(name), number);
+                self.open_section(one_blank(name), source.place(number));
                 continue;
             }
             let Some((name, value)) = line.split_once('=') else {
-                return Err((number, format!("\"{line}\" is neither a section nor a parameter")));
+                return Err(fault(format!("\"{line}\" is neither a section nor a parameter")));
             };
-            if conf.sections.is_empty() {
-                conf.sections.push(Section::global());
+            if self.sections.is_empty() {
+                self.sections.push(Section::global());
             }
-            if let Some(section) = conf.sections.last_mut() {
-                section.parameters.push(parameter(name, value, number));
+            let parameter = parameter(name, value, source.place(number));
+            match &*parameter.name {
+                "include" => self.include(parameter, source, read)?,
+                "copy" if self.is_printed => {
+                    self.settle(parameter, String::from("testparm has taken the share over"));
+                }
+                _ => self.add(parameter),
             }
         }
-        Ok(conf)
+        Ok(())
+    }
+
+    fn add(&mut self, parameter: Parameter) {
+        if let Some(section) = self.sections.last_mut() {
+            section.parameters.push(parameter);
+        }
+    }
+
+    /// Takes over the file that `include` names, if it is known; else the option itself.
+    fn include(
+        &mut self,
+        parameter: Parameter,
+        source: Source<'_>,
+        read: &mut dyn FnMut(&str) -> Included,
+    ) -> Result<(), SyntaxFault> {
+        let section = self.sections.last().map_or("global", |section| &*section.name).to_owned();
+        let why = match read(&parameter.value) {
+            Included::Text(text) if source.depth < INCLUDES_DEEP => {
+                let file = parameter.value.clone();
+                self.take(&text, Source { file: Some(&file), depth: source.depth + 1 }, read)?;
+                String::from("the file is taken over")
+            }
+            Included::Nothing(why) => why,
+            Included::Text(_) | Included::Unknown => {
+                self.add(parameter);
+                return Ok(());
+            }
+        };
+        self.settled.push(Settled { section, parameter, why });
+        Ok(())
+    }
+
+    /// Records an option of the open section that needs nothing more.
+    fn settle(&mut self, parameter: Parameter, why: String) {
+        let section = self.sections.last().map_or("global", |section| &*section.name).to_owned();
+        self.settled.push(Settled { section, parameter, why });
     }
 
     /// A section that comes again goes on; it becomes the last.
-    fn open_section(&mut self, name: String, line: usize) {
+    fn open_section(&mut self, name: String, place: String) {
         if name.eq_ignore_ascii_case("global") && self.shares().next().is_some() {
-            self.late_global.get_or_insert(line);
+            self.late_global.get_or_insert(place);
         }
         let is_same = |section: &Section| section.name.eq_ignore_ascii_case(&name);
         let section = match self.sections.iter().position(is_same) {
@@ -106,9 +213,19 @@ impl SmbConf {
         self.sections.iter().filter(|section| !is_global(section))
     }
 
-    /// The line of a `[global]` that comes after a share.
-    pub(super) const fn late_global(&self) -> Option<usize> {
-        self.late_global
+    /// The place of a `[global]` that comes after a share.
+    pub(super) fn late_global(&self) -> Option<&str> {
+        self.late_global.as_deref()
+    }
+
+    /// Options that were dealt with while the file was read.
+    pub(super) fn settled(&self) -> &[Settled] {
+        &self.settled
+    }
+
+    /// All options, with those of `[global]`.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.sections.iter().flat_map(|section| &section.parameters)
     }
 }
 
@@ -117,7 +234,7 @@ fn is_global(section: &Section) -> bool {
 }
 
 /// A parameter under the name that the table has for it.
-fn parameter(name: &str, value: &str, line: usize) -> Parameter {
+fn parameter(name: &str, value: &str, place: String) -> Parameter {
     let value = unquoted(value.trim());
     let shown = format!("{} = {value}", one_blank(name));
     let squeezed = squeezed(name);
@@ -130,7 +247,7 @@ fn parameter(name: &str, value: &str, line: usize) -> Parameter {
         Some(yes) => if yes { "no" } else { "yes" }.to_owned(),
         None => value.to_owned(),
     };
-    Parameter { name, value, shown, line }
+    Parameter { name, value, shown, place }
 }
 
 /// Lines with those that a backslash continues joined, and the number of the

@@ -11,7 +11,7 @@ use super::*;
 fn import_with(text: &str, accepted: &[&str]) -> (Config, String, Report) {
     let conf = SmbConf::parse(text).unwrap();
     let accepted: Vec<String> = accepted.iter().map(ToString::to_string).collect();
-    let (toml, report) = convert(&conf, &accepted);
+    let (toml, report) = convert(&conf, &accepted, &HostFacts::default());
     let config = Config::parse(&toml).unwrap_or_else(|faults| panic!("{faults:?} in:\n{toml}"));
     (config, toml, report)
 }
@@ -52,7 +52,7 @@ const TYPICAL: &str = r#"# Sample
    path = /srv/photos
    writeable = yes
    browseable = no
-   valid users = ann, "bob" LAB\carl
+   valid users = ann, "bob" NAS\carl
    directory mask = 2775
    vfs objects = catia fruit streams_xattr
    guest ok = yes
@@ -210,7 +210,7 @@ fn nothing_becomes_more_open() {
         "veto files = /%U.key/",
         "dont descend = /proc",
         "dontdescend = /proc",
-        "force user = %U",
+        "force user = %m",
         "force group = +staff",
         "create mask = rw",
         "copy = other",
@@ -357,7 +357,10 @@ fn options_of_modules_that_exist_here_are_taken_over() {
         assert!(toml.contains(line), "{line} not in\n{toml}");
     }
     assert!(share("d").unwrap().snapshots.is_none());
-    assert!(report.contains("shadow:localtime = yes: previous versions are not found"), "{report}");
+    assert!(
+        report.contains("shadow:localtime = yes: times in names of snapshots are UTC"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -448,8 +451,8 @@ fn smb1_is_not_taken_over() {
 
 #[test]
 fn a_line_that_is_no_smb_conf_is_named() {
-    assert_eq!(SmbConf::parse("[a]\nb = 1\nnonsense\n").unwrap_err().0, 3);
-    assert_eq!(SmbConf::parse("[a\n").unwrap_err().0, 1);
+    assert_eq!(SmbConf::parse("[a]\nb = 1\nnonsense\n").unwrap_err().line, 3);
+    assert_eq!(SmbConf::parse("[a\n").unwrap_err().line, 1);
 }
 
 /// Found by the fuzzer: TOML refuses control characters in comments.
@@ -516,5 +519,246 @@ fn the_configuration_of_a_company() {
             assert_eq!(found, wanted, "{name}:{}", number + 1);
         }
         assert_eq!(found.lines().count(), wanted.lines().count(), "{name}");
+    }
+}
+
+/// A member of a domain: its names keep their domains, and its users can log on.
+#[test]
+fn a_member_of_a_domain_stays_one() {
+    let text = "[global]\nnetbios name = FILES\nworkgroup = SAMDOM\nsecurity = ADS\n\
+                realm = SAMDOM.EXAMPLE.COM\nkerberos method = secrets and keytab\n\
+                idmap config * : backend = tdb\nidmap config * : range = 3000-7999\n\
+                idmap config SAMDOM : backend = rid\nidmap config SAMDOM : range = 100000 - 199999\n\
+                idmap config OTHER : backend = ad\nidmap config OTHER : range = 200000-299999\n\
+                [x]\npath = /x\nvalid users = SAMDOM\\ann @\"SAMDOM\\staff\" +TRUSTED\\it FILES\\bob carl\n\
+                invalid users = @interns root\nwrite list = +%D%wstaff\n\
+                [homes]\nread only = no\nvalid users = %S, %D%w%S\n";
+    let (config, toml, report) = import(text);
+    let [share, homes] = &config.shares[..] else { panic!("{report}") };
+    let allowed = ["SAMDOM\\ann", "@SAMDOM\\staff", "@TRUSTED\\it", "bob", "SAMDOM\\carl"];
+    assert_eq!(words(&share.allow), allowed);
+    assert_eq!(words(&share.deny), ["@interns", "@SAMDOM\\interns", "root"]);
+    assert_eq!(words(&share.write_list), ["@SAMDOM\\staff"]);
+    assert!(homes.allow.is_empty() && report.contains("carl is taken for 'SAMDOM\\carl'"));
+    let domains = config.server.winbind_domains.as_ref().map(|domains| domains.get_ref().clone());
+    assert_eq!(domains.unwrap(), ["SAMDOM", "SAMDOM.EXAMPLE.COM"]);
+    assert!(config.kerberos.keytab.is_none() && report.contains("until there is a keytab"));
+    assert!(config.idmaps.is_empty() && toml.contains("# range = \"100000-199999\""), "{toml}");
+    assert!(report.contains("the SID of the domain is not known here"), "{report}");
+    assert!(
+        report.contains("OTHER : backend = ad: Frevo asks the host's name service"),
+        "{report}"
+    );
+    for share in &config.shares {
+        let found = crate::config_contradictions::of_share(share, &config);
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    let host = HostFacts {
+        domain_sid: Some("S-1-5-21-7-8-9".parse().unwrap()),
+        keytab: Some("/etc/krb5.keytab".into()),
+        ..HostFacts::default()
+    };
+    let (toml, _) = convert(&SmbConf::parse(text).unwrap(), &[], &host);
+    let config = Config::parse(&toml).unwrap();
+    assert_eq!(config.kerberos.keytab.unwrap().get_ref(), Path::new("/etc/krb5.keytab"));
+    let [idmap] = &config.idmaps[..] else { panic!("{toml}") };
+    assert_eq!(idmap.domain_sid.get_ref().to_string(), "S-1-5-21-7-8-9");
+    assert_eq!((idmap.range.get_ref().first, idmap.range.get_ref().last), (100_000, 199_999));
+}
+
+/// A home folder is its user's, in all the words that distributions have for that.
+#[test]
+fn home_folders_are_their_users() {
+    for users in ["%S", "%S, %D%w%S", "%D\\%S", "%U", "WORKGROUP\\%S"] {
+        let (config, _, report) = import(&format!("[homes]\nvalid users = {users}\n"));
+        assert!(config.shares.first().is_some_and(|share| share.allow.is_empty()), "{report}");
+    }
+    let (config, _, report) = import("[homes]\nvalid users = %S @admins\n");
+    assert!(config.shares[0].allow.is_empty(), "{report}");
+    assert!(report.contains("only its own user reaches a home folder"), "{report}");
+    // A list that takes rights away is not lost.
+    for list in ["invalid users = %U", "read list = %S"] {
+        let (config, ..) = import(&format!("[homes]\n{list}\n"));
+        assert!(config.shares.is_empty(), "{list}");
+    }
+    let (config, ..) = import("[profiles]\npath = %H\n[x]\npath=/x\nforce user = %U\n");
+    assert_eq!(config.shares[0].path.get_ref(), Path::new("/home/{user}"));
+    assert_eq!(config.shares[1].run_as, Some(RunAsChoice::User));
+}
+
+/// Nothing is written that `frevo check` refuses.
+#[test]
+fn contradictions_of_the_smb_conf_do_not_go_on() {
+    for (text, min, max) in [
+        ("protocol = SMB2\n", None, None),
+        ("max protocol = SMB2_02\nmin protocol = SMB2\n", Some(DialectName::Smb21), None),
+        ("max protocol = SMB3_00\nmin protocol = SMB3_11\n", Some(DialectName::Smb311), None),
+        ("max protocol = SMB3\n", None, Some(DialectName::Smb311)),
+    ] {
+        let (config, _, report) =
+            import(&format!("[global]\n{text}[x]\npath=/x\nsmb encrypt=required\n"));
+        assert_eq!((config.server.min_dialect, config.server.max_dialect), (min, max), "{text}");
+        let found = crate::config_contradictions::of_share(&config.shares[0], &config);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(report.contains("clients may use newer dialects"), max.is_none(), "{report}");
+    }
+    let (config, ..) = import("[x]\npath=/x\nvalid users=ann bob\ninvalid users=Ann\n");
+    assert_eq!(
+        (words(&config.shares[0].allow), words(&config.shares[0].deny)),
+        (vec!["bob"], vec!["Ann"])
+    );
+    for nobody in ["valid users=ann\ninvalid users=ann", "smb encrypt=required"] {
+        let (config, ..) = import(&format!("[global]\nsmb encrypt=off\n[x]\npath=/x\n{nobody}\n"));
+        assert!(config.shares.is_empty(), "{nobody}");
+    }
+}
+
+#[test]
+fn forced_modes_are_modes() {
+    let (config, _, report) = import(
+        "[a]\npath=/a\nforce create mode=0664\nforce directory mode=2775\n\
+         [b]\npath=/b\ncreate mask=0600\nforce create mode=0111\n\
+         [c]\npath=/c\nforce create mode=0\nforce directory mode=000\n",
+    );
+    let modes: Vec<_> =
+        config.shares.iter().map(|share| (share.file_mode, share.directory_mode)).collect();
+    let mode = |bits| Some(Mode(bits));
+    assert_eq!(
+        modes,
+        [(mode(0o764), mode(0o2775)), (mode(0o711), mode(0o755)), (mode(0o744), mode(0o755))]
+    );
+    for line in [
+        "[a] line 3: force create mode = 0664: see file_mode; Linux clients",
+        "[a] line 4: force directory mode = 2775: see directory_mode; for new files of the folder's group",
+        "[b] line 8: force create mode = 0111: see file_mode; the bits 0111 are not set",
+    ] {
+        assert!(report.contains(line), "{line} not in {report}");
+    }
+    assert!(!report.contains("[c]"), "{report}");
+}
+
+/// Files of distributions pass, with the host's own rules.
+#[test]
+fn stock_files_pass() {
+    let debian = "[global]\nworkgroup = WORKGROUP\nlog file = /var/log/samba/log.%m\n\
+                  server role = standalone server\nobey pam restrictions = yes\n\
+                  unix password sync = yes\nmap to guest = bad user\nusershare allow guests = yes\n\
+                  [homes]\nbrowseable = no\nread only = yes\ncreate mask = 0700\nvalid users = %S\n\
+                  [printers]\nprintable = yes\npath = /var/tmp\n[print$]\npath = /var/lib/samba/printers\n";
+    let of = |text: &str, host: &HostFacts| {
+        let (toml, report) = convert(&SmbConf::parse(text).unwrap(), &[], host);
+        let shares = Config::parse(&toml).unwrap().shares.len();
+        ((!report.is_refused()).then_some(shares), report.lines().join("\n"))
+    };
+    let usual = HostFacts { pam: pam::Pam::Plain, ..HostFacts::default() };
+    assert_eq!(of(debian, &usual).0, Some(1), "{}", of(debian, &usual).1);
+    // Rules that are not known, or that refuse users, keep everything from being converted.
+    assert_eq!(of(debian, &HostFacts::default()).0, None);
+    let strict = pam::Pam::Restricting("pam_access.so".into());
+    let (shares, report) = of(debian, &HostFacts { pam: strict, ..HostFacts::default() });
+    assert!(shares.is_none() && report.contains("pam_access.so in /etc/pam.d/samba"), "{report}");
+
+    // An option that the host's Samba ignores restricts nobody.
+    let unknown = "[global]\nNT-domain = x\n[a]\npath = /a\nvallid users = ann\n";
+    assert_eq!(of(unknown, &HostFacts::default()).0, None);
+    let ignored = ["nt-domain", "vallidusers"].map(str::to_owned).into();
+    let (shares, report) = of(unknown, &HostFacts { ignored, ..HostFacts::default() });
+    assert_eq!(shares, Some(1), "{report}");
+    assert_eq!(report.matches("does not know the option either").count(), 2, "{report}");
+
+    let map = "[global]\nusername map = /etc/samba/map\n[a]\npath = /a\n";
+    use host_facts::UserMapFile::{Faulty, Missing};
+    let with = |user_map| of(map, &HostFacts { user_map, ..HostFacts::default() });
+    assert!(with(Missing).0.is_some() && with(Missing).1.contains("there is no such file here"));
+    assert_eq!(with(Faulty("line 1: *".into())).0, None);
+}
+
+/// Files that are included are part of the smb.conf, where they can be read.
+#[test]
+fn included_files_count() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let more = "[global]\nhosts allow = 192.0.2.\n[y]\npath=/y\ninclude = INNER\n";
+    std::fs::write(at("more"), more.replace("INNER", &at("inner"))).unwrap();
+    std::fs::write(at("inner"), "valid users = ann\n").unwrap();
+    let text =
+        format!("[global]\ninclude = {}\n[x]\npath=/x\ninclude = {}\n", at("more"), at("none"));
+    let conf = parse(&text, Path::new("smb.conf")).unwrap();
+    let (toml, report) = convert(&conf, &[], &HostFacts::default());
+    let config = Config::parse(&toml).unwrap();
+    let [y, x] = &config.shares[..] else { panic!("{toml}") };
+    assert_eq!((words(&y.allow), y.hosts_allow.len(), x.hosts_allow.len()), (vec!["ann"], 1, 1));
+    let report = report.lines().join("\n");
+    assert!(
+        report.contains("the file is taken over") && report.contains("Samba goes on without it")
+    );
+
+    // testparm has filled in what another share gives.
+    let printed = "# Global parameters\n[global]\n[b]\n\tcopy = a\n\tpath = /a\n";
+    let (toml, report) =
+        convert(&parse(printed, Path::new("-")).unwrap(), &[], &HostFacts::default());
+    assert_eq!(Config::parse(&toml).unwrap().shares.len(), 1);
+    assert!(report.lines().join("\n").contains("testparm has taken the share over"));
+
+    // A fault is told with its file.
+    std::fs::write(at("inner"), "nonsense\n").unwrap();
+    let failure = parse(&text, Path::new("smb.conf")).unwrap_err().to_string();
+    assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
+    // Files that include each other, and a file that is too long.
+    std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
+    let (_, report) =
+        convert(&parse(&text, Path::new("smb.conf")).unwrap(), &[], &HostFacts::default());
+    assert!(report.is_refused());
+    std::fs::write(at("more"), "x".repeat(BYTES_MAX as usize + 1)).unwrap();
+    assert!(
+        parse(&text, Path::new("smb.conf")).unwrap_err().to_string().contains("is longer than")
+    );
+}
+
+/// Losses by Samba's defaults, and by options without an equal, are told with what to do.
+#[test]
+fn what_is_lost_is_said() {
+    let (config, toml, report) = import(
+        "[global]\nmulticast dns register = no\nclustering = yes\nvfs objects = fruit streams_xattr\n\
+         fruit:encoding = native\n\
+         [a]\npath=/a\n[b]\npath=/b\nvfs objects=full_audit acl_xattr\nfull_audit:facility = LOCAL7\n\
+         full_audit:prefix = %u\nacl_xattr:security_acl_name = user.NTACL\n\
+         [c]\npath=/c\nread only=no\nvfs objects=recycle\nrecycle:repository=/c/bin/\n",
+    );
+    assert_eq!(config.server.discovery.map(|choice| choice.as_str()), Some("off"));
+    for line in [
+        "[global] fruit:metadata is not set, which means netatalk",
+        "[global] fruit:resource is not set, which means file, resource forks in files ._NAME",
+        "clustering = yes: servers do not know each other's open files",
+        "full_audit:facility = LOCAL7: the log goes to syslog as authpriv.info",
+        "full_audit:prefix = %u: lines of the log have fields",
+        "[b] lists in security.NTACL are obeyed; new ones go there",
+        "acl_xattr:security_acl_name = user.NTACL: lists there are obeyed",
+    ] {
+        assert!(report.contains(line), "{line} not in\n{report}");
+    }
+    assert!(
+        !report.contains("fruit:encoding is not set") && !report.contains("[a] fruit"),
+        "{report}"
+    );
+    assert!(
+        toml.contains("recycle = { keep_days = 0, folder = \"bin\", versions = false }"),
+        "{toml}"
+    );
+    // Without a list full_audit records nothing.
+    assert!(toml.contains("audit = []\n"), "{toml}");
+}
+
+/// Terminals obey nothing of an smb.conf, in the report and in the frevo.toml.
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let (_, toml, report) = import(
+        "[global]\nserver string = a\u{1b}[2Jb\u{9b}2J\nnetbios name = \u{1b}]0;x\u{7}\n\
+         [x]\npath=/x\u{1b}[2J\ncomment = \u{9b}2J\nvfs objects = \u{1b}c\n",
+    );
+    for text in [&toml, &report] {
+        let bad = text.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(bad, None, "{text:?}");
     }
 }

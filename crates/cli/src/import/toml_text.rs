@@ -19,7 +19,39 @@ pub(super) fn line(toml: &mut String, key: &str, value: &str) {
     let _ = writeln!(toml, "{key} = {value}");
 }
 
-/// Returns a text as a TOML string.
+/// Returns a text as a TOML string without control characters, which terminals would obey.
 pub(super) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+    if !text.contains(char::is_control) {
+        return toml::Value::String(text.to_owned()).to_string();
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                // Writing to a String does not fail.
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_without_control_characters() {
+        let texts =
+            ["a", "a\"b", "SAMDOM\\ann", "\u{1b}[2J", "\u{9b}2J\u{7f}", "a\n'\\\"\tb", "''\"\"\n"];
+        for text in texts {
+            let quoted = quoted(text);
+            assert!(!quoted.contains(char::is_control), "{quoted:?}");
+            let table: toml::Table = format!("a = {quoted}").parse().unwrap();
+            assert_eq!(table["a"].as_str(), Some(text));
+        }
+    }
 }

@@ -1,28 +1,36 @@
 //! A whole smb.conf to a whole frevo.toml.
 
 use super::conversion::Conversion;
+use super::host_facts::HostFacts;
+use super::names::NameRules;
 use super::report::{Report, Weight};
-use super::smb_conf::{Section, SmbConf};
+use super::smb_conf::{Section, Settled, SmbConf};
 use super::words::squeezed;
 use super::{global, share};
 
 /// Returns the frevo.toml and the report. Options named in `accepted` are left out, whatever
 /// they restrict.
-pub(super) fn convert(conf: &SmbConf, accepted: &[String]) -> (String, Report) {
+pub(super) fn convert(conf: &SmbConf, accepted: &[String], host: &HostFacts) -> (String, Report) {
     let none = Section::global();
     let accepted = accepted.iter().map(|name| squeezed(name)).collect();
     let global = conf.global().unwrap_or(&none);
-    let mut conversion = Conversion { conf, global, accepted, report: Report::default() };
+    let names = NameRules::of(global);
+    let report = Report::default();
+    let mut conversion = Conversion { conf, global, accepted, names, host, report };
     let mut toml = String::from(
         "# Converted from an smb.conf by `frevo import`. Keys that are not here have Frevo's\n\
          # defaults: SMB 3.0 and up, signing and encryption required.\n",
     );
-    if let Some(line) = conf.late_global() {
+    if let Some(place) = conf.late_global() {
         let what = format!(
-            "line {line}: a [global] after a share is for later shares only; move it to the top, \
+            "{place}: a [global] after a share is for later shares only; move it to the top, \
              or import the output of `testparm -s`"
         );
         conversion.report.note(Weight::Refused, "global", &what);
+    }
+    for settled in conf.settled() {
+        let Settled { section, parameter, why } = settled;
+        conversion.report.parameter(Weight::Harmless, section, parameter, why);
     }
     toml.push_str(&global::convert(&mut conversion));
     for section in conf.shares() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use frevo_server::{Server, Share};
 
 use crate::arguments::Serve;
-use crate::console::print;
+use crate::console::print_text;
 use crate::exit::Done;
 
 use super::confine::Confined;
@@ -65,6 +65,6 @@ impl Hello<'_> {
             user,
             is_second_choice: doors.is_second_choice,
         };
-        print(screen.render().as_bytes())
+        print_text(&screen.render())
     }
 }

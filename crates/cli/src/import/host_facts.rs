@@ -1,0 +1,135 @@
+//! Facts that the host of the Samba server adds to its smb.conf: files, PAM, and Samba itself.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use frevo_server::config::MachineSid;
+use frevo_server::user_map::UserMap;
+
+use super::domain;
+use super::options;
+use super::pam::{self, Pam};
+use super::smb_conf::SmbConf;
+use super::words::squeezed;
+use crate::machine_sid;
+
+/// Facts about a host. The default is a host of which nothing is known.
+#[derive(Debug, Default)]
+pub(super) struct HostFacts {
+    /// Options, without blanks, that the host's Samba does not know and ignores.
+    pub(super) ignored: BTreeSet<String>,
+    /// The rules of PAM.
+    pub(super) pam: Pam,
+    /// The SID of the domain that the server is a member of.
+    pub(super) domain_sid: Option<MachineSid>,
+    /// The keytab that the smb.conf names, if it is here.
+    pub(super) keytab: Option<PathBuf>,
+    pub(super) user_map: UserMapFile,
+}
+
+/// The file of `username map`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum UserMapFile {
+    /// It can be used, or nobody knows.
+    #[default]
+    Usable,
+    /// It is not there; Samba goes on without it.
+    Missing,
+    /// Frevo would not start with it.
+    Faulty(String),
+}
+
+impl HostFacts {
+    /// Looks at this host, on behalf of an smb.conf with this text.
+    pub(super) fn look(conf: &SmbConf, text: &str, path: &Path) -> Self {
+        let global = |name: &str| conf.global().and_then(|global| global.value(name));
+        Self {
+            ignored: ignored(conf, text),
+            pam: pam::rules(Path::new(pam::FOLDER)),
+            domain_sid: global("workgroup").and_then(|name| machine_sid::of_domain(path, name)),
+            keytab: conf.global().and_then(domain::keytab).filter(|keytab| keytab.is_file()),
+            user_map: global("username map").map_or(UserMapFile::Usable, user_map),
+        }
+    }
+}
+
+fn user_map(path: &str) -> UserMapFile {
+    let file = Path::new(path);
+    match std::fs::read_to_string(file) {
+        Ok(text) => match UserMap::parse(&text) {
+            Ok(_) => UserMapFile::Usable,
+            Err(fault) => UserMapFile::Faulty(fault.to_string()),
+        },
+        Err(_) if !file.exists() && file.parent().is_some_and(Path::is_dir) => UserMapFile::Missing,
+        Err(_) => UserMapFile::Usable,
+    }
+}
+
+/// The options that this program does not know and the host's testparm does not know either.
+fn ignored(conf: &SmbConf, text: &str) -> BTreeSet<String> {
+    let is_known = |name: &str| {
+        name.contains(':')
+            || options::of_share(name).is_some()
+            || options::of_global(name).is_some()
+    };
+    if conf.parameters().all(|parameter| is_known(&parameter.name)) {
+        return BTreeSet::new();
+    }
+    testparm(text).unwrap_or_default()
+}
+
+/// The options that testparm says to ignore; None when it is not here or fails.
+fn testparm(text: &str) -> Option<BTreeSet<String>> {
+    let mut child = Command::new("testparm")
+        .args(["-s", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut input = child.stdin.take()?;
+    let text = text.to_owned();
+    let writer = std::thread::spawn(move || {
+        let _ = input.write_all(text.as_bytes());
+    });
+    let output = child.wait_with_output().ok()?;
+    writer.join().ok()?;
+    Some(told_unknown(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The names in lines such as `Ignoring unknown parameter "NT-domain"`.
+fn told_unknown(told: &str) -> BTreeSet<String> {
+    let names = told.lines().filter_map(|line| {
+        let (_, name) = line.split_once("Ignoring unknown parameter \"")?;
+        Some(squeezed(name.strip_suffix('"')?))
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_testparm_ignores_is_read() {
+        let told = "Load smb config files from /dev/stdin\nUnknown parameter encountered: \
+                    \"NT-domain\"\nIgnoring unknown parameter \"NT-domain\"\n\
+                    Ignoring unknown parameter \"vallid users\"\nLoaded services file OK.\n";
+        let names: Vec<String> = told_unknown(told).into_iter().collect();
+        assert_eq!(names, ["nt-domain", "vallidusers"]);
+    }
+
+    #[test]
+    fn a_file_of_names_is_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(at("good"), "!ann = SAMDOM\\bob\n").unwrap();
+        std::fs::write(at("all"), "nobody = *\n").unwrap();
+        assert_eq!(user_map(&at("good")), UserMapFile::Usable);
+        assert_eq!(user_map(&at("none")), UserMapFile::Missing);
+        assert!(matches!(user_map(&at("all")), UserMapFile::Faulty(_)));
+        assert_eq!(user_map(&at("no/folder")), UserMapFile::Usable, "it may be on another host");
+    }
+}

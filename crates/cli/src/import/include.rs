@@ -1,0 +1,126 @@
+//! The files that `include` of an smb.conf names.
+
+use std::path::Path;
+
+use crate::bounded_input;
+use crate::exit::Failure;
+
+/// Files that include each other, at most.
+pub(super) const INCLUDES_DEEP: usize = 8;
+
+/// A file that is included, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Included {
+    /// Its text.
+    Text(String),
+    /// It adds nothing, for this reason.
+    Nothing(String),
+    /// Nobody knows here what it says.
+    Unknown,
+}
+
+/// Reads the files that an smb.conf of this host includes.
+pub(super) struct Includes {
+    /// The most bytes of all files together, less those that were read.
+    bytes_left: u64,
+    /// True for the output of testparm, which has read the files already.
+    is_printed: bool,
+    /// The first file that is there and cannot be taken over.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Includes {
+    /// The files of the smb.conf with this text, of at most so many bytes.
+    pub(super) fn of(text: &str, bytes_max: u64) -> Self {
+        Self { bytes_left: bytes_max, is_printed: is_printed(text), failure: None }
+    }
+
+    /// Reads a file. smbd goes on without one that is not there; whether it is not there, this host
+    /// can tell if it has its folder.
+    pub(super) fn read(&mut self, path: &str) -> Included {
+        if path.contains('%') || path.is_empty() {
+            return Included::Unknown;
+        }
+        let file = Path::new(path);
+        if file.is_file() {
+            return self.text(file);
+        }
+        let has_folder = file.is_absolute() && file.parent().is_some_and(Path::is_dir);
+        if !has_folder || file.exists() || self.is_printed && depends_on_client(path) {
+            return Included::Unknown;
+        }
+        Included::Nothing(String::from("there is no such file here, so Samba goes on without it"))
+    }
+
+    fn text(&mut self, file: &Path) -> Included {
+        if self.is_printed {
+            return Included::Nothing(String::from("testparm has taken the file over"));
+        }
+        let read = bounded_input::read(file, self.bytes_left)
+            .and_then(|bytes| bounded_input::text(bytes, file));
+        match read {
+            Ok(text) => {
+                self.bytes_left = self.bytes_left.saturating_sub(text.len() as u64);
+                Included::Text(text)
+            }
+            Err(failure) => {
+                self.failure.get_or_insert(failure);
+                Included::Unknown
+            }
+        }
+    }
+}
+
+/// True for the output of `testparm -s`.
+pub(super) fn is_printed(text: &str) -> bool {
+    text.lines().find(|line| !line.trim().is_empty()) == Some("# Global parameters")
+}
+
+/// True for a name in which testparm may have replaced `%m`, `%U` or `%I`: it knows no client, and
+/// writes nothing, UNKNOWN or 0.0.0.0.
+fn depends_on_client(path: &str) -> bool {
+    let is_mark = |c: char| matches!(c, '.' | '-' | '_');
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.is_empty()
+        || name.starts_with(is_mark)
+        || name.ends_with(is_mark)
+        || path.contains("//")
+        || ["..", "--", "__", "-.", "_.", "UNKNOWN", "0.0.0.0"]
+            .iter()
+            .any(|hole| name.contains(hole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_samba_does() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(at("more.conf"), "comment = x\n").unwrap();
+        std::fs::write(at("long.conf"), "x".repeat(101)).unwrap();
+        let mut plain = Includes::of("[global]\n", 100);
+        assert_eq!(plain.read(&at("more.conf")), Included::Text("comment = x\n".into()));
+        assert!(matches!(plain.read(&at("none.conf")), Included::Nothing(_)));
+        for unknown in [&*at("%U.conf"), &at("no/such/folder.conf"), "", "relative.conf", "/"] {
+            assert_eq!(plain.read(unknown), Included::Unknown, "{unknown}");
+        }
+        assert!(plain.failure.is_none());
+        assert_eq!(plain.read(&at("long.conf")), Included::Unknown);
+        assert!(plain.failure.is_some(), "a file that is too long is not left out");
+        // The limit is that of all together.
+        let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
+        assert_eq!(reads, 7);
+
+        let mut printed = Includes::of("# Global parameters\n[global]\n", 100);
+        for read in ["more.conf", "none.conf"] {
+            assert!(matches!(printed.read(&at(read)), Included::Nothing(_)), "{read}");
+        }
+        // What testparm makes of %U.conf, smb.conf.%m, smb-%a.conf, smb.%I and %U/smb.conf.
+        for unknown in [".conf", "smb.conf.", "smb-UNKNOWN.conf", "smb.0.0.0.0", "", "/smb.conf"] {
+            let path = format!("{}/{unknown}", place.path().display());
+            assert_eq!(printed.read(&path), Included::Unknown, "{unknown}");
+        }
+    }
+}
