@@ -69,7 +69,8 @@ pub(crate) fn query(share: &Share, handle: &Handle) -> VfsResult<Security> {
 ///
 /// `security.NTACL` decides first: no capability is needed to read it, and only a
 /// privileged process can have written it. A server that cannot write it keeps its own
-/// descriptors in `user.NTACL`, which decides where `security.NTACL` does not.
+/// descriptors in `user.NTACL`, which decides where `security.NTACL` does not. So it does for a
+/// server that can write both: what a user was denied before such a server came stays denied.
 ///
 /// An attribute that is absent is remembered for the `version` of the file, which was settled
 /// before.
@@ -88,8 +89,8 @@ pub(crate) fn stored(
     in_force(handle, ntacl::UNPRIVILEGED, version)
 }
 
-fn reads_unprivileged(share: &Share) -> bool {
-    share.ntacl != ntacl::PRIVILEGED && share.volume.descriptors
+const fn reads_unprivileged(share: &Share) -> bool {
+    share.volume.descriptors
 }
 
 /// True if a file is known to have no stored descriptor in this version.
@@ -158,8 +159,20 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     }
     let _server = credentials::as_server();
     match handle.set(share.ntacl, &value) {
-        Ok(()) => Ok(()),
+        Ok(()) => drop_older(share, handle),
         Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),
+        Err(errno) => Err(fault_of(errno)),
+    }
+}
+
+/// Removes the descriptor of a server without CAP_SYS_ADMIN, after a newer one was stored in
+/// `security.NTACL`: only one is left that can be in force.
+fn drop_older(share: &Share, handle: &Handle) -> VfsResult<()> {
+    if share.ntacl != ntacl::PRIVILEGED {
+        return Ok(());
+    }
+    match handle.remove(ntacl::UNPRIVILEGED) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
         Err(errno) => Err(fault_of(errno)),
     }
 }
@@ -233,7 +246,8 @@ fn host_acl(handle: &Handle, stx: &Statx) -> VfsResult<HostAcl> {
     Ok(HostAcl { access, default })
 }
 
-/// Returns an attribute, if it exists.
+/// Returns an attribute, if it exists. The server reads what the user that it acts as may not read:
+/// `user.NTACL` of a file that the user cannot read.
 ///
 /// Only ENODATA, and EOPNOTSUPP of a file system that has no such attributes, say that it does not
 /// exist. After any other error nobody knows what it says, and the caller refuses.
@@ -241,6 +255,10 @@ fn value(handle: &Handle, name: &CStr) -> VfsResult<Option<Vec<u8>>> {
     let mut small = [0; 512];
     match handle.value(name, &mut small) {
         Ok(len) => Ok(Some(small.get(..len).unwrap_or_default().to_vec())),
+        Err(Errno::ACCESS | Errno::PERM) if credentials::is_acting() => {
+            let _server = credentials::as_server();
+            value(handle, name)
+        }
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
         Err(Errno::RANGE) => match handle.whole_value(name) {
             Ok(value) => Ok(Some(value)),

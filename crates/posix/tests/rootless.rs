@@ -114,6 +114,40 @@ fn descriptors_of_a_privileged_server_are_obeyed() {
     });
 }
 
+/// A list of a server without CAP_SYS_ADMIN holds for one that has it, until a client changes it
+/// there: then there is one list, in `security.NTACL`.
+#[test]
+fn descriptors_are_never_in_two_places() {
+    let held = capabilities(None).unwrap().effective;
+    if !held.contains(CapabilitySet::SYS_ADMIN) {
+        eprintln!("left out: only a process with CAP_SYS_ADMIN writes security.NTACL");
+        return;
+    }
+    let folder = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
+    let path = folder.path().join("f");
+    let wanted = descriptor();
+    let (at, older) = (folder.path().to_owned(), wanted.clone());
+    without_privilege(move || {
+        let vfs = PosixVfs::open_root(&at, PosixOptions::default()).unwrap();
+        let file = vfs.open(&name("f"), &create()).unwrap();
+        file.node.set_security(&stored_by(&older)).unwrap();
+    });
+    let has = |attribute: &str| getxattr(&path, attribute, &mut [0; 1024]).is_ok();
+    assert!(has("user.NTACL") && !has("security.NTACL"));
+
+    let vfs = PosixVfs::open_root(folder.path(), PosixOptions::default()).unwrap();
+    let stored = || vfs.open(&name("f"), &how()).unwrap().node.stored_security().unwrap();
+    assert_eq!([stored().as_ref(), stored().as_ref()], [Some(&wanted); 2], "it is still obeyed");
+    let mut newer = wanted;
+    newer.extend_from_slice(&[0; 4]);
+    vfs.open(&name("f"), &write()).unwrap().node.set_security(&stored_by(&newer)).unwrap();
+    assert!(has("security.NTACL") && !has("user.NTACL"));
+    assert_eq!(stored().as_ref(), Some(&newer));
+    // Once the host's mode is another, neither is in force.
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(stored(), None);
+}
+
 fn stored_by(descriptor: &[u8]) -> SecurityChange<'_> {
     SecurityChange { descriptor: Some(descriptor), ..SecurityChange::default() }
 }
