@@ -99,7 +99,7 @@ impl Scrape {
             ("frevo_durable_opens", "Opens that outlive their connection", metrics.durable_opens),
             ("frevo_waiting_opens", "Opens that wait for their client", metrics.waiting_opens),
             ("frevo_memory_bytes", "Memory that the server keeps for its clients", metrics.memory),
-            ("frevo_share_count", "Shares", shares.len()),
+            ("frevo_shares", "Shares", shares.len()),
         ];
         for (name, help, value) in gauges {
             let value = i64::try_from(value).unwrap_or(i64::MAX);

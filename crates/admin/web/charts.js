@@ -6,6 +6,8 @@
 const MOST = 3600;
 const LEAST = 600;
 const HEIGHT = 190;
+// The room for labels beside a chart, in pixels; wider labels get more.
+const LABELS = 58;
 const SERIES = ["one", "two", "three"];
 
 function color(name) {
@@ -15,6 +17,18 @@ function color(name) {
 function clock(seconds) {
   const time = new Date(seconds * 1000);
   return String(time.getHours()).padStart(2, "0") + ":" + String(time.getMinutes()).padStart(2, "0");
+}
+
+// The room beside the chart at `axis` in which no label is cut. The second round of a layout keeps
+// what the first one found.
+function roomFor(plot, labels, axis, round) {
+  const { ticks, gap, font, _size } = plot.axes[axis];
+  if (round > 1) {
+    return _size;
+  }
+  plot.ctx.font = font[0];
+  const widths = (labels || []).map((label) => plot.ctx.measureText(label).width / devicePixelRatio);
+  return Math.max(LABELS, Math.ceil(ticks.size + gap + Math.max(0, ...widths)));
 }
 
 // A chart: `title`; `series` with a `name` each; `format` of a value; `isLog` for a logarithmic scale.
@@ -58,7 +72,7 @@ export class Chart {
         scales: { x: { range: () => this.hour() }, y: this.options.isLog ? log : linear },
         axes: [
           { ...axis, size: 30, space: 60, values: (plot, ticks) => ticks.map(clock), incrs: [60, 120, 300, 600, 900, 1200, 1800] },
-          { ...axis, size: 58, values: labels, space: this.options.isLog ? 24 : 34 },
+          { ...axis, size: roomFor, values: labels, space: this.options.isLog ? 24 : 34 },
         ],
         series: [
           {},
