@@ -192,8 +192,9 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     warnings.extend(config.shares.iter().filter(cannot_keep).map(|share| {
         format!(
             "share {}: access lists are kept in user.NTACL, because Frevo may not write \
-             security.NTACL there (that takes CAP_SYS_ADMIN on the host); lists in security.NTACL \
-             are obeyed, but clients cannot change them",
+             security.NTACL there (that takes CAP_SYS_ADMIN on the host, under systemd \
+             frevo-access-lists.conf); lists in security.NTACL are obeyed, but clients cannot change \
+             them, and Samba would not obey those in user.NTACL",
             share.name.get_ref()
         )
     }));
