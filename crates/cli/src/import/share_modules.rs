@@ -208,6 +208,19 @@ const OPERATIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("acl", &["fchmod", "chmod", "fchown", "chown", "lchown", "fset_nt_acl", "sys_acl"]),
+    (
+        "attributes",
+        &[
+            "ntimes",
+            "fntimes",
+            "set_dos",
+            "fset_dos",
+            "setxattr",
+            "fsetxattr",
+            "removexattr",
+            "fremovexattr",
+        ],
+    ),
 ];
 
 fn write_audit(share: &Share<'_>, toml: &mut String) {

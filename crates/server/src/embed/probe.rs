@@ -35,9 +35,9 @@ fn look(vfs: &dyn Vfs) -> Result<ShareSpace, Fault> {
 
 fn reason(fault: Fault) -> String {
     match fault {
-        Fault::NotFound | Fault::PathNotFound | Fault::Stale => {
-            String::from("its folder was removed; make it again and restart the server")
-        }
+        Fault::NotFound | Fault::PathNotFound | Fault::Stale => String::from(
+            "its folder was removed; restart the server once another one is in its place",
+        ),
         Fault::AccessDenied => String::from("the server may not read its folder"),
         Fault::Io(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
