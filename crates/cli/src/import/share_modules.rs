@@ -145,13 +145,13 @@ fn tell_defaults_of_fruit<'a>(section: &str, options: &Options<'a>, report: &mut
 fn tell_place_of_lists<'a>(section: &str, options: &Options<'a>, report: &mut Report) {
     let what = "lists in security.NTACL are obeyed; new ones go there, where Samba finds them again, if \
                 Frevo has CAP_SYS_ADMIN (the unit for systemd has it with frevo-access-lists.conf of \
-                its examples), else to user.NTACL, which Samba obeys only with \
-                acl_xattr:security_acl_name = user.NTACL";
+                its examples), else to user.NTACL, which Samba does not obey: see from-samba.md before you \
+                return";
     report.note(Weight::LeftOut, section, what);
     let name = "acl_xattr:security_acl_name";
     if let Some(parameter) = options(name).filter(|p| p.value.eq_ignore_ascii_case("user.NTACL")) {
-        let why = "lists there are obeyed for files without a list in security.NTACL; before going back \
-                   to Samba, remove the option and copy the lists with `frevo acl`";
+        let why = "lists there are obeyed for files without a list in security.NTACL; see from-samba.md \
+                   before you return to Samba";
         report.parameter(Weight::LeftOut, section, parameter, why);
     }
 }
