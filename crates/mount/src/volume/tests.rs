@@ -147,7 +147,7 @@ fn a_mode_keeps_the_mark_for_the_next_backup() {
         let handle = one.take("f", libc::O_RDWR).await;
         one.write(handle, 0, b"data").await.unwrap();
         let found = one.lookup(ROOT, name("f")).await.unwrap().found();
-        let changes = super::Changes { mode: Some(0o100_444), ..Default::default() };
+        let changes = Changes { mode: Some(0o100_444), ..Default::default() };
         one.setattr(found.attr.ino.0, changes).await.unwrap();
         one.close(handle).await;
         // Version 5 of Samba's attribute has FILE_ATTRIBUTE_* in its bytes 12 to 16.

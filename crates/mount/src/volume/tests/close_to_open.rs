@@ -24,7 +24,7 @@ async fn rewrite(volume: &Volume, file: &str, data: &[u8]) {
         _ => volume.make(file).await,
     };
     let id = volume.handle(handle).unwrap().node.id;
-    let size = crate::volume::Changes { size: Some(0), ..Default::default() };
+    let size = Changes { size: Some(0), ..Default::default() };
     volume.setattr(id, size).await.unwrap();
     volume.write(handle, 0, data).await.unwrap();
     volume.close(handle).await;
