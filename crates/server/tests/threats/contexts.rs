@@ -119,7 +119,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
 fn p3_unknown_contexts_are_ignored() {
     in_world(async |world| {
         let data = [0xAA; 100];
-        let mut list = vec![raw(0, &[]), raw(4, &data), raw(0xFFFF, &data), raw(0x100, &data)];
+        let mut list = vec![raw(0, &[]), raw(4, &data), raw(0xFFFF, &data), raw(0x101, &data)];
         list.push(preauth());
         list.resize_with(64, || raw(0x1234, &[7]));
         let mut peer = world.connect();
