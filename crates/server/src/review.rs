@@ -58,7 +58,7 @@ impl ServerState {
     }
 
     /// True for an account that exists, is enabled and has the password that it had.
-    fn may_stay(&self, identity: &Identity, before: &SharedAccounts) -> bool {
+    pub(crate) fn may_stay(&self, identity: &Identity, before: &SharedAccounts) -> bool {
         let (accounts, name) = (self.accounts(), &*identity.user);
         accounts.membership(name).is_some_and(|known| known.is_enabled)
             && accounts.password_hash(name) == before.password_hash(name)

@@ -52,6 +52,7 @@ bit_set! {
 /// The events that an operation on a file causes when it succeeds. The tables of information classes
 /// and control codes have a column of them, so that no change is without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Recorded {
     /// None: it changes nothing but the handle.
     Nothing,

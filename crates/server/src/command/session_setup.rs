@@ -25,6 +25,7 @@ use crate::limits::{
     EXCHANGE_BYTES, SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION,
     TAKE_OVER_PATIENCE, THROTTLE_TOLD,
 };
+use crate::principals::SharedAccounts;
 use crate::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -44,7 +45,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
         authentication.preauth.on_request(&[rq.message]);
     }
     let acceptor = &mut authentication.acceptor;
-    let step = judged(rq, connection, acceptor, request.security_buffer).await;
+    let accounts = rq.server().accounts();
+    let step = judged(rq, connection, acceptor, request.security_buffer, &accounts).await;
     match step {
         // A question is asked once.
         Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
@@ -70,9 +72,9 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
                 Err(Status::USER_SESSION_DELETED.into())
             }
             Some(host) => {
-                let finished =
-                    finish(rq, connection, &request, &authentication, (&done, host), out)
-                        .inspect_err(|_| abandon(rq, connection, &session, Purpose::New))?;
+                let known = (&done, host, &accounts);
+                let finished = finish(rq, connection, &request, &authentication, known, out)
+                    .inspect_err(|_| abandon(rq, connection, &session, Purpose::New))?;
                 if finished == Status::SUCCESS && authentication.purpose == Purpose::New {
                     take_over(rq, connection, request.previous_session_id, &session).await;
                 }
@@ -102,9 +104,10 @@ async fn judged(
     connection: &Connection,
     acceptor: &mut Acceptor,
     token: &[u8],
+    accounts: &SharedAccounts,
 ) -> Result<Step, frevo_auth::Refusal> {
     let now = rq.server().ambient.now().0;
-    let step = acceptor.step(token, now, &*rq.server().accounts())?;
+    let step = acceptor.step(token, now, &**accounts)?;
     let Step::Ask(question) = step else { return Ok(step) };
     let answer = tokio::select! {
         biased;
@@ -364,13 +367,13 @@ fn acceptor(rq: &Request<'_>, config: AcceptorConfig) -> Acceptor {
     acceptor.with_kerberos(service, entropy)
 }
 
-/// Finishes an exchange that has authenticated the client.
+/// Finishes an exchange that has authenticated the client, as `accounts` say.
 fn finish(
     rq: &Request<'_>,
     connection: &Connection,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
-    (done, host): (&Done, OnHost),
+    (done, host, accounts): (&Done, OnHost, &SharedAccounts),
     out: &mut Response,
 ) -> Outcome {
     let is_nobody = done.identity.user.is_empty();
@@ -391,7 +394,7 @@ fn finish(
             false => rq.server().groups(&done.identity.user, host.user()),
         },
         host,
-        is_local: rq.server().accounts().membership(&done.identity.user).is_some(),
+        is_local: accounts.membership(&done.identity.user).is_some(),
     };
     let session = &authentication.session;
     match authentication.purpose {
@@ -412,6 +415,7 @@ fn finish(
             }
         }
     }
+    check_account(rq, session, accounts)?;
     if !is_nobody {
         connection.ticket.borrow_mut().take();
     }
@@ -430,6 +434,28 @@ fn finish(
     respond(out, flags, &done.token);
     log_logon(rq, authentication, done);
     Ok(Status::SUCCESS)
+}
+
+/// Refuses an account that changed while its logon waited. A reload looks at the sessions that have
+/// an identity: this comes after it was set, so that none is left out.
+fn check_account(
+    rq: &Request<'_>,
+    session: &Session,
+    accounts: &SharedAccounts,
+) -> Result<(), Status> {
+    let Some(identity) = session.identity() else { return Ok(()) };
+    if !identity.is_local || rq.server().may_stay(&identity, accounts) {
+        return Ok(());
+    }
+    let refusal = frevo_auth::Refusal {
+        user: identity.user.clone(),
+        domain: identity.domain.clone(),
+        ..frevo_auth::Refusal::new(Reason::NoAccount(String::from(
+            "the account was changed while the logon waited",
+        )))
+    };
+    refused(rq, &refusal);
+    Err(Status::LOGON_FAILURE)
 }
 
 /// First success: keys and policy, MS-SMB2 3.3.5.5.3.

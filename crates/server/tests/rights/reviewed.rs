@@ -5,10 +5,12 @@ use std::sync::Arc;
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_server::access_rules::{Names, Rules};
+use frevo_server::internal::limits::LOGON_DELAY;
 use frevo_server::share::Shares;
 
-use crate::client::world::{in_world, password};
-use crate::client::{Status, World};
+use crate::client::logon::Exchange;
+use crate::client::world::{in_frozen_world, in_world, password};
+use crate::client::{Offer, Setup, Status, Via, World, settings};
 use crate::lists::{STAFF, accounts, arrive, names, share, try_create};
 
 const NEAR: &str = "127.0.0.1";
@@ -107,6 +109,53 @@ fn a_session_of_an_account_that_may_not_log_on_ends() {
             assert_eq!(world.server.session(logon.id).is_none(), ends, "{what}");
             let later = try_create(&mut ann, &mount, "later").await;
             assert_eq!(later == Status::SUCCESS, !ends, "{what}: {later:?}");
+        });
+    }
+}
+
+/// A logon waits for the throttle. What its account loses meanwhile it has lost.
+#[test]
+fn a_logon_that_waits_is_of_the_present_account() {
+    let with = |change: &dyn Fn(&mut AccountFile)| {
+        let mut file = (*accounts(STAFF)).clone();
+        change(&mut file);
+        file
+    };
+    let other = NtHash::from_password("another");
+    for (what, file, expected) in [
+        ("removed", with(&|file| _ = file.remove("ann")), Status::LOGON_FAILURE),
+        ("disabled", with(&|file| _ = file.set_enabled("ann", false)), Status::LOGON_FAILURE),
+        (
+            "another password",
+            with(&|file| _ = file.set_password("ann", other.clone(), None, 1)),
+            Status::LOGON_FAILURE,
+        ),
+        ("another account", with(&|file| _ = file.remove("bob")), Status::SUCCESS),
+    ] {
+        in_frozen_world(settings(), async |world| {
+            share(world, false, Rules::default(), STAFF);
+            // Somebody guesses, so that the next answer waits.
+            let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
+            let mut peers = Vec::new();
+            for setup in [guess, Setup::of("ann")] {
+                let mut peer = world.connect();
+                peer.negotiate(&Offer::default()).await;
+                let mut exchange = Exchange::new(&peer, setup);
+                exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+                let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
+                peer.send(vec![draft], Via::Plain).await;
+                tokio::time::sleep(LOGON_DELAY / 8).await;
+                peers.push(peer);
+            }
+            with_accounts(world, file.clone());
+            let mut ann = peers.pop().expect("ann");
+            ann.reply().await.expect(expected);
+            tokio::time::sleep(LOGON_DELAY * 4).await;
+            let left =
+                world.server.sessions().iter().any(|session| {
+                    session.identity().is_some_and(|identity| identity.user == "ann")
+                });
+            assert_eq!(left, expected == Status::SUCCESS, "{what}");
         });
     }
 }
