@@ -249,3 +249,59 @@ fn folders_keep_their_times() {
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
     have(&world.there("sync"), 20);
 }
+
+/// As `rsync -l` with `--safe-links`: links that lead out of the tree would lead anywhere elsewhere.
+#[test]
+fn links_are_copied_if_they_stay_in_the_tree() {
+    use std::os::unix::fs::symlink;
+
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("a/b")).unwrap();
+    fs::write(here.join("a/file"), "x").unwrap();
+    let safe =
+        [("to-file", "a/file"), ("a/b/up", "../file"), ("to-dir", "a/b"), ("dangling", "no")];
+    let others = [("out", "../secret"), ("absolute", "/etc/passwd"), ("a/far", "../../x")];
+    for (name, target) in safe.iter().chain(&others) {
+        symlink(target, here.join(name)).unwrap();
+    }
+    let without = world.run(&["put", "-r", "here", &world.url("without")]);
+    assert!(without.err.contains("skipped links"), "{without:?}");
+    assert!(!world.run(&["find", &world.url("without")]).succeeds().contains("to-file"));
+    let have = |root: &Path| {
+        for (name, target) in safe {
+            assert_eq!(fs::read_link(root.join(name)).unwrap(), Path::new(target), "{name}");
+        }
+        for (name, _) in others {
+            assert!(root.join(name).symlink_metadata().is_err(), "{name}");
+        }
+    };
+    for (line, back) in [
+        (&["put", "-r", "--links", "here", &world.url("put")][..], "put"),
+        (&["sync", "-l", "here", &world.url("sync")], "sync"),
+        (&["cp", "-r", "-l", &world.url("put"), &world.url("cp")], "cp"),
+    ] {
+        let done = world.run(line);
+        done.succeeds();
+        let told = done.err.contains("links that lead out of the copied directory");
+        assert_eq!(told, back != "cp", "{done:?}");
+        world.run(&["get", "-r", "-l", &world.url(back), back]).succeeds();
+        have(&world.place.path(back));
+        // Nothing is made twice.
+        world.run(line).succeeds();
+    }
+    let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
+    assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
+    // A link takes the place of a file, and goes with --delete.
+    fs::remove_file(here.join("to-file")).unwrap();
+    fs::write(here.join("to-file"), "a file").unwrap();
+    fs::remove_file(here.join("dangling")).unwrap();
+    fs::remove_file(here.join("a/file")).unwrap();
+    symlink("b", here.join("a/file")).unwrap();
+    world.run(&["sync", "-l", "--delete", "here", &world.url("sync")]).succeeds();
+    world.run(&["sync", "-l", "--delete", &world.url("sync"), "sync"]).succeeds();
+    let back = world.place.path("sync");
+    assert_eq!(fs::read_to_string(back.join("to-file")).unwrap(), "a file");
+    assert!(back.join("dangling").symlink_metadata().is_err());
+    assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b"));
+}

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use evil::{Act, Asked, CONTENT, Evil, Manners, Overheard, Script};
 use frevo_net::transport::Stream;
-use frevo_wire::Command;
+use frevo_wire::command::negotiate::Dialect;
+use frevo_wire::command::session_setup::SessionFlags;
+use frevo_wire::{Command, Status};
 use harness::{PATIENCE, Said, Sandbox, said};
 
 /// A server at an address of its own, for as long as the test runs.
@@ -406,4 +408,56 @@ fn one_bad_file_is_not_the_end_of_a_tree() {
         assert_eq!(got.err.lines().count(), if bad.len() == 1 { 1 } else { bad.len() + 1 });
         assert_eq!(fs::read_dir(place.path("back")).unwrap().count(), 2);
     }
+}
+
+/// A server that is too old is told with what helps.
+#[test]
+fn old_servers_are_told_with_their_dialect() {
+    let place = Sandbox::new();
+    let old = start(Manners { dialect: Dialect::SMB_2_1, ..listing(&[("known", false)]) }, |_| {
+        Act::Honest
+    });
+    run(&place, &["ls", &format!("smb://ann@{old}/data")])
+        .fails(5, &["no newer dialect than SMB 2.1", "--min-dialect 2.1"]);
+    // A server that refuses to choose, as MS-SMB2 3.3.5.4 has it.
+    // The dialects follow 36 bytes of the body.
+    let offered = |asked: &Asked<'_>| asked.message[100..102] == [0x02, 0x02];
+    let refuses = start(
+        Manners { dialect: Dialect::SMB_2_0_2, ..listing(&[("known", false)]) },
+        move |asked| match asked.header.command {
+            Command::NEGOTIATE if !offered(asked) => Act::Refused(Status::NOT_SUPPORTED),
+            _ => Act::Honest,
+        },
+    );
+    let url = format!("smb://ann@{refuses}/data");
+    run(&place, &["ls", &url]).fails(5, &["SMB 2.0.2", "--min-dialect 2.0.2"]);
+    // A server that ends connections unless they begin with SMB 1.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for stream in listener.incoming() {
+            let (mut stream, mut begin) = (stream.unwrap(), [0; 8]);
+            if stream.read_exact(&mut begin).is_ok() && begin.ends_with(b"\xffSMB") {
+                let _ = stream.write_all(&[&[0, 0, 0, 35][..], b"\xffSMBr", &[0; 30]].concat());
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        }
+    });
+    run(&place, &["ls", "--patience", "1", &format!("smb://ann@{address}/data")])
+        .fails(5, &["only SMB 1", "update the server"]);
+}
+
+/// A guest's session is refused, or taken with a warning.
+#[test]
+fn a_guest_is_told_what_is_not_protected() {
+    let place = Sandbox::new();
+    let guest = Manners { flags: SessionFlags::IS_GUEST, ..listing(&[("known", false)]) };
+    let server = start(guest, |_| Act::Honest);
+    let url = format!("smb://ann@{server}/data");
+    run(&place, &["ls", &url]).fails(4, &["only as a guest", "--guest"]);
+    let taken = run(&place, &["ls", "--guest", &url]);
+    assert_eq!(taken.succeeds(), "known\n");
+    assert!(taken.err.contains("nothing is signed or encrypted"), "{taken:?}");
+    run(&place, &["ls", "--guest", "--encrypt", &url]).fails(2, &["--guest"]);
 }

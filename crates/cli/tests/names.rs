@@ -135,3 +135,25 @@ fn wildcards_name_files_of_the_server() {
     assert!(!world.there("a1.jpg").exists() && world.there("2025/a1.jpg").exists());
     assert!(world.there(".hidden.jpg").exists());
 }
+
+/// The URL of an error, and a dry run's total, are of use to who reads them.
+#[test]
+fn errors_have_urls_that_a_command_takes() {
+    let world = World::new();
+    world.place.file("100% [x]", "text", 0o644);
+    world.run(&["put", "100% [x]", &world.url("")]).succeeds();
+    let absent = world.url("100%25 [y]");
+    let said = world.run(&["cat", &absent]);
+    said.fails(6, &[&absent]);
+    let message = said.err.strip_prefix("frevo: open ").unwrap();
+    let url = message.split(": no such").next().unwrap().replace("[y]", "[x]");
+    assert_eq!(world.run(&["cat", &url]).succeeds(), "text");
+    world.place.folder("tree/sub");
+    world.place.file("tree/sub/one", "1", 0o644);
+    world.place.file("tree/two", "22", 0o644);
+    let dry = world.run(&["put", "-r", "-n", "tree", &world.url("")]);
+    dry.succeeds();
+    assert!(dry.err.contains("dry run: 2 files to copy, 3 B; 2 other changes"), "{dry:?}");
+    let dry = world.run(&["sync", "-n", "--json", "tree", &world.url("other")]);
+    assert_eq!(dry.succeeds().lines().count(), 3, "a folder and two files: {dry:?}");
+}

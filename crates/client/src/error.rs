@@ -9,6 +9,7 @@ use frevo_wire::Malformed;
 use crate::Status;
 use crate::account;
 use crate::kerberos::KerberosError;
+use crate::types::Dialect;
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -51,8 +52,11 @@ pub enum Cause {
     /// The server offers less protection than the options demand, or a message was not
     /// protected as it should be.
     Security(&'static str),
-    /// The peer is not an SMB server, or speaks SMB 1 only.
+    /// The peer is not an SMB server.
     NotSmb,
+    /// The server speaks none of the dialects that the options allow: the newest one that it speaks,
+    /// or `None` for SMB 1.
+    TooOld(Option<Dialect>),
     /// The server broke the protocol.
     Protocol(&'static str),
     /// A limit of this client was reached: a directory with too many entries.
@@ -141,6 +145,7 @@ impl Error {
             Cause::Kerberos(error) if error.is_unreachable() => Kind::HostUnreachable,
             Cause::Logon(_) | Cause::Kerberos(_) | Cause::Security(_) => Kind::PermissionDenied,
             Cause::Protocol(_) | Cause::NotSmb => Kind::InvalidData,
+            Cause::TooOld(_) => Kind::Unsupported,
             Cause::Limit(_) => Kind::QuotaExceeded,
             Cause::Usage(_) => Kind::InvalidInput,
         }
@@ -253,6 +258,16 @@ impl Cause {
             Self::Logon(refusal) => write!(f, "logon: {refusal}"),
             Self::Kerberos(error) => write!(f, "{error}"),
             Self::NotSmb => f.write_str("the server does not speak SMB 2 or 3"),
+            Self::TooOld(Some(dialect)) => {
+                write!(
+                    f,
+                    "the server speaks no newer dialect than {dialect}, which is not accepted"
+                )
+            }
+            Self::TooOld(None) => f.write_str(
+                "the server speaks only SMB 1, which protects nothing and is not supported; update \
+                 the server, or switch on SMB 2 or 3 there",
+            ),
             Self::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
             Self::Security(what) | Self::Limit(what) | Self::Usage(what) => f.write_str(what),
         }

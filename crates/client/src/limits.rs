@@ -32,6 +32,8 @@ pub const INTERFACES_EVERY: Duration = Duration::from_secs(600);
 pub const INTERFACES_BYTES: u32 = 64 << 10;
 /// Time limit of one attempt to connect and log on.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of the questions that find the dialect of a server which is too old.
+pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 /// Payload of a READ or WRITE, bytes, from which it moves by RDMA: a shorter one costs less inside
 /// the message.
 pub const RDMA_FROM: u32 = 4096;

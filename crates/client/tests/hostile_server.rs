@@ -7,7 +7,7 @@ mod dialed;
 mod evil;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dialed::{ToEvil, in_time, on_paused_clock, one_thing};
@@ -171,7 +171,10 @@ fn set(message: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 fn is_clear(error: &Error) -> bool {
-    matches!(error.cause(), Cause::Protocol(_) | Cause::NotSmb | Cause::Security(_))
+    matches!(
+        error.cause(),
+        Cause::Protocol(_) | Cause::NotSmb | Cause::TooOld(_) | Cause::Security(_)
+    )
 }
 
 #[track_caller]
@@ -575,8 +578,8 @@ fn a_listing_ends_though_the_names_do_not() {
 #[test]
 fn a_listing_that_names_a_file_twice_ends() {
     let root = ["a", "b", "a"].map(|name| (name.to_owned(), false)).to_vec();
-    let lists = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = std::sync::Arc::clone(&lists);
+    let lists = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&lists);
     let list = async |client: &Client| {
         let user = Credentials::new("ann", "secret");
         let session = client.connect(ServerName::new("evil"), user).await?;
@@ -586,9 +589,9 @@ fn a_listing_that_names_a_file_twice_ends() {
         assert_eq!(streamed, 2);
         share.list_dir("").await
     };
-    let script = move |asked: &evil::Asked<'_>| {
+    let script = move |asked: &Asked<'_>| {
         if asked.header.command == Command::CREATE {
-            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            count.fetch_add(1, Ordering::SeqCst);
         }
         Act::Honest
     };
@@ -596,7 +599,7 @@ fn a_listing_that_names_a_file_twice_ends() {
     let error = one_thing(manners, Options::default(), script, list).0.unwrap_err();
     assert!(matches!(error.cause(), Cause::Protocol(why) if why.contains("twice")), "{error}");
     // The stream's, and three attempts: an honest directory may have changed meanwhile.
-    assert_eq!(lists.load(std::sync::atomic::Ordering::SeqCst), 4);
+    assert_eq!(lists.load(Ordering::SeqCst), 4);
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn what_the_server_would_not_send_is_refused() {
                         error.cause(),
                         Cause::Protocol(_)
                             | Cause::NotSmb
+                            | Cause::TooOld(_)
                             | Cause::Security(_)
                             | Cause::Transport(_)
                             | Cause::Logon(_)

@@ -41,6 +41,12 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) keytab: Option<PathBuf>,
 
+    /// Accept a guest's session, as user guest without a password unless others are
+    /// given: nothing is signed or encrypted, so that anyone on the network can read
+    /// and change all data
+    #[arg(long, conflicts_with_all = ["encrypt", "kerberos", "keytab"])]
+    pub(crate) guest: bool,
+
     /// Encrypt all messages, even if the server does not require it
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,
@@ -114,6 +120,11 @@ pub(crate) struct Copying {
     /// How to copy DOS attributes and creation times
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub(crate) attributes: AttributePolicy,
+
+    /// Copy symbolic links as links, if they are relative and lead to a place in the
+    /// copied directory [default: skip links]
+    #[arg(long, short = 'l')]
+    pub(crate) links: bool,
 
     /// Limit the bandwidth (bytes/s; k, M, G)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]

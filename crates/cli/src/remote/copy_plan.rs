@@ -12,12 +12,13 @@ use super::endpoint::{Endpoint, Entry, Listed, Treatment, local_in, path_in};
 use super::equality::is_up_to_date;
 use super::failures::{AT_ONCE, Failures, each, in_order};
 use super::filter::Filter;
+use super::links::{self, Link};
 use super::local_directories::LocalDirectories;
 use super::location::folder;
 use super::name_collisions::{Case, TakenNames};
 use super::overlap::Ends;
 use super::parallel_sessions::ParallelSessions;
-use super::report::{planned, report, tell_skipped};
+use super::report::{planned, planned_total, report, tell_skipped};
 use super::transfer::{self, CopyOptions, is_small};
 use super::walk::Kind;
 use crate::exit::{Done, Exit, Failure};
@@ -33,6 +34,8 @@ pub(crate) struct Selection<'a> {
     pub(crate) dry_run: bool,
     /// Files whose target is equal or newer are skipped.
     pub(crate) update: bool,
+    /// Symbolic links are copied.
+    pub(crate) links: bool,
     pub(crate) filter: &'a Filter,
 }
 
@@ -46,8 +49,20 @@ pub(crate) struct Source {
     /// Directories below the target, each after those above it.
     directories: Vec<String>,
     files: Vec<File>,
+    links: Vec<Link>,
     /// Times of directories, also of the target itself.
     times: Vec<DirectoryTime>,
+}
+
+/// The parts of a directory that are copied.
+#[derive(Default)]
+pub(crate) struct Parts {
+    /// Directories to create, each after those above it.
+    pub(crate) directories: Vec<String>,
+    pub(crate) files: Vec<File>,
+    pub(crate) links: Vec<Link>,
+    /// Times of directories, also of the target itself.
+    pub(crate) times: Vec<DirectoryTime>,
 }
 
 /// A file to copy.
@@ -61,15 +76,11 @@ pub(crate) struct File {
 }
 
 impl Source {
-    /// A directory whose files were compared with those of its target.
-    pub(crate) fn compared(
-        ends: &Ends,
-        directories: Vec<String>,
-        files: Vec<File>,
-        times: Vec<DirectoryTime>,
-    ) -> Self {
+    /// A directory whose files were compared with those of its target, as far as `parts` has them.
+    pub(crate) fn compared(ends: &Ends, parts: Parts) -> Self {
         let (from, to) = (ends.from.clone(), ends.to.clone());
-        Self { from, to, is_directory: true, is_stream: false, directories, files, times }
+        let Parts { directories, files, links, times } = parts;
+        Self { from, to, is_directory: true, is_stream: false, directories, files, links, times }
     }
 
     /// The share whose sessions can share the work: of a copy from or to this machine. Copies on
@@ -102,6 +113,7 @@ impl Source {
             failures.add(failure);
         }
         self.files.retain(|file| made.can_have(&local_in(root, &file.to)));
+        self.links.retain(|link| made.can_have(&local_in(root, &link.name)));
         self.times.retain(|time| made.can_have(&local_in(root, &time.name)));
         Ok(())
     }
@@ -224,9 +236,10 @@ impl<'a> CopyPlan<'a> {
         self.taken.take(&to.shown(""), Kind::File, ends.from.url(""))?;
         options.progress.expect(root.len);
         let files = vec![File { from: String::new(), to: String::new(), len: root.len }];
-        let (from, directories, times) = (ends.from, Vec::new(), Vec::new());
-        let is_directory = false;
-        self.sources.push(Source { from, to, is_directory, is_stream, directories, files, times });
+        let Parts { directories, links, times, .. } = Parts::default();
+        let (from, is_directory) = (ends.from, false);
+        let source = Source { from, to, is_directory, is_stream, directories, files, links, times };
+        self.sources.push(source);
         Ok(())
     }
 
@@ -240,11 +253,11 @@ impl<'a> CopyPlan<'a> {
         failures: &mut Failures,
     ) {
         let Ends { from, to, .. } = ends;
-        let (mut directories, mut files) = (Vec::new(), Vec::new());
+        let Parts { mut directories, mut files, mut links, .. } = Parts::default();
         let mut times = vec![DirectoryTime::new("", root.modified)];
         for (name, entry) in listed {
             let Entry { kind, len, .. } = entry;
-            if kind == Kind::Other {
+            if kind == Kind::Other && !(entry.is_link && self.selection.links) {
                 self.skipped.push(from.shown(&name));
                 continue;
             }
@@ -260,6 +273,8 @@ impl<'a> CopyPlan<'a> {
             }
             if let Err(failure) = self.taken.take(&to.shown(&name), kind, from.url(&name)) {
                 failures.add(failure);
+            } else if kind == Kind::Other {
+                links.push(Link { name, to_directory: entry.to_directory });
             } else if kind == Kind::Directory {
                 times.push(DirectoryTime::new(&*name, entry.modified));
                 directories.push(name);
@@ -269,7 +284,8 @@ impl<'a> CopyPlan<'a> {
             }
         }
         let (is_directory, is_stream) = (true, false);
-        self.sources.push(Source { from, to, is_directory, is_stream, directories, files, times });
+        let source = Source { from, to, is_directory, is_stream, directories, files, links, times };
+        self.sources.push(source);
     }
 
     /// Adds a source whose files are decided already.
@@ -297,16 +313,27 @@ impl<'a> CopyPlan<'a> {
 
     /// Prints the files to copy, and the directories to create on a server.
     fn show(&self, json: bool) {
-        for Source { to, is_directory, directories, files, .. } in &self.sources {
+        for Source { to, is_directory, directories, files, links, .. } in &self.sources {
             let root = is_directory.then_some("");
             let all = root.into_iter().chain(directories.iter().map(String::as_str));
             let all = all.filter(|_| to.is_remote()).map(|name| ("make", name));
-            for (action, name) in all.chain(files.iter().map(|file| ("copy", &*file.to))) {
+            let links = links.iter().map(|link| ("link", &*link.name));
+            let all = all.chain(files.iter().map(|file| ("copy", &*file.to))).chain(links);
+            for (action, name) in all {
                 if !planned(json, action, &to.shown(name)) {
                     return;
                 }
             }
         }
+        let files = || self.sources.iter().flat_map(|source| &source.files);
+        let others = |source: &Source| {
+            let root = usize::from(source.is_directory);
+            let made = if source.to.is_remote() { root + source.directories.len() } else { 0 };
+            made + source.links.len()
+        };
+        let others = self.sources.iter().map(others).sum::<usize>();
+        let bytes = files().map(|file| file.len).fold(0, u64::saturating_add);
+        planned_total(files().count() as u64, bytes, others as u64);
     }
 
     /// Creates the directories, then copies the files.
@@ -337,6 +364,7 @@ impl<'a> CopyPlan<'a> {
             sessions.each(jobs.iter(), Job::is_small, Job::folder, copy, failures).await?;
         }
         for source in &self.sources {
+            links::copy_all(&source.from, &source.to, &source.links, failures).await?;
             directory_times::set_all(&source.to, &source.times).await;
         }
         Ok(())
@@ -352,6 +380,7 @@ impl<'a> CopyPlan<'a> {
             if created.is_err() {
                 source.directories.clear();
                 source.files.clear();
+                source.links.clear();
                 source.times.clear();
             }
             failures.note_done(created)?;

@@ -23,6 +23,7 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
         recursive: cp.recursive,
         dry_run: cp.dry_run,
         update: cp.update,
+        links: cp.copying.links,
         filter: &cp.filter,
     };
     match (sources(&cp.from)?, &cp.to) {

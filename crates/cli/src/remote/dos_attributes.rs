@@ -121,9 +121,10 @@ impl CopiedAttributes {
     /// The attributes to set after the copy got its final name, if any are left.
     pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<SetMetadata> {
         let attributes = self.attributes(old)?;
-        attributes
-            .contains(FileAttributes::READONLY)
-            .then_some(SetMetadata::new().attributes(attributes))
+        // MS-FSA 2.1.5.15.12: the rename has set ARCHIVE.
+        let is_other = attributes.contains(FileAttributes::READONLY)
+            || !attributes.contains(FileAttributes::ARCHIVE);
+        is_other.then_some(SetMetadata::new().attributes(attributes))
     }
 
     /// All attributes at once, for a copy that was written in one request. None when there are

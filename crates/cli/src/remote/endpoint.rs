@@ -61,8 +61,14 @@ pub(crate) struct Entry {
     pub(crate) len: u64,
     pub(crate) modified: SystemTime,
     pub(crate) attributes: FileAttributes,
+    /// The number of a file on a server; 0 if it is not known.
+    pub(crate) file_id: u64,
     /// True when it may be the other end, or a directory above it.
     pub(crate) is_kin: bool,
+    /// True for a symbolic link.
+    pub(crate) is_link: bool,
+    /// True for a directory, or a link to one.
+    pub(crate) to_directory: bool,
 }
 
 /// The entries of a directory by their paths below it, as the wire spells them.
@@ -73,9 +79,19 @@ pub(crate) fn path_in(root: &str, name: &str) -> String {
     if name.is_empty() { root.to_owned() } else { join(root, name) }
 }
 
-/// The local path of `name` below `root`, or `root` itself for an empty name.
+/// The local path of `name` below `root`, or `root` itself for an empty name. A local name may have
+/// a stand-in itself: it is meant, where there is no name with the character that it stands for.
 pub(crate) fn local_in(root: &Path, name: &str) -> PathBuf {
-    if name.is_empty() { root.to_owned() } else { root.join(local_name(name)) }
+    if name.is_empty() {
+        return root.to_owned();
+    }
+    if !name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
+        return root.join(name);
+    }
+    name.split('/').fold(root.to_owned(), |above, part| {
+        let (plain, exact) = (above.join(local_name(part)), above.join(part));
+        if is_absent(&plain) && exact.symlink_metadata().is_ok() { exact } else { plain }
+    })
 }
 
 /// A path of the wire in the spelling of this machine: the stand-ins for `: * ?` and the like
@@ -99,14 +115,17 @@ pub(crate) fn illegal_name(share: &Share, path: &str) -> Error {
 }
 
 impl Entry {
-    fn of_remote(metadata: &Metadata, is_kin: bool) -> Self {
+    pub(crate) fn of_remote(metadata: &Metadata, is_kin: bool) -> Self {
         let kind = walk::kind(metadata);
         Self {
             kind,
             len: if kind == Kind::Directory { 0 } else { metadata.len() },
             modified: metadata.modified(),
             attributes: metadata.attributes(),
+            file_id: metadata.file_id(),
             is_kin,
+            is_link: metadata.is_symlink(),
+            to_directory: metadata.attributes().contains(FileAttributes::DIRECTORY),
         }
     }
 }
@@ -123,7 +142,17 @@ impl Endpoint {
                 let modified = found.modified().map_err(walk::local_failed(path))?;
                 let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
                 let (len, attributes) = (found.len(), FileAttributes::EMPTY);
-                Ok(Entry { kind, len, modified, attributes, is_kin: false })
+                let to_directory = found.is_dir();
+                Ok(Entry {
+                    kind,
+                    len,
+                    modified,
+                    attributes,
+                    file_id: 0,
+                    is_kin: false,
+                    is_link: false,
+                    to_directory,
+                })
             }
             Self::Remote(share, path) if has_control(path) => {
                 Err(failed(illegal_name(share, path)))
@@ -208,7 +237,18 @@ impl Endpoint {
                     let attributes =
                         if file.is_read_only { read_only } else { FileAttributes::from_bits(0) };
                     let (len, modified) = (file.len, file.modified);
-                    let entry = Entry { kind: file.kind, len, modified, attributes, is_kin: false };
+                    let &walk::LocalFile { kind, is_link, .. } = file;
+                    let to_directory = kind == Kind::Directory || is_link && file.path.is_dir();
+                    let entry = Entry {
+                        kind,
+                        len,
+                        modified,
+                        attributes,
+                        file_id: 0,
+                        is_kin: false,
+                        is_link,
+                        to_directory,
+                    };
                     see(&file.name, entry)
                 };
                 walk::local(root, pass, failed_below).map_err(failed)?;
@@ -383,6 +423,17 @@ mod tests {
             assert!(has_control(name), "{name:?}");
         }
         assert!(!has_control("a\u{f01b}é /b"));
+    }
+
+    #[test]
+    fn local_names_with_stand_ins_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        assert_eq!(local_in(root, "a\u{f022}b/c"), root.join("a:b/c"), "new");
+        std::fs::create_dir(root.join("a\u{f022}b")).unwrap();
+        assert_eq!(local_in(root, "a\u{f022}b/c\u{f025}"), root.join("a\u{f022}b/c?"));
+        std::fs::create_dir(root.join("a:b")).unwrap();
+        assert_eq!(local_in(root, "a\u{f022}b/c"), root.join("a:b/c"), "the character itself");
     }
 
     #[test]

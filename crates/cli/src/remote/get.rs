@@ -42,6 +42,7 @@ pub(crate) async fn get(get: &Get) -> Done {
         recursive: get.recursive,
         dry_run: get.dry_run,
         update: get.update,
+        links: get.copying.links,
         filter: &get.filter,
     };
     download(&urls, to, selection, &get.connection, &get.copying).await

@@ -187,33 +187,69 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         Cause::Security(_) => Exit::Auth,
         Cause::Kerberos(why) if why.is_unreachable() => Exit::Connect,
         _ if error.is_logon_refused() => Exit::Auth,
-        Cause::Transport(_) | Cause::NotSmb => Exit::Connect,
+        Cause::Transport(_) | Cause::NotSmb | Cause::TooOld(_) => Exit::Connect,
         Cause::Usage(_) => Exit::Usage,
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
     };
-    let (operation, path) = (error.operation(), spelling::in_text(error.path()));
+    let (operation, path) = (error.operation(), shown_path(error.path()));
+    let text = error.to_string();
+    // The path stands behind the operation.
+    let begun = format!("{operation} {}", error.path());
+    let message = match text.strip_prefix(&*begun) {
+        Some(why) if !error.path().is_empty() => {
+            format!("{operation} {path}{}", spelling::in_text(why))
+        }
+        _ => spelling::in_text(&text),
+    };
+    let message = format!("{message}{}", advice(error));
     let during = During { operation, path, status: error.status() };
-    let message = format!("{}{}", spelling::in_text(&error.to_string()), advice(error));
     Failure { exit, message, during: Some(Box::new(during)) }
 }
 
+/// The path of an error as a command takes it: a URL with the user that was logged on there, and with
+/// escapes.
+fn shown_path(path: &str) -> String {
+    let found = KEPT.with_borrow(|kept| {
+        let mut shares = kept.shares.iter();
+        shares.find_map(|share| {
+            let rest = path.strip_prefix(&share.url(""))?;
+            let is_whole = rest.is_empty() || rest.starts_with('/');
+            is_whole.then(|| Url::in_share(share, rest.trim_start_matches('/')).to_string())
+        })
+    });
+    found.unwrap_or_else(|| spelling::in_text(path))
+}
+
 /// Advice to append to an error's message.
-fn advice(error: &frevo_client::Error) -> &'static str {
+fn advice(error: &frevo_client::Error) -> String {
     use frevo_client::Status;
     use std::io::ErrorKind;
-    if error.status() == Some(Status::OBJECT_NAME_INVALID) {
-        return "; choose another name";
-    }
-    let Cause::Transport(why) = error.cause() else { return "" };
-    match why.kind() {
-        ErrorKind::ConnectionRefused => "; is the server running on this port?",
-        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-            "; check the network and the firewalls"
+    let text = match error.cause() {
+        Cause::TooOld(Some(spoken)) => {
+            let words = DialectName::WORDS.iter().filter_map(|word| word.parse().ok());
+            let word = words.into_iter().find(|name| dialect(*name) == *spoken);
+            let word = word.map_or("2.0.2", DialectName::as_str);
+            return format!(
+                "; if the server is that old, --min-dialect {word} accepts it{}",
+                if *spoken < Dialect::Smb300 { ", without encryption" } else { "" }
+            );
         }
-        _ if why.to_string().contains("failed to lookup") => "; check the name of the host",
+        Cause::Security(why) if why.contains("only as a guest") => {
+            "; --guest accepts that, with nothing signed or encrypted"
+        }
+        Cause::Transport(why) => match why.kind() {
+            ErrorKind::ConnectionRefused => "; is the server running on this port?",
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                "; check the network and the firewalls"
+            }
+            _ if why.to_string().contains("failed to lookup") => "; check the name of the host",
+            _ => "",
+        },
+        _ if error.status() == Some(Status::OBJECT_NAME_INVALID) => "; choose another name",
         _ => "",
-    }
+    };
+    text.to_owned()
 }
 
 impl Connection {
@@ -223,6 +259,7 @@ impl Connection {
         let session =
             self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
         KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
+        self.tell_of_guest(&session);
         tell_of_tcp();
         Ok(session)
     }
@@ -247,6 +284,7 @@ impl Connection {
             .ciphers(if ciphers.is_empty() { default.ciphers } else { ciphers })
             .signing(if signing.is_empty() { default.signing } else { signing })
             .encryption(if self.encrypt { Encryption::Required } else { Encryption::AsServerAsks })
+            .allow_guest(self.guest)
             .require_signing(!self.sign_when_asked)
             .sign(if self.sign_when_asked { Signing::WhenAsked } else { Signing::Always })
             .channels(self.channels)
@@ -287,6 +325,7 @@ impl Connection {
         let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
         let (share, path) = client.resolve(&place, credentials).await.map_err(failed)?;
         keep(&share);
+        self.tell_of_guest(share.session());
         tell_of_tcp();
         let url = url.led_to(&share, path);
         Ok((share, url))
@@ -357,9 +396,35 @@ impl Connection {
 
     /// The credentials of a logon by Kerberos, or else by NTLM.
     async fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
+        if self.guest && self.credentials.is_none() {
+            return self.guest(url);
+        }
         match self.tickets(url).await? {
             Some(credentials) => Ok(credentials),
             None => self.ntlm(url),
+        }
+    }
+
+    /// The credentials of a guest: what is given, and nothing that is saved or asked for.
+    fn guest(&self, url: &Url) -> Result<Credentials, Failure> {
+        let is_named = self.user.is_some() || url.user.is_some();
+        let is_named = is_named || std::env::var_os("FREVO_USER").is_some();
+        let user = if is_named { self.user_of(url)? } else { String::from("guest") };
+        let is_given = self.password_stdin || std::env::var_os("FREVO_PASSWORD").is_some();
+        if !is_given {
+            return Ok(Credentials::new(&user, ""));
+        }
+        Ok(Credentials::new(&user, self.password(&user, url)?.as_str()))
+    }
+
+    /// Says it when a session is a guest's.
+    fn tell_of_guest(&self, session: &Session) {
+        if self.guest && session.info().is_some() && !session.is_proved() {
+            let server = session.server();
+            tell(format_args!(
+                "{server} made this session a guest's: nothing is signed or encrypted, and anyone on \
+                 the network can read and change all data"
+            ));
         }
     }
 

@@ -21,6 +21,7 @@ mod equality;
 mod failures;
 mod filter;
 mod get;
+mod links;
 mod listing;
 mod local_directories;
 pub(crate) mod location;

@@ -28,6 +28,7 @@ pub(crate) async fn put(put: &Put) -> Done {
         recursive: put.recursive,
         dry_run: put.dry_run,
         update: put.update,
+        links: put.copying.links,
         filter: &put.filter,
     };
     upload(&from, &put.url, selection, &put.connection, options).await

@@ -146,6 +146,8 @@ pub(crate) async fn remove_all(
     let mut junction = None;
     // Paths of what stays.
     let stay = RefCell::new(Vec::new());
+    // Entries of the directory behind which the root of the share was found.
+    let mut guarded = HashSet::new();
     let see = |name: &str, metadata: &Metadata| {
         let path = join(path, name);
         if metadata.is_junction() {
@@ -158,10 +160,19 @@ pub(crate) async fn remove_all(
         }
     };
     let unlisted = |error: Error| {
-        stay.borrow_mut().extend(path_of(share, &error));
+        let found = path_of(share, &error);
+        if walk::leads_to_share(&error)
+            && let Some(found) = &found
+        {
+            guarded.extend(entry_above(path, found));
+        }
+        stay.borrow_mut().extend(found);
         failures.note(error)
     };
     walk::remote_but(share, path, see, unlisted).await.map_err(failed)?;
+    files.retain(|(file, _)| !entry_above(path, file).is_some_and(|one| guarded.contains(&one)));
+    stay.borrow_mut().extend(guarded.iter().map(|name| join(path, name)));
+    directories.retain(|one| !entry_above(path, one).is_some_and(|one| guarded.contains(&one)));
     if let Some(path) = junction {
         // What it leads to is not meant, and perhaps others'.
         let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
@@ -189,6 +200,12 @@ pub(crate) async fn remove_all(
         return Ok(());
     }
     see_gone(share, path).await.map_err(failed)
+}
+
+/// The entry of the directory `root` that `path` is below; None if it is an entry itself.
+fn entry_above(root: &str, path: &str) -> Option<String> {
+    let below = path.strip_prefix(root)?.trim_start_matches('/');
+    below.split_once('/').map(|(entry, _)| entry.to_owned())
 }
 
 /// The path in the share of the file that an error is about.
@@ -294,6 +311,13 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_of_the_removed_directory_are_guarded() {
+        let of = |path| entry_above("a/t", path);
+        assert_eq!(of("a/t/x/y/z").as_deref(), Some("x"));
+        assert_eq!((of("a/t/x"), of("a/t"), of("b")), (None, None, None));
+    }
 
     #[test]
     fn what_stays_keeps_its_directories_and_no_others() {

@@ -7,6 +7,7 @@ use super::failures::Failures;
 use super::output::line;
 use super::progress::Progress;
 use crate::console::tell;
+use crate::exit;
 use crate::plural::counted;
 
 /// Prints an action of a dry run. False when the reader of the output is gone.
@@ -15,6 +16,22 @@ pub(crate) fn planned(json: bool, action: &str, path: &str) -> bool {
         return line(json!({ "action": action, "path": path }));
     }
     line(format_args!("{action:<7}{path}"))
+}
+
+/// Prints the totals of a dry run as a note. Readers of JSON count its objects.
+pub(crate) fn planned_total(files: u64, bytes: u64, others: u64) {
+    if exit::is_json() {
+        return;
+    }
+    if files == 0 && others == 0 {
+        return tell("dry run: nothing to do");
+    }
+    let others = match others {
+        0 => String::new(),
+        others => format!("; {}", counted(others, "other change")),
+    };
+    let (files, bytes) = (counted(files, "file"), BinaryBytes(bytes));
+    tell(format_args!("dry run: {files} to copy, {bytes}{others}"));
 }
 
 /// Prints a note about skipped entries of a kind, such as "links and special files", if there are any.

@@ -2,7 +2,7 @@
 
 use std::fs::File as LocalHandle;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use frevo_client::{File, FileAttributes, Metadata};
 use rustix::fs::{SeekFrom, seek};
@@ -13,6 +13,9 @@ pub(crate) type Ranges = Vec<(u64, u64)>;
 
 /// Most ranges of one file. Behind the last one the file counts as data.
 const PIECES_MAX: usize = 1 << 16;
+
+/// Zeros that make a hole of a download.
+const HOLE_BYTES: usize = 64 << 10;
 
 /// Bytes of one block of `st_blocks`.
 const BLOCK: u64 = 512;
@@ -95,6 +98,22 @@ pub(crate) async fn allowed(file: &File, ranges: Ranges, len: u64) -> frevo_clie
     }
 }
 
+/// Writes data to a place of a local file that is a hole so far, and leaves holes where it is zero for
+/// [`HOLE_BYTES`].
+///
+/// # Errors
+/// An error of the host.
+pub(crate) fn write_without_zeros(file: &LocalHandle, data: &[u8], at: u64) -> io::Result<()> {
+    let mut at = at;
+    for part in data.chunks(HOLE_BYTES) {
+        if part.iter().any(|byte| *byte != 0) {
+            file.write_all_at(part, at)?;
+        }
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
 /// The part of a range from `at` on and before `len`: its start and length.
 pub(crate) fn rest((start, count): (u64, u64), at: u64, len: u64) -> Option<(u64, u64)> {
     let end = start.saturating_add(count).min(len);
@@ -104,8 +123,6 @@ pub(crate) fn rest((start, count): (u64, u64), at: u64, len: u64) -> Option<(u64
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     #[test]
@@ -131,6 +148,20 @@ mod tests {
             assert!(start >= at && len > 0);
             at = start + len;
         }
+    }
+
+    #[test]
+    fn zeros_leave_holes_and_everything_else_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = LocalHandle::create_new(&path).unwrap();
+        let mut data = vec![0; 10 * HOLE_BYTES + 5];
+        data[3 * HOLE_BYTES] = 1;
+        data[5 * HOLE_BYTES - 1] = 2;
+        write_without_zeros(&file, &data, 7).unwrap();
+        file.set_len(7 + data.len() as u64).unwrap();
+        assert!(std::fs::read(&path).unwrap()[7..] == data);
+        assert!(file.metadata().unwrap().blocks() * BLOCK <= 4 * HOLE_BYTES as u64);
     }
 
     #[test]

@@ -3,16 +3,19 @@
 mod compare;
 mod contents;
 mod removals;
+mod reserved_names;
+
+use std::collections::HashSet;
 
 use self::compare::Differences;
 use super::arguments::Sync;
-use super::copy_plan::{CopyPlan, NOTHING_COPIED, Selection, Source, into_itself};
+use super::copy_plan::{CopyPlan, NOTHING_COPIED, Parts, Selection, Source, into_itself};
 use super::endpoint::{Endpoint, Listed, Treatment};
 use super::failures::{Failures, each};
 use super::location::Location;
 use super::name_collisions::Case;
 use super::overlap::Ends;
-use super::report::{planned, report, tell_skipped};
+use super::report::{planned, planned_total, report, tell_skipped};
 use super::spelling;
 use super::transfer::{self, CopyOptions};
 use super::walk::Kind;
@@ -60,7 +63,8 @@ async fn list_source(sync: &Sync, ends: &Ends, failures: &mut Failures) -> Resul
     let is_kin = |found: &_| ends.to_ancestry.may_have(found);
     let source = ends.from.list(false, is_kin, treatment, |error| failures.note(error)).await?;
     let others = source.iter().filter(|(name, entry)| {
-        entry.kind == Kind::Other && filter.is_all() && !transfer::is_part(name)
+        let is_copied = entry.is_link && sync.copying.links;
+        entry.kind == Kind::Other && filter.is_all() && !transfer::is_part(name) && !is_copied
     });
     let others: Vec<String> = others.map(|(name, _)| spelling::shown(name)).collect();
     tell_skipped("links and special files", &others);
@@ -70,7 +74,7 @@ async fn list_source(sync: &Sync, ends: &Ends, failures: &mut Failures) -> Resul
 /// Lists the target, without the entries that the filter does not pass.
 async fn list_target(sync: &Sync, ends: &Ends) -> Result<Listed, Failure> {
     let treatment = |name: &str, kind: Kind, _| match kind {
-        Kind::Other => Treatment::Ignored,
+        Kind::Other if !sync.copying.links => Treatment::Ignored,
         kind if sync.filter.names(name, kind == Kind::Directory) => Treatment::As(kind),
         _ => Treatment::Ignored,
     };
@@ -89,10 +93,16 @@ async fn carry_out(sync: &Sync, ends: &Ends, found: Differences, mut failures: F
     let total = found.files.iter().map(|file| file.len).fold(0, u64::saturating_add);
     let options = CopyOptions::new(Some(total), sync.connection.json, &sync.copying).forced(true);
     options.progress.expect_files(found.files.len() as u64);
-    let selection =
-        Selection { recursive: true, dry_run: false, update: false, filter: &sync.filter };
+    let selection = Selection {
+        recursive: true,
+        dry_run: false,
+        update: false,
+        links: sync.copying.links,
+        filter: &sync.filter,
+    };
     let mut plan = CopyPlan::new(selection, Case::Differs);
-    plan.add_compared(Source::compared(ends, found.directories, found.files, found.times));
+    let Differences { directories, files, links, times, .. } = found;
+    plan.add_compared(Source::compared(ends, Parts { directories, files, links, times }));
     plan.run(&sync.connection, &options, &mut failures).await?;
     let idle = if is_equal { "already up to date" } else { NOTHING_COPIED };
     report(sync.connection.json, &options.progress, &failures, idle);
@@ -153,9 +163,19 @@ fn show(sync: &Sync, found: &Differences) {
     let directories = found.directories.iter().map(|name| ("make", name));
     let attributes = found.attributes.iter().map(|(name, ..)| ("set", name));
     let files = found.files.iter().map(|file| ("copy", &file.from));
-    for (what, name) in removals.chain(directories).chain(attributes).chain(files) {
-        if !planned(sync.connection.json, what, &spelling::shown(name)) {
-            break;
+    let links = found.new_links.iter().map(|name| ("link", name));
+    let files = files.chain(links);
+    let made: HashSet<&String> = found.directories.iter().collect();
+    let times = found.times.iter().map(|time| &time.name).filter(|name| !made.contains(name));
+    let times = times.map(|name| ("set", name));
+    let mut others = 0;
+    for (what, name) in removals.chain(directories).chain(attributes).chain(files).chain(times) {
+        // The target itself has no name.
+        if !name.is_empty() && !planned(sync.connection.json, what, &spelling::shown(name)) {
+            return;
         }
+        others += u64::from(what != "copy");
     }
+    let bytes = found.files.iter().map(|file| file.len).fold(0, u64::saturating_add);
+    planned_total(found.files.len() as u64, bytes, others);
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use frevo_client::internal::KeptBytes;
+use frevo_client::internal::{KeptBytes, file_time};
 use frevo_client::{Cause, DirEntry, Error, FileAttributes, FileType, Metadata, Share};
 use frevo_mount::names::{Spelling, to_wire};
 use futures_util::future::join_all;
@@ -65,15 +65,44 @@ impl Above {
         Some(Rc::new(Self { itself, above }))
     }
 
-    /// True when an entry below this directory is this directory or one above it. Numbers are unique
-    /// on one disk, and several disks may be in a share: the times have to be the same too.
-    fn has(this: Option<&Rc<Self>>, entry: &Metadata) -> bool {
-        let key = |found: &Metadata| {
-            (found.file_id(), found.created(), found.modified_ticks(), found.changed())
-        };
+    /// The directory among this one and those above it that an entry below is, if it is one.
+    fn found(this: Option<&Rc<Self>>, entry: &Metadata) -> Option<Rc<Self>> {
         let mut all = std::iter::successors(this, |above| above.above.as_ref());
-        entry.file_id() != 0 && all.any(|above| key(&above.itself) == key(entry))
+        all.find(|above| is_one(&above.itself, entry)).map(Rc::clone)
     }
+}
+
+/// True when two directories of a listing are one. Numbers are unique on one disk, and several disks
+/// may be in a share; the times of creation differ there.
+fn is_one(one: &Metadata, other: &Metadata) -> bool {
+    let key = |found: &Metadata| (found.file_id(), found.created());
+    let times = |found: &Metadata| (found.modified_ticks(), found.changed());
+    let has_created = file_time(one.created()).0 != 0;
+    one.file_id() != 0 && key(one) == key(other) && (has_created || times(one) == times(other))
+}
+
+/// The error of a directory that is one above it under another name.
+#[derive(Debug)]
+struct LeadsUp {
+    /// True when it is the root of the share: perhaps it was found behind a link that leads out of the
+    /// share.
+    is_share: bool,
+}
+
+impl std::fmt::Display for LeadsUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it is a link to a directory above it, and was skipped")
+    }
+}
+
+impl std::error::Error for LeadsUp {}
+
+/// True for the error of a directory that is the root of the share: what lies beside it may be
+/// outside of the share, and not meant.
+pub(crate) fn leads_to_share(error: &Error) -> bool {
+    let Cause::Local(why) = error.cause() else { return false };
+    let inner = why.get_ref().and_then(|inner| inner.downcast_ref::<LeadsUp>());
+    inner.is_some_and(|found| found.is_share)
 }
 
 /// The DFS links that were crossed on the way to a directory.
@@ -206,9 +235,10 @@ pub(crate) async fn remote_into(
             }
             let metadata = *entry.metadata();
             let is_directory = kind(&metadata) == Kind::Directory;
-            if is_directory && Above::has(above.as_ref(), &metadata) {
-                let why = "it is a link to a directory above it, and was skipped";
-                failed(Error::new(refusal(why), "list", share.url(&join(path, &name))))?;
+            if is_directory && let Some(found) = Above::found(above.as_ref(), &metadata) {
+                let why = LeadsUp { is_share: found.above.is_none() };
+                let cause = Cause::Local(Arc::new(std::io::Error::other(why)));
+                failed(Error::new(cause, "list", share.url(&join(path, &name))))?;
                 continue;
             }
             if see(&name, &metadata) && is_directory {
@@ -267,6 +297,8 @@ pub(crate) struct LocalFile {
     pub(crate) path: PathBuf,
     /// File, directory or other.
     pub(crate) kind: Kind,
+    /// True for a symbolic link.
+    pub(crate) is_link: bool,
     /// True when no mode bit lets anybody write it.
     pub(crate) is_read_only: bool,
     /// Length in bytes, 0 for anything but a file.
@@ -361,6 +393,7 @@ fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFi
         name: join(below, &name),
         path: entry.path(),
         kind,
+        is_link: metadata.is_symlink(),
         is_read_only: metadata.permissions().readonly(),
         len: if kind == Kind::File { metadata.len() } else { 0 },
         modified: metadata.modified()?,
@@ -390,18 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_known_by_its_number_and_its_times() {
-        let of = |id: u64, archive: bool| {
-            let attributes = FileAttributes::from_bits(if archive { 0x30 } else { 0x10 });
-            Metadata::default().with_attributes(attributes).with_file_id(id)
-        };
-        let chain = [1, 2, 3].into_iter().map(|id| of(id, false)).fold(None, Above::below);
-        let has = |entry| Above::has(chain.as_ref(), &entry);
-        assert!(has(of(1, false)) && has(of(3, true)) && !has(of(4, false)));
-        assert!(!Above::has(None, &of(1, false)), "nothing is above");
+    fn a_directory_is_known_by_its_number() {
+        let of = |id: u64| Metadata::default().with_file_id(id);
+        let chain = [1, 2, 3].into_iter().map(of).fold(None, Above::below);
+        let found = |id| Above::found(chain.as_ref(), &of(id)).map(|found| found.itself.file_id());
+        assert_eq!((found(1), found(3), found(4)), (Some(1), Some(3), None));
+        assert!(Above::found(None, &of(1)).is_none(), "nothing is above");
         // A server without numbers.
-        let none = Above::below(None, of(0, false));
-        assert!(!Above::has(none.as_ref(), &of(0, false)));
+        assert!(Above::found(Above::below(None, of(0)).as_ref(), &of(0)).is_none());
     }
 
     #[test]

@@ -154,6 +154,11 @@ fn judge(
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
+    // Some servers choose what they speak, whatever was offered.
+    let is_older = offered.first().is_some_and(|oldest| dialect.0 < oldest.0);
+    if is_older && matches!(dialect, Dialect::SMB_2_0_2 | Dialect::SMB_2_1) {
+        return Err(Cause::TooOld(Some(dialect.into())));
+    }
     if !offered.contains(&dialect) {
         return Err(Cause::Security(
             "the server chose a dialect that was not offered; someone may tamper with the connection",

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::channel::Live;
 use super::logon::Logon;
 use super::renewal::{Anew, NotRenewed, Renewing};
+use super::spoken_dialect::{self, may_be_too_old};
 use crate::account;
 use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
@@ -37,7 +38,10 @@ pub(super) struct Connector {
 impl Connector {
     /// Connects to the server.
     pub(super) async fn connect(&self) -> Result<Claim, Cause> {
-        self.open(self.dial.dial(&self.server).await?).await
+        match self.open(self.dial.dial(&self.server).await?).await {
+            Err(why) if may_be_too_old(&why) => Err(spoken_dialect::found(self, why).await),
+            opened => opened,
+        }
     }
 
     /// Connects to the server, or to an address of it, for a further channel of a session whose

@@ -13,6 +13,7 @@ mod logon;
 mod operations;
 mod paths;
 mod renewal;
+mod spoken_dialect;
 
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
@@ -277,7 +278,8 @@ impl Session {
     }
 
     /// Returns true if the server's messages are authenticated: a guest's session has no keys.
-    pub(crate) fn is_proved(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_proved(&self) -> bool {
         let live = self.inner.current();
         live.and_then(|live| live.channel()).is_some_and(|channel| channel.signing.is_some())
     }

@@ -13,12 +13,14 @@ use super::super::dos_attributes::AttributePolicy;
 use super::super::endpoint::{Endpoint, Entry, Listed};
 use super::super::equality::{is_same, same_time};
 use super::super::failures::Failures;
+use super::super::links::Link;
 use super::super::location::folder;
 use super::super::name_collisions::{Case, TakenNames};
 use super::super::overlap::Ends;
 use super::super::transfer;
 use super::super::walk::Kind;
 use super::contents::{self, Pair};
+use super::reserved_names::Unlisted;
 use crate::exit::{Exit, Failure};
 
 /// The actions that make the target equal to the source.
@@ -32,6 +34,10 @@ pub(super) struct Differences {
     pub(super) files: Vec<File>,
     /// Attributes to set on files whose content is equal.
     pub(super) attributes: Vec<(String, Entry, FileAttributes)>,
+    /// Links of the source, which are compared when they are made.
+    pub(super) links: Vec<Link>,
+    /// Those of them that the target does not have as links.
+    pub(super) new_links: Vec<String>,
     /// Times of the target's directories that are other ones than the source's, or will be when
     /// something in them has changed.
     pub(super) times: Vec<DirectoryTime>,
@@ -46,6 +52,7 @@ impl Differences {
             && self.directories.is_empty()
             && self.files.is_empty()
             && self.attributes.is_empty()
+            && self.new_links.is_empty()
             && self.times.is_empty()
     }
 }
@@ -53,18 +60,22 @@ impl Differences {
 /// The names of the target, ignoring case on a server.
 struct TargetNames<'a> {
     all: &'a Listed,
+    unlisted: &'a Unlisted,
     /// The names by their upper case. None where names differ by case.
     folded: Option<HashMap<String, &'a str>>,
 }
 
 impl<'a> TargetNames<'a> {
-    fn new(all: &'a Listed, end: &Endpoint) -> Self {
+    fn new(all: &'a Listed, unlisted: &'a Unlisted, end: &Endpoint) -> Self {
         let by_fold = || all.keys().map(|name| (upcase_name(name), &**name)).collect();
-        Self { all, folded: end.is_remote().then(by_fold) }
+        Self { all, unlisted, folded: end.is_remote().then(by_fold) }
     }
 
     fn find(&self, name: &str) -> Option<(&'a str, Entry)> {
         if let Some((name, entry)) = self.all.get_key_value(name) {
+            return Some((name, *entry));
+        }
+        if let Some((name, entry)) = self.unlisted.entries.get_key_value(name) {
             return Some((name, *entry));
         }
         let name = *self.folded.as_ref()?.get(&upcase_name(name))?;
@@ -110,11 +121,12 @@ pub(super) async fn compare(
     failures: &mut Failures,
 ) -> Result<Differences, Failure> {
     let case = if ends.to.is_remote() { Case::Same } else { Case::Differs };
+    let unlisted = Unlisted::find(&ends.to, source, target).await;
     let mut comparison = Comparison {
         sync,
         ends,
         source,
-        target: TargetNames::new(target, &ends.to),
+        target: TargetNames::new(target, &unlisted, &ends.to),
         taken: TakenNames::new(case),
         had: HashMap::new(),
         going: HashSet::new(),
@@ -156,7 +168,10 @@ impl<'a> Comparison<'a> {
         if !self.refused.is_empty() && ancestors(name).any(|above| self.refused.contains(above)) {
             return;
         }
-        if entry.kind == Kind::Other || transfer::is_part(name) {
+        let is_link = entry.is_link
+            && self.sync.copying.links
+            && self.sync.filter.passes(name, false, entry.modified);
+        if transfer::is_part(name) || (entry.kind == Kind::Other && !is_link) {
             return;
         }
         if let Err(failure) = self.taken.take(name, entry.kind, name) {
@@ -164,6 +179,19 @@ impl<'a> Comparison<'a> {
             return;
         }
         let mut old = self.target.find(name);
+        if is_link {
+            if let Some((name_there, other)) = old.filter(|(_, old)| old.kind == Kind::Directory)
+                && self.sync.delete
+            {
+                self.found.removals.push((name_there.to_owned(), other));
+                self.going.insert(name_there);
+            }
+            if !old.is_some_and(|(_, old)| old.is_link) {
+                self.found.new_links.push(name.to_owned());
+            }
+            self.found.links.push(Link { name: name.to_owned(), to_directory: entry.to_directory });
+            return;
+        }
         if let Some((name_there, other)) = old.filter(|(_, old)| old.kind != entry.kind) {
             if !self.sync.delete {
                 let (here, there) = (entry.kind.word(), other.kind.word());
@@ -237,6 +265,7 @@ impl<'a> Comparison<'a> {
         let names = removals.iter().chain(stale).map(|(name, _)| name.as_str());
         let names = names.chain(directories.iter().map(String::as_str));
         let names = names.chain(files.iter().map(|file| file.to.as_str()));
+        let names = names.chain(self.found.new_links.iter().map(String::as_str));
         let changed: HashSet<String> = names.map(|name| self.key(folder(name))).collect();
         let times = self.directories.iter().filter(|(name, modified, there)| {
             let is_other = there.is_none_or(|there| !same_time(*modified, there));
@@ -256,6 +285,7 @@ impl<'a> Comparison<'a> {
                 name.is_some_and(|name| self.source[*name].kind == Kind::Other)
             };
             if self.had.contains_key(&self.key(name))
+                || self.target.unlisted.has(entry)
                 || transfer::is_part(name)
                 || ancestors(name).any(is_skipped)
             {

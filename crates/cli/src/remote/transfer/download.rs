@@ -169,10 +169,19 @@ async fn fetch_data(
 ) -> frevo_client::Result<u64> {
     let len = metadata.len();
     let mut at = begun;
+    // smbd does not tell the holes of a file without the attribute, but how little it takes.
+    let has_holes = metadata.allocation() < len;
     for range in sparse::there(file, metadata).await? {
         let Some((from, count)) = sparse::rest(range, at, len) else { continue };
         how.progress.advance(from - at);
-        let sink = |at: u64, piece: Buf| written(how, local.write_all_at(&piece, at), piece.len());
+        let sink = |at: u64, piece: Buf| {
+            let result = if has_holes {
+                sparse::write_without_zeros(local, &piece, at)
+            } else {
+                local.write_all_at(&piece, at)
+            };
+            written(how, result, piece.len())
+        };
         let end = from + count;
         at = from;
         while at < end {
