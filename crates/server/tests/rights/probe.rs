@@ -254,6 +254,11 @@ impl Node for ProbeNode {
         self.inner.device()
     }
 
+    fn has_entries(&self) -> VfsResult<bool> {
+        self.seen.note("has_entries", self.whose);
+        self.inner.has_entries()
+    }
+
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
         self.seen.note("directory", self.whose);
         let (whose, seen) = (self.whose, Arc::clone(&self.seen));
