@@ -17,6 +17,8 @@ mod pdbedit;
 pub use header::Header;
 pub use pdbedit::SambaRule;
 
+use frevo_wire::fscc::fold_name;
+
 use crate::account::{Account, Accounts, Membership};
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN, MAX_ACCOUNT_NAME_LEN};
 use crate::{KerberosKeys, NtHash};
@@ -399,7 +401,7 @@ impl Accounts for AccountFile {
 }
 
 fn folded(name: &str) -> String {
-    name.to_lowercase()
+    fold_name(name)
 }
 
 fn check_name(name: &str) -> Result<(), &'static str> {

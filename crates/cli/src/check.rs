@@ -14,6 +14,7 @@ use crate::serve::run_accounts::user_map;
 use crate::serve::{confine, directory};
 use crate::{accounts, keytab, passwords, resolved, state};
 use crate::{config_contradictions, config_names};
+use frevo_wire::fscc::fold_name;
 
 /// One thing that a check found.
 #[derive(Debug)]
@@ -196,7 +197,7 @@ fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
 
 /// The names of all accounts of a configuration, in lower case.
 pub(crate) fn known_users(config: &Config, file: &AccountFile) -> Vec<String> {
-    let own = config.users.iter().map(|user| user.name.get_ref().as_str().to_lowercase());
+    let own = config.users.iter().map(|user| fold_name(user.name.get_ref().as_str()));
     let with_password = file.entries().filter(|entry| entry.nt_hash.is_some());
-    own.chain(with_password.map(|entry| entry.name.to_lowercase())).collect()
+    own.chain(with_password.map(|entry| fold_name(&entry.name))).collect()
 }

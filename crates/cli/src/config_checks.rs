@@ -10,6 +10,7 @@ use frevo_server::config::{
 use crate::config_sources::Sources;
 use crate::exit::Failure;
 use crate::{keytab, state, trusted_file};
+use frevo_wire::fscc::fold_name;
 
 /// Reads a configuration, with every fault told.
 pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
@@ -57,7 +58,7 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     for share in &config.shares {
         for user in share.allow.iter().filter(|who| who.group().is_none()) {
-            if !known.contains(&user.as_str().to_lowercase()) {
+            if !known.contains(&fold_name(user.as_str())) {
                 let near = frevo_server::config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 let name = share.name.get_ref();

@@ -3,6 +3,7 @@
 use frevo_server::config::{
     AuditedOperation, Config, DialectName, EncryptionChoice, ShareSection, StreamsChoice, Who,
 };
+use frevo_wire::fscc::eq_ignore_case;
 
 use crate::check::Finding;
 use crate::config_sources::Sources;
@@ -22,8 +23,7 @@ pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {
 
 /// The first user or group that is in both lists.
 fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
-    let is_in_b =
-        |who: &&Who| b.iter().any(|other| other.as_str().eq_ignore_ascii_case(who.as_str()));
+    let is_in_b = |who: &&Who| b.iter().any(|other| eq_ignore_case(other.as_str(), who.as_str()));
     a.iter().find(is_in_b).map(|who| who.as_str().to_owned())
 }
 

@@ -3,6 +3,7 @@
 use frevo_auth::AccountFile;
 use frevo_server::config::{Config, RunAsChoice, ShareSection, Who, nearest};
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
 
 use crate::check::{Finding, known_users};
 use crate::config_sources::Sources;
@@ -15,7 +16,7 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
     let users = known_users(config, file);
     let groups: Vec<String> = file
         .entries()
-        .flat_map(|entry| entry.groups.iter().map(|group| group.to_lowercase()))
+        .flat_map(|entry| entry.groups.iter().map(|group| fold_name(group)))
         .collect();
     let mut findings = Vec::new();
     for share in &config.shares {
@@ -57,7 +58,7 @@ fn has_users_key(sources: &Sources, share: &ShareSection) -> bool {
 }
 
 fn unknown_user(user: &str, known: &[String]) -> Option<String> {
-    if known.contains(&user.to_lowercase()) {
+    if known.contains(&fold_name(user)) {
         return None;
     }
     let near = nearest(user, known.iter().map(|name| &**name));
@@ -69,7 +70,7 @@ fn unknown_user(user: &str, known: &[String]) -> Option<String> {
 }
 
 fn unknown_group(group: &str, known: &[String]) -> Option<String> {
-    let is_known = known.contains(&group.to_lowercase());
+    let is_known = known.contains(&fold_name(group));
     if is_known || group.eq_ignore_ascii_case("Administrators") || group.parse::<Sid>().is_ok() {
         return None;
     }
@@ -88,7 +89,7 @@ fn without_host_user(share: &ShareSection, users: &[String], sources: &Sources) 
         .allow
         .iter()
         .filter(|who| who.group().is_none())
-        .map(|who| who.as_str().to_lowercase())
+        .map(|who| fold_name(who.as_str()))
         .collect();
     let has_groups = share.allow.iter().any(|who| who.group().is_some() && who.domain().is_none());
     let is_allowed = |user: &&String| named.is_empty() || named.contains(user) || has_groups;

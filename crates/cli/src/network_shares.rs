@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use frevo_server::config::{Config, NETWORK_SHARES, ShareName};
 use frevo_server::share_access::AccessList;
 use frevo_server::{NotEdited, ShareEdit};
+use frevo_wire::fscc::fold_name;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table};
@@ -126,7 +127,7 @@ impl NetworkShares {
         let name = text("name");
         let why = if share.iter().any(|(key, _)| !KEYS.contains(&key)) {
             "it has a key that such a share cannot have"
-        } else if taken.iter().any(|taken| taken.to_lowercase() == name.to_lowercase()) {
+        } else if taken.iter().any(|taken| fold_name(taken) == fold_name(name)) {
             "the configuration has a share of this name"
         } else if !self.permits(Path::new(text("path"))) {
             "its folder does not exist below share_roots, or a link was put in its path"
@@ -251,7 +252,7 @@ fn shares_of(document: &mut DocumentMut) -> Option<&mut ArrayOfTables> {
 /// Returns the error for a share that is not in the file: it is in the configuration, or does not
 /// exist.
 fn elsewhere(config: &Config, name: &str, command: &str) -> NotEdited {
-    let is_it = |found: &str| found.to_lowercase() == name.to_lowercase();
+    let is_it = |found: &str| fold_name(found) == fold_name(name);
     if config.shares.iter().any(|share| is_it(share.name.get_ref().as_str())) {
         let why = "the share is in the configuration, which is not changed over the network; use";
         return NotEdited::Forbidden(format!("{why} frevo share {command}"));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 use frevo_server::config::{ShareName, ShareSection, nearest};
+use frevo_wire::fscc::fold_name;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::config_sources::Sources;
@@ -98,7 +99,7 @@ fn find(config: &Path, name: &str) -> Result<(Sources, PathBuf, ShareSection), F
     let sources = Sources::read(config)?;
     let all = sources.config()?.shares;
     let is_wanted =
-        |share: &&ShareSection| share.name.get_ref().as_str().to_lowercase() == name.to_lowercase();
+        |share: &&ShareSection| fold_name(share.name.get_ref().as_str()) == fold_name(name);
     let Some(share) = all.iter().find(is_wanted) else {
         let near = nearest(name, all.iter().map(|share| share.name.get_ref().as_str()));
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
@@ -169,7 +170,7 @@ impl Edited {
 /// True for the section of the share of this name.
 pub(crate) fn is_called(table: &Table, name: &str) -> bool {
     let found = table.get("name").and_then(Item::as_str).unwrap_or_default();
-    found.to_lowercase() == name.to_lowercase()
+    fold_name(found) == fold_name(name)
 }
 
 fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {

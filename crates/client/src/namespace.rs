@@ -5,6 +5,7 @@ use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
+use frevo_wire::fscc::eq_ignore_case;
 use frevo_wire::fscc::set::{
     DispositionFlags, FileRenameInformation, FileRenameInformationEx, RenameFlags,
 };
@@ -263,7 +264,7 @@ impl Share {
         let (source, from) = self.directory_of(&from).await?;
         let (target, to) = self.directory_of(&to).await?;
         let is_same = source.session().is_same(target.session())
-            && source.name().eq_ignore_ascii_case(target.name());
+            && eq_ignore_case(source.name(), target.name());
         if is_same {
             // Both names are those that they have there.
             return Ok((Self { reached: None, ..source }, from, to));

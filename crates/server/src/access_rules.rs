@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::fscc::fold_name;
 
 use crate::domain_names::DomainSids;
 use crate::share_access::AccessList;
@@ -41,13 +42,11 @@ impl Names {
             match name.strip_prefix('@') {
                 Some(group) => match group.parse() {
                     Ok(sid) => names.sids.insert(sid),
-                    Err(_) if is_of_domain(group) => {
-                        names.domain_groups.insert(group.to_lowercase())
-                    }
-                    Err(_) => names.groups.insert(group.to_lowercase()),
+                    Err(_) if is_of_domain(group) => names.domain_groups.insert(fold_name(group)),
+                    Err(_) => names.groups.insert(fold_name(group)),
                 },
-                None if is_of_domain(name) => names.domain_users.insert(name.to_lowercase()),
-                None => names.users.insert(name.to_lowercase()),
+                None if is_of_domain(name) => names.domain_users.insert(fold_name(name)),
+                None => names.users.insert(fold_name(name)),
             };
         }
         names
@@ -73,7 +72,7 @@ impl Names {
         if self.is_empty() {
             return false;
         }
-        let user = caller.user.to_lowercase();
+        let user = fold_name(caller.user);
         let is_member = caller.groups.iter().any(|group| self.groups.contains(group));
         let has_sid = || self.sids.iter().any(|sid| caller.token.contains(sid));
         self.users.contains(&user) || is_member || has_sid() || self.has_of_domain(caller, &user)
@@ -106,7 +105,7 @@ impl Names {
     /// the caller. Another name in the caller's own domain is not. The domain may be this server by
     /// another name.
     fn may_name(&self, caller: &Caller<'_>) -> bool {
-        let user = caller.user.to_lowercase();
+        let user = fold_name(caller.user);
         let is_open = |name: &&String| caller.domain_sids.find(name).is_none();
         let mut users = self.domain_users.iter().filter(is_open).filter_map(|n| n.split_once('\\'));
         let mut groups =

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use frevo_proto::Dialect;
 use frevo_store::order::{Ordered, rank};
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 
 use crate::surplus::return_surplus;
 
@@ -53,7 +54,7 @@ impl ClientTable {
 }
 
 fn key(guid: Guid, user: &str) -> (Guid, String) {
-    (guid, user.to_lowercase())
+    (guid, fold_name(user))
 }
 
 #[cfg(test)]

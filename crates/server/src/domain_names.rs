@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
 use parking_lot::{Condvar, Mutex};
 
 use crate::limits::{
@@ -215,7 +216,7 @@ fn normal(name: &str) -> Option<String> {
         (None, None) => return None,
     };
     let is_one = !domain.is_empty() && !name.is_empty() && !name.contains('\\');
-    is_one.then(|| format!("{domain}\\{name}").to_lowercase())
+    is_one.then(|| fold_name(&format!("{domain}\\{name}")))
 }
 
 /// True for a SID that a domain gives, MS-DTYP 2.4.2.4. No directory may say that a name of a domain

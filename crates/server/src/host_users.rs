@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -67,12 +68,12 @@ impl HostUser {
         let exact = names.user(name)?;
         let unix = match exact {
             Some(unix) => Some(unix),
-            None => names.user(&name.to_lowercase())?,
+            None => names.user(&fold_name(name))?,
         };
         let Some(unix) = unix else { return Ok(None) };
         let mut groups = Vec::with_capacity(unix.groups.len());
         for gid in &unix.groups {
-            groups.extend(names.group_name(*gid)?.map(|name| name.to_lowercase()));
+            groups.extend(names.group_name(*gid)?.map(|name| fold_name(&name)));
         }
         Ok(Some(Self { unix, groups }))
     }
@@ -136,7 +137,7 @@ impl HostUsers {
         name: &str,
         ask: impl FnOnce(&str) -> Said<HostUser> + Send + 'static,
     ) -> OnHost {
-        let key = name.to_lowercase();
+        let key = fold_name(name);
         if let Some(known) = self.fresh(&key) {
             return OnHost::Known(known);
         }
@@ -202,7 +203,7 @@ impl HostUsers {
     ) -> Option<Arc<HostUser>> {
         loop {
             match ask(name) {
-                Ok(found) => return self.learn(name.to_lowercase(), found),
+                Ok(found) => return self.learn(fold_name(name), found),
                 Err(_) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(HOST_LOOKUP_AGAIN);
                 }
@@ -254,7 +255,7 @@ impl HostUsers {
             // Nothing is open for the others any more.
             actors.retain(|_, actor| Arc::strong_count(actor) > 1);
         }
-        let key = (name.to_lowercase(), group);
+        let key = (fold_name(name), group);
         let actor = actors
             .entry(key)
             .or_insert_with(|| Arc::new(Actor::new(Arc::new(credentials.clone()))));

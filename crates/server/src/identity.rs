@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use frevo_store::security::Token;
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::eq_ignore_case;
 
 use crate::host_users::OnHost;
 
@@ -34,7 +35,7 @@ pub(crate) type SharedIdentity = Arc<ArcSwapOption<Identity>>;
 impl Identity {
     /// True when both are of one account.
     pub fn is_same_user(&self, other: &Self) -> bool {
-        self.user.eq_ignore_ascii_case(&other.user)
+        eq_ignore_case(&self.user, &other.user)
     }
 
     /// The SID of a user of a domain. None for an account of this server, and for nobody.

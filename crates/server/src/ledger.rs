@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_wire::Status;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 use crate::connection::{ConnectionHandle, Notice};
@@ -153,7 +154,7 @@ impl Default for Ledger {
 impl Ledger {
     /// The holder of an account. Upper and lower case are one.
     pub fn account(&self, user: &str) -> Arc<Holder> {
-        self.holder(Name::Account(user.to_lowercase()))
+        self.holder(Name::Account(fold_name(user)))
     }
 
     /// The holder of the network that `address` belongs to.

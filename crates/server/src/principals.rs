@@ -15,6 +15,7 @@ use frevo_auth::{Accounts, Membership};
 use frevo_crypto::sha256;
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
+use frevo_wire::fscc::fold_name;
 
 use crate::host::HostNames;
 use crate::limits::ACCOUNTS_LISTED;
@@ -226,8 +227,8 @@ impl Principals<'_> {
     pub fn groups(&self) -> Vec<Principal> {
         let all = self.accounts.memberships(ACCOUNTS_LISTED);
         let mut names: Vec<String> = all.into_iter().flat_map(|m| m.groups).collect();
-        names.sort_by_key(|name| name.to_lowercase());
-        names.dedup_by(|a, b| a.to_lowercase() == b.to_lowercase());
+        names.sort_by_key(|name| fold_name(name));
+        names.dedup_by(|a, b| fold_name(a) == fold_name(b));
         let of = |name: String| {
             let (sid, domain) = (self.group_sid(&name), self.name.to_owned());
             Principal { sid, domain, name, kind: Use::Alias }
@@ -325,8 +326,7 @@ impl fmt::Debug for Principals<'_> {
 /// A relative identifier of a name, the same whatever its case: FNV-1a in 28
 /// bits behind a first digit that tells the kinds apart.
 fn rid_of(name: &str, kind: u32) -> u32 {
-    let hash = name
-        .to_lowercase()
+    let hash = fold_name(name)
         .bytes()
         .fold(0x811C_9DC5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     kind | (hash & 0x0FFF_FFFF)

@@ -11,6 +11,7 @@ use frevo_store::order::{Ordered, OrderedRw, rank};
 use frevo_store::{FileTable, OpenId};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Guid};
+use frevo_wire::fscc::eq_ignore_case;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -218,7 +219,7 @@ impl Session {
 
     /// True for the account that logged on when the session was made.
     pub fn is_owned_by(&self, identity: &Identity) -> bool {
-        self.owner.get().is_some_and(|owner| owner.eq_ignore_ascii_case(&identity.user))
+        self.owner.get().is_some_and(|owner| eq_ignore_case(owner, &identity.user))
     }
 
     /// Sets the end of the authentication; None for never.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::fold_name;
 
 use crate::access_rules::Rules;
 use crate::audit::ShareAudit;
@@ -322,7 +323,7 @@ impl Shares {
         };
         let all = shares.into_iter().chain([ipc]);
         let by_name: HashMap<_, _> =
-            all.map(|share| (share.name.to_uppercase(), Arc::new(share))).collect();
+            all.map(|share| (fold_name(&share.name), Arc::new(share))).collect();
         let needs_host_users = by_name.values().any(|share| share.needs_host_users());
         let longest = by_name.values().max_by_key(|share| share.rules.steps());
         let rules_of_none = longest.map_or_else(Rules::default, |share| share.rules.clone());
@@ -343,13 +344,13 @@ impl Shares {
 
     /// The share of that name, in any case.
     pub fn find(&self, name: &str) -> Option<&Arc<Share>> {
-        self.by_name.get(&name.to_uppercase())
+        self.by_name.get(&fold_name(name))
     }
 
     /// The share that an account calls so: `{user}` is called like the account, and by no other
     /// name.
     pub fn find_for(&self, name: &str, account: &str) -> Option<&Arc<Share>> {
-        let is_own = name.to_uppercase() == account.to_uppercase();
+        let is_own = fold_name(name) == fold_name(account);
         let own = self.find(USER).filter(|_| is_own);
         self.find(name).filter(|share| share.name != USER).or(own)
     }
@@ -396,6 +397,22 @@ mod tests {
         assert!(take(&later).is_none());
         drop((two, three));
         assert!(take(&later).is_some());
+    }
+
+    /// Tests that names of shares are compared as NTFS compares names.
+    #[test]
+    fn foreign_letters_are_no_ascii_letters() {
+        let shares =
+            Shares::new(["share", "Straße", "Größe"].map(|n| Share::new(n, Target::Pipes)));
+        for (name, is_found) in [
+            ("SHARE", true),
+            ("\u{17F}hare", false),
+            ("STRASSE", false),
+            ("STRAßE", true),
+            ("GRÖßE", true),
+        ] {
+            assert_eq!(shares.find(name).is_some(), is_found, "{name}");
+        }
     }
 
     #[test]

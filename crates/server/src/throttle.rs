@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -303,7 +304,7 @@ fn network(address: IpAddr) -> Prefix {
 
 /// The name as it is remembered: as accounts are found by it, and never long.
 fn remembered(user: &str) -> Name {
-    shortened(user).to_lowercase().into()
+    fold_name(shortened(user)).into()
 }
 
 /// As much of a name that a stranger claims as is worth keeping or logging.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use frevo_store::Vfs;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 /// The part of a path, or the name of a share, that stands for the user.
@@ -39,7 +40,7 @@ impl UserFolders {
         if account.is_empty() || account.starts_with('.') || account.contains(['/', '\\', '\0']) {
             return None;
         }
-        let key = account.to_lowercase();
+        let key = fold_name(account);
         if let Some(vfs) = self.known.lock().get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }

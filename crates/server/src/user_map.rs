@@ -6,6 +6,7 @@ use std::fmt;
 use frevo_auth::{Account, Accounts, Membership, NotChanged, NtHash};
 
 use crate::limits::{USER_MAP_BYTES, USER_MAP_NAMES};
+use frevo_wire::fscc::fold_name;
 
 /// Accounts by what clients call them, in lower case: `ann smith`,
 /// `corp\asmith`, `ann@example.com`.
@@ -76,7 +77,7 @@ impl UserMap {
         if self.0.len() >= USER_MAP_NAMES {
             return Err(format!("there are more than {USER_MAP_NAMES} names"));
         }
-        self.0.entry(name.to_lowercase()).or_insert_with(|| account.to_owned());
+        self.0.entry(fold_name(name)).or_insert_with(|| account.to_owned());
         Ok(())
     }
 
@@ -90,8 +91,8 @@ impl UserMap {
 
     /// The account that a client's name stands for; the name itself without an entry.
     pub fn account<'a>(&'a self, user: &'a str, domain: &str) -> &'a str {
-        let user_key = user.to_lowercase();
-        let full = format!("{}\\{user_key}", domain.to_lowercase());
+        let user_key = fold_name(user);
+        let full = format!("{}\\{user_key}", fold_name(domain));
         self.0.get(&full).or_else(|| self.0.get(&user_key)).map_or(user, String::as_str)
     }
 }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use frevo_wire::codec::{Malformed, Parsed, Reader};
 use frevo_wire::dtyp::FileTime;
-use frevo_wire::fscc::WireName;
+use frevo_wire::fscc::{WireName, fold_name};
 
 pub use logon_info::{LogonInfo, UserAccountControl};
 
@@ -157,9 +157,9 @@ impl<'a> Pac<'a> {
         let length = usize::from(reader.u16(WHAT)?);
         let name = WireName::new(reader.take(length, WHAT)?)?.decode()?;
         // MS-KILE 3.1.5.7: names are compared without case.
-        let expected = client.components.join("/").to_lowercase();
-        let name = name.to_lowercase();
-        let with_realm = || alloc::format!("{expected}@{}", client.realm.to_lowercase());
+        let expected = fold_name(&client.components.join("/"));
+        let name = fold_name(&name);
+        let with_realm = || alloc::format!("{expected}@{}", fold_name(&client.realm));
         let is_client = name == expected || name == with_realm();
         if !is_client || time != FileTime::from_unix(auth_time, 0) {
             return Err(Fault::PacOfAnother);

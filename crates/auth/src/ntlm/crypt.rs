@@ -3,6 +3,7 @@
 use super::Flags;
 use crate::NtHash;
 use alloc::vec::Vec;
+use frevo_wire::fscc::upcase;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
 use rc4::{Rc4, StreamCipher};
@@ -47,13 +48,8 @@ pub(crate) fn response_key(hash: &NtHash, user: &str, domain: &str) -> Key {
 
 /// Returns the upper case as Windows has it: one UTF-16 unit to one, other characters unchanged.
 fn upper_case_units(c: char) -> impl Iterator<Item = u16> {
-    let mut upper = c.to_uppercase();
-    let mapped = match (upper.next(), upper.next()) {
-        (Some(u), None) if c.len_utf16() == 1 && u.len_utf16() == 1 => u,
-        _ => c,
-    };
     let mut units = [0u16; 2];
-    let length = mapped.encode_utf16(&mut units).len();
+    let length = upcase(c).encode_utf16(&mut units).len();
     units.into_iter().take(length)
 }
 

@@ -9,6 +9,7 @@ use frevo_client::{ParseUrlError, Share, SmbUrl};
 use frevo_store::snapshot::Moment;
 
 use super::spelling;
+use frevo_wire::fscc::fold_name;
 
 /// A server, share or file of a server: the client's URL, with the path as the wire spells it, but
 /// perhaps with wildcards.
@@ -143,7 +144,7 @@ impl Url {
     pub(crate) fn is_in_share_of(&self, other: &Self) -> bool {
         self.server.port == other.server.port
             && self.server.host.eq_ignore_ascii_case(&other.server.host)
-            && self.share.to_lowercase() == other.share.to_lowercase()
+            && fold_name(&self.share) == fold_name(&other.share)
     }
 
     /// The names that its path is made of.

@@ -18,6 +18,7 @@ use frevo_auth::kerberos::Principal;
 use frevo_server::config::{Config, ShareSection, Who};
 use frevo_server::domain_names::{self, DomainDirectory, Lookup, Use};
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources, fill, new_keytab};
@@ -165,7 +166,7 @@ pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
 
 /// The name in an entry of a list, without the mark of groups.
 pub(crate) fn name_of(who: &Who) -> String {
-    who.group().unwrap_or(who.as_str()).to_lowercase()
+    fold_name(who.group().unwrap_or(who.as_str()))
 }
 
 /// Starts this program again as a process that asks.

@@ -7,6 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use frevo_auth::{Account, AccountFile, Accounts, Membership, NotChanged, NtHash};
 
 use crate::{accounts, passwords, secret_file};
+use frevo_wire::fscc::fold_name;
 
 /// The accounts as they are now, and the file that keeps them.
 pub(super) struct LiveAccounts {
@@ -52,7 +53,7 @@ impl Accounts for LiveAccounts {
     }
 
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
-        let is_given = self.given.iter().any(|name| name.to_lowercase() == user.to_lowercase());
+        let is_given = self.given.iter().any(|name| fold_name(name) == fold_name(user));
         let path = self.path.as_ref().filter(|_| !is_given).ok_or(NotChanged::NotKept)?;
         passwords::check_new(new).map_err(NotChanged::Unusable)?;
         let keys = accounts::kerberos_keys(user, new, &self.realm);

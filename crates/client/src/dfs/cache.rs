@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use frevo_wire::command::ioctl::dfs::{ReferralHeaderFlags, ReferralResponse};
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -73,7 +74,7 @@ impl Known {
         let lives = response.referrals.iter().map(|referral| referral.time_to_live_s).min();
         let lives = Duration::from_secs(lives.unwrap_or_default().into());
         let known = Self {
-            prefix: prefix.trim_end_matches('\\').to_lowercase(),
+            prefix: fold_name(prefix.trim_end_matches('\\')),
             port: place.server.port,
             targets,
             hint: 0,

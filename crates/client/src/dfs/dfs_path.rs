@@ -1,5 +1,7 @@
 //! Paths of DFS namespaces and of their targets.
 
+use frevo_wire::fscc::fold_name;
+
 use crate::dial::ServerName;
 
 /// A path in a share of a server.
@@ -53,7 +55,7 @@ impl DfsPath {
 pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let mut parts = path.split('\\').filter(|part| !part.is_empty());
     for wanted in prefix.split('\\').filter(|part| !part.is_empty()) {
-        if parts.next()?.to_lowercase() != wanted {
+        if fold_name(parts.next()?) != wanted {
             return None;
         }
     }

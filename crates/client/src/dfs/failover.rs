@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_wire::fscc::fold_name;
 use tokio::time::{Instant, sleep};
 
 use super::cache::Known;
@@ -96,7 +97,7 @@ impl Others {
     /// Returns the place in the namespace of `path` in the target in use; `None` above the link.
     pub(super) fn start(&self, path: &str) -> Option<Start> {
         let there = &self.known.targets.get(self.at)?.place;
-        let rest = behind(path, &there.path.to_lowercase())?;
+        let rest = behind(path, &fold_name(&there.path))?;
         let place = self.known.place()?.below(rest);
         Some(Start { way: Arc::clone(&self.way), place, share: None })
     }

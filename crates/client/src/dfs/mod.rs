@@ -19,6 +19,7 @@ mod referral;
 use std::sync::{Arc, Weak};
 
 use frevo_wire::command::oplock_break::LeaseState;
+use frevo_wire::fscc::{eq_ignore_case, fold_name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -244,7 +245,7 @@ impl Located {
         let place = self.share.place(String::new());
         // FNV-1a: any mixing will do.
         self.share.salt =
-            place.unc().to_lowercase().bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+            fold_name(&place.unc()).bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
             });
         self
@@ -536,9 +537,8 @@ impl Way {
 
     /// Returns the share `name` of `session`, without following its links.
     async fn share(&self, session: &Session, name: &str) -> Result<Share> {
-        let is_it = |share: &&Share| {
-            share.session().is_same(session) && share.name().eq_ignore_ascii_case(name)
-        };
+        let is_it =
+            |share: &&Share| share.session().is_same(session) && eq_ignore_case(share.name(), name);
         if let Some(share) = self.shares.lock().iter().find(is_it) {
             return Ok(share.clone());
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::access_rules::Network;
@@ -80,7 +81,7 @@ impl ShareName {
 
     /// True when clients take both for the same share.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.0.to_uppercase() == other.0.to_uppercase()
+        fold_name(&self.0) == fold_name(&other.0)
     }
 }
 

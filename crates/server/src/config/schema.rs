@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use frevo_wire::fscc::fold_name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -200,7 +201,7 @@ impl Config {
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
             let same = |other: &UserSection| {
-                other.name.get_ref().as_str().to_lowercase() == name.as_str().to_lowercase()
+                fold_name(other.name.get_ref().as_str()) == fold_name(name.as_str())
             };
             if self.users.iter().take(index).any(same) {
                 let what = format!("a second user is called {name}");

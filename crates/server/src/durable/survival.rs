@@ -9,6 +9,7 @@ use frevo_store::order::{Ordered, rank};
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::create_context::AppInstanceVersion;
 use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 use super::Caching;
@@ -85,7 +86,7 @@ impl Survival {
         (asked, action): (Asked, CreateAction),
     ) -> Self {
         Self {
-            owner: owner.to_lowercase(),
+            owner: fold_name(owner),
             client_guid,
             create_guid,
             app_instance,
@@ -169,7 +170,7 @@ impl Survival {
 
     /// True when `user` is Open.DurableOwner.
     pub fn is_owned_by(&self, user: &str) -> bool {
-        self.owner.to_lowercase() == user.to_lowercase()
+        fold_name(&self.owner) == fold_name(user)
     }
 
     /// MS-SMB2 3.3.7.1: how long the Open is kept for its client now; none: it

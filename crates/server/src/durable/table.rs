@@ -12,6 +12,7 @@ use frevo_store::state::{Done, RecordId};
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -138,7 +139,7 @@ impl Durables {
         (client_guid, create_guid): (Guid, Guid),
         is_replay: bool,
     ) -> Result<Replay, Status> {
-        let key = (user.to_lowercase(), client_guid, create_guid);
+        let key = (fold_name(user), client_guid, create_guid);
         let mut table = self.table.lock();
         // Its Open may be found already, before it is on record and in its session.
         if table.creating.contains(&key) {
@@ -166,7 +167,7 @@ impl Durables {
     /// whether a session has it.
     pub fn persistent(&self, user: &str, create_guid: Guid) -> Option<(Arc<Open>, bool)> {
         let table = self.table.lock();
-        let key = (user.to_lowercase(), create_guid);
+        let key = (fold_name(user), create_guid);
         let entry = table.by_persistent.get(&key).and_then(|id| table.opens.get(id))?;
         Some((Arc::clone(&entry.open), matches!(entry.place, Attachment::Attached(_))))
     }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use frevo_wire::fscc::fold_name;
 use serde::Serialize;
 
 use super::snapshot::hex;
@@ -87,7 +88,7 @@ pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Ki
 async fn kick_user(server: &Arc<ServerState>, name: &str) -> Kicked {
     let mut kicked = Kicked::default();
     for session in server.sessions() {
-        let is_of = |user: &str| user.to_lowercase() == name.to_lowercase();
+        let is_of = |user: &str| fold_name(user) == fold_name(name);
         if session.identity().is_some_and(|identity| is_of(&identity.user)) {
             let ended = end_session(server, &session).await;
             kicked.sessions += ended.sessions;
@@ -123,7 +124,7 @@ async fn kick_open(server: &Arc<ServerState>, id: u64) -> Kicked {
 }
 
 async fn kick_share(server: &Arc<ServerState>, name: &str) -> Kicked {
-    let is_named = |share: &str| share.to_lowercase() == name.to_lowercase();
+    let is_named = |share: &str| fold_name(share) == fold_name(name);
     let mut kicked = Kicked::default();
     for session in server.sessions() {
         let trees = session.trees();

@@ -13,6 +13,7 @@ use frevo_store::lease::{Granted, LeaseOwner};
 use frevo_wire::command::create::OplockLevel;
 use frevo_wire::create_context::LeaseState;
 use frevo_wire::dtyp::{AccessMask, FileTime};
+use frevo_wire::fscc::eq_ignore_case;
 
 use super::status::{
     ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
@@ -150,7 +151,7 @@ impl Collector<'_> {
         for tree in &trees {
             add_use(&mut self.shares, &tree.share.name, 1, 0);
         }
-        if self.query.user.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(user)) {
+        if self.query.user.as_ref().is_some_and(|wanted| !eq_ignore_case(wanted, user)) {
             return;
         }
         let opens = session.opens();
@@ -181,7 +182,7 @@ impl Collector<'_> {
         let share = &tree.share.name;
         add_use(&mut self.shares, share, 0, 1);
         let query = self.query;
-        if query.share.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(share)) {
+        if query.share.as_ref().is_some_and(|wanted| !eq_ignore_case(wanted, share)) {
             return;
         }
         let identity = tree.identity();
@@ -190,7 +191,7 @@ impl Collector<'_> {
             (None, Some(survival)) => &*survival.owner,
             (None, None) => "",
         };
-        if query.user.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(user)) {
+        if query.user.as_ref().is_some_and(|wanted| !eq_ignore_case(wanted, user)) {
             return;
         }
         let is_full = |len: usize| len >= query.limit;

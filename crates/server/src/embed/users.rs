@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use frevo_auth::{Account, Accounts, Membership, NtHash};
+use frevo_wire::fscc::fold_name;
 
 /// A fixed list of users with their passwords, for programs without accounts of their own.
 ///
@@ -19,7 +20,7 @@ impl UserList {
     /// Adds a user, or gives it another password.
     #[must_use]
     pub fn user(mut self, name: &str, password: &str) -> Self {
-        let name = name.to_lowercase();
+        let name = fold_name(name);
         let nt_hash = NtHash::from_password(password);
         self.0.insert(name.clone(), Account { name, nt_hash, is_enabled: true });
         self
@@ -28,7 +29,7 @@ impl UserList {
     /// Disables a user: its logons fail even with the right password.
     #[must_use]
     pub fn disable(mut self, name: &str) -> Self {
-        if let Some(account) = self.0.get_mut(&name.to_lowercase()) {
+        if let Some(account) = self.0.get_mut(&fold_name(name)) {
             account.is_enabled = false;
         }
         self
@@ -37,11 +38,11 @@ impl UserList {
 
 impl Accounts for UserList {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
-        self.0.get(&user.to_lowercase()).cloned()
+        self.0.get(&fold_name(user)).cloned()
     }
 
     fn membership(&self, user: &str) -> Option<Membership> {
-        self.0.get(&user.to_lowercase()).map(membership)
+        self.0.get(&fold_name(user)).map(membership)
     }
 
     fn memberships(&self, limit: usize) -> Vec<Membership> {
@@ -73,6 +74,12 @@ mod tests {
         assert_eq!(ann.nt_hash, NtHash::from_password("secret"));
         assert!(!users.account("bob", "").unwrap().is_enabled);
         assert!(users.account("carl", "").is_none());
+        // Unicode has these for ſ and K; on Windows they are other letters.
+        let users = users.user("susan", "x").user("kate", "x").user("Ägir", "x");
+        assert!(users.account("äGIR", "").is_some());
+        for other in ["\u{17F}usan", "\u{212A}ate"] {
+            assert!(users.account(other, "").is_none(), "{other}");
+        }
         assert_eq!(users.memberships(1).len(), 1);
         assert!(!users.membership("bob").unwrap().is_enabled);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::fscc::fold_name;
 use frevo_wire::rpc::WinError;
 use frevo_wire::rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
 
@@ -137,14 +138,13 @@ impl Caller<'_> {
         client: Option<&str>,
         user: Option<&str>,
     ) -> Result<(), WinError> {
-        let bare = |name: &str| name.trim_start_matches('\\').to_lowercase();
+        let bare = |name: &str| fold_name(name.trim_start_matches('\\'));
         let is_client = |shown: &Shown| {
             let is = |wanted: &str, name: &str| bare(wanted) == bare(name);
             client.is_none_or(|wanted| is(wanted, &shown.client) || is(wanted, &shown.workstation))
         };
-        let is_user = |shown: &Shown| {
-            user.is_none_or(|wanted| wanted.to_lowercase() == shown.user.to_lowercase())
-        };
+        let is_user =
+            |shown: &Shown| user.is_none_or(|wanted| fold_name(wanted) == fold_name(&shown.user));
         let shown = self.shown();
         let ended = shown.iter().filter(|shown| is_client(shown) && is_user(shown));
         let kicks: Vec<Kick> = ended.map(|shown| Kick::Session(shown.session.id)).collect();

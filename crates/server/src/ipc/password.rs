@@ -13,6 +13,7 @@ use frevo_crypto::SealedPassword;
 use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::eq_ignore_case;
 use frevo_wire::rpc::samr::PasswordChange;
 use frevo_wire::rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
 
@@ -64,7 +65,7 @@ impl PipeSecurity for Ends {
             Ok(Step::Done(done)) => {
                 self.sealing = done.sealing();
                 let account = done.identity.user;
-                let is_right = account.eq_ignore_ascii_case(&self.user) && self.sealing.is_some();
+                let is_right = eq_ignore_case(&account, &self.user) && self.sealing.is_some();
                 PipeLogon { account, is_right }
             }
             Ok(Step::Continue(_) | Step::Retry(..) | Step::Ask(_)) => {
@@ -177,7 +178,7 @@ async fn change_password(
     let accounts = rq.server().accounts();
     let own = accounts
         .account(change.user(), "")
-        .filter(|account| identity.is_local && account.name.eq_ignore_ascii_case(&identity.user));
+        .filter(|account| identity.is_local && eq_ignore_case(&account.name, &identity.user));
     let Some(account) = own else { return Status::ACCESS_DENIED };
     let new = opened(&DERIVING, &identity.user, change, account.nt_hash.clone()).await;
     let counts = heed(rq, &account.name, new.is_some()).await;

@@ -2,6 +2,7 @@
 
 use frevo_crypto::sha256;
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 
 /// The client that a lease belongs to: a ClientGuid of an account. The first half is the account's
 /// alone (`LeaseOwner::is_known_to`).
@@ -11,7 +12,7 @@ use frevo_wire::dtyp::Guid;
 /// taken for its holder: its writes would break nothing, and with the key on another file it
 /// would shut the holder out.
 pub fn client_id(client_guid: Guid, user: &str) -> Guid {
-    let user = user.to_lowercase();
+    let user = fold_name(user);
     let mut bytes = client_guid.0.to_vec();
     bytes.extend_from_slice(user.as_bytes());
     let mut id = [0; 16];

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
 
 use super::{Principal, Principals};
 
@@ -23,7 +24,7 @@ impl Listing {
     fn listed(&self, of: &Principals<'_>) -> &Listed {
         self.0.get_or_init(|| {
             let groups = of.groups();
-            let names = groups.iter().map(|group| (group.name.to_lowercase(), group.sid)).collect();
+            let names = groups.iter().map(|group| (fold_name(&group.name), group.sid)).collect();
             let mut by_sid = HashMap::new();
             for principal in of.users().into_iter().chain(groups) {
                 // Of two with one SID the first counts.
@@ -40,7 +41,7 @@ impl Listing {
 
     /// The group of this name. Upper and lower case are one.
     pub(super) fn find_group(&self, of: &Principals<'_>, name: &str) -> Option<Principal> {
-        let sid = self.listed(of).groups.get(&name.to_lowercase())?;
+        let sid = self.listed(of).groups.get(&fold_name(name))?;
         self.find_sid(of, sid)
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
+use frevo_wire::fscc::fold_name;
+
 /// Characters that no component of a name can contain, and the one that escapes them.
 const ESCAPED: &[char] = &['"', '*', '/', ':', '<', '>', '?', '\\', '|', '%'];
 
 /// The name of an account in lower case. Two accounts never have one folder: characters that a
 /// file's name cannot contain become `%` and their number.
 pub(super) fn of_account(account: &str) -> String {
-    let lower = account.to_lowercase();
+    let lower = fold_name(account);
     let last = lower.chars().count().saturating_sub(1);
     let mut folder = String::with_capacity(lower.len());
     for (at, c) in lower.chars().enumerate() {

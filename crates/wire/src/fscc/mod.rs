@@ -18,6 +18,7 @@ pub mod reparse;
 pub mod reserved;
 pub mod set;
 pub mod upcase;
+mod upcase_table;
 pub mod volume;
 pub mod wildcard;
 
@@ -25,7 +26,7 @@ pub use class::{FileInfoClass, FsInfoClass};
 pub use directory::{DirectoryEntries, DirectoryEntry, DirectoryWriter};
 pub use list::Pushed;
 pub use name::{ShortName, WireName, utf16_len};
-pub use upcase::{eq_ignore_case, upcase, upcase_name};
+pub use upcase::{eq_ignore_case, fold_name, upcase, upcase_name};
 pub use wildcard::Pattern;
 
 #[cfg(test)]

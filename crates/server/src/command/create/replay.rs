@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_store::{Fault, FileKey, Node};
 use frevo_wire::create_context::DurableHandleFlags;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::fold_name;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::creation::Create;
@@ -122,9 +123,9 @@ impl Create<'_> {
     }
 
     fn is_of_share(&self, open: &Open) -> bool {
-        self.rq.tree().is_ok_and(|tree| {
-            tree.share.name.to_uppercase() == open.tree().share.name.to_uppercase()
-        })
+        self.rq
+            .tree()
+            .is_ok_and(|tree| fold_name(&tree.share.name) == fold_name(&open.tree().share.name))
     }
 
     /// MS-SMB2 3.3.5.9: a file whose persistent Open waits for its client is
@@ -210,7 +211,7 @@ impl Create<'_> {
     fn is_of_file(&self, open: &Open) -> bool {
         open.file().is_ok_and(|file| {
             let name = file.name();
-            let fold = |text: String| text.to_uppercase();
+            let fold = |text: String| fold_name(&text);
             fold(name.to_string()) == fold(self.name.to_string())
         })
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_wire::Status;
+use frevo_wire::fscc::fold_name;
 use tokio::time::Instant;
 
 use super::{Attachment, Durables, Id, Table, key_of};
@@ -148,7 +149,7 @@ impl Durables {
         let mut id = asked.file_id.persistent;
         if let Version::Two { create_guid, persistent: true, continuous: true } = asked.version
             && !table.opens.contains_key(&id)
-            && let Some(other) = table.by_persistent.get(&(asked.user.to_lowercase(), create_guid))
+            && let Some(other) = table.by_persistent.get(&(fold_name(asked.user), create_guid))
         {
             id = *other;
         }
