@@ -13,10 +13,12 @@
 //! again before a name counts as absent.
 
 mod inotify;
+mod shorts;
 mod sketch;
 mod state;
 mod table;
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,11 +32,13 @@ use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
     CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY,
-    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
+    LARGE_DIRECTORIES, LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE,
+    RETRIES,
 };
 use crate::memory::Counted;
 use crate::{patience, sys, volume};
 use inotify::Watches;
+pub(crate) use shorts::ShortNames;
 use sketch::{Hashes, Seeking, Sketch};
 pub(crate) use state::Seen;
 use state::{Content, Directory, Known, Moves, Proof, State, StoredName, Trust, Update, times_of};
@@ -56,7 +60,11 @@ pub(crate) struct NameCache {
     stirred: AtomicBool,
     /// Names were kept of a directory that is not watched.
     keeps_unwatched: AtomicBool,
+    /// Directories that a core began to read and gave up, the last one last: a core does not begin
+    /// again.
+    large: Mutex<VecDeque<FileKey>>,
     limits: Limits,
+    short_names: ShortNames,
     counted: Counted,
     /// The kind of file system that tests pretend to have, by f_type.
     #[cfg(test)]
@@ -117,8 +125,9 @@ const LOCAL: [u64; 12] = [
 ];
 
 impl NameCache {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(short_names: ShortNames) -> Self {
         Self {
+            short_names,
             watches: Watches::new().ok(),
             state: RwLock::default(),
             reading: Default::default(),
@@ -126,11 +135,16 @@ impl NameCache {
             age: AtomicU64::new(0),
             stirred: AtomicBool::new(false),
             keeps_unwatched: AtomicBool::new(false),
+            large: Mutex::default(),
             limits: Limits {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
-                on_core: NAMES_READ_ON_CORE,
+                // The short name of each takes as long as the name itself.
+                on_core: match short_names {
+                    ShortNames::Off => NAMES_READ_ON_CORE,
+                    ShortNames::On(_) => NAMES_READ_ON_CORE / 2,
+                },
             },
             counted: Counted::default(),
             #[cfg(test)]
@@ -201,7 +215,8 @@ impl NameCache {
         is_watched.then_some(Seen { key, times: None })
     }
 
-    /// Returns the entry of `dir` called `wanted`, else the first in byte order that folds alike.
+    /// Returns the entry of `dir` called `wanted`, else the first in byte order that folds alike, else
+    /// one whose short name is `wanted`, on a share with short names.
     /// `seen` is the directory's state as the caller saw it just now.
     pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<StoredName, Errno> {
         let key = seen.key;
@@ -313,7 +328,7 @@ impl NameCache {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
-        let mut seeking = Seeking::new(wanted);
+        let mut seeking = Seeking::new(wanted, self.short_names);
         each_name(fd.as_fd(), |name| {
             seeking.see(name);
             Ok(())
@@ -324,11 +339,14 @@ impl NameCache {
         if let Some(Directory { content: Content::Sketch(sketch), .. }) = directory {
             sketch.found(&seeking);
         }
-        Ok(seeking.best.map(Vec::from))
+        Ok(seeking.into_found())
     }
 
     /// Reads a directory, keeps the names if they can be trusted, and answers from them.
     fn read(&self, dir: &Dir, key: FileKey, wanted: &[u8]) -> Result<StoredName, Errno> {
+        if patience::is_short() && self.large.lock().contains(&key) {
+            return Err(patience::give_up());
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
         let before = sys::stat_fd(fd.as_fd())?;
@@ -338,6 +356,7 @@ impl NameCache {
             Trust::Times(_) => Some(times_of(&sys::stat_fd(fd.as_fd())?)),
             _ => None,
         };
+        self.learn_size(key, read.as_ref().map(Read::names));
         let mut state = self.write();
         self.take_notes(&mut state);
         let mut read = match read {
@@ -366,7 +385,7 @@ impl NameCache {
             }
             Read::Many(mut sketch, seeking) => {
                 sketch.found(&seeking);
-                (seeking.best.map(Vec::from), Content::Sketch(sketch))
+                (seeking.into_found(), Content::Sketch(sketch))
             }
         };
         match kept.filter(|_| content.weight() <= self.limits.names) {
@@ -376,9 +395,25 @@ impl NameCache {
         Ok(found)
     }
 
+    /// Remembers if a core can read a directory, which has so many names, or gave up.
+    fn learn_size(&self, key: FileKey, names: Result<usize, &Errno>) {
+        let is_large = match names {
+            Ok(names) => names > self.limits.on_core,
+            Err(_) => patience::has_given_up(),
+        };
+        let mut large = self.large.lock();
+        large.retain(|known| *known != key);
+        if is_large {
+            large.push_back(key);
+        }
+        if large.len() > LARGE_DIRECTORIES {
+            large.pop_front();
+        }
+    }
+
     /// Reads the names of a directory, or makes a sketch of a large one.
     fn read_names<'a>(&self, fd: BorrowedFd<'_>, wanted: &'a [u8]) -> Result<Read<'a>, Errno> {
-        let mut table = Table::with_capacity(0);
+        let mut table = Table::new(self.short_names);
         let mut many: Option<(Hashes, Seeking<'a>)> = None;
         let mut count = 0usize;
         each_name(fd, |name| {
@@ -393,7 +428,8 @@ impl NameCache {
             }
             table.insert(name);
             if table.len() > self.limits.per_directory {
-                let (mut hashes, mut seeking) = (Hashes::default(), Seeking::new(wanted));
+                let mut hashes = Hashes::new(self.short_names);
+                let mut seeking = Seeking::new(wanted, self.short_names);
                 for name in std::mem::take(&mut table).names() {
                     hashes.add(name);
                     seeking.see(name);
@@ -494,6 +530,14 @@ enum Read<'a> {
 }
 
 impl Read<'_> {
+    /// Returns the number of names; of many, at least more than a core reads.
+    fn names(&self) -> usize {
+        match self {
+            Self::Few(table) => table.len(),
+            Self::Many(..) => usize::MAX,
+        }
+    }
+
     fn apply(&mut self, update: &Update) {
         match self {
             Self::Few(table) => update.apply(table),
@@ -517,7 +561,7 @@ fn settled(dir: &Dir, table: &mut Table, wanted: &[u8]) -> StoredName {
     }
 }
 
-fn each_name(
+pub(crate) fn each_name(
     fd: BorrowedFd<'_>,
     mut tell: impl FnMut(&[u8]) -> Result<(), Errno>,
 ) -> Result<(), Errno> {

@@ -80,20 +80,34 @@ impl Kept {
     }
 }
 
-/// Makes a range read as zeros; the end of the file stays.
+/// Makes a range read as zeros; the end of the file stays. Takes no space: holes are zeros already,
+/// and stay holes.
 pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> VfsResult<()> {
-    let fallocate = |flags: FallocateFlags| {
-        retry_on_intr(|| {
-            rustix::fs::fallocate(fd, flags | FallocateFlags::KEEP_SIZE, first, length)
-        })
-    };
-    let zeroed = if punch { Err(Errno::OPNOTSUPP) } else { fallocate(FallocateFlags::ZERO_RANGE) };
-    match zeroed {
-        // A range that cannot be zeroed without writing is punched instead.
-        Err(Errno::OPNOTSUPP) => fallocate(FallocateFlags::PUNCH_HOLE),
-        other => other,
+    let fault = |errno| if errno == Errno::BADF { Fault::AccessDenied } else { fault_of(errno) };
+    let beyond = first.saturating_add(length);
+    if punch {
+        return zero_by(fd, FallocateFlags::PUNCH_HOLE, first, beyond).map_err(fault);
     }
-    .map_err(|errno| if errno == Errno::BADF { Fault::AccessDenied } else { fault_of(errno) })
+    let mut at = first;
+    while let Some((from, to)) =
+        next_data(fd, at).map_err(fault)?.filter(|(from, _)| *from < beyond)
+    {
+        at = to.min(beyond);
+        match zero_by(fd, FallocateFlags::ZERO_RANGE, from, at) {
+            // A range that cannot be zeroed without writing is punched instead, and so is one that
+            // would take new space, as on btrfs.
+            Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
+                zero_by(fd, FallocateFlags::PUNCH_HOLE, from, at).map_err(fault)?;
+            }
+            other => other.map_err(fault)?,
+        }
+    }
+    Ok(())
+}
+
+fn zero_by(fd: BorrowedFd<'_>, how: FallocateFlags, from: u64, to: u64) -> Result<(), Errno> {
+    let flags = how | FallocateFlags::KEEP_SIZE;
+    retry_on_intr(|| rustix::fs::fallocate(fd, flags, from, to.saturating_sub(from)))
 }
 
 /// Returns the ranges with data from `first` to before `beyond`, at most `limit`.

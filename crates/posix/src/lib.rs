@@ -12,7 +12,9 @@
 // A temporary of a `for` or `match` lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
+mod abilities;
 mod cache;
+mod case_rename;
 mod compression;
 pub mod credentials;
 mod dir;
@@ -71,3 +73,4 @@ pub use security::may_write_security_attributes;
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};
 pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
 pub use vfs::PosixVfs;
+pub use volume::space as space_of;

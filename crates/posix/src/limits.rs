@@ -68,7 +68,8 @@ pub const OWNERS_KEPT_BYTES: usize = 64 * 1_024;
 /// Attempts of an operation when names change under it.
 pub const RETRIES: usize = 8;
 
-/// Names in the cache of one share, in all its directories; each takes about 80 bytes.
+/// Names in the cache of one share, in all its directories; each takes about 80 bytes. Three short
+/// names count as one.
 pub const CACHED_NAMES: usize = 1 << 19;
 
 /// Directories in the cache of one share; each takes one inotify watch.
@@ -153,7 +154,7 @@ pub const NAME_SERVICE_ANSWER_BYTES: usize = 16 + 4 * (GROUPS_PER_USER + 2);
 /// Names of one directory that are kept as a table; a larger directory gets a sketch.
 pub const CACHED_NAMES_PER_DIRECTORY: usize = 65_536;
 
-/// Names that a sketch has a filter for (16 MiB). In a larger directory each absent name is looked
+/// Names that a sketch has a filter for (16 MiB); each short name is one more. In a larger directory each absent name is looked
 /// for once, and then remembered.
 pub const SKETCH_NAMES: usize = 4 << 20;
 
@@ -167,9 +168,12 @@ pub const SKETCH_PROBES: u64 = 6;
 /// Answers about names of one large directory that are remembered.
 pub const SKETCH_ANSWERS: usize = 16_384;
 
-/// Names of a directory that a core reads itself: about 2 ms. A longer reading is repeated on
-/// another thread.
+/// Names of a directory that a core reads itself: about 2 ms; with short names half as many. A longer
+/// reading is repeated on another thread.
 pub const NAMES_READ_ON_CORE: usize = 8_192;
+
+/// Directories of one share that are known to be too large for a core.
+pub const LARGE_DIRECTORIES: usize = 64;
 
 /// Time for which a core waits for another thread that creates a name in the same directory.
 pub const NAMING_PATIENCE: Duration = Duration::from_millis(2);

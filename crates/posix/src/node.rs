@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Kind, Node, ObjectId,
-    ObjectIdChange, OpenHow, Security, SecurityChange, ShownLock, StreamStat, VfsResult, links,
+    ObjectIdChange, OpenHow, Security, SecurityChange, ShownLock, StreamStat, VfsResult,
+    VolumeSpace, links,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -26,10 +27,12 @@ use crate::errno::fault_of;
 use crate::extents;
 use crate::facts::Version;
 use crate::locks;
+use crate::quota;
 use crate::reparse_tag;
 use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
+use crate::volume;
 use crate::writable;
 use crate::xattr::{DOSATTRIB, Handle};
 
@@ -214,6 +217,17 @@ impl PosixNode {
     }
 }
 
+/// Refuses to take more space than there is. A file system takes all of it before it finds that there
+/// is too little, and meanwhile nobody else has any.
+fn check_room(fd: BorrowedFd<'_>, more: u64) -> VfsResult<()> {
+    if more == 0 {
+        return Ok(());
+    }
+    let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
+    let has_room = more <= free.f_bavail.saturating_mul(free.f_frsize);
+    if has_room { Ok(()) } else { Err(Fault::DiskFull) }
+}
+
 impl Node for PosixNode {
     fn key(&self) -> FileKey {
         self.successor.lock().as_ref().map_or(self.key, |now| now.key)
@@ -334,6 +348,10 @@ impl Node for PosixNode {
 
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
         let fd = self.data()?;
+        if self.share.fills_holes {
+            let now = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
+            check_room(fd, end.saturating_sub(now))?;
+        }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
             // The error of a descriptor that was not opened for writing.
@@ -352,12 +370,7 @@ impl Node for PosixNode {
         if more == 0 {
             return Ok(());
         }
-        // A file system takes all free space before it finds that there is too little, and
-        // meanwhile nobody else has any.
-        let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
-        if more > free.f_bavail.saturating_mul(free.f_frsize) {
-            return Err(Fault::DiskFull);
-        }
+        check_room(fd, more)?;
         // Only space behind the end: holes before it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
@@ -365,7 +378,9 @@ impl Node for PosixNode {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
             Err(errno) => {
-                // The space taken before the failure is freed; the fault is reported.
+                // The space taken before the failure is freed; the fault is reported. Another
+                // client's data may have come behind the end meanwhile.
+                let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
                 let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
                 Err(fault_of(errno))
             }
@@ -554,6 +569,21 @@ impl Node for PosixNode {
         let fd = self.handle.fd();
         let stx = sys::stat_fd(fd).ok();
         self.share.access(fd, stx.map(|stx| stx.stx_uid))
+    }
+
+    fn volume_space(&self, uid: Option<u32>) -> VfsResult<Option<VolumeSpace>> {
+        if self.key.device == self.share.home {
+            return Ok(None);
+        }
+        let fd = self.handle.fd();
+        let space = rustix::fs::fstatvfs(fd).map(|vfs| volume::space(&vfs)).map_err(fault_of)?;
+        let is_enforced =
+            || quota::state(fd).is_ok_and(|state| state.is_some_and(|s| s.is_enforced));
+        let quota = match uid.filter(|_| is_enforced()) {
+            Some(uid) => quota::get(fd, uid)?,
+            None => None,
+        };
+        Ok(Some(VolumeSpace { space, quota }))
     }
 
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {

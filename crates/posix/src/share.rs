@@ -46,6 +46,8 @@ pub(crate) struct Share {
     pub(crate) keeps_facts: bool,
     /// True if each change that follows a read of the time of change gets another time.
     pub(crate) has_exact_times: bool,
+    /// True if the file system stores zeros where a file gets a longer end.
+    pub(crate) fills_holes: bool,
     /// The number of the root's file system.
     pub(crate) home: u64,
     /// True if that is FUSE.

@@ -16,7 +16,8 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
-use crate::cache::{NameCache, Seen};
+use crate::cache::{NameCache, Seen, ShortNames};
+use crate::case_rename::{is_one_entry, rename_case};
 use crate::errno::fault_of;
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
@@ -82,7 +83,10 @@ impl PosixVfs {
         let volume = volume::probe(root.as_fd(), &options)?;
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
-        let names = Arc::new(NameCache::new());
+        let spelling = volume::spelling(root.as_fd());
+        let short_names =
+            if options.short_names { ShortNames::On(spelling) } else { ShortNames::Off };
+        let names = Arc::new(NameCache::new(short_names));
         let snapshots = Snapshots::default();
         let guards = crate::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
@@ -91,13 +95,14 @@ impl PosixVfs {
         };
         let (hidden, vetoed) = (patterns(&options.hide_files), patterns(&options.veto));
         let key = stat::key_of(&sys::stat_fd(root.as_fd())?);
+        let fills_holes = crate::abilities::fills_holes(root.as_fd());
         let ntacl = crate::security::attribute(root.as_fd());
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
         let is_fuse = volume::is_fuse(root.as_fd());
         let share = Share {
             is_fuse,
-            spelling: volume::spelling(root.as_fd()),
+            spelling,
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
             hidden,
@@ -112,6 +117,7 @@ impl PosixVfs {
             entry_xattrs,
             keeps_facts,
             has_exact_times,
+            fills_holes,
             home: key.device,
             mark,
             folder_id: folder_id_of_root(key, mark),
@@ -121,6 +127,11 @@ impl PosixVfs {
         };
         crate::remembered::register(&share.names, &share.folders);
         Ok(Self { share: Arc::new(share) })
+    }
+
+    /// True while a file or folder of it is open.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.share) > 1
     }
 
     pub(crate) const fn share(&self) -> &Arc<Share> {
@@ -294,6 +305,14 @@ impl Vfs for PosixVfs {
         let to = (target_dir, target.place.wanted.as_slice());
         let is_directory = stat::kind_of(&stx) == Kind::Directory;
         let _ways = self.share.forget_after(target.place.path_of(to.1), is_directory);
+        if let Some((existing, _)) = &target.existing
+            && same_directory(source_dir, target_dir)?
+            && is_one_entry(&source.parent, &stored, existing)?
+        {
+            rename_case(&source.parent, &stored, to.1)?;
+            self.share.names.stirred();
+            return Ok(target.place.name_of(to.1));
+        }
         let Some((existing, there)) = &target.existing else {
             rename_entry((source_dir, &stored), to, RenameFlags::NOREPLACE)?;
             self.share.names.came(target.parent, to.1);
@@ -333,6 +352,16 @@ impl Vfs for PosixVfs {
             return Ok(target.place.name_of(to.1));
         }
         Ok(target.place.name_of(existing))
+    }
+
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        let paths = [self.path_of(one, self.share.exact(one))?, self.path_of(other, false)?];
+        let [one, other] = paths.each_ref().map(|path| path.split());
+        if one.0 != other.0 || one.1.is_empty() {
+            return Ok(false);
+        }
+        let place = self.share.place(&paths[0], false)?;
+        is_one_entry(&place.parent, one.1, other.1)
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {

@@ -8,18 +8,10 @@ use rustix::io::Errno;
 
 use crate::names::Spelling;
 use crate::options::{NtAcls, PosixOptions, Streams};
-use crate::{compression, extents, stat, sys};
+use crate::{abilities, compression, extents, stat, sys};
 
 /// FUSE, by statfs' f_type: a program that may do anything, or nothing.
 pub(crate) const FUSE: u64 = 0x6573_5546;
-
-/// File systems without holes, by statfs' f_type.
-const WITHOUT_HOLES: [u64; 4] = [
-    0x4d44,      // vfat
-    0x2011_BAB0, // exfat
-    0x4244,      // hfs
-    0x9660,      // iso9660
-];
 
 /// File systems that ignore case or forbid characters, by statfs' f_type.
 const WITHOUT_POSIX_NAMES: [u64; 8] = [
@@ -79,6 +71,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
     let vfs = rustix::fs::fstatvfs(root)?;
     let kind = rustix::fs::fstatfs(root)?.f_type as u64;
     let stx = sys::stat_fd(root)?;
+    let read_only = options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
+    let abilities = abilities::of(root, kind, read_only);
     let xattrs = has_xattrs(root);
     let id = sys::fs_id(root);
     Ok(Volume {
@@ -86,7 +80,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         created: stat::stat_of(&stx, &stat::Extra::default()).created,
         file_system: options.file_system_name.clone(),
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
-        sparse: !WITHOUT_HOLES.contains(&kind),
+        sparse: abilities.holes,
+        hard_links: abilities.hard_links,
         xattrs,
         short_names: options.short_names,
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
@@ -94,7 +89,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
             || kind == FUSE && is_fat_on_fuse(root)),
         // Streams in the side folder need an attribute too.
         streams: xattrs && options.streams != Streams::Off,
-        read_only: options.read_only || vfs.f_flag.contains(StatVfsMountFlags::RDONLY),
+        read_only,
         shares_extents: extents::can_share(root),
         compresses: compression::is_kept(root),
         cluster: space(&vfs).unit,
@@ -123,7 +118,8 @@ fn sector_of(bytes: u32) -> u32 {
     if bytes.is_power_of_two() { bytes.clamp(SECTOR_MIN, SECTOR_MAX) } else { SECTOR_MIN }
 }
 
-pub(crate) fn space(vfs: &StatVfs) -> Space {
+/// Returns the space of a file system as clients are told it.
+pub fn space(vfs: &StatVfs) -> Space {
     let unit = if vfs.f_frsize == 0 { vfs.f_bsize } else { vfs.f_frsize };
     Space {
         unit: u32::try_from(unit).unwrap_or(u32::MAX),

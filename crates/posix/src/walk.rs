@@ -153,7 +153,7 @@ impl Share {
         Err(Fault::Busy)
     }
 
-    /// Returns the entry `wanted`, or the one that folds alike.
+    /// Returns the entry `wanted`, or the one that folds alike or has this short name.
     pub(crate) fn folded(
         &self,
         dir: &Dir,
@@ -161,7 +161,6 @@ impl Share {
         wanted: &[u8],
     ) -> VfsResult<Option<Vec<u8>>> {
         match self.names.find(dir, seen, wanted) {
-            Ok(None) => self.by_short_name(dir, wanted),
             Ok(found) => Ok(found),
             // A user who may not list a directory finds exact names only.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {

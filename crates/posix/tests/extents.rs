@@ -116,3 +116,49 @@ fn two_volumes_share_nothing() {
     let all = ExtentCopy { source_offset: 0, target_offset: 0, length: 4096, is_atomic: false };
     assert_eq!(other.share_extents(&*one, &all), Err(Fault::CrossDevice));
 }
+
+/// Tests that zeros take no space, and that what is refused leaves none taken, on a small disk with a
+/// file of 4 TiB.
+fn refusals_leave_nothing(kind: &str, megabytes: u64, make: &[&str]) {
+    let Some(mounted) = Mounted::new(kind, megabytes, make, "loop") else { return };
+    let vfs = PosixVfs::open_root(&mounted.path(), PosixOptions::default()).unwrap();
+    let node = vfs.open(&name("f"), &common::create()).unwrap().node;
+    let (end, far) = (1 << 42, 1 << 41);
+    node.set_end_of_file(end).unwrap();
+    for at in [1 << 20, far] {
+        node.write_at(at, &[1; 1 << 16]).unwrap();
+    }
+    node.sync().unwrap();
+    let free = || {
+        let space = vfs.space().unwrap();
+        space.available * u64::from(space.unit)
+    };
+    let byte = |at: u64| {
+        let mut byte = [9];
+        node.read_at(at, &mut byte).unwrap();
+        byte[0]
+    };
+    let before = free();
+    node.zero(0, end, false).unwrap();
+    assert_eq!([byte(1 << 20), byte(far), byte(far + 65_535)], [0; 3], "{kind}");
+    node.sync().unwrap();
+    assert!(before.saturating_sub(free()) < 1 << 20, "{kind}: {before} {}", free());
+    // A range that begins and ends within data.
+    node.write_at(0, &[7; 16_384]).unwrap();
+    node.zero(100, 12_000, false).unwrap();
+    assert_eq!([byte(99), byte(100), byte(12_099), byte(12_100)], [7, 0, 0, 7], "{kind}");
+    let before = free();
+    assert_eq!(node.set_allocation(3 * end), Err(Fault::DiskFull), "{kind}");
+    assert_eq!(free(), before, "{kind}");
+    assert_eq!(node.stat().unwrap().end_of_file, end);
+    node.zero(0, end, true).unwrap();
+    assert_eq!(node.stat().unwrap().allocation, 0, "{kind}");
+}
+
+#[test]
+fn refused_requests_leave_no_space_taken() {
+    // Small blocks allow no file of 4 TiB.
+    refusals_leave_nothing("ext4", 64, &["-q", "-b", "4096"]);
+    refusals_leave_nothing("xfs", 512, &["-q"]);
+    refusals_leave_nothing("btrfs", 256, &["-q"]);
+}

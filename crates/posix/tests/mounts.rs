@@ -112,3 +112,86 @@ fn what_is_mounted_on_an_open_folder_is_used() {
         made("bound").unwrap();
     }
 }
+
+/// MS-FSA 2.1.5.13.3 and 2.1.5.13.7 tell the space of the file's volume.
+#[test]
+fn files_below_a_mount_have_its_space() {
+    let Some(dir) = folder("files_below_a_mount_have_its_space") else { return };
+    let at = dir.path().join("below");
+    std::fs::create_dir(&at).unwrap();
+    std::fs::write(dir.path().join("f"), "").unwrap();
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    let space = |name: &str| {
+        let opened = vfs.open(&Name::from_stored(name.to_owned()), &OPEN).unwrap();
+        opened.node.volume_space(Some(0)).unwrap().map(|volume| volume.space)
+    };
+    assert_eq!((space("f"), space("below")), (None, None));
+    assert!(mount("below", &at, 0));
+    std::fs::write(at.join("g"), "").unwrap();
+    let (folder, file) = (space("below").unwrap(), space("below\\g").unwrap());
+    let told = rustix::fs::statvfs(&at).unwrap();
+    assert_eq!((file.total, file.unit), (told.f_blocks, told.f_frsize as u32));
+    assert_eq!(folder.total, file.total);
+    assert_eq!((space("f"), space("")), (None, None));
+}
+
+/// An exFAT of 64 MiB by FUSE at `at`, until it is dropped.
+struct ExFat {
+    device: String,
+    at: std::path::PathBuf,
+}
+
+impl ExFat {
+    fn mount(image: &Path, at: &Path) -> Option<Self> {
+        std::fs::File::create(image).and_then(|file| file.set_len(64 << 20)).ok()?;
+        let output = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().ok()?;
+            output
+                .status
+                .success()
+                .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let image = image.to_str()?;
+        output("mkfs.exfat", &[image])?;
+        let device = output("losetup", &["-f", "--show", image])?;
+        let exfat = Self { device, at: at.to_owned() };
+        output("mount.exfat-fuse", &[&exfat.device, at.to_str()?])?;
+        Some(exfat)
+    }
+}
+
+impl Drop for ExFat {
+    fn drop(&mut self) {
+        unmount(&self.at, &["-l"]);
+        let _ = Command::new("losetup").args(["-d", &self.device]).status();
+    }
+}
+
+/// Tests that a file system without holes and hard links is told so, that trying leaves nothing on it,
+/// and that a file gets a name in another case there (MS-FSA 2.1.5.15.12).
+#[test]
+fn exfat_is_told_as_it_is() {
+    let Some(dir) = folder("exfat_is_told_as_it_is") else { return };
+    let at = dir.path().join("exfat");
+    std::fs::create_dir(&at).unwrap();
+    let Some(_exfat) = ExFat::mount(&dir.path().join("image"), &at) else {
+        println!("exfat_is_told_as_it_is: skipped, no exFAT can be mounted");
+        return;
+    };
+    let vfs = PosixVfs::open_root(&at, PosixOptions::default()).unwrap();
+    assert_eq!((vfs.volume().sparse, vfs.volume().hard_links), (false, false));
+    let listed = || {
+        let names = std::fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<Vec<_>>()
+    };
+    assert!(listed().is_empty(), "{:?}", listed());
+    make(&vfs, "report").unwrap();
+    let [name, other] = ["report", "Report"].map(|name| Name::from_stored(name.to_owned()));
+    let file = vfs.open(&name, &OPEN).unwrap();
+    assert_eq!(vfs.is_one_entry(&name, &other), Ok(true));
+    let renamed = vfs.rename(&name, file.stat.key, &other, false);
+    assert_eq!(renamed.map(|name| name.path().to_owned()), Ok(String::from("Report")));
+    assert_eq!(listed(), ["Report"]);
+    let here = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    assert!(here.volume().sparse && here.volume().hard_links);
+}

@@ -18,7 +18,7 @@ use frevo_wire::dtyp::AccessMask;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use crate::blocking_pool::BlockingPool;
+use crate::blocking_pool::{BlockingPool, Turns};
 use crate::command::{self, OffCore, Row};
 use crate::connection::ConnectionInfo;
 use crate::host::short_patience;
@@ -33,13 +33,16 @@ use crate::share::{Share, Target};
 /// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does
 /// not run; once begun it is carried out.
 async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
-    let place = if row.off_core.closes() {
-        pool.closing_place().await?
+    let (place, turns) = if row.off_core.closes() {
+        (pool.closing_place().await?, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         // The handler has not begun: a cancelled request need not wait.
-        let place = rq.cancellation.unless_told(pool.place(&identity.user)).await;
-        place.ok_or(Status::CANCELLED)??
+        let entry = async {
+            let place = pool.place(&identity.user).await?;
+            Ok::<_, Status>((place, pool.turns(&identity.user).await?))
+        };
+        rq.cancellation.unless_told(entry).await.ok_or(Status::CANCELLED)??
     };
     let moved = Moved::of(rq);
     let signals = Arc::new(Signals::default());
@@ -50,7 +53,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     pool.run(move || {
         let _place = place;
         // Fails where the request has been dropped meanwhile.
-        drop(answer.send(core.block_on(moved.handle(&told))));
+        drop(answer.send(core.block_on(turns.carry_out(moved.handle(&told)))));
     })?;
     let ended = tokio::select! {
         biased;

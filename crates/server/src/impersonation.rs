@@ -15,7 +15,7 @@ use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
     ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -196,6 +196,11 @@ impl Vfs for ActingVfs {
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         let _acting = self.whom.act()?;
         self.inner.rename(from, key, to, replace)
+    }
+
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        let _acting = self.whom.act()?;
+        self.inner.is_one_entry(one, other)
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
@@ -487,6 +492,11 @@ impl Node for ActingNode {
     fn set_compressed(&self, compressed: bool) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.set_compressed(compressed)
+    }
+
+    fn volume_space(&self, uid: Option<u32>) -> VfsResult<Option<VolumeSpace>> {
+        let _acting = self.whom.act()?;
+        self.inner.volume_space(uid)
     }
 
     fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {

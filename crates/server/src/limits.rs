@@ -421,6 +421,21 @@ pub const BLOCKING_CLOSES: usize = 8;
 /// Threads of a blocking pool: one for each request, and for Opens whose clients left.
 pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 
+/// Looks at a share's folder without a use of it after which it is closed, so that its disk can be
+/// unmounted.
+pub const FOLDER_IDLE_LOOKS: u32 = 2;
+
+/// Different volumes whose facts clients are told when they are mounted one after the other for one
+/// share's folder; the facts of the last one stay.
+pub const FOLDER_VOLUMES: usize = 16;
+
+/// Processors that long work of all accounts together leaves to the cores: with one processor it runs
+/// one at a time.
+pub const LONG_WORK_SPARES: usize = 1;
+
+/// The part of the processors that long work of one account may use, one nth; at least one.
+pub const LONG_WORK_USER_PART: usize = 2;
+
 /// How long a thread of a blocking pool waits for more to do.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(60);
 

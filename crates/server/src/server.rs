@@ -15,6 +15,7 @@ use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::{FileTime, Sid};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -100,6 +101,11 @@ pub struct ServerState {
     pub rdma_addresses: OnceLock<Vec<IpAddr>>,
 }
 
+/// Returns how many processors the process may use.
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
 impl ServerState {
     /// A server that serves `shares` to `accounts`.
     pub fn new(
@@ -127,7 +133,7 @@ impl ServerState {
             descriptors: Descriptors::default(),
             audit: audit::Slot::default(),
             admission: crate::admission::Admission::default(),
-            blocking_pool: BlockingPool::default(),
+            blocking_pool: BlockingPool::for_long_work(processors()),
             crypto: OnceLock::new(),
             watchdog: Arc::default(),
             activity: Arc::default(),
@@ -159,7 +165,7 @@ impl ServerState {
     pub(crate) fn crypto_threads(&self) -> &Arc<CryptoThreads> {
         self.crypto.get_or_init(|| {
             let cores = self.watchdog.cores();
-            let cores = cores.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+            let cores = cores.unwrap_or_else(processors);
             Arc::new(CryptoThreads::new(cores))
         })
     }
@@ -224,7 +230,7 @@ impl ServerState {
     pub fn groups(&self, user: &str, host: Option<&HostUser>) -> Arc<[String]> {
         let membership = self.accounts().membership(user);
         let groups = membership.map_or_else(Vec::new, |membership| membership.groups);
-        let groups = groups.iter().map(|group| group.to_lowercase());
+        let groups = groups.iter().map(|group| fold_name(group));
         groups.chain(host.into_iter().flat_map(|host| host.groups.iter().cloned())).collect()
     }
 

@@ -65,7 +65,7 @@ pub use node::Node;
 pub use opening::{Existence, KindWanted, OpenHow, Opened, Parent, Replacement};
 pub use protection::{HostAccess, Security, SecurityChange};
 pub use stat::{FileKey, Kind, STORED_ATTRIBUTES, Stat, StreamStat};
-pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume};
+pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume, VolumeSpace};
 
 /// A file system, or the part of one that a share shows. Names are relative to the share's root and
 /// cannot leave it.
@@ -112,6 +112,13 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         let _ = (from, key, to, replace);
         Err(Fault::ReadOnly)
+    }
+
+    /// True if two names that differ in case only are one entry of a directory, as on file systems
+    /// that ignore case. There a file may have another key by each spelling.
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        let _ = (one, other);
+        Ok(false)
     }
 
     /// Makes `to` a further name of the open file `node`.

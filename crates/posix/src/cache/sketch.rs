@@ -3,11 +3,12 @@
 
 use hashbrown::HashMap;
 
+use super::shorts::ShortNames;
 use super::table::{Lookup, hash_of};
 use crate::fold::{self, Folded};
 use crate::limits::{SKETCH_ANSWERS, SKETCH_BITS_PER_NAME, SKETCH_NAMES, SKETCH_PROBES};
 
-/// A Bloom filter over the folded names, with some answers.
+/// A Bloom filter over the folded names and the short names, with some answers.
 #[derive(Debug)]
 pub(super) struct Sketch {
     /// The filter; empty for more than [`SKETCH_NAMES`] names, when every name may exist.
@@ -16,6 +17,7 @@ pub(super) struct Sketch {
     room: usize,
     held: usize,
     answers: HashMap<Box<[u8]>, Answer>,
+    short_names: ShortNames,
 }
 
 #[derive(Debug)]
@@ -28,6 +30,10 @@ enum Answer {
         /// True if no other name folds alike.
         alone: bool,
     },
+    /// No name folds alike; this one has the short name that was asked for.
+    Short {
+        stored: Box<[u8]>,
+    },
     /// A name that was alone and may have gone: the next note about it tells.
     Leaving,
 }
@@ -37,6 +43,7 @@ enum Answer {
 pub(super) struct Hashes {
     hashes: Vec<u64>,
     are_too_many: bool,
+    short_names: ShortNames,
 }
 
 fn folded(name: &[u8]) -> Box<[u8]> {
@@ -48,13 +55,25 @@ fn hash_name(name: &[u8]) -> u64 {
 }
 
 impl Hashes {
+    pub(super) fn new(short_names: ShortNames) -> Self {
+        Self { short_names, ..Self::default() }
+    }
+
+    /// Adds an entry's name and its short name.
     pub(super) fn add(&mut self, name: &[u8]) {
+        self.push(hash_name(name));
+        if let Some(short) = self.short_names.of(name) {
+            self.push(hash_of(short.as_bytes()));
+        }
+    }
+
+    fn push(&mut self, hash: u64) {
         if self.hashes.len() >= SKETCH_NAMES {
             self.are_too_many = true;
             self.hashes = Vec::new();
         }
         if !self.are_too_many {
-            self.hashes.push(hash_name(name));
+            self.hashes.push(hash);
         }
     }
 }
@@ -72,6 +91,7 @@ impl Sketch {
             room: names.saturating_mul(2),
             held: 0,
             answers: HashMap::new(),
+            short_names: hashes.short_names,
         };
         hashes.hashes.iter().for_each(|hash| sketch.hold(*hash));
         sketch
@@ -119,6 +139,7 @@ impl Sketch {
             Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
                 Some(Lookup::Present(stored))
             }
+            Some(Answer::Short { stored }) => Some(Lookup::Present(stored)),
             Some(_) => None,
             None if self.may_hold(hash_name(wanted)) => None,
             None => Some(Lookup::Absent),
@@ -129,6 +150,10 @@ impl Sketch {
     /// filter cannot forget it when it goes, and the directory would be read for it when it comes
     /// again, as names of temporary files do.
     pub(super) fn insert(&mut self, name: &[u8]) {
+        if let Some(short) = self.short_names.of(name) {
+            self.answers.remove(short.as_bytes());
+            self.hold(hash_of(short.as_bytes()));
+        }
         let hash = hash_name(name);
         let was_possible = self.may_hold(hash);
         self.hold(hash);
@@ -149,6 +174,7 @@ impl Sketch {
 
     /// Records an absent name.
     pub(super) fn remove(&mut self, name: &[u8]) {
+        self.forget_short(name);
         match self.answers.get_mut(Folded::of(name).as_bytes()) {
             Some(answer @ (Answer::Present { alone: true, .. } | Answer::Leaving)) => {
                 *answer = Answer::Absent;
@@ -160,12 +186,20 @@ impl Sketch {
 
     /// Forgets the answer about a name, except that no other folds alike.
     pub(super) fn doubt(&mut self, name: &[u8]) {
+        self.forget_short(name);
         let key = Folded::of(name);
         match self.answers.get(key.as_bytes()) {
             Some(Answer::Present { alone: true, stored }) if **stored == *name => {
                 self.answers.insert(key.as_bytes().into(), Answer::Leaving);
             }
             _ => drop(self.answers.remove(key.as_bytes())),
+        }
+    }
+
+    /// Forgets the answer about the short name of an entry. A short name is its own folded form.
+    fn forget_short(&mut self, name: &[u8]) {
+        if let Some(short) = self.short_names.of(name) {
+            self.answers.remove(short.as_bytes());
         }
     }
 
@@ -186,9 +220,12 @@ impl Sketch {
         let wanted = Folded::of(seen.wanted);
         let Some(answer) = self.answers.get_mut(wanted.as_bytes()) else { return };
         if matches!(answer, Answer::Sought) {
-            *answer = match &seen.best {
-                Some(stored) => Answer::Present { stored: stored.clone(), alone: seen.count == 1 },
-                None => Answer::Absent,
+            *answer = match (&seen.best, &seen.short) {
+                (Some(stored), _) => {
+                    Answer::Present { stored: stored.clone(), alone: seen.count == 1 }
+                }
+                (None, Some(stored)) => Answer::Short { stored: stored.clone() },
+                (None, None) => Answer::Absent,
             };
         }
     }
@@ -198,18 +235,35 @@ impl Sketch {
 #[derive(Debug)]
 pub(super) struct Seeking<'a> {
     wanted: &'a [u8],
-    pub(super) best: Option<Box<[u8]>>,
+    short_names: ShortNames,
+    /// The short name that `wanted` may be.
+    wanted_short: Option<String>,
+    best: Option<Box<[u8]>>,
+    /// The first name in byte order whose short name is wanted.
+    short: Option<Box<[u8]>>,
     count: usize,
 }
 
 impl<'a> Seeking<'a> {
-    pub(super) const fn new(wanted: &'a [u8]) -> Self {
-        Self { wanted, best: None, count: 0 }
+    pub(super) fn new(wanted: &'a [u8], short_names: ShortNames) -> Self {
+        let wanted_short = short_names.wanted(wanted);
+        Self { wanted, short_names, wanted_short, best: None, short: None, count: 0 }
+    }
+
+    /// Returns the stored name that was found.
+    pub(super) fn into_found(self) -> Option<Vec<u8>> {
+        self.best.or(self.short).map(Vec::from)
     }
 
     /// Considers a name of the directory: an exact match is best, then the first in byte order.
     pub(super) fn see(&mut self, name: &[u8]) {
         if !fold::alike(name, self.wanted) {
+            if let Some(short) = &self.wanted_short
+                && self.short.as_deref().is_none_or(|first| name < first)
+                && self.short_names.is_of(name, short)
+            {
+                self.short = Some(name.into());
+            }
             return;
         }
         self.count += 1;
@@ -282,7 +336,7 @@ mod tests {
         let mut sketch = sketch(100);
         assert_eq!(sketch.find(b"NAME7"), None);
         sketch.seek(b"NAME7");
-        let mut seen = Seeking::new(b"NAME7");
+        let mut seen = Seeking::new(b"NAME7", ShortNames::Off);
         [&b"name8"[..], b"Name7"].into_iter().for_each(|name| seen.see(name));
         sketch.found(&seen);
         assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Present(b"Name7")));
@@ -301,7 +355,7 @@ mod tests {
             let mut sketch = sketch(100);
             sketch.seek(b"NAME7");
             change(&mut sketch, b"Name7");
-            sketch.found(&Seeking::new(b"NAME7"));
+            sketch.found(&Seeking::new(b"NAME7", ShortNames::Off));
             assert_eq!(sketch.find(b"NAME7"), None);
         }
     }
@@ -322,7 +376,7 @@ mod tests {
     #[test]
     fn the_best_is_exact_then_first() {
         let best = |names: &[&[u8]]| {
-            let mut seen = Seeking::new(b"Abc");
+            let mut seen = Seeking::new(b"Abc", ShortNames::Off);
             names.iter().for_each(|name| seen.see(name));
             (seen.best, seen.count)
         };

@@ -129,7 +129,7 @@ impl Content {
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Reading(_) => 0,
-            Self::Names(table) => table.len(),
+            Self::Names(table) => table.weight(),
             Self::Sketch(sketch) => sketch.weight(),
         }
     }
@@ -234,12 +234,12 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         match &mut directory.content {
             Content::Names(table) => {
-                let before = table.len();
+                let before = table.weight();
                 update.apply(table);
-                self.names = self.names - before + table.len();
+                self.names = self.names - before + table.weight();
                 if table.doubtful() > DOUBTFUL_NAMES {
                     // Reading again costs less than so many doubtful names.
-                    self.names -= table.len();
+                    self.names -= table.weight();
                     directory.content = Content::Reading(None);
                 }
             }

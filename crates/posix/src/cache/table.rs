@@ -1,10 +1,12 @@
-//! The names of one directory, by their folded form.
+//! The names of one directory, by their folded form and by their short name.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::shorts::ShortNames;
 use crate::fold::{self, Folded};
 
 /// Returns the hasher, with a random key for each process, so that no client can choose names that
@@ -28,6 +30,10 @@ pub(super) struct Table {
     names: HashTable<Box<[u8]>>,
     /// Names that may or may not exist; nearly always none.
     doubtful: Vec<Box<[u8]>>,
+    /// The hash of each name's short name, with the hash of the name itself. An ordered set, since
+    /// clients can make many names with one short name.
+    shorts: BTreeSet<(u64, u64)>,
+    short_names: ShortNames,
 }
 
 /// The answer of a table about a name.
@@ -42,8 +48,8 @@ pub(super) enum Lookup<'a> {
 }
 
 impl Table {
-    pub(super) fn with_capacity(names: usize) -> Self {
-        Self { names: HashTable::with_capacity(names), doubtful: Vec::new() }
+    pub(super) fn new(short_names: ShortNames) -> Self {
+        Self { short_names, ..Self::default() }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
@@ -54,20 +60,34 @@ impl Table {
         self.names.len()
     }
 
+    /// Returns the weight in the cache's limit, in names: three short names take less than one name.
+    pub(super) fn weight(&self) -> usize {
+        self.names.len() + self.shorts.len().div_ceil(3)
+    }
+
     /// Records a present name.
     pub(super) fn insert(&mut self, name: &[u8]) {
         self.settle(name);
         let hash = hash_name(name);
         if self.names.find(hash, |stored| **stored == *name).is_none() {
             self.names.insert_unique(hash, name.into(), |stored| hash_name(stored));
+            if let Some(short) = self.short_names.of(name) {
+                self.shorts.insert((hash_of(short.as_bytes()), hash));
+            }
         }
     }
 
     /// Records an absent name.
     pub(super) fn remove(&mut self, name: &[u8]) {
         self.settle(name);
-        if let Ok(entry) = self.names.find_entry(hash_name(name), |stored| **stored == *name) {
-            entry.remove();
+        let hash = hash_name(name);
+        let Ok(entry) = self.names.find_entry(hash, |stored| **stored == *name) else { return };
+        entry.remove();
+        // Names that fold alike have one short name.
+        if let Some(short) = self.short_names.of(name)
+            && self.names.find(hash, |stored| fold::alike(stored, name)).is_none()
+        {
+            self.shorts.remove(&(hash_of(short.as_bytes()), hash));
         }
     }
 
@@ -92,7 +112,8 @@ impl Table {
         }
     }
 
-    /// Finds the exact name, else the first in byte order that folds alike.
+    /// Finds the exact name, else the first in byte order that folds alike, else one whose short name
+    /// is `wanted`.
     pub(super) fn find(&self, wanted: &[u8]) -> Lookup<'_> {
         let mut best: Option<&[u8]> = None;
         for stored in self.names.iter_hash(hash_name(wanted)) {
@@ -107,7 +128,26 @@ impl Table {
                 best = Some(stored);
             }
         }
-        best.map_or(Lookup::Absent, Lookup::Present)
+        best.map_or_else(|| self.by_short_name(wanted), Lookup::Present)
+    }
+
+    fn by_short_name(&self, wanted: &[u8]) -> Lookup<'_> {
+        let Some(wanted) = self.short_names.wanted(wanted) else { return Lookup::Absent };
+        let hash = hash_of(wanted.as_bytes());
+        for (_, long) in self.shorts.range((hash, u64::MIN)..=(hash, u64::MAX)) {
+            for stored in self.names.iter_hash(*long) {
+                if !self.short_names.is_of(stored, &wanted) {
+                    continue;
+                }
+                let is_doubtful = self.doubts(stored);
+                return if is_doubtful {
+                    Lookup::Doubtful(stored)
+                } else {
+                    Lookup::Present(stored)
+                };
+            }
+        }
+        Lookup::Absent
     }
 }
 
@@ -117,7 +157,7 @@ mod tests {
 
     #[test]
     fn exact_names_win_then_byte_order() {
-        let mut table = Table::with_capacity(0);
+        let mut table = Table::default();
         for name in [&b"abc"[..], b"ABC", b"aBC", b"other", b"caf\xe9", b"abc"] {
             table.insert(name);
         }
@@ -136,7 +176,7 @@ mod tests {
 
     #[test]
     fn doubt_lasts_until_it_is_settled() {
-        let mut table = Table::with_capacity(0);
+        let mut table = Table::default();
         table.doubt(b"One");
         assert_eq!(table.find(b"ONE"), Lookup::Doubtful(b"One"));
         table.insert(b"One");

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::inotify::Change;
 use super::*;
 use crate::limits::TICK_MS;
+use crate::names::Spelling;
 use crate::stat;
 
 struct Fixture {
@@ -21,9 +22,13 @@ fn open(path: &std::path::Path) -> Dir {
 }
 
 fn fixture() -> Fixture {
+    fixture_with(ShortNames::Off)
+}
+
+fn fixture_with(short_names: ShortNames) -> Fixture {
     let host = tempfile::tempdir().unwrap();
     let dir = open(host.path());
-    Fixture { dir, host, cache: NameCache::new() }
+    Fixture { dir, host, cache: NameCache::new(short_names) }
 }
 
 impl Fixture {
@@ -107,6 +112,92 @@ fn a_large_directory_is_not_read_for_absent_names() {
     assert_eq!(weight, state.names, "the count agrees");
 }
 
+fn short(name: &str) -> String {
+    frevo_store::short_name::short_name(name).unwrap()
+}
+
+/// Tests that short names, present and absent, need one reading of a small directory, and follow its
+/// changes.
+#[test]
+fn short_names_of_a_small_directory_are_remembered() {
+    let f = fixture_with(ShortNames::On(Spelling::Bytes));
+    let name = |i: usize| format!("a long name {i}.txt");
+    (0..200).for_each(|i| f.touch(&name(i)));
+    for i in 0..200 {
+        assert_eq!(f.find(&short(&name(i)).to_lowercase()), Some(name(i)));
+        assert_eq!(f.find(&short(&name(1_000 + i))), None);
+    }
+    f.rename(&name(7), "another long name.text");
+    assert_eq!(f.find(&short(&name(7))), None);
+    let moved = short("another long name.text");
+    assert_eq!(f.find(&moved).as_deref(), Some("another long name.text"));
+    // A name in another case has the same short name.
+    f.touch("ANOTHER long name.text");
+    std::fs::remove_file(f.host.path().join("another long name.text")).unwrap();
+    assert_eq!(f.find(&moved).as_deref(), Some("ANOTHER long name.text"));
+    // A file that is called so comes first.
+    f.touch(&moved);
+    assert_eq!(f.find(&moved.to_lowercase()).as_deref(), Some(&*moved));
+    assert_eq!(f.readings(), 1);
+    let weight: usize =
+        f.cache.state.read().directories.values().map(|known| known.content.weight()).sum();
+    assert!(weight > 260 && weight == f.cache.state.read().names, "{weight}");
+    let off = fixture();
+    off.touch("a long name.txt");
+    assert_eq!(off.find(&short("a long name.txt")), None);
+}
+
+/// Tests that absent short names of a large directory are answered on a core, without a reading, and
+/// present ones after one search.
+#[test]
+fn short_names_of_a_large_directory_are_remembered() {
+    let mut f = fixture_with(ShortNames::On(Spelling::Bytes));
+    f.cache.limits = Limits { per_directory: 100, on_core: 50, ..f.cache.limits };
+    let name = |i: usize| format!("a long name {i}.txt");
+    (0..1_000).for_each(|i| f.touch(&name(i)));
+    let quick = |wanted: &str| {
+        patience::short(|| {
+            let stx = sys::stat_fd(f.dir.fd()).unwrap();
+            f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
+        })
+    };
+    assert_eq!(quick("ABC~1"), (Err(Errno::AGAIN), true));
+    assert_eq!(f.find("absent"), None);
+    let absent = |i: &usize| quick(&short(&name(5_000 + i))) == (Ok(None), false);
+    let known = (0..1_000).filter(absent).count();
+    assert!(known > 980, "{known} of 1000");
+    assert_eq!(f.find(&short(&name(7))), Some(name(7)));
+    assert_eq!(quick(&short(&name(7))), (Ok(Some(name(7).into())), false), "remembered");
+    // Notes of changes reach the answers about short names.
+    f.rename(&name(7), "moved to a long name");
+    assert_eq!(f.find(&short(&name(7))), None);
+    assert_eq!(quick(&short(&name(7))), (Ok(None), false), "remembered");
+    f.rename("moved to a long name", &name(7));
+    assert_eq!(f.find(&short(&name(7))), Some(name(7)));
+    f.touch(&short(&name(7)));
+    assert_eq!(f.find(&short(&name(7)).to_lowercase()), Some(short(&name(7))));
+    assert_eq!(f.readings(), 1);
+}
+
+/// Tests that many names with one short name cost no more than others: clients can make them.
+#[test]
+fn names_with_one_short_name_are_kept() {
+    let mut table = Table::new(ShortNames::On(Spelling::Bytes));
+    let alike: Vec<String> = (0..1u32 << 12)
+        .map(|bits| (0..12).map(|at| if bits >> at & 1 == 1 { 'A' } else { 'a' }).collect())
+        .collect();
+    for name in &alike {
+        table.insert(name.as_bytes());
+    }
+    let wanted = short(&alike[0]);
+    assert!(matches!(table.find(wanted.as_bytes()), Lookup::Present(_)));
+    for (gone, name) in alike.iter().enumerate() {
+        assert!(matches!(table.find(wanted.as_bytes()), Lookup::Present(_)), "{gone}");
+        table.remove(name.as_bytes());
+    }
+    assert_eq!((table.find(wanted.as_bytes()), table.weight()), (Lookup::Absent, 0));
+}
+
 /// Tests that a directory's names are kept up to the limit, and a sketch beyond it.
 #[test]
 fn names_are_kept_up_to_the_limit_of_a_directory() {
@@ -120,6 +211,36 @@ fn names_are_kept_up_to_the_limit_of_a_directory() {
         let Directory { content, .. } = kept.next().unwrap();
         assert_eq!(matches!(content, Content::Sketch(_)), is_sketch, "{names} names");
     }
+}
+
+/// Tests that a core begins to read a large directory once, however often it changes, and reads it
+/// itself when it has become small.
+#[test]
+fn a_core_remembers_large_directories() {
+    let mut f = fixture();
+    f.cache.watches = None;
+    f.cache.limits = Limits { on_core: 50, ..f.cache.limits };
+    (0..60).for_each(|i| f.touch(&format!("Name{i}")));
+    let quick = || {
+        patience::short(|| {
+            let stx = sys::stat_fd(f.dir.fd()).unwrap();
+            f.cache.find(&f.dir, Seen::of(&stx), b"absent")
+        })
+    };
+    let large = || f.cache.large.lock().len();
+    assert_eq!(large(), 0);
+    for _ in 0..3 {
+        assert_eq!((quick(), large()), ((Err(Errno::AGAIN), true), 1));
+        assert_eq!((f.find("absent"), large()), (None, 1));
+    }
+    (0..30).for_each(|i| std::fs::remove_file(f.host.path().join(format!("Name{i}"))).unwrap());
+    assert_eq!(quick().1, true);
+    assert_eq!((f.find("absent"), large()), (None, 0));
+    f.touch("one more");
+    assert_eq!(quick(), (Ok(None), false));
+    let keys = 0..3 * LARGE_DIRECTORIES as u64;
+    keys.for_each(|inode| f.cache.learn_size(FileKey { device: 1, inode, stream: 0 }, Ok(51)));
+    assert_eq!(large(), LARGE_DIRECTORIES);
 }
 
 /// Tests that a core reads directories with so many names itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Security, SecurityChange, StreamStat, VfsResult,
+    OpenHow, Security, SecurityChange, StreamStat, VfsResult, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -179,6 +179,10 @@ impl Node for StreamNode {
 
     fn birth(&self) -> Option<FileTime> {
         self.file.birth()
+    }
+
+    fn volume_space(&self, uid: Option<u32>) -> VfsResult<Option<VolumeSpace>> {
+        self.file.volume_space(uid)
     }
 
     fn zero(&self, first: u64, length: u64, _punch: bool) -> VfsResult<()> {

@@ -358,6 +358,10 @@ impl Vfs for RecyclingVfs {
         self.inner.rename(from, key, to, replace)
     }
 
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        self.inner.is_one_entry(one, other)
+    }
+
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
         self.may_change(to)?;
         self.inner.link(inner_of(node), to, replace)

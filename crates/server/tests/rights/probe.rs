@@ -11,7 +11,7 @@ use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
     ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -152,6 +152,11 @@ impl Vfs for Probe {
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         self.seen.named("rename", from);
         self.inner.rename(from, key, to, replace)
+    }
+
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        self.seen.named("is_one_entry", one);
+        self.inner.is_one_entry(one, other)
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
@@ -301,6 +306,7 @@ impl Node for ProbeNode {
         fn host_access() -> HostAccess;
         fn show_lock(lock: ShownLock) -> VfsResult<bool>;
         fn set_compressed(compressed: bool) -> VfsResult<()>;
+        fn volume_space(uid: Option<u32>) -> VfsResult<Option<VolumeSpace>>;
         fn zero(first: u64, length: u64, punch: bool) -> VfsResult<()>;
         fn allocated(first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated>;
     }

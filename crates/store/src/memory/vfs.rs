@@ -44,6 +44,7 @@ impl MemoryVfs {
             file_system: options.file_system_name.clone(),
             max_component: u32::try_from(MEMORY_COMPONENT_BYTES).unwrap_or(u32::MAX),
             sparse: true,
+            hard_links: true,
             xattrs: true,
             posix_names: true,
             streams: true,

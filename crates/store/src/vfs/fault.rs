@@ -50,6 +50,8 @@ pub enum Fault {
     Leased,
     /// The name or file changed during the operation; it must be looked up again.
     Stale,
+    /// The disk of the folder was unmounted, or another one was mounted for it.
+    Dismounted,
     /// The file system does not support it.
     NotSupported,
     /// A number or range is invalid.
@@ -85,6 +87,7 @@ impl Fault {
             Self::TooManyLinks => Status::TOO_MANY_LINKS,
             Self::Busy | Self::Leased => Status::SHARING_VIOLATION,
             Self::Stale => Status::FILE_DELETED,
+            Self::Dismounted => Status::VOLUME_DISMOUNTED,
             Self::NotSupported => Status::NOT_SUPPORTED,
             Self::NoMemory => Status::INSUFFICIENT_RESOURCES,
             Self::Io(_) => Status::UNEXPECTED_IO_ERROR,

@@ -1,5 +1,7 @@
 //! Targets of symbolic links as they are stored. A link of Windows is a file's or a directory's,
-//! whatever its target is. A stored target that ends with a separator belongs to a directory's
+//! whatever its target is: MS-FSA 2.1.5.6.3 lists the attributes of Link.File, and the client that
+//! evaluates the target (MS-SMB2 2.2.2.2.1) may find another kind there, or nothing. So a link that a
+//! program of the host made to a folder is listed without FILE_ATTRIBUTE_DIRECTORY. A stored target that ends with a separator belongs to a directory's
 //! link: programs of the host see the same target, and the kind needs no other place.
 
 use alloc::string::String;

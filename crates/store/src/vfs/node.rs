@@ -16,6 +16,7 @@ use super::directory::Directory;
 use super::fault::{Fault, VfsResult};
 use super::protection::{HostAccess, Security, SecurityChange};
 use super::stat::{FileKey, Stat, StreamStat};
+use super::volume::VolumeSpace;
 use crate::security::HostAcl;
 
 /// An open object of a file system. Dropping it closes it. It is `Any` so that [`Vfs::link`](super::Vfs::link)
@@ -244,6 +245,16 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
         let _ = lock;
         Ok(true)
+    }
+
+    // Space.
+
+    /// Returns the space of the file's volume if that is another one than the root's, with the
+    /// enforced quota of the user `uid` there (MS-FSA 2.1.5.13.3, Open.File.Volume). None for a
+    /// file on the root's volume, whose space [`Vfs::space`](super::Vfs::space) tells.
+    fn volume_space(&self, uid: Option<u32>) -> VfsResult<Option<VolumeSpace>> {
+        let _ = uid;
+        Ok(None)
     }
 
     // Extents and holes.

@@ -24,6 +24,15 @@ pub struct Space {
     pub free_files: u64,
 }
 
+/// The space of a volume below the root's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// The space of all users.
+    pub space: Space,
+    /// The quota of the user that was asked for; None if none is enforced.
+    pub quota: Option<UserQuota>,
+}
+
 impl Space {
     /// A volume without free space, of unknown size.
     pub const FULL: Self =
@@ -43,6 +52,8 @@ pub struct Volume {
     pub max_component: u32,
     /// Files can have holes.
     pub sparse: bool,
+    /// Files can have several names: [`Vfs::link`](super::Vfs::link) works.
+    pub hard_links: bool,
     /// Files can have extended attributes.
     pub xattrs: bool,
     /// Names may differ in case only, and may contain characters that Windows reserves. POSIX
@@ -77,6 +88,7 @@ impl Volume {
             file_system: String::from(file_system),
             max_component: 255,
             sparse: false,
+            hard_links: false,
             xattrs: false,
             posix_names: false,
             streams: false,

@@ -56,10 +56,13 @@ pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
     }
 }
 
-/// The space that a client of the share has.
+/// The space that a client has on the volume of the file (MS-FSA 2.1.5.13.3, 2.1.5.13.7:
+/// Open.File.Volume), which another file system may be mounted for below the share's root.
 fn space(file: &FileOpen, share: &Share) -> Result<Space, Status> {
-    let space = file.vfs.space().map_err(Fault::status)?;
-    let space = quota::space(file, space)?;
+    let space = match quota::space_below(file)? {
+        Some(space) => space,
+        None => quota::space(file, file.vfs.space().map_err(Fault::status)?)?,
+    };
     Ok(share.time_machine_limit.as_ref().map_or(space, |limit| limit.of(space)))
 }
 
@@ -165,10 +168,10 @@ fn device(read_only: bool) -> FsDeviceInformation {
 pub(super) fn attributes(volume: &Volume, read_only: bool, exact_names: bool) -> FsAttributes {
     let mut attributes = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK
-        | FsAttributes::SUPPORTS_HARD_LINKS
         | FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME;
     for (holds, attribute) in [
         (volume.sparse, FsAttributes::SUPPORTS_SPARSE_FILES),
+        (volume.hard_links, FsAttributes::SUPPORTS_HARD_LINKS),
         (volume.xattrs, FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES),
         (volume.xattrs, FsAttributes::SUPPORTS_REPARSE_POINTS),
         (volume.xattrs, FsAttributes::SUPPORTS_OBJECT_IDS),

@@ -213,6 +213,16 @@ pub(super) fn space(file: &FileOpen, space: Space) -> Result<Space, Status> {
     Ok(quota.map_or(space, |quota| within(space, &quota)))
 }
 
+/// The same on another volume than the root's; None for a file on the root's.
+pub(super) fn space_below(file: &FileOpen) -> Result<Option<Space>, Status> {
+    let uid = impersonation::actor_of(&*file.node).map(|_| impersonation::uid_of(&*file.node));
+    let below = file.node.volume_space(uid).map_err(Fault::status)?;
+    Ok(below.map(|below| match &below.quota {
+        Some(quota) => within(below.space, quota),
+        None => below.space,
+    }))
+}
+
 /// MS-FSA 2.1.5.13.3 and 2.1.5.13.7: no more than the quota, and what is left of it.
 fn within(space: Space, quota: &UserQuota) -> Space {
     let unit = u64::from(space.unit.max(1));

@@ -11,8 +11,8 @@ use frevo_wire::codec::Parsed;
 use frevo_wire::command::set_info::{InfoType, Request};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
-use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
+use frevo_wire::fscc::{WireName, eq_ignore_case};
 
 use crate::audit::told;
 use crate::command::create::symlink::{self, Separator};
@@ -191,7 +191,7 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    let replaced = check_replaced(open, file, files, wanted, parent.as_ref())?;
+    let replaced = check_replaced((open, file), Some(&from), files, wanted, parent.as_ref())?;
     check_link(file, &from, &wanted.name)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
@@ -239,7 +239,7 @@ pub(super) fn link(
     }
     let _name = files.names.hold(file.folder_id(), &wanted.name);
     let parent = check_parent(open, file, files, &wanted.name)?;
-    let replaced = check_replaced(open, file, files, wanted, parent.as_ref())?;
+    let replaced = check_replaced((open, file), None, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
@@ -294,10 +294,11 @@ fn check_parent(
 }
 
 /// Fails when the file that has the name now must not be replaced, and returns it otherwise. Other
-/// names of the renamed file may be. `parent` is the directory of the name, just opened.
+/// names of the renamed file may be, and another case of its name `from` on a file system that
+/// ignores case. `parent` is the directory of the name, just opened.
 fn check_replaced(
-    open: &Open,
-    file: &FileOpen,
+    (open, file): (&Open, &FileOpen),
+    from: Option<&Name>,
     files: &FileTable,
     wanted: &Wanted,
     parent: Option<&Opened>,
@@ -314,6 +315,12 @@ fn check_replaced(
         Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
+    // MS-FSA 2.1.5.15.12: another case of one link is no collision.
+    if let Some(from) = from.filter(|from| eq_ignore_case(from.path(), wanted.name.path()))
+        && file.vfs.is_one_entry(from, &wanted.name).map_err(Fault::status)?
+    {
+        return Ok(None);
+    }
     if !wanted.replace {
         return Err(Status::OBJECT_NAME_COLLISION);
     }
