@@ -11,6 +11,7 @@ mod hello;
 mod keytab_watch;
 pub(crate) mod listen;
 mod live_accounts;
+mod mount_events;
 mod plan;
 #[cfg(feature = "rdma")]
 mod rdma;
@@ -20,6 +21,7 @@ pub(crate) mod run_accounts;
 pub(crate) mod send_traces;
 mod service_manager;
 mod share_edits;
+mod share_guards;
 mod signals;
 mod start_screen;
 mod take_over;

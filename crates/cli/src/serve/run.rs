@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_posix::inherited::Inherited;
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
-use frevo_server::config::{Identities, ShareSection, open_share};
+use frevo_server::config::{Identities, ShareSection, accept_folder, look_at_folder, open_share};
 use frevo_server::user_map::Mapped;
 use frevo_server::{
     DiskState, Kick, Limits, NotEdited, Reload, Reviewed, Server, ServerBuilder, Settings, Share,
@@ -14,6 +15,7 @@ use frevo_server::{
 use frevo_store::Vfs;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 
@@ -35,10 +37,12 @@ use super::hello::Hello;
 use super::keytab_watch::{self, KeytabWatch};
 use super::listen::ListeningSockets;
 use super::live_accounts::LiveAccounts;
+use super::mount_events::{MountEvents, MountList};
 use super::plan::Plan;
 use super::run_accounts::{Logon, given_names};
 use super::service_manager::{self, notify};
 use super::share_edits::{self, Asked, Asking, Edits};
+use super::share_guards::ShareGuards;
 use super::signals::{Cause, Signals};
 use super::take_over::Replaced;
 use super::winbind::Winbind;
@@ -48,6 +52,8 @@ pub(super) struct OpenShare {
     pub(super) section: ShareSection,
     vfs: Arc<dyn Vfs>,
     identities: Identities,
+    /// Another thread looks at its folder.
+    is_looked_at: Arc<AtomicBool>,
 }
 
 /// The state that a reload replaces.
@@ -60,17 +66,19 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// `guards` keep other servers from the folders of shares; none for a trial.
     fn new(
         plan: Plan,
         arguments: &Serve,
         guid: Guid,
         before: Option<(Logon, &[OpenShare])>,
+        guards: Option<&ShareGuards>,
     ) -> Result<Self, Failure> {
         let (logon, shares) = match before {
             Some((logon, shares)) => (Some(logon), shares),
             None => (None, &[][..]),
         };
-        let shares = open_shares(&plan, shares)?;
+        let shares = open_shares(&plan, shares, guards)?;
         refuse_exposed(&plan)?;
         let logon = Logon::new(&plan, arguments, logon)?;
         let kerberos = keytab::read(&plan.config)?;
@@ -149,7 +157,7 @@ pub(super) async fn run(
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
         // A server that could not start must not end the one that runs.
-        Loaded::new(Plan::new(arguments)?, arguments, guid, None)?;
+        Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(plan.config.limits.limits().drain)?;
     }
     #[cfg(feature = "rdma")]
@@ -160,11 +168,12 @@ pub(super) async fn run(
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
+    let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
     #[cfg(feature = "rdma")]
     let rdma = super::rdma::listen(&plan, arguments, &doors.addresses)?;
-    let loaded = Loaded::new(plan, arguments, guid, None)?;
+    let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
     // A password file may have been one of them: a pipe of a shell.
     inherited.close();
     warn(&loaded);
@@ -199,6 +208,8 @@ pub(super) async fn run(
         edits,
         account_reloads,
         keytab_watch,
+        guards,
+        mounts: mounts.watch(),
     }
     .serve(doors)
     .await
@@ -298,6 +309,8 @@ struct Running<'a> {
     edits: Edits,
     account_reloads: AccountReloads,
     keytab_watch: KeytabWatch,
+    guards: ShareGuards,
+    mounts: MountEvents,
 }
 
 impl Running<'_> {
@@ -348,7 +361,9 @@ impl Running<'_> {
                         self.loaded.kerberos = Some(keys);
                         self.renew_keytab();
                     }
+                    self.look_at_folders();
                 }
+                () = self.mounts.changed() => self.look_at_folders(),
                 cause = self.signals.next() => match (cause, is_stopping) {
                     (Cause::Stop, false) => {
                         is_stopping = true;
@@ -365,6 +380,21 @@ impl Running<'_> {
                     (Cause::Reload, true) => {}
                 }
             }
+        }
+    }
+
+    /// Compares the folders of all shares with what their paths lead to, beside this thread: a file
+    /// system may not answer.
+    fn look_at_folders(&self) {
+        for share in &self.loaded.shares {
+            if share.is_looked_at.swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            let (vfs, is_looked_at) = (Arc::clone(&share.vfs), Arc::clone(&share.is_looked_at));
+            tokio::task::spawn_blocking(move || {
+                look_at_folder(&*vfs);
+                is_looked_at.store(false, Ordering::Release);
+            });
         }
     }
 
@@ -431,7 +461,7 @@ impl Running<'_> {
         shares.write(&after).map_err(failed)?;
         let is_reloaded = self.reload();
         let is_named = |share: &OpenShare| {
-            share.section.name.get_ref().as_str().to_lowercase() == edit.name().to_lowercase()
+            fold_name(share.section.name.get_ref().as_str()) == fold_name(edit.name())
         };
         let is_served = self.loaded.shares.iter().any(is_named);
         let is_wanted = !matches!(edit, ShareEdit::Remove { .. });
@@ -455,7 +485,7 @@ impl Running<'_> {
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
-        let new = Loaded::new(plan, self.arguments, self.guid, Some(before))?;
+        let new = Loaded::new(plan, self.arguments, self.guid, Some(before), Some(&self.guards))?;
         self.logging.set_level(level.as_deref())?;
         let change = Reload::new()
             .settings(new.settings.clone())
@@ -472,6 +502,10 @@ impl Running<'_> {
         self.keytab_watch.note(keytab::path(&new.plan.config));
         self.loaded = new;
         self.renew_keytab();
+        for share in &self.loaded.shares {
+            let vfs = Arc::clone(&share.vfs);
+            tokio::task::spawn_blocking(move || accept_folder(&*vfs));
+        }
         Ok(reviewed)
     }
 
@@ -496,13 +530,20 @@ fn reloaded(reviewed: Reviewed) -> Event {
 /// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
 /// keep their share modes. A share without its folder, such as one on a disk that is not mounted,
 /// does not keep the server from its other shares.
-fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Failure> {
+fn open_shares(
+    plan: &Plan,
+    before: &[OpenShare],
+    guards: Option<&ShareGuards>,
+) -> Result<Vec<OpenShare>, Failure> {
     let mut shares = Vec::new();
     for section in &plan.config.shares {
         let same = before.iter().find(|share| share.section.is_same_folder(section));
         let name = section.name.get_ref();
-        let vfs = match same.map_or_else(|| section.open_folder(), |same| Ok(Arc::clone(&same.vfs)))
-        {
+        let vfs = match same {
+            Some(same) => Ok(Arc::clone(&same.vfs)),
+            None => section.open_folder(),
+        };
+        let vfs = match vfs {
             Ok(vfs) => vfs,
             Err(fault) => {
                 tracing::error!(target: "frevo::server", share = %name,
@@ -510,10 +551,16 @@ fn open_shares(plan: &Plan, before: &[OpenShare]) -> Result<Vec<OpenShare>, Fail
                 continue;
             }
         };
+        if let Some(Err(why)) = guards.map(|guards| guards.take(section, &*vfs)) {
+            tracing::error!(target: "frevo::server", share = %name,
+                "the share is not served: {why}; then reload frevo");
+            continue;
+        }
         let identities = section
             .identities()
             .map_err(|why| Failure::new(Exit::Config, format!("share {name}: {why}")))?;
-        shares.push(OpenShare { section: section.clone(), vfs, identities });
+        let is_looked_at = same.map_or_else(Arc::default, |same| Arc::clone(&same.is_looked_at));
+        shares.push(OpenShare { section: section.clone(), vfs, identities, is_looked_at });
     }
     Ok(shares)
 }
@@ -530,7 +577,7 @@ fn warn(loaded: &Loaded) {
         }
     }
     let known: Vec<String> =
-        loaded.logon.accounts.entries().map(|entry| entry.name.to_lowercase()).collect();
+        loaded.logon.accounts.entries().map(|entry| fold_name(&entry.name)).collect();
     for warning in config_checks::unknown_users(&loaded.plan.config, &known) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }

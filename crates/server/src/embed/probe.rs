@@ -1,9 +1,10 @@
 //! Looks at the folders of shares, for administrators: a folder that was removed, a disk that
 //! fails, a server of files that does not answer.
 
-use frevo_store::vfs::Fault;
+use frevo_store::vfs::{Fault, Space};
 use frevo_store::{Name, Vfs};
 
+use crate::host;
 use crate::server::ServerState;
 use crate::share::Target;
 
@@ -21,16 +22,22 @@ pub struct ShareSpace {
 pub(super) fn share(server: &ServerState, name: &str) -> Option<Result<ShareSpace, String>> {
     let share = server.shares().find(name).cloned()?;
     let Target::Disk(vfs) = &share.target else { return None };
-    Some(look(&**vfs).map_err(reason))
+    Some(match host::probe_folder(&**vfs) {
+        Some(probed) => probed.map(in_bytes),
+        None => look(&**vfs).map_err(reason),
+    })
 }
 
 fn look(vfs: &dyn Vfs) -> Result<ShareSpace, Fault> {
     if vfs.stat(&Name::root())?.links == 0 {
         return Err(Fault::NotFound);
     }
-    let space = vfs.space()?;
+    vfs.space().map(in_bytes)
+}
+
+fn in_bytes(space: Space) -> ShareSpace {
     let bytes = |units: u64| units.saturating_mul(u64::from(space.unit));
-    Ok(ShareSpace { total: bytes(space.total), available: bytes(space.available) })
+    ShareSpace { total: bytes(space.total), available: bytes(space.available) }
 }
 
 fn reason(fault: Fault) -> String {

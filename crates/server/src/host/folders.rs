@@ -12,6 +12,7 @@ use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 
+use super::share_folder::ShareFolder;
 use crate::config::{Identities, NtAclsChoice, RunAsChoice, ShareSection, StreamsChoice, nearest};
 use crate::share::RunAs;
 use crate::user_folders::{USER, UserFolders};
@@ -164,15 +165,20 @@ impl ShareSection {
         drop(std::fs::read_dir(path).map_err(|error| fault(Why::of(path, error)))?);
         let mut options = self.posix_options();
         options.read_only |= self.user_part().is_some();
-        let vfs = match &self.beneath {
-            None => PosixVfs::open_root(path, options),
-            Some(root) => match path.strip_prefix(root) {
-                Ok(part) if part.as_os_str().is_empty() => PosixVfs::open_root(root, options),
-                Ok(part) => PosixVfs::open_part(root, part, options),
-                Err(_) => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            },
-        };
-        Ok(Arc::new(vfs.map_err(|error| fault(Why::of(path, error)))?))
+        let (folder, beneath) = (path.clone(), self.beneath.clone());
+        let opener = move || open_beneath(&folder, beneath.as_deref(), options.clone());
+        let folder = ShareFolder::open(path, Box::new(opener));
+        Ok(Arc::new(folder.map_err(|error| fault(Why::of(path, error)))?))
+    }
+}
+
+/// Opens a folder; below `root`, where it is given, without following links.
+fn open_beneath(path: &Path, root: Option<&Path>, options: PosixOptions) -> io::Result<PosixVfs> {
+    let Some(root) = root else { return PosixVfs::open_root(path, options) };
+    match path.strip_prefix(root) {
+        Ok(part) if part.as_os_str().is_empty() => PosixVfs::open_root(root, options),
+        Ok(part) => PosixVfs::open_part(root, part, options),
+        Err(_) => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
     }
 }
 

@@ -7,12 +7,16 @@
 //! there the choice is made when the server is compiled, and costs nothing.
 
 #[cfg(feature = "posix")]
+mod folder_lock;
+#[cfg(feature = "posix")]
 mod folders;
 mod names;
 #[cfg(not(feature = "posix"))]
 mod nothing;
 #[cfg(feature = "posix")]
 mod posix;
+#[cfg(feature = "posix")]
+mod share_folder;
 
 #[cfg(feature = "posix")]
 pub use folders::FolderFault;
@@ -21,6 +25,10 @@ pub use names::{HostNames, NoNames, Said};
 pub use nothing::*;
 #[cfg(feature = "posix")]
 pub use posix::*;
+#[cfg(feature = "posix")]
+pub(crate) use share_folder::probe_folder;
+#[cfg(feature = "posix")]
+pub use share_folder::{accept_folder, claim_folder, look_at_folder};
 
 /// A folder of the host, for tests.
 #[cfg(test)]

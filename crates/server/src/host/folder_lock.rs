@@ -1,0 +1,55 @@
+//! A lock on the folder of a share, which another server that shares it would break.
+//!
+//! It is a lock of the kernel on the folder itself, so that servers in other containers see it. It
+//! ends with its process. On file systems without such locks there is none.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// A lock, until the last share of the folder gives it up.
+#[derive(Debug)]
+pub(super) struct FolderLock {
+    _folder: Arc<File>,
+}
+
+/// Locked folders by device and inode.
+type LockTable = HashMap<(u64, u64), Weak<File>>;
+
+/// The locks of this process: its own shares of one folder have one lock.
+static HELD: LazyLock<Mutex<LockTable>> = LazyLock::new(Mutex::default);
+
+/// Locks the folder at `path`. None where that is not possible.
+///
+/// # Errors
+/// ResourceBusy when another process has locked it.
+pub(super) fn take(path: &Path) -> io::Result<Option<FolderLock>> {
+    let folder = File::open(path)?;
+    let metadata = folder.metadata()?;
+    let key = (metadata.dev(), metadata.ino());
+    let mut held = HELD.lock();
+    if let Some(folder) = held.get(&key).and_then(Weak::upgrade) {
+        return Ok(Some(FolderLock { _folder: folder }));
+    }
+    held.retain(|_, folder| folder.strong_count() > 0);
+    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            let folder = Arc::new(folder);
+            held.insert(key, Arc::downgrade(&folder));
+            Ok(Some(FolderLock { _folder: folder }))
+        }
+        Err(Errno::WOULDBLOCK) => {
+            let path = path.display();
+            let text = format!("another server has the folder {path}; stop that server first");
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+        }
+        Err(_) => Ok(None),
+    }
+}
