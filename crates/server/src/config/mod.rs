@@ -22,7 +22,9 @@ mod share;
 mod traces;
 mod values;
 
-pub use crate::host::{FolderFault, accept_folder, claim_folder, look_at_folder};
+pub use crate::host::FolderFault;
+#[doc(hidden)]
+pub use crate::host::{accept_folder, claim_folder, look_at_folder};
 pub use crate::limits::CONFIG_FILE_BYTES;
 #[doc(hidden)]
 pub use crate::limits::NETWORK_SHARES;

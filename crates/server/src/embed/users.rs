@@ -50,7 +50,7 @@ impl Accounts for UserList {
     }
 
     fn password_hash(&self, name: &str) -> Option<NtHash> {
-        self.0.get(&name.to_lowercase()).map(|account| account.nt_hash.clone())
+        self.0.get(&fold_name(name)).map(|account| account.nt_hash.clone())
     }
 }
 
