@@ -129,6 +129,13 @@ impl PosixVfs {
         Ok(Self { share: Arc::new(share) })
     }
 
+    /// False if this process may not make files in the folder. A confined one may not on a disk that
+    /// was mounted after its start.
+    pub fn takes_files(&self) -> bool {
+        let made = crate::extents::nameless(self.share.root.as_fd());
+        !matches!(made, Err(Errno::ACCESS))
+    }
+
     /// True while a file or folder of it is open.
     pub fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.share) > 1

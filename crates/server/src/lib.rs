@@ -127,6 +127,7 @@ mod lease;
 mod ledger;
 mod limits;
 mod lines;
+mod name_holds;
 mod offload;
 mod open;
 mod operations;

@@ -26,6 +26,7 @@ use crate::enumeration::Enumeration;
 use crate::ipc::pipe::Pipe;
 use crate::ledger::Charge;
 use crate::limits::{LOCKS_LIKE_AN_OPEN, LOCKS_RELEASED_AT_ONCE};
+use crate::name_holds;
 use crate::panics::Steps;
 use crate::slots::Slot;
 use crate::syncs::Syncs;
@@ -364,7 +365,7 @@ impl FileOpen {
         if self.outlives_deletion(name) {
             return Err(Fault::Busy);
         }
-        let _name = files.names.hold(*folder_id, name);
+        let _name = name_holds::hold(files, *folder_id, name)?;
         let is_own = std::ptr::eq(cell, &*self.cell);
         vfs.remove(name, if is_own { self.key() } else { cell.key() })
     }

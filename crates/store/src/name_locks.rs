@@ -48,8 +48,35 @@ impl NameLocks {
         NamesLocked { _first, _second }
     }
 
+    /// Locks one name unless another thread has it.
+    pub fn try_hold(&self, folder_id: FolderId, name: &Name) -> Option<NamesLocked<'_>> {
+        let _first = self.lock_at(index(folder_id, name)).try_lock()?;
+        Some(NamesLocked { _first, _second: None })
+    }
+
+    /// Locks two names unless another thread has one of them.
+    pub fn try_hold_both(
+        &self,
+        folder_id: FolderId,
+        one: &Name,
+        other: &Name,
+    ) -> Option<NamesLocked<'_>> {
+        let (one, other) = (index(folder_id, one), index(folder_id, other));
+        let _first = self.lock_at(one.min(other)).try_lock()?;
+        let second = (one != other).then(|| self.lock_at(one.max(other)));
+        let _second = match second {
+            Some(second) => Some(second.try_lock()?),
+            None => None,
+        };
+        Some(NamesLocked { _first, _second })
+    }
+
     fn at(&self, index: usize) -> NameGuard<'_> {
-        self.0.get(index).unwrap_or(&self.0[0]).lock()
+        self.lock_at(index).lock()
+    }
+
+    fn lock_at(&self, index: usize) -> &NameLock {
+        self.0.get(index).unwrap_or(&self.0[0])
     }
 }
 
@@ -97,6 +124,23 @@ mod tests {
         drop(held);
         let _both = locks.hold_both(HERE, &name("a"), &name("b"));
         assert!(locks.0[index(HERE, &name("B"))].bare().is_locked());
+    }
+
+    #[test]
+    fn names_that_are_held_are_not_waited_for() {
+        let locks = NameLocks::default();
+        let (a, b) = (name("a"), name("b"));
+        let held = locks.hold(HERE, &a);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(locks.try_hold(HERE, &name("A")).is_none());
+                assert!(locks.try_hold_both(HERE, &b, &a).is_none());
+                assert!(locks.try_hold(HERE, &b).is_some(), "nothing is kept of the attempt");
+            });
+        });
+        drop(held);
+        assert!(locks.try_hold_both(HERE, &a, &b).is_some());
+        assert!(locks.try_hold_both(HERE, &a, &a).is_some());
     }
 
     #[test]

@@ -60,6 +60,12 @@ impl<T, const RANK: usize> Ordered<T, RANK> {
         Guard { guard: model::take(|| self.0.try_lock(), || self.0.lock()), _held }
     }
 
+    /// Takes the lock if it is free, and checks the lock order.
+    pub fn try_lock(&self) -> Option<Guard<MutexGuard<'_, T>, RANK>> {
+        let _held = RankHeld::new();
+        self.0.try_lock().map(|guard| Guard { guard, _held })
+    }
+
     /// Returns the lock without its rank, for tests of lock contention.
     #[cfg(test)]
     pub(crate) const fn bare(&self) -> &Mutex<T> {

@@ -41,6 +41,8 @@ pub(crate) struct ShareFolder {
     volumes: [OnceLock<Volume>; FOLDER_VOLUMES],
     volume: AtomicUsize,
     folder_id: AtomicUsize,
+    /// False if the process could not make files in the first folder.
+    took_files: OnceLock<bool>,
     /// Set by each use, cleared by each look.
     used: AtomicBool,
     /// The reason why no file is opened; None while all is well.
@@ -103,6 +105,7 @@ impl ShareFolder {
             volumes: [const { OnceLock::new() }; FOLDER_VOLUMES],
             volume: AtomicUsize::new(0),
             folder_id: AtomicUsize::new(0),
+            took_files: OnceLock::new(),
             used: AtomicBool::new(true),
             fault: ArcSwapOption::empty(),
         };
@@ -130,6 +133,10 @@ impl ShareFolder {
         let vfs = (self.opener)()?;
         if Located::of(&self.path)? != before {
             return Err(io::ErrorKind::StaleNetworkFileHandle.into());
+        }
+        // Where it could make files at the start, it is confined to the disk of that time.
+        if *self.took_files.get_or_init(|| vfs.takes_files()) && !vfs.takes_files() {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         let vfs = Arc::new(vfs);
         self.keep_volume(vfs.volume());

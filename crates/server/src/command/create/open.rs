@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use frevo_store::file::Admission;
 use frevo_store::lease::{Actor, Break, Wish};
+use frevo_store::name_locks::NamesLocked;
 use frevo_store::vfs::{Kind, Opened};
 use frevo_store::{Admitted, Fault, FileCell, Sharing, Stat};
 use frevo_wire::Status;
@@ -21,6 +22,7 @@ use crate::impersonation;
 use crate::lease;
 use crate::ledger::{self, Charge};
 use crate::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
+use crate::name_holds;
 use crate::open::shared_fd;
 use crate::refusal::Refusal;
 use crate::visibility;
@@ -29,6 +31,11 @@ use crate::visibility;
 const ATTEMPTS: usize = 8;
 
 impl Create<'_> {
+    fn hold_name(&self) -> Result<NamesLocked<'_>, Status> {
+        let files = &self.rq.server().files;
+        name_holds::hold(files, self.vfs.folder_id(), &self.name).map_err(Fault::status)
+    }
+
     /// Finds or makes the file and takes a place among its Opens. What was
     /// opened may have been removed meanwhile: then the name is looked up again.
     pub(super) async fn open(&self) -> Result<Made<'_>, Refusal> {
@@ -48,7 +55,7 @@ impl Create<'_> {
             attempts += 1;
             let removals = files.removals();
             // Nobody renames or removes it from here to its admission.
-            let held = files.names.hold(self.vfs.folder_id(), &self.name);
+            let held = self.hold_name()?;
             // Another attempt may have waited meanwhile, and walks anew.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {

@@ -17,6 +17,7 @@ use frevo_wire::fscc::{WireName, eq_ignore_case};
 use crate::audit::told;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
+use crate::name_holds;
 use crate::open::{FileOpen, Open};
 use crate::protection;
 use crate::refusal::Refusal;
@@ -170,7 +171,8 @@ pub(super) fn rename(
         }
         state.name_of(open.id()).clone()
     };
-    let _names = files.names.hold_both(file.folder_id(), &from, &wanted.name);
+    let _names = name_holds::hold_both(files, file.folder_id(), &from, &wanted.name)
+        .map_err(Fault::status)?;
     if from.stream().is_some() && wanted.name.stream().is_some() {
         // Windows: it would be its file that gets another name, and that has an
         // open stream, this one.
@@ -237,7 +239,7 @@ pub(super) fn link(
     if wanted.is_stream || wanted.name.stream().is_some() {
         return Err(Status::OBJECT_NAME_INVALID);
     }
-    let _name = files.names.hold(file.folder_id(), &wanted.name);
+    let _name = name_holds::hold(files, file.folder_id(), &wanted.name).map_err(Fault::status)?;
     let parent = check_parent(open, file, files, &wanted.name)?;
     let replaced = check_replaced((open, file), None, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
