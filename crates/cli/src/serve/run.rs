@@ -191,8 +191,7 @@ pub(super) async fn run(
     tell_unresolved(&server);
     let (account_asking, account_reloads) = account_reloads::channel();
     let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
-    let hello = Hello { arguments, doors: &doors, address, confined: &confined };
-    hello.say(&loaded, &server).await?;
+    Hello { arguments, doors: &doors, address, confined: &confined }.say(&loaded, &server).await?;
     let mut keytab_watch = KeytabWatch::default();
     keytab_watch.note(keytab::path(&loaded.plan.config));
     Running {
