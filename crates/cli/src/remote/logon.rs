@@ -410,7 +410,7 @@ impl Connection {
         let is_named = self.user.is_some() || url.user.is_some();
         let is_named = is_named || std::env::var_os("FREVO_USER").is_some();
         let user = if is_named { self.user_of(url)? } else { String::from("guest") };
-        let is_given = self.password_stdin || std::env::var_os("FREVO_PASSWORD").is_some();
+        let is_given = self.password_stdin || passwords::is_in_environment();
         if !is_given {
             return Ok(Credentials::new(&user, ""));
         }
