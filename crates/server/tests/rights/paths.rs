@@ -291,8 +291,15 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "shows_locks",
             "volume",
         ];
-        let elsewhere =
-            ["birth", "quota_from", "rewind", "set_quota", "set_quota_defaults", "snapshot"];
+        let elsewhere = [
+            "birth",
+            "is_one_entry",
+            "quota_from",
+            "rewind",
+            "set_quota",
+            "set_quota_defaults",
+            "snapshot",
+        ];
         // Nobody here has a lease on a directory.
         let for_leases = ["parent_key"];
         // The server sets attributes by lists.
