@@ -59,7 +59,7 @@ pub(crate) fn of(root: BorrowedFd<'_>, kind: u64, read_only: bool) -> Abilities 
     if WITH.contains(&kind) || read_only {
         return Abilities::ALL;
     }
-    // What cannot be tried is taken to be possible.
+    // An ability that cannot be tried is taken to be there.
     tried(root).unwrap_or(Abilities::ALL)
 }
 

@@ -178,9 +178,7 @@ impl Load {
         let work = match peer.kind {
             Kind::Limit => Work::Limit(RawLoad::open(row, &peer.target.addr)?),
             Kind::Bare => anyhow::bail!("the bare path of the load has no rows of the table"),
-            Kind::Smbd | Kind::Frevo | Kind::Running => {
-                Work::Smb(Box::new(SmbLoad::open(row, peer).await?))
-            }
+            Kind::Smbd | Kind::Frevo => Work::Smb(Box::new(SmbLoad::open(row, peer).await?)),
         };
         Ok(Self { row, pid: peer.pid(), label: peer.label.clone(), share: share.to_owned(), work })
     }
@@ -194,8 +192,7 @@ impl Load {
         };
         let seconds = start.elapsed().as_secs_f64();
         let now = Cpu::now(self.pid);
-        // The files of a running server are not at hand.
-        if matches!(self.row, Row::Write(_)) && peer.kind != Kind::Running {
+        if matches!(self.row, Row::Write(_)) {
             share::check_written(&self.share, &self.label, self.work.written())?;
         }
         let (server, client) = (now.server - before.server, now.client - before.client);

@@ -23,9 +23,6 @@ pub(crate) enum Kind {
     /// The bare data path for the frames of the load; see `load::bare`.
     #[value(skip)]
     Bare,
-    /// A server that somebody else has started.
-    #[value(skip)]
-    Running,
 }
 
 impl Kind {
@@ -35,7 +32,6 @@ impl Kind {
             Self::Frevo => "Frevo",
             Self::Limit => "limit",
             Self::Bare => "bare",
-            Self::Running => "running",
         }
     }
 }
@@ -70,29 +66,21 @@ pub(crate) struct Peer {
     pub(crate) target: Target,
     /// The programs that it was started from.
     pub(crate) programs: Programs,
-    /// None for one that somebody else has started.
-    child: Option<Child>,
+    child: Child,
 }
 
 impl Peer {
-    /// Returns the root of the server's process tree; 0 for one that somebody else has started.
+    /// Returns the root of the server's process tree.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+        self.child.id()
     }
-}
-
-/// A server that somebody else has started.
-pub(crate) fn running(label: &str, target: Target, programs: Programs) -> Peer {
-    Peer { kind: Kind::Running, label: label.to_owned(), target, programs, child: None }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
         // smbd's process tree is a PID namespace, whose first process dies with this one.
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -156,9 +144,8 @@ fn start_with(
         Kind::Frevo => start_frevo(&target, share, &state, programs)?,
         Kind::Limit => start_own("raw-server", &mut target, share)?,
         Kind::Bare => start_own("bare-server", &mut target, share)?,
-        Kind::Running => bail!("a running server is not started"),
     };
-    Ok(Peer { kind, label, target, programs: programs.clone(), child: Some(child) })
+    Ok(Peer { kind, label, target, programs: programs.clone(), child })
 }
 
 fn free_port() -> Result<u16> {

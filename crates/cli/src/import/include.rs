@@ -117,7 +117,7 @@ mod tests {
         for read in ["more.conf", "none.conf"] {
             assert!(matches!(printed.read(&at(read)), Included::Nothing(_)), "{read}");
         }
-        // What testparm makes of %U.conf, smb.conf.%m, smb-%a.conf, smb.%I and %U/smb.conf.
+        // Names that testparm makes of %U.conf, smb.conf.%m, smb-%a.conf, smb.%I and %U/smb.conf.
         for unknown in [".conf", "smb.conf.", "smb-UNKNOWN.conf", "smb.0.0.0.0", "", "/smb.conf"] {
             let path = format!("{}/{unknown}", place.path().display());
             assert_eq!(printed.read(&path), Included::Unknown, "{unknown}");

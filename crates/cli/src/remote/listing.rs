@@ -97,7 +97,7 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
             found.push((name.to_owned(), *metadata));
             name.matches('/').count() + 1 < depth
         };
-        // What is beside a directory that cannot be listed is shown.
+        // A directory that cannot be listed hides no other one.
         let note = |error| failures.note(error);
         walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
     }

@@ -175,7 +175,7 @@ pub(crate) fn are_apart(urls: &[Url]) -> bool {
     };
     let mut places: Vec<Vec<String>> = urls.iter().map(place).collect();
     places.sort_unstable();
-    // What is below a place follows it directly.
+    // Entries below a location follow it directly.
     places.windows(2).all(|pair| !matches!(pair, [above, below] if below.starts_with(above)))
 }
 

@@ -336,7 +336,7 @@ fn names_of_a_silent_file_system_are_only_hints() {
     assert_eq!(f.find("FIRST"), None);
     f.touch("fIRST");
     assert_eq!(f.find("FIRST").as_deref(), Some("fIRST"));
-    // What this process makes is known without a reading.
+    // Names that this process makes are known without a reading.
     let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
     f.touch("Own");
     f.cache.came(key, b"Own");

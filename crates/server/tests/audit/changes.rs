@@ -190,7 +190,7 @@ fn each_command_has_its_events() {
             Command::TREE_CONNECT => &[Kind::Connect],
             Command::TREE_DISCONNECT => &[Kind::Disconnect],
             Command::CREATE => &[Kind::Open, Kind::Create],
-            // What a handle has changed, and what goes with it.
+            // The changes by the handle, and those that go with it.
             Command::CLOSE => &[Kind::Write, Kind::Delete],
             // The handle notes it; requests to pipes have events of their own.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],

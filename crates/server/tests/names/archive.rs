@@ -313,7 +313,7 @@ fn files_of_the_host_are_marked_too() {
             peer.write(&mount, file, 0, b"x").await;
             let now = attributes(&mut peer, &mount, file).await;
             assert_eq!(now, before.without(FileAttributes::NORMAL) | ARCHIVE);
-            // What is hidden by its name is not so by another one.
+            // A file that its name hides is not hidden by another name.
             let to = rename_draft(FileInfoClass::RENAME, file, &format!("shown{name}"), false);
             peer.on(&mount, to).await.ok();
             peer.close(&mount, file).await;

@@ -116,7 +116,7 @@ impl Counted {
 
     /// Counts the round trips that a program waits for.
     async fn row<T>(&mut self, name: &'static str, work: impl AsyncFnOnce(&Volume) -> T) -> T {
-        // What nobody waited for is over by then.
+        // Requests that no call waits for have ended by then.
         sleep(8 * HELD).await;
         let before = self.trips.load(Ordering::SeqCst);
         let done = work(&self.volume).await;

@@ -77,7 +77,7 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
             let access = AccessMask::WRITE_ATTRIBUTES;
             Row { access, min: 8, modifies: false, recorded: Nothing }
         }
-        // What may be set is what is there already.
+        // A length that may be set is there already.
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
         }
