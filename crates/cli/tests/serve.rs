@@ -73,6 +73,8 @@ fn passwords_come_from_a_file_or_the_environment() {
     client(async {
         log_on(&server, "bob", "from the file").await.unwrap();
     });
+    // A folder has one server.
+    drop(server);
     let mut command = place.command(&["serve", "photos", "--listen", ANY]);
     let server = Serving::start({
         command.env("FREVO_PASSWORD", "from the environment");

@@ -310,7 +310,7 @@ impl ShareFolder {
 fn sentence(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound => format!("the folder {path} was removed; make it again"),
+        io::ErrorKind::NotFound => format!("its folder was removed; make {path} again"),
         io::ErrorKind::PermissionDenied => format!(
             "frevo may not open what is at {path} now; a disk that is mounted after the start needs \
              a restart of frevo where it is confined"
