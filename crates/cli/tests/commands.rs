@@ -70,7 +70,7 @@ fn a_fake_mount_mounts_nothing() {
         mount(flags).succeeds();
     }
     // Options are looked at, and without -f there is no folder to mount on.
-    mount(&["-f", "-o", "rad_only"]).fails(2, &["rad-only"]);
+    mount(&["-f", "-o", "rad_only"]).fails(2, &["rad_only is unknown"]);
     mount(&["-v"]).fails(6, &["folder"]);
 }
 
