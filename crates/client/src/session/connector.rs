@@ -38,7 +38,13 @@ pub(super) struct Connector {
 impl Connector {
     /// Connects to the server.
     pub(super) async fn connect(&self) -> Result<Claim, Cause> {
-        match self.open(self.dial.dial(&self.server).await?).await {
+        self.open(self.dial.dial(&self.server).await?).await
+    }
+
+    /// Connects to the server for the first time. The error names the dialect of a server that is too
+    /// old, which a server that has been connected to is not.
+    pub(super) async fn connect_first(&self) -> Result<Claim, Cause> {
+        match self.connect().await {
             Err(why) if may_be_too_old(&why) => Err(spoken_dialect::found(self, why).await),
             opened => opened,
         }

@@ -445,7 +445,10 @@ impl Inner {
         logon: Logon<'_>,
         previous: u64,
     ) -> std::result::Result<Arc<Live>, Cause> {
-        let connection = self.connector.connect().await?;
+        let connection = match previous {
+            0 => self.connector.connect_first().await?,
+            _ => self.connector.connect().await?,
+        };
         let agreed = connection.agreed().clone();
         let logged_on = logon.begin(connection, previous).await?;
         let is_wide = self.client.options.channels != 1

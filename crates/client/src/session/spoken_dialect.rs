@@ -44,11 +44,12 @@ pub(super) async fn found(connector: &Connector, why: Cause) -> Cause {
 
 /// Returns what the server speaks, if it is older than the options allow.
 async fn spoken(connector: &Connector) -> Option<Cause> {
-    let older = Dialect::ALL.into_iter().rfind(|dialect| *dialect < connector.options.oldest);
-    if let Some(older) = older {
+    let oldest = connector.options.oldest;
+    if oldest > Dialect::Smb202 {
+        // All dialects: a server that can speak a newer one chooses it, and its connection was lost
+        // for another reason.
         let options = Options {
             oldest: Dialect::Smb202,
-            newest: older,
             encryption: Encryption::AsServerAsks,
             ..(*connector.options).clone()
         };
@@ -56,7 +57,8 @@ async fn spoken(connector: &Connector) -> Option<Cause> {
         let unasked = connector.unasked.clone();
         let opened = Connection::open(stream, &options, connector.guid, unasked).await;
         if let Ok(connection) = opened {
-            return Some(Cause::TooOld(Some(connection.agreed().terms.dialect.into())));
+            let spoken = connection.agreed().terms.dialect.into();
+            return (spoken < oldest).then_some(Cause::TooOld(Some(spoken)));
         }
     }
     let stream = connector.dial.dial(&connector.server).await.ok()?;
