@@ -205,9 +205,12 @@ impl File {
         !self.doomed.is_empty()
     }
 
-    /// Returns the number of links that go with the last Open by them.
-    pub const fn deleted_links(&self) -> usize {
-        self.doomed.len()
+    /// Returns the number of links that go with the last Open by them. Those of one folder are
+    /// counted: a name in another one may mean one of them again.
+    pub fn deleted_links(&self) -> usize {
+        let Some(first) = self.doomed.first() else { return 0 };
+        let folder_id = first.link.folder_id;
+        self.doomed.iter().filter(|doomed| doomed.link.folder_id == folder_id).count()
     }
 
     /// True if the link of the Open `id` goes with the last Open by it
@@ -359,7 +362,7 @@ impl File {
             return self.doom(link, id, parent);
         }
         let key = self.key;
-        self.doomed.retain(|doomed| !is_one_link(key, &doomed.link, &link));
+        self.doomed.retain(|doomed| !is_surely_one_link(key, &doomed.link, &link));
     }
 
     /// Returns the Vfs through which a deleted name is removed, whichever Open closes last: the one
@@ -463,8 +466,11 @@ impl File {
     fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
         let is_last = self.open_count() == 0;
         let goes = |doomed: &&Doomed| {
-            let is_this = self.is_one_link(&doomed.link, link);
-            is_last || is_this && (unlinks || !self.is_opened_by(&doomed.link))
+            // A name in another folder that may be this one has waited for it.
+            let has_waited = self.is_one_link(&doomed.link, link);
+            is_last
+                || unlinks && is_surely_one_link(self.key, &doomed.link, link)
+                || has_waited && !self.is_opened_by(&doomed.link)
         };
         self.doomed.iter().filter(goes).map(|doomed| doomed.link.clone()).collect()
     }
@@ -478,15 +484,23 @@ impl File {
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
-        if !self.is_link_going(&link) {
+        // Each name is recorded that may be a link of its own: the removal of one that is gone by then
+        // does nothing.
+        if !self.doomed.iter().any(|doomed| is_surely_one_link(self.key, &doomed.link, &link)) {
             self.doomed.push(Doomed { link, by, remover: None, parent });
         }
     }
 }
 
-/// True if two names of the file `key` mean one link. Names in two folders may: one folder can be
-/// below the other. A named stream goes by itself, whichever link it was opened by (MS-FSA 2.1.1.5
+/// True if two names of the file `key` may mean one link, which is enough to refuse or to wait. Names
+/// in two folders may: one folder can be below the other. A named stream goes by itself, whichever link it was opened by (MS-FSA 2.1.1.5
 /// Stream.IsDeleted).
 fn is_one_link(key: FileKey, a: &Link, b: &Link) -> bool {
     key.stream != 0 || a.folder_id != b.folder_id || a == b
+}
+
+/// True if two names of the file `key` mean one link in any case: what is done to one is done to the
+/// other.
+fn is_surely_one_link(key: FileKey, a: &Link, b: &Link) -> bool {
+    key.stream != 0 || a == b
 }

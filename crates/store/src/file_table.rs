@@ -465,6 +465,36 @@ mod tests {
         assert!(Arc::ptr_eq(&cell.lock().remover(&link).unwrap(), &its));
     }
 
+    /// Tests that two names in two folders, which may be two links, are deleted each for itself.
+    #[test]
+    fn links_of_two_folders_are_deleted_each_for_itself() {
+        let table = FileTable::default();
+        let there = FolderId(2);
+        let other = |id| Admission { folder_id: there, ..ask(id, Sharing::ALL, false) };
+        let below = Link { folder_id: there, name: name("b") };
+        let cell = table.admit(KEY, &name("sub\\a"), ask(1, Sharing::ALL, false)).unwrap().cell;
+        table.admit(KEY, &name("b"), other(2)).unwrap();
+        cell.lock().set_delete_pending(OpenId(1), true);
+        cell.lock().set_delete_pending(OpenId(2), false);
+        assert!(cell.lock().is_going(OpenId(1)), "only its own deletion is undone");
+        cell.lock().set_delete_pending(OpenId(2), true);
+        cell.lock().set_delete_pending(OpenId(2), true);
+        assert_eq!(cell.lock().deleted_links(), 1, "they may be one");
+        assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
+        let both = vec![link("sub\\a"), below.clone()];
+        assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(both.clone()));
+        table.unlinked(&cell, &both);
+        assert!(table.is_empty());
+        // POSIX: the Open's own name goes at its close, another's does not.
+        let cell = table.admit(KEY, &name("sub\\a"), ask(3, Sharing::ALL, false)).unwrap().cell;
+        table.admit(KEY, &name("b"), other(4)).unwrap();
+        cell.lock().set_delete_pending(OpenId(3), true);
+        cell.lock().set_delete_pending(OpenId(4), true);
+        table.admit(KEY, &name("c"), ask(5, Sharing::ALL, false)).unwrap_err();
+        cell.lock().unlinks_at_close(OpenId(4));
+        assert_eq!(table.leave(&cell, OpenId(4), &vfs()), Departure::Remove(vec![below]));
+    }
+
     #[test]
     fn open_files_below_a_directory_are_seen() {
         let table = FileTable::default();
