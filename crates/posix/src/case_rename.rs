@@ -1,6 +1,7 @@
 //! Entries of file systems that ignore case, as FAT and exFAT do: two spellings of a name are one entry.
 
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_store::vfs::VfsResult;
 use rustix::fs::{Mode, OFlags, RenameFlags};
@@ -11,6 +12,9 @@ use crate::dir::Dir;
 use crate::errno::fault_of;
 use crate::limits::NAMES_READ_ON_CORE;
 use crate::{fold, patience, sys};
+
+/// Names that are tried for an entry that is set aside.
+const ATTEMPTS: usize = 16;
 
 /// True if two spellings are one entry of a directory.
 pub(crate) fn is_one_entry(dir: &Dir, one: &[u8], other: &[u8]) -> VfsResult<bool> {
@@ -53,24 +57,42 @@ pub(crate) fn rename_case(dir: &Dir, stored: &[u8], wanted: &[u8]) -> VfsResult<
         return Ok(());
     }
     // Linux does nothing for two names of one inode, so the entry gets a third name in between.
-    let between = format!(".frevo-case-{:x}", std::process::id());
-    let between = between.as_bytes();
-    let moved = |from: &[u8], to: &[u8]| match rustix::fs::renameat_with(
-        fd,
-        from,
-        fd,
-        to,
-        RenameFlags::NOREPLACE,
-    ) {
-        Err(Errno::INVAL) => rustix::fs::renameat(fd, from, fd, to),
-        renamed => renamed,
-    };
-    moved(stored, between).map_err(fault_of)?;
-    let renamed = moved(between, wanted);
+    let between = set_aside(dir, stored).map_err(fault_of)?;
+    let renamed = rename_free(dir, &between, wanted);
     if renamed.is_err() {
-        let _ = moved(between, stored);
+        let _ = rename_free(dir, &between, stored);
     }
     renamed.map_err(fault_of)
+}
+
+/// Renames an entry to a name that no entry has, and returns the name. A name that an earlier process
+/// has left behind is passed over.
+fn set_aside(dir: &Dir, stored: &[u8]) -> Result<Vec<u8>, Errno> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..ATTEMPTS {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".frevo-case-{:x}-{number:x}", std::process::id()).into_bytes();
+        match rename_free(dir, stored, &name) {
+            Ok(()) => return Ok(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// Renames an entry to a name that is free.
+fn rename_free(dir: &Dir, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    let fd = dir.fd();
+    match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        // FUSE without flags. For a moment another program's new file could be replaced.
+        Err(Errno::INVAL) => match sys::stat_at(fd, to) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => rustix::fs::renameat(fd, from, fd, to),
+            Err(errno) => Err(errno),
+        },
+        renamed => renamed,
+    }
 }
 
 #[cfg(test)]
@@ -97,5 +119,31 @@ mod tests {
         std::fs::remove_file(host.path().join("A")).unwrap();
         rename_case(&dir, b"a", b"A").unwrap();
         assert_eq!(spellings(&dir, b"a", 0), Ok(vec![b"A".to_vec()]));
+    }
+
+    /// Tests that entries set aside get names of their own, and that nothing is replaced.
+    #[test]
+    fn entries_set_aside_have_names_of_their_own() {
+        let host = tempfile::tempdir().unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(CWD, host.path(), flags, Mode::empty()).unwrap();
+        let dir = Dir::Sub(Arc::new(folder));
+        for name in ["a", "b", "c"] {
+            std::fs::write(host.path().join(name), name).unwrap();
+        }
+        let a = set_aside(&dir, b"a").unwrap();
+        let b = set_aside(&dir, b"b").unwrap();
+        assert_ne!(a, b);
+        assert_eq!(rename_free(&dir, &a, b"c"), Err(Errno::EXIST));
+        assert_eq!(rename_free(&dir, &a, b"a"), Ok(()));
+        assert_eq!(std::fs::read(host.path().join("a")).unwrap(), b"a");
+        assert_eq!(std::fs::read(host.path().join("c")).unwrap(), b"c");
+        // A name left behind does not block the next one.
+        let number = b.rsplit(|byte| *byte == b'-').next().unwrap();
+        let number = u64::from_str_radix(std::str::from_utf8(number).unwrap(), 16).unwrap();
+        let next = format!(".frevo-case-{:x}-{:x}", std::process::id(), number + 1);
+        std::fs::write(host.path().join(&next), "left behind").unwrap();
+        assert_ne!(set_aside(&dir, b"a").unwrap(), next.as_bytes());
+        assert_eq!(std::fs::read(host.path().join(&next)).unwrap(), b"left behind");
     }
 }

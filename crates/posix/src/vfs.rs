@@ -552,7 +552,16 @@ fn replace_in_steps(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
         let _ = rename_entry(aside, to, RenameFlags::NOREPLACE);
         return renamed;
     }
-    rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()).map_err(fault_of)
+    match rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()) {
+        // Where the directory cannot go back, it has been renamed and stays so.
+        Err(errno)
+            if errno != Errno::NOENT && rename_entry(to, from, RenameFlags::NOREPLACE).is_ok() =>
+        {
+            let _ = rename_entry(aside, to, RenameFlags::NOREPLACE);
+            Err(fault_of(errno))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Replaces `existing` by a link in one step, through a temporary name.

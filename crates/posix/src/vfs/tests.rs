@@ -106,3 +106,29 @@ fn no_descriptor_is_left_behind() {
     }
     assert!(next() < before + 100, "descriptors are lost");
 }
+
+/// Tests that a directory goes back when what it replaced cannot be removed.
+#[test]
+fn a_replacement_in_steps_is_undone() {
+    let host = tempfile::tempdir().unwrap();
+    let folder = std::fs::File::open(host.path()).unwrap();
+    let at = |name: &'static [u8]| (folder.as_fd(), name);
+    let names = || {
+        let entries = std::fs::read_dir(host.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for name in ["from", "to"] {
+        std::fs::create_dir(host.path().join(name)).unwrap();
+    }
+    std::fs::write(host.path().join("to/kept"), "").unwrap();
+    // unlinkat(2) without AT_REMOVEDIR removes no directory.
+    replace_in_steps(at(b"from"), at(b"to")).unwrap_err();
+    assert_eq!(names(), ["from", "to"]);
+    assert!(host.path().join("to/kept").exists());
+    std::fs::remove_dir_all(host.path().join("to")).unwrap();
+    std::fs::write(host.path().join("to"), "").unwrap();
+    replace_in_steps(at(b"from"), at(b"to")).unwrap();
+    assert_eq!(names(), ["to"]);
+}
