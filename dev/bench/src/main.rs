@@ -335,15 +335,24 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
     });
     let scratch = args.common.scratch()?;
     let share = share::prepare(scratch.path(), rows.contains(&Row::List))?;
-    let mut peers = Vec::new();
+    let mut peers: Vec<server::Peer> = Vec::new();
     for (n, (kind, label)) in kinds.iter().zip(&labels).enumerate() {
         let programs = earlier.as_ref().filter(|_| n == 0).unwrap_or(&programs);
+        // A folder that clients may change has one server of Frevo.
+        let is_taken = *kind == Kind::Frevo && peers.iter().any(|peer| peer.kind == Kind::Frevo);
+        let own = scratch.path().join(label);
+        let share = if is_taken {
+            std::fs::create_dir(&own)?;
+            share::prepare(&own, rows.contains(&Row::List))?
+        } else {
+            share.clone()
+        };
         peers.push(server::start(*kind, label, &share, scratch.path(), programs)?);
     }
     peers.push(server::start(Kind::Limit, "limit", &share, scratch.path(), &programs)?);
     let load_before = proc::load();
     let machine = proc::machine(scratch.path());
-    let bench = Bench { peers, share: &share, scratch: scratch.path() };
+    let bench = Bench { peers, scratch: scratch.path() };
     let mut results = Vec::new();
     for row in rows {
         results.push(bench.row(row, pace).await?);

@@ -66,6 +66,8 @@ pub(crate) struct Peer {
     pub(crate) target: Target,
     /// The programs that it was started from.
     pub(crate) programs: Programs,
+    /// The folder that it shares.
+    pub(crate) share: PathBuf,
     child: Child,
 }
 
@@ -145,7 +147,7 @@ fn start_with(
         Kind::Limit => start_own("raw-server", &mut target, share)?,
         Kind::Bare => start_own("bare-server", &mut target, share)?,
     };
-    Ok(Peer { kind, label, target, programs: programs.clone(), child })
+    Ok(Peer { kind, label, target, programs: programs.clone(), share: share.to_owned(), child })
 }
 
 fn free_port() -> Result<u16> {

@@ -43,10 +43,9 @@ pub(crate) struct RowResult {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// The servers of a run and the paths of their files.
+/// The servers of a run and the path of their files.
 pub(crate) struct Bench<'a> {
     pub(crate) peers: Vec<Peer>,
-    pub(crate) share: &'a Path,
     pub(crate) scratch: &'a Path,
 }
 
@@ -83,7 +82,7 @@ impl Bench<'_> {
         time: Duration,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        let mut load = warmed(row, peer, self.share, time.mul_f64(WARM_UP)).await?;
+        let mut load = warmed(row, peer, &peer.share, time.mul_f64(WARM_UP)).await?;
         outcome.rounds.push(load.round(peer, time).await?);
         if let Some((wire, frames)) = load.wire() {
             outcome.wire = Some(wire);
@@ -97,13 +96,7 @@ impl Bench<'_> {
         let mut outcomes = Vec::new();
         for peer in self.peers.iter().filter(|p| p.kind != Kind::Limit) {
             let mut outcome = Outcome::of(&peer.label);
-            let fresh = format!("{}-fresh", peer.label);
-            let measured =
-                match server::start(peer.kind, &fresh, self.share, self.scratch, &peer.programs) {
-                    Ok(fresh) => memory::measure(&fresh, pace.connections).await,
-                    Err(e) => Err(e),
-                };
-            match measured {
+            match self.fresh_memory(peer, pace).await {
                 Ok(memory) => {
                     outcome.wire = Some(memory.wire.clone());
                     outcome.memory = Some(memory);
@@ -113,6 +106,15 @@ impl Bench<'_> {
             outcomes.push(outcome);
         }
         Ok(RowResult { row: Row::Memory, outcomes })
+    }
+
+    /// Measures a server like `peer` that shares an empty folder.
+    async fn fresh_memory(&self, peer: &Peer, pace: Pace) -> Result<Memory> {
+        let label = format!("{}-fresh", peer.label);
+        let folder = self.scratch.join(&label);
+        std::fs::create_dir(&folder)?;
+        let fresh = server::start(peer.kind, &label, &folder, self.scratch, &peer.programs)?;
+        memory::measure(&fresh, pace.connections).await
     }
 }
 
