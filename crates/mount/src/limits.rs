@@ -75,6 +75,8 @@ pub const CACHED_ENTRIES_MAX: usize = 16 * LISTING_ENTRIES_MAX;
 pub const SPECIALS_MAX: usize = 256;
 /// Look-ups of special files at once.
 pub const SPECIALS_AT_ONCE: usize = 16;
+/// Look-ups of the names of a file at once, when a program opens it again.
+pub const NAMES_AT_ONCE: usize = 16;
 /// How long the kernel may cache an absent name under a directory lease.
 pub const ABSENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most absent names cached by the kernel for one directory.

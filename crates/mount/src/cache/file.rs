@@ -57,11 +57,13 @@ pub(crate) struct BeforeOpen {
     changes: u64,
     /// The version of the lease.
     version: u64,
+    /// Nobody else could change the file: the lease allowed to cache writes.
+    is_sole: bool,
 }
 
 impl BeforeOpen {
     /// A file without a cache.
-    pub(crate) const NEW: Self = Self { changes: 0, version: 0 };
+    pub(crate) const NEW: Self = Self { changes: 0, version: 0, is_sole: false };
 }
 
 /// The size and the time of modification of a file.
@@ -118,11 +120,14 @@ impl FileCache {
 
     /// Returns the state of the cache before a CREATE is sent.
     pub(crate) fn before_open(&self) -> BeforeOpen {
-        BeforeOpen { changes: self.changes(), version: self.lease.grant().version }
+        let grant = self.lease.grant();
+        let is_sole = grant.state.contains(LeaseState::WRITE);
+        BeforeOpen { changes: self.changes(), version: grant.version, is_sole }
     }
 
     /// Records an open of the file, with the metadata and perhaps the first page that came with the
-    /// answer.
+    /// answer. Discards pages that are older than that metadata. The caller has waited for the breaks
+    /// that the server sent before its answer.
     pub(crate) fn opened(
         self: &Arc<Self>,
         file: &File,
@@ -143,30 +148,42 @@ impl FileCache {
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
         // The lease was not lost since the data was read, and nothing was written.
         let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
+        // The answer may have granted the right to cache writes, which says nothing of the time before.
+        let is_sole = before.is_sole && grant.state.contains(LeaseState::WRITE);
+        let is_old = self.is_older(Stamp::of(at_open), is_sole);
         let new = self.with(|pages| {
-            let is_current =
-                pages.changes() == before.changes && pages.before_fetch(0, 1).is_some();
-            if !pages.is_of(grant.version) && pages.unsent() == 0 {
-                pages.begin(grant.version, len, before.changes);
+            let is_unchanged = pages.changes() == before.changes;
+            let is_current = is_unchanged && pages.before_fetch(0, 1).is_some();
+            if is_old {
+                pages.forget();
+            }
+            if !pages.is_of(grant.version) && pages.unsent() == 0 && is_unchanged {
+                pages.begin(grant.version, len, pages.changes());
             }
             let data = first_page.filter(|_| is_current)?;
             pages.fetched(grant.version, pages.changes(), 0, &data, 1)
         });
-        *self.seen.lock() = Some(Stamp::of(at_open));
         self.budget.came(self, &new.unwrap_or_default());
     }
 
     /// Discards pages that are older than the server's metadata `now` of the file. With the right to
     /// cache writes, nobody else can have changed it.
     pub(crate) fn check(&self, now: &Metadata) {
-        if self.lease.grant().state.contains(LeaseState::WRITE) || self.is_unsent() {
-            return;
-        }
-        let now = Stamp::of(now);
-        let before = self.seen.lock().replace(now);
-        if before.is_some_and(|before| before != now) {
+        let is_sole = self.lease.grant().state.contains(LeaseState::WRITE);
+        if self.is_older(Stamp::of(now), is_sole) {
             self.forget();
         }
+    }
+
+    /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
+    /// `is_sole` is true if nobody else can have changed it.
+    fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
+        // What is unsent is newer; the pages are compared when it is on the server.
+        if self.is_unsent() {
+            return false;
+        }
+        let before = self.seen.lock().replace(now);
+        !is_sole && before.is_some_and(|before| before != now)
     }
 
     /// Forgets the metadata that the pages belong to, after a write by this mount.
@@ -327,6 +344,11 @@ impl FileCache {
     /// Discards the clean pages.
     pub(crate) fn forget(&self) {
         self.with(Pages::forget);
+    }
+
+    /// Returns true if anything is cached.
+    pub(crate) fn is_any(&self) -> bool {
+        self.pages.lock().is_any()
     }
 
     /// Returns true if the page is cached.

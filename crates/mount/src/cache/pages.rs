@@ -74,6 +74,11 @@ impl Pages {
         self.version == Some(version)
     }
 
+    /// Returns true if anything is known of the file.
+    pub(crate) const fn is_any(&self) -> bool {
+        self.version.is_some()
+    }
+
     /// Starts a new cache for a file of `len` bytes, a length from when the pages had changed
     /// `changes` times: after later changes the file may be longer.
     pub(crate) fn begin(&mut self, version: u64, len: u64, changes: u64) {

@@ -125,6 +125,7 @@ impl Volume {
         let node = self.nodes.found(&parent, &name, found, asked);
         self.promised(&parent, &name, &node, seen.map(Seen::after_own_change));
         let _turn = self.turn(&node).await;
+        self.count_breaks(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
             // The data cache of a file that was already open may have changed.

@@ -1,11 +1,13 @@
 //! The server's Opens of a file, which all of its handles share.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use frevo_client::internal::Lease;
 use frevo_client::{Cause, File, LeaseState, Metadata, OpenOptions, Status};
 use fuser::{Errno, INodeNo};
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
@@ -13,7 +15,7 @@ use super::maintenance::FileLeaseHolder;
 use super::{Volume, begin};
 use crate::cache::FileCache;
 use crate::errno::{Outcome, errno};
-use crate::limits::{IDLE_FILES_MAX, PAGE_BYTES};
+use crate::limits::{IDLE_FILES_MAX, NAMES_AT_ONCE, PAGE_BYTES};
 use crate::node::{Name, Node, Opened, TimedMetadata};
 
 /// Lease states requested for reading, and for writing.
@@ -116,6 +118,7 @@ impl Volume {
         let (opened, first_page) = self.open_as(node, &content, reads, writes).await?;
         let file = opened.file.clone();
         let at_open = file.metadata_at_open();
+        self.count_breaks(node).await;
         content.opened(&file, writes, before, &at_open, first_page);
         node.opens.lock().files.push(opened);
         let told = node.known().map(|known| known.metadata);
@@ -123,6 +126,13 @@ impl Volume {
             self.forget_attributes(node);
         }
         Ok(file)
+    }
+
+    /// Lets the breaks count that the server sent before its last answer, if data of the file is cached.
+    pub(super) async fn count_breaks(&self, node: &Node) {
+        if node.content().is_some_and(|content| content.is_any()) {
+            self.share.session().breaks_counted().await;
+        }
     }
 
     /// Returns true if an open(2) would use an Open that this mount has.
@@ -144,13 +154,17 @@ impl Volume {
     pub(super) async fn check_names(&self, node: &Arc<Node>) -> Outcome<()> {
         let names = node.names();
         let asked = std::time::Instant::now();
-        let look = async |(parent, name): &Name| {
-            self.look_at(&parent.below(name)?).await.map_err(|error| errno(&error))
+        let look = |name: Name| async move {
+            let found = match name.0.below(&name.1) {
+                Ok(path) => self.look_at(&path).await.map_err(|error| errno(&error)),
+                Err(error) => Err(error),
+            };
+            (name, found)
         };
-        let found = join_all(names.iter().map(look)).await;
+        let mut looks = pin!(stream::iter(names).map(look).buffer_unordered(NAMES_AT_ONCE));
         let mut told = None;
         let mut wrong = Vec::new();
-        for (name, found) in names.iter().zip(found) {
+        while let Some((name, found)) = looks.next().await {
             match found {
                 Ok(found) if self.is_same(node, &found) => told = Some(found),
                 Ok(_) => wrong.push(name),
@@ -163,7 +177,7 @@ impl Volume {
             for (parent, name) in wrong {
                 parent.directory.changed(None);
                 if told.is_some() {
-                    self.nodes.lost_name(node, parent, name);
+                    self.nodes.lost_name(node, &parent, &name);
                 }
             }
             return Err(Errno::from_i32(libc::ESTALE));

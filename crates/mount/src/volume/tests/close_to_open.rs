@@ -95,6 +95,56 @@ fn cached_data_that_is_older_than_the_file_is_not_read() {
     });
 }
 
+/// An open that needs a further Open on the server does not make old data look new.
+#[test]
+fn an_open_for_writing_does_not_hide_that_cached_data_is_old() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        for flags in [libc::O_RDWR, libc::O_WRONLY] {
+            std::fs::write(world.path("f"), b"old").unwrap();
+            let reader = one.take("f", libc::O_RDONLY).await;
+            assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"old");
+            let id = one.node_of("f").id;
+            // No lease breaks in this test.
+            std::fs::write(world.path("f"), b"new and longer").unwrap();
+            let writer = one.open(id, flags).await.unwrap();
+            assert!(!one.node_of("f").content().unwrap().is_kept(0));
+            assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
+            let again = one.open(id, libc::O_RDONLY).await.unwrap();
+            assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
+            // What is current stays: nobody else can write now.
+            let content = one.node_of("f").content().unwrap();
+            assert!(content.is_kept(0));
+            for handle in [again, writer, reader] {
+                one.close(handle).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn all_names_of_a_file_are_looked_at() {
+    const NAMES: usize = 2 * crate::limits::NAMES_AT_ONCE + 1;
+    in_world(async |world| {
+        let one = plain(world).await;
+        std::fs::write(world.path("0"), b"data").unwrap();
+        let reader = one.take("0", libc::O_RDONLY).await;
+        let id = one.node_of("0").id;
+        for number in 1..NAMES {
+            let other = number.to_string();
+            std::fs::hard_link(world.path("0"), world.path(&other)).unwrap();
+            assert_eq!(one.lookup(ROOT, name(&other)).await.unwrap().found().attr.ino.0, id);
+        }
+        let again = one.open(id, libc::O_RDONLY).await.unwrap();
+        one.close(again).await;
+        std::fs::remove_file(world.path(&(NAMES - 1).to_string())).unwrap();
+        assert_eq!(one.open(id, libc::O_RDONLY).await, Err(Errno::from_i32(libc::ESTALE)));
+        let again = one.open(id, libc::O_RDONLY).await.unwrap();
+        one.close(again).await;
+        one.close(reader).await;
+    });
+}
+
 #[test]
 fn one_wrong_name_of_two_does_not_keep_a_file_from_being_opened() {
     in_world(async |world| {
