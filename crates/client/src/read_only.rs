@@ -12,9 +12,10 @@ use crate::create::Ask;
 use crate::error::{Cause, Error, Result};
 use crate::info::set_call;
 use crate::metadata::Metadata;
+use crate::open_options::OpenOptions;
 use crate::set_attributes::SetMetadata;
 use crate::share::{Replay, Share};
-use crate::types::FileAttributes;
+use crate::types::{AccessMask as TypedMask, FileAttributes, LeaseState};
 
 /// MS-FSA 2.1.5.15.4: READONLY is ignored only for an Open with the right to change attributes.
 const RIGHTS: AccessMask = AccessMask::DELETE.union(AccessMask::WRITE_ATTRIBUTES);
@@ -47,19 +48,56 @@ impl Share {
     /// file that stays is read-only again.
     #[doc(hidden)]
     pub async fn rename_over_read_only(&self, from: &str, to: &str) -> Result<()> {
-        let target = self.metadata(to).await?;
+        let target = self.lookup(to).await?;
         if target.is_dir() || !target.attributes().contains(FileAttributes::READONLY) {
             return self.rename(from, to).await;
+        }
+        if target.links() > 1 {
+            return self.rename_over_one_of_many(from, to, &target).await;
         }
         let set = |attributes| SetMetadata::new().attributes(attributes);
         let writable = set(target.attributes().without(FileAttributes::READONLY));
         self.set_metadata(to, &writable).await?;
         let renamed = self.rename(from, to).await;
-        // After a lost answer the new file may have the name.
-        if renamed.as_ref().is_err_and(|error| error.status().is_some()) {
+        if renamed.is_err() && self.is_named(to, &target).await {
             let _ = self.set_metadata(to, &set(target.attributes())).await;
         }
         renamed
+    }
+
+    /// Renames `from` to `to`, one of several links of the read-only file `target`. The others keep
+    /// the attribute.
+    async fn rename_over_one_of_many(&self, from: &str, to: &str, target: &Metadata) -> Result<()> {
+        // MS-FSCC 2.4.43: the flag to ignore READONLY changes no attribute.
+        match self.rename_over(from, to).await {
+            Err(error) if is_unknown_class(&error) => {}
+            Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {}
+            done => return done,
+        }
+        let set = |attributes| SetMetadata::new().attributes(attributes);
+        let access = TypedMask::READ_ATTRIBUTES | TypedMask::WRITE_ATTRIBUTES;
+        let options = OpenOptions::new().access(access).lease(LeaseState::EMPTY).no_follow();
+        let file = options.open(self, to).await?;
+        let writable = target.attributes().without(FileAttributes::READONLY);
+        let renamed = match file.set_metadata(&set(writable)).await {
+            Ok(()) => match self.rename_over(from, to).await {
+                // Such a server refuses to replace a file that is open.
+                Err(error) if is_unknown_class(&error) => self.rename(from, to).await,
+                done => done,
+            },
+            Err(error) => Err(error),
+        };
+        let restored = file.set_metadata(&set(target.attributes())).await;
+        let closed = file.close().await;
+        renamed.and(restored).and(closed)
+    }
+
+    /// Returns true if `path` still names `file`: after a lost answer another one may have the name.
+    async fn is_named(&self, path: &str, file: &Metadata) -> bool {
+        let found = self.lookup(path).await;
+        found.is_ok_and(|found| {
+            found.file_id() == file.file_id() && found.created() == file.created()
+        })
     }
 
     /// Notes that the server does not know FileDispositionInformationEx.

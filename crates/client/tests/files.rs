@@ -11,7 +11,8 @@ use std::time::Duration;
 use frevo_client::internal::Dial;
 use frevo_client::internal::Dialing;
 use frevo_client::{
-    Cause, Cipher, Client, Credentials, Dialect, Encryption, File, OpenOptions, Options, ServerName,
+    Cause, Cipher, Client, Credentials, Dialect, Encryption, File, FileAttributes, OpenOptions,
+    Options, ServerName, SetMetadata,
 };
 use world::{in_world, settings};
 
@@ -137,6 +138,35 @@ fn names_are_made_found_moved_and_removed() {
         assert!(missing.is_not_found(), "{missing}");
         assert!(missing.to_string().contains("smb://frevo/data/a/g"), "{missing}");
         assert!(share.open("../x").await.is_err());
+    });
+}
+
+#[test]
+fn the_other_links_of_a_replaced_file_stay_read_only() {
+    in_world(async |world| {
+        let share = world.share().await;
+        let read_only = SetMetadata::new().attributes(FileAttributes::READONLY);
+        for links in [1, 2] {
+            share.write("old", b"old").await.unwrap();
+            share.write("new", b"new").await.unwrap();
+            if links == 2 {
+                share.hard_link("old", "other").await.unwrap();
+            }
+            share.set_metadata("old", &read_only).await.unwrap();
+            assert!(share.rename("new", "old").await.is_err());
+            share.rename_over_read_only("new", "old").await.unwrap();
+            assert_eq!(share.read("old").await.unwrap(), b"new");
+            let found = share.metadata("old").await.unwrap().attributes();
+            assert!(!found.contains(FileAttributes::READONLY));
+        }
+        let found = share.metadata("other").await.unwrap().attributes();
+        assert!(found.contains(FileAttributes::READONLY), "{found:?}");
+        assert_eq!(share.read("other").await.unwrap(), b"old");
+        // What is not renamed is read-only as before.
+        share.set_metadata("old", &read_only).await.unwrap();
+        assert!(share.rename_over_read_only("absent", "old").await.is_err());
+        let found = share.metadata("old").await.unwrap().attributes();
+        assert!(found.contains(FileAttributes::READONLY), "{found:?}");
     });
 }
 

@@ -494,6 +494,30 @@ fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
 }
 
 #[test]
+fn a_session_with_proof_does_not_become_a_guest_s() {
+    on_paused_clock(async {
+        let manners = Manners { guest_from: 1, ..Manners::default() };
+        let dial = ToEvil::new(manners, |asked| {
+            let is_cut = asked.connection == 0 && asked.header.command == Command::READ;
+            if is_cut { Act::Close } else { Act::Honest }
+        });
+        let options = Options::new().allow_guest(true).recover_for(Duration::from_secs(5));
+        let client = Client::with_dialer(options, Arc::clone(&dial) as Arc<dyn Dial>);
+        let user = || Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("evil"), user()).await.unwrap();
+        let share = session.share("data").await.unwrap();
+        let further = session.open_another(Duration::from_secs(5)).await.map(drop);
+        for refused in [further, share.read("known").await.map(drop)] {
+            let error = refused.unwrap_err();
+            let is_told = matches!(error.cause(), Cause::Security(why) if why.contains("guest"));
+            assert!(is_told, "{error}");
+        }
+        // Nobody was proved before.
+        client.connect(ServerName::new("evil"), user()).await.unwrap();
+    });
+}
+
+#[test]
 fn logons_that_do_not_end_or_end_too_soon() {
     let more = lies(|asked| match asked.header.command {
         Command::SESSION_SETUP => Act::Refused(Status::MORE_PROCESSING_REQUIRED),

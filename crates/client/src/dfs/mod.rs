@@ -503,7 +503,7 @@ impl Way {
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);
         }
-        let logged_on = self.client.log_on(server.clone(), self.credentials.clone()).await;
+        let logged_on = self.client.log_on(server.clone(), self.credentials.clone(), false).await;
         let session = logged_on.inspect_err(|error| self.vain.lock().note(server, error))?;
         let mut sessions = self.sessions.lock();
         sessions.retain(|one| one.server() != server);

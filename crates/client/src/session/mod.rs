@@ -99,13 +99,16 @@ impl Client {
         server: impl Into<ServerName>,
         credentials: Credentials,
     ) -> Result<Session> {
-        self.log_on(server.into(), credentials).await
+        self.log_on(server.into(), credentials, false).await
     }
 
+    /// Logs on. With `was_proved` a guest's session is refused: another one of the user on this
+    /// server had a proof.
     pub(crate) async fn log_on(
         &self,
         server: ServerName,
         credentials: Credentials,
+        was_proved: bool,
     ) -> Result<Session> {
         let path = format!("smb://{server}");
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
@@ -124,6 +127,7 @@ impl Client {
             recovering: tokio::sync::Mutex::new(()),
             vain: Mutex::new(None),
             generations: AtomicU64::new(0),
+            was_proved: AtomicBool::new(was_proved),
             closed: AtomicBool::new(false),
             leases: Leases::default(),
             unreachable: watch::Sender::new(false),
@@ -154,6 +158,8 @@ pub(crate) struct Inner {
     /// The end of the last failed recovery: time and cause.
     vain: Mutex<Option<(Instant, Cause)>>,
     generations: AtomicU64,
+    /// True after a logon that was no guest's: who resets the connection cannot make it one's.
+    was_proved: AtomicBool,
     closed: AtomicBool,
     pub(crate) leases: Leases,
     /// True after the session was lost and an attempt to recover it failed.
@@ -206,7 +212,8 @@ impl Session {
         let Connector { server, credentials, .. } = &**connector;
         let options = Options { recover_for, ..(*client.options).clone() };
         let other = Client::with_dialer(options, Arc::clone(&client.dial));
-        other.log_on(server.clone(), credentials.clone()).await
+        let was_proved = self.inner.was_proved.load(Ordering::Acquire);
+        other.log_on(server.clone(), credentials.clone(), was_proved).await
     }
 
     /// Returns when all lease breaks count that came before this call. A break that a server sent
@@ -451,6 +458,13 @@ impl Inner {
         };
         let agreed = connection.agreed().clone();
         let logged_on = logon.begin(connection, previous).await?;
+        if logged_on.channel.signing.is_some() {
+            self.was_proved.store(true, Ordering::Release);
+        } else if self.was_proved.load(Ordering::Acquire) {
+            return Err(Cause::Security(
+                "the server logged the user on only as a guest, after a session with proof",
+            ));
+        }
         let is_wide = self.client.options.channels != 1
             && agreed.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL)
             && logged_on.channel.signing.is_some()

@@ -100,6 +100,8 @@ pub struct Manners {
     pub contexts: Option<Vec<NegotiateContext<'static>>>,
     pub dialect: Dialect,
     pub flags: SessionFlags,
+    /// Sessions are a guest's from this connection on.
+    pub guest_from: usize,
     /// Opens are kept when the connection is lost.
     pub keeps: bool,
     /// Leases are granted as they are asked for, each with epoch 1.
@@ -120,6 +122,7 @@ impl Default for Manners {
             contexts: None,
             dialect: Dialect::SMB_3_1_1,
             flags: SessionFlags::EMPTY,
+            guest_from: usize::MAX,
             keeps: false,
             leases: false,
             tells: false,
@@ -463,7 +466,9 @@ impl Peer {
                 });
                 let seal = self.evil.manners.seal;
                 let flags = if seal { SessionFlags::ENCRYPT_DATA } else { SessionFlags::EMPTY };
-                (Status::SUCCESS, done.token, flags | self.evil.manners.flags)
+                let is_guest = self.evil.connection >= self.evil.manners.guest_from;
+                let guest = if is_guest { SessionFlags::IS_GUEST } else { SessionFlags::EMPTY };
+                (Status::SUCCESS, done.token, flags | self.evil.manners.flags | guest)
             }
             Ok(Step::Ask(_)) | Err(_) => (Status::LOGON_FAILURE, Vec::new(), SessionFlags::EMPTY),
         };
