@@ -304,4 +304,39 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     assert_eq!(fs::read_to_string(back.join("to-file")).unwrap(), "a file");
     assert!(back.join("dangling").symlink_metadata().is_err());
     assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b"));
+    // A link that has changed, and links in the place of directories; one leads out.
+    fs::remove_file(here.join("a/file")).unwrap();
+    symlink("b/more", here.join("a/file")).unwrap();
+    for (name, target) in [("in", "a"), ("over", "../secret")] {
+        fs::create_dir_all(world.there("sync").join(name).join("below")).unwrap();
+        fs::write(world.there("sync").join(name).join("below/file"), "old").unwrap();
+        symlink(target, here.join(name)).unwrap();
+    }
+    let done = world.run(&["sync", "-l", "--delete", "here", &world.url("sync")]);
+    done.succeeds();
+    assert!(done.err.contains("links that lead out"), "{done:?}");
+    assert!(world.there("sync/over/below/file").exists(), "there is no link in its place");
+    world.run(&["sync", "-l", "--delete", &world.url("sync"), "sync"]).succeeds();
+    assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b/more"));
+    assert_eq!(fs::read_link(back.join("in")).unwrap(), Path::new("a"));
+    let parts = world.run(&["find", &world.url("sync"), "--name", "*.frevo-part"]);
+    assert_eq!(parts.succeeds(), "");
+}
+
+#[test]
+fn a_link_takes_no_place_before_it_is_made() {
+    use std::os::unix::fs::symlink;
+
+    let world = World::new();
+    let here = world.place.folder("here");
+    symlink("a", here.join("l")).unwrap();
+    fs::create_dir_all(world.there("there/here")).unwrap();
+    fs::write(world.there("there/here/l"), "old").unwrap();
+    dress(&world, "there/here/l", R, None);
+    let put = |more: &str| world.run(&["put", "-r", "-l", more, "here", &world.url("there")]);
+    put("--attributes=keep").fails(1, &["read-only", "--force"]);
+    assert_eq!(fs::read(world.there("there/here/l")).unwrap(), b"old");
+    put("--force").succeeds();
+    let found = world.run(&["find", &world.url("there"), "--type", "l"]);
+    assert!(found.succeeds().contains("here/l"), "{found:?}");
 }

@@ -116,8 +116,18 @@ fn what_is_read_only_goes_when_it_is_forced() {
     world.run(&["rm", &world.url("kept")]).fails(1, &["read-only"]);
     assert!(world.there("kept").exists());
     fs::write(world.there("new"), "new").unwrap();
-    world.run(&["mv", &world.url("new"), &world.url("kept")]).succeeds();
+    let moved = [&*world.url("new"), &*world.url("kept")];
+    world.run(&["mv", moved[0], moved[1]]).fails(1, &["kept", "read-only", "--force"]);
+    assert_eq!(fs::read(world.there("kept")).unwrap(), b"kept");
+    world.run(&["mv", "-f", "-n", moved[0], moved[1]]).fails(2, &["--no-replace"]);
+    world.run(&["mv", "-f", moved[0], moved[1]]).succeeds();
     assert_eq!(fs::read(world.there("kept")).unwrap(), b"new");
+    // The past is not changed, nor the present in its place.
+    let past = world.url("@GMT-2024.02.29-12.00.00/kept");
+    for line in [["mv", &*world.url("kept"), &*past], ["mv", &*past, &*world.url("back")]] {
+        world.run(&line).fails(2, &["snapshot"]);
+    }
+    assert!(world.there("kept").exists());
     world.in_share(async |share| share.set_metadata("kept", &read_only).await.unwrap());
     world.run(&["rm", "-f", &world.url("kept")]).succeeds();
     assert!(!world.there("kept").exists());

@@ -73,6 +73,9 @@ pub(crate) enum Verb {
         /// Do not replace an existing file
         #[arg(long, short = 'n')]
         no_replace: bool,
+        /// Replace read-only files too
+        #[arg(long, short, conflicts_with = "no_replace")]
+        force: bool,
         #[command(flatten)]
         connection: Connection,
     },

@@ -167,9 +167,10 @@ async fn attrib_one(
     let (share, url) = &arguments.connection.reach(asked).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     let mut found = vec![(String::new(), metadata)];
+    let _kept;
     if arguments.recursive && walk::kind(&metadata) == Kind::Directory {
         let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
-        walk::remote_but(share, &url.path, see, |error| failures.note(error))
+        _kept = walk::remote_but(share, &url.path, see, |error| failures.note(error))
             .await
             .map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));

@@ -41,9 +41,8 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) keytab: Option<PathBuf>,
 
-    /// Accept a guest's session, as user guest without a password unless others are
-    /// given: nothing is signed or encrypted, so that anyone on the network can read
-    /// and change all data
+    /// Allow a guest logon (user `guest`, no password by default). Nothing is signed
+    /// or encrypted
     #[arg(long, conflicts_with_all = ["encrypt", "kerberos", "keytab"])]
     pub(crate) guest: bool,
 

@@ -3,6 +3,7 @@
 //! creates the directories and copies the files. The commands differ in their ends only.
 
 use frevo_client::Share;
+use frevo_client::internal::KeptBytes;
 use frevo_wire::fscc::upcase_name;
 use futures_util::stream::{self, StreamExt};
 
@@ -144,13 +145,15 @@ pub(crate) struct CopyPlan<'a> {
     /// Partial copies in the sources, which are not copied.
     parts: Vec<String>,
     sources: Vec<Source>,
+    /// The room that they take of the budget of listings.
+    kept: Vec<KeptBytes>,
 }
 
 impl<'a> CopyPlan<'a> {
     /// An empty plan. `case` tells how the target compares names.
     pub(crate) fn new(selection: Selection<'a>, case: Case) -> Self {
-        let (skipped, parts, sources) = Default::default();
-        Self { selection, taken: TakenNames::new(case), skipped, parts, sources }
+        let (skipped, parts, sources, kept) = Default::default();
+        Self { selection, taken: TakenNames::new(case), skipped, parts, sources, kept }
     }
 
     /// Adds sources in their order, after `find` has looked at all of them, many at the same time.
@@ -215,7 +218,8 @@ impl<'a> CopyPlan<'a> {
         if ends.target_in(&listed).await.is_some() {
             return Err(into_itself(&ends.from.url("")));
         }
-        let there = if self.selection.update { present(&ends.to).await? } else { Listed::new() };
+        let there =
+            if self.selection.update { present(&ends.to).await? } else { Listed::default() };
         self.add_listed((ends, root), listed, &there, options, failures);
         Ok(())
     }
@@ -255,7 +259,8 @@ impl<'a> CopyPlan<'a> {
         let Ends { from, to, .. } = ends;
         let Parts { mut directories, mut files, mut links, .. } = Parts::default();
         let mut times = vec![DirectoryTime::new("", root.modified)];
-        for (name, entry) in listed {
+        self.kept.push(listed.kept);
+        for (name, entry) in listed.entries {
             let Entry { kind, len, .. } = entry;
             if kind == Kind::Other && !(entry.is_link && self.selection.links) {
                 self.skipped.push(from.shown(&name));
@@ -274,7 +279,7 @@ impl<'a> CopyPlan<'a> {
             if let Err(failure) = self.taken.take(&to.shown(&name), kind, from.url(&name)) {
                 failures.add(failure);
             } else if kind == Kind::Other {
-                links.push(Link { name, to_directory: entry.to_directory });
+                links.push(Link::new(name, entry.to_directory));
             } else if kind == Kind::Directory {
                 times.push(DirectoryTime::new(&*name, entry.modified));
                 directories.push(name);
@@ -364,7 +369,8 @@ impl<'a> CopyPlan<'a> {
             sessions.each(jobs.iter(), Job::is_small, Job::folder, copy, failures).await?;
         }
         for source in &self.sources {
-            links::copy_all(&source.from, &source.to, &source.links, failures).await?;
+            let Source { from, to, links, .. } = source;
+            links::copy_all(from, to, links, options.force, failures).await?;
             directory_times::set_all(&source.to, &source.times).await;
         }
         Ok(())
@@ -409,8 +415,9 @@ fn key(to: &Endpoint, name: &str) -> String {
 /// The entries of the target, as it compares names.
 async fn present(to: &Endpoint) -> Result<Listed, Failure> {
     let all = |_: &str, kind: Kind, _| Treatment::As(kind);
-    let listed = to.list(true, |_| false, all, |_| Ok(())).await?;
-    Ok(listed.into_iter().map(|(name, entry)| (key(to, &name), entry)).collect())
+    let Listed { entries, kept } = to.list(true, |_| false, all, |_| Ok(())).await?;
+    let entries = entries.into_iter().map(|(name, entry)| (key(to, &name), entry)).collect();
+    Ok(Listed { entries, kept })
 }
 
 /// Creates directories of a share, level by level.

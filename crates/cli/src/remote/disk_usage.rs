@@ -113,7 +113,7 @@ async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Result<Vec<Str
                 }
             }
         };
-        walk::remote_but(share, &url.path, see, |error| failures.note(error))
+        let _kept = walk::remote_but(share, &url.path, see, |error| failures.note(error))
             .await
             .map_err(failed)?;
     } else {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use frevo_client::internal::KeptBytes;
 use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share};
 use frevo_net::buffer::Buf;
 
@@ -60,6 +62,8 @@ pub(crate) struct Entry {
     /// Length in bytes, 0 for a directory.
     pub(crate) len: u64,
     pub(crate) modified: SystemTime,
+    /// The latest of the time of the last change and that of creation, as far as they are known.
+    pub(crate) changed: SystemTime,
     pub(crate) attributes: FileAttributes,
     /// The number of a file on a server; 0 if it is not known.
     pub(crate) file_id: u64,
@@ -72,7 +76,29 @@ pub(crate) struct Entry {
 }
 
 /// The entries of a directory by their paths below it, as the wire spells them.
-pub(crate) type Listed = BTreeMap<String, Entry>;
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) entries: BTreeMap<String, Entry>,
+    /// The room that they take of the budget of listings.
+    pub(crate) kept: KeptBytes,
+}
+
+impl Deref for Listed {
+    type Target = BTreeMap<String, Entry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl<'a> IntoIterator for &'a Listed {
+    type Item = (&'a String, &'a Entry);
+    type IntoIter = std::collections::btree_map::Iter<'a, String, Entry>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.iter()
+    }
+}
 
 /// The path `name` below `root`, or `root` itself for an empty name.
 pub(crate) fn path_in(root: &str, name: &str) -> String {
@@ -121,6 +147,7 @@ impl Entry {
             kind,
             len: if kind == Kind::Directory { 0 } else { metadata.len() },
             modified: metadata.modified(),
+            changed: metadata.changed().max(metadata.created()),
             attributes: metadata.attributes(),
             file_id: metadata.file_id(),
             is_kin,
@@ -147,6 +174,7 @@ impl Endpoint {
                     kind,
                     len,
                     modified,
+                    changed: walk::changed(&found),
                     attributes,
                     file_id: 0,
                     is_kin: false,
@@ -220,7 +248,7 @@ impl Endpoint {
         looks: impl Fn(&str, Kind, SystemTime) -> Treatment,
         mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
     ) -> Result<Listed, Failure> {
-        let mut found = BTreeMap::new();
+        let (mut found, mut kept) = (BTreeMap::new(), KeptBytes::default());
         let mut see = |name: &str, entry: Entry| {
             let kind = match looks(name, entry.kind, entry.modified) {
                 Treatment::As(kind) => kind,
@@ -243,6 +271,7 @@ impl Endpoint {
                         kind,
                         len,
                         modified,
+                        changed: file.changed,
                         attributes,
                         file_id: 0,
                         is_kin: false,
@@ -264,7 +293,7 @@ impl Endpoint {
                 };
                 match walk::remote_into(share, path, see, &mut failed_below).await {
                     Err(error) if may_be_missing && error.is_not_found() => {}
-                    done => done.map_err(failed)?,
+                    done => kept = done.map_err(failed)?,
                 }
                 // In the target they stay as they are.
                 for path in illegal.iter().filter(|_| !may_be_missing) {
@@ -272,7 +301,7 @@ impl Endpoint {
                 }
             }
         }
-        Ok(found)
+        Ok(Listed { entries: found, kept })
     }
 
     /// Creates the directory and its parents, unless they exist.

@@ -42,7 +42,7 @@ async fn list(ls: &Ls, colors: &Colors, asked: &Url) -> Done {
         let (mut found, mut failures) = (Vec::new(), Failures::default());
         let see = |name: &str, metadata: &Metadata| found.push((name.to_owned(), *metadata));
         let note = |error| failures.note(error);
-        walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
+        let _kept = walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found.iter().all(|(name, metadata)| show(ls, colors, &asked.path, name, metadata));
         return failures.end("listed");
@@ -92,6 +92,7 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
     }
     let depth = depth.unwrap_or(usize::MAX);
     let (mut found, mut failures) = (Vec::new(), Failures::default());
+    let _kept;
     if depth > 0 {
         let see = |name: &str, metadata: &Metadata| {
             found.push((name.to_owned(), *metadata));
@@ -99,7 +100,7 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
         };
         // A directory that cannot be listed hides no other one.
         let note = |error| failures.note(error);
-        walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
+        _kept = walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
     }
     // Each directory before its content.
     found.sort_by(|(a, _), (b, _)| a.split('/').cmp(b.split('/')));
@@ -166,7 +167,7 @@ pub(crate) async fn find(find: &Find) -> Done {
     };
     let mut failures = Failures::default();
     let note = |error| failures.note(error);
-    walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
+    let _kept = walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
     failures.end("searched")
 }
 

@@ -62,6 +62,9 @@ impl FromStr for Url {
             other => other.to_string(),
         })?;
         let (snapshot, path) = taken_out(&found.path);
+        if taken_out(&path).0.is_some() {
+            return Err(format!("{text}: it names two snapshots; a file is in one"));
+        }
         found.path = spelling::path_to_wire(&path).map_err(|why| format!("{text}: {why}"))?;
         Ok(Self { place: found, snapshot })
     }
@@ -257,6 +260,8 @@ mod tests {
         let root = url(&format!("smb://box/s/{token}"));
         assert_eq!((root.snapshot(), &*root.path), (Some(token), ""));
         assert_eq!(url("smb://box/s/@GMT-2024.02.30-12.00.00/a").snapshot(), None, "no day");
+        let two = format!("smb://box/s/{token}/a/@gmt-2024.02.28-12.00.00/b").parse::<Url>();
+        assert!(two.unwrap_err().contains("two snapshots"));
     }
 
     #[test]

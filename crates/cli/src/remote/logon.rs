@@ -235,7 +235,7 @@ fn advice(error: &frevo_client::Error) -> String {
                 if *spoken < Dialect::Smb300 { ", without encryption" } else { "" }
             );
         }
-        Cause::Security(why) if why.contains("only as a guest") => {
+        Cause::Security(why) if why.contains("only as a guest, without") => {
             "; --guest accepts that, with nothing signed or encrypted"
         }
         Cause::Transport(why) => match why.kind() {
@@ -405,7 +405,8 @@ impl Connection {
         }
     }
 
-    /// The credentials of a guest: what is given, and nothing that is saved or asked for.
+    /// Credentials for `--guest`: from options and the environment only; never saved ones, never a
+    /// prompt.
     fn guest(&self, url: &Url) -> Result<Credentials, Failure> {
         let is_named = self.user.is_some() || url.user.is_some();
         let is_named = is_named || std::env::var_os("FREVO_USER").is_some();
@@ -422,8 +423,8 @@ impl Connection {
         if self.guest && session.info().is_some() && !session.is_proved() {
             let server = session.server();
             tell(format_args!(
-                "{server} made this session a guest's: nothing is signed or encrypted, and anyone on \
-                 the network can read and change all data"
+                "{server} logged you on as a guest. Nothing is signed or encrypted; anyone on the network \
+                 can read and change all data"
             ));
         }
     }

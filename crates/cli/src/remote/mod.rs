@@ -55,6 +55,7 @@ mod walk;
 mod wildcards;
 
 use arguments::Verb;
+use namespace::Replaces;
 
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
@@ -143,8 +144,13 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Get(get) => get::get(get).await,
         Verb::Put(put) => put::put(put).await,
         Verb::Cp(cp) => cp::cp(cp).await,
-        Verb::Mv { connection, from, to, no_replace } => {
-            namespace::mv(connection, from, to, !*no_replace).await
+        Verb::Mv { connection, from, to, no_replace, force } => {
+            let replaces = match (no_replace, force) {
+                (true, _) => Replaces::Nothing,
+                (_, true) => Replaces::All,
+                _ => Replaces::Writable,
+            };
+            namespace::mv(connection, from, to, replaces).await
         }
         Verb::Rm(rm) => remove::rm(rm).await,
         Verb::Mkdir { connection, urls, parents } => {

@@ -1,6 +1,9 @@
 //! `mv`, `mkdir`.
 
-use frevo_client::{Error, Status};
+use std::io::{Error as IoError, ErrorKind};
+use std::sync::Arc;
+
+use frevo_client::{Cause, Error, FileAttributes, Share, Status};
 
 use super::connection_options::Connection;
 use super::failures::{Failures, each_with_failures};
@@ -11,17 +14,35 @@ use super::walk::Kind;
 use super::wildcards;
 use crate::exit::{Done, Exit, Failure};
 
-pub(crate) async fn mv(connection: &Connection, from: &[Url], to: &Url, replace: bool) -> Done {
+/// The files that `mv` replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaces {
+    Nothing,
+    /// All but read-only ones.
+    Writable,
+    All,
+}
+
+pub(crate) async fn mv(
+    connection: &Connection,
+    from: &[Url],
+    to: &Url,
+    replaces: Replaces,
+) -> Done {
+    if let Some(past) = from.iter().chain([to]).find(|one| one.snapshot().is_some()) {
+        let text = format!("{past} is in a snapshot, which cannot be changed; use cp");
+        return Err(Failure::new(Exit::Usage, text).of("rename", past));
+    }
     let mut failures = Failures::default();
     let mut taken = TakenNames::new(Case::Same);
     let from = wildcards::expand(connection, from).await?;
-    // One that has just come would be replaced by the next.
+    // Two sources with the same name: the second would replace the first.
     let name = |one: &Url| frevo_client::path::split(&one.path).1.to_owned();
     let taken: Vec<_> =
         from.iter().map(|one| (one, taken.take(&name(one), Kind::File, one))).collect();
     let several = from.len() > 1;
     let all = taken.into_iter().map(async |(one, taken)| match taken {
-        Ok(()) => (mv_one(connection, one, to, replace, several).await, Failures::default()),
+        Ok(()) => (mv_one(connection, one, to, replaces, several).await, Failures::default()),
         refused => (refused, Failures::default()),
     });
     if are_apart(&from) {
@@ -38,7 +59,7 @@ async fn mv_one(
     connection: &Connection,
     from: &Url,
     to: &Url,
-    replace: bool,
+    replaces: Replaces,
     several: bool,
 ) -> Done {
     if !from.is_in_share_of(to) {
@@ -67,20 +88,7 @@ async fn mv_one(
         let text = format!("{from} cannot be moved into itself");
         return Err(Failure::new(Exit::Usage, text).of("rename", from));
     }
-    let renamed = if replace {
-        match share.rename(&from.path, &target).await {
-            // Perhaps because the target is read-only.
-            Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
-                match share.rename_over_read_only(&from.path, &target).await {
-                    Err(again) if again.is_not_found() => Err(error),
-                    renamed => renamed,
-                }
-            }
-            renamed => renamed,
-        }
-    } else {
-        share.rename_if_not_exists(&from.path, &target).await
-    };
+    let renamed = rename(share, &from.path, &target, replaces).await;
     renamed.map_err(|error| {
         // What is wrong with the new name is not said of the old one.
         let of_target = [
@@ -95,6 +103,37 @@ async fn mv_one(
             _ => failed(error),
         }
     })
+}
+
+async fn rename(
+    share: &Share,
+    from: &str,
+    target: &str,
+    replaces: Replaces,
+) -> frevo_client::Result<()> {
+    if replaces == Replaces::Nothing {
+        return share.rename_if_not_exists(from, target).await;
+    }
+    let error = match share.rename(from, target).await {
+        Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
+        renamed => return renamed,
+    };
+    // Perhaps because the target is read-only.
+    if replaces == Replaces::Writable {
+        let found = share.metadata(target).await;
+        let is_so = found.is_ok_and(|found| {
+            !found.is_dir() && found.attributes().contains(FileAttributes::READONLY)
+        });
+        if !is_so {
+            return Err(error);
+        }
+        let why = IoError::new(ErrorKind::PermissionDenied, "it is read-only; --force replaces it");
+        return Err(Error::new(Cause::Local(Arc::new(why)), "replace", share.url(target)));
+    }
+    match share.rename_over_read_only(from, target).await {
+        Err(again) if again.is_not_found() => Err(error),
+        renamed => renamed,
+    }
 }
 
 /// True for a path below a directory.

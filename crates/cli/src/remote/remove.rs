@@ -86,10 +86,21 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
 /// Tells what would be removed.
 async fn tell_all(json: bool, share: &Share, url: &Url, failures: &mut Failures) -> Done {
     let mut found = Vec::new();
+    let mut guarded = HashSet::new();
     let see = |name: &str, _: &Metadata| found.push(name.to_owned());
-    walk::remote_but(share, &url.path, see, |error| failures.note(error)).await.map_err(failed)?;
+    let unlisted = |error: Error| {
+        if walk::leads_to_share(&error)
+            && let Some(entry) = path_of(share, &error).and_then(|it| entry_above(&url.path, &it))
+        {
+            guarded.insert(entry);
+        }
+        failures.note(error)
+    };
+    let _kept = walk::remote_but(share, &url.path, see, unlisted).await.map_err(failed)?;
+    found.retain(|name| !name.split('/').next().is_some_and(|entry| guarded.contains(entry)));
     found.sort_unstable();
-    let all = found.iter().rev().map(|name| join(&url.path, name)).chain([url.path.clone()]);
+    let itself = guarded.is_empty().then(|| url.path.clone());
+    let all = found.iter().rev().map(|name| join(&url.path, name)).chain(itself);
     for path in all {
         if !planned(json, "remove", &spelling::shown(&path)) {
             break;
@@ -169,7 +180,7 @@ pub(crate) async fn remove_all(
         stay.borrow_mut().extend(found);
         failures.note(error)
     };
-    walk::remote_but(share, path, see, unlisted).await.map_err(failed)?;
+    let _kept = walk::remote_but(share, path, see, unlisted).await.map_err(failed)?;
     files.retain(|(file, _)| !entry_above(path, file).is_some_and(|one| guarded.contains(&one)));
     stay.borrow_mut().extend(guarded.iter().map(|name| join(path, name)));
     directories.retain(|one| !entry_above(path, one).is_some_and(|one| guarded.contains(&one)));

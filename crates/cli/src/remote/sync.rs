@@ -12,6 +12,7 @@ use super::arguments::Sync;
 use super::copy_plan::{CopyPlan, NOTHING_COPIED, Parts, Selection, Source, into_itself};
 use super::endpoint::{Endpoint, Listed, Treatment};
 use super::failures::{Failures, each};
+use super::links;
 use super::location::Location;
 use super::name_collisions::Case;
 use super::overlap::Ends;
@@ -83,8 +84,16 @@ async fn list_target(sync: &Sync, ends: &Ends) -> Result<Listed, Failure> {
 }
 
 /// Removes, sets attributes, creates and copies.
-async fn carry_out(sync: &Sync, ends: &Ends, found: Differences, mut failures: Failures) -> Done {
+async fn carry_out(
+    sync: &Sync,
+    ends: &Ends,
+    mut found: Differences,
+    mut failures: Failures,
+) -> Done {
     let is_equal = found.is_empty();
+    let links = std::mem::take(&mut found.links);
+    found.links =
+        links::prepare(&ends.from, &ends.to, links, &mut found.removals, &mut failures).await?;
     removals::remove(&ends.to, &found.removals, !sync.filter.is_all(), &mut failures).await?;
     removals::remove_stale(&ends.to, &found.stale).await;
     let set = found.attributes.iter();

@@ -26,7 +26,7 @@ use super::progress::Progress;
 
 pub(crate) use between::across;
 pub(crate) use download::{down, down_into};
-pub(crate) use stale::is_stale;
+pub(crate) use stale::{is_free, is_stale};
 pub(crate) use upload::{up, up_from_input};
 
 /// Files up to this many bytes go in one round trip and are not resumed.

@@ -1,10 +1,11 @@
 //! Trees of a share and of this machine, many directories at once.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use frevo_client::internal::{KeptBytes, file_time};
 use frevo_client::{Cause, DirEntry, Error, FileAttributes, FileType, Metadata, Share};
@@ -81,7 +82,7 @@ fn is_one(one: &Metadata, other: &Metadata) -> bool {
     one.file_id() != 0 && key(one) == key(other) && (has_created || times(one) == times(other))
 }
 
-/// The error of a directory that is one above it under another name.
+/// The error for a link that leads to a parent directory.
 #[derive(Debug)]
 struct LeadsUp {
     /// True when it is the root of the share: perhaps it was found behind a link that leads out of the
@@ -178,13 +179,14 @@ pub(crate) fn kind(metadata: &Metadata) -> Kind {
 /// Lists `path` and all below it. `see` gets the path of each entry relative to
 /// `path`, directories before what is in them; symbolic links are not followed, links
 /// of DFS namespaces are. `failed` gets the error of each directory below that cannot be listed, or
-/// that is one above it under another name, and decides whether the walk goes on.
+/// that is one above it under another name, and decides whether the walk goes on. Returns the room
+/// that the entries take of the budget of all listings, for as long as the caller keeps them.
 pub(crate) async fn remote_but(
     share: &Share,
     path: &str,
     mut see: impl FnMut(&str, &Metadata),
     failed: impl FnMut(Error) -> frevo_client::Result<()>,
-) -> frevo_client::Result<()> {
+) -> frevo_client::Result<KeptBytes> {
     let all = |name: &str, metadata: &Metadata| {
         see(name, metadata);
         true
@@ -198,7 +200,7 @@ pub(crate) async fn remote_into(
     path: &str,
     mut see: impl FnMut(&str, &Metadata) -> bool,
     mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
-) -> frevo_client::Result<()> {
+) -> frevo_client::Result<KeptBytes> {
     let above = Above::of(share, path).await;
     let start = Waiting { below: String::new(), is_junction: false, trail: None, above };
     let mut waiting = VecDeque::from([start]);
@@ -213,7 +215,7 @@ pub(crate) async fn remote_into(
                 (next.below, next.above, listed)
             });
         }
-        let Some((below, above, listed)) = under_way.next().await else { return Ok(()) };
+        let Some((below, above, listed)) = under_way.next().await else { return Ok(kept) };
         let (entries, trail) = match listed {
             Ok(listed) => listed,
             Err(error) if below.is_empty() => return Err(error),
@@ -305,6 +307,8 @@ pub(crate) struct LocalFile {
     pub(crate) len: u64,
     /// Time of the last write.
     pub(crate) modified: SystemTime,
+    /// Time of the last change, also of its times.
+    pub(crate) changed: SystemTime,
 }
 
 /// For [`Result::map_err`]: the failure to read the local `path`.
@@ -378,6 +382,12 @@ fn check_apart(file: &LocalFile, seen: &mut HashMap<String, PathBuf>) -> frevo_c
     Err(Error::new(Cause::Local(Arc::new(why)), "copy", file.path.display().to_string()))
 }
 
+/// The time of the last change of a local file, also of its times.
+pub(crate) fn changed(found: &std::fs::Metadata) -> SystemTime {
+    let since = u64::try_from(found.ctime()).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since)
+}
+
 fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFile> {
     let metadata = entry.metadata()?;
     let kind = match (metadata.is_dir(), metadata.is_file()) {
@@ -397,6 +407,7 @@ fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFi
         is_read_only: metadata.permissions().readonly(),
         len: if kind == Kind::File { metadata.len() } else { 0 },
         modified: metadata.modified()?,
+        changed: changed(&metadata),
     })
 }
 

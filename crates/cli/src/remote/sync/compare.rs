@@ -146,7 +146,9 @@ pub(super) async fn compare(
     if sync.delete {
         comparison.add_removals(target);
     }
-    let stale = target.iter().filter(|(name, entry)| transfer::is_stale(name, entry.modified));
+    let is_stale =
+        |name: &str, entry: &Entry| transfer::is_stale(name, &[entry.modified, entry.changed]);
+    let stale = target.iter().filter(|(name, entry)| is_stale(name, entry));
     comparison.found.stale = stale.map(|(name, entry)| (name.clone(), *entry)).collect();
     let (from, to) = futures_util::future::join(ends.from.look(), ends.to.look()).await;
     if let Ok(root) = from {
@@ -180,16 +182,18 @@ impl<'a> Comparison<'a> {
         }
         let mut old = self.target.find(name);
         if is_link {
+            let mut link = Link::new(name.to_owned(), entry.to_directory);
             if let Some((name_there, other)) = old.filter(|(_, old)| old.kind == Kind::Directory)
                 && self.sync.delete
             {
+                link.over = Some(name_there.to_owned());
                 self.found.removals.push((name_there.to_owned(), other));
                 self.going.insert(name_there);
             }
             if !old.is_some_and(|(_, old)| old.is_link) {
                 self.found.new_links.push(name.to_owned());
             }
-            self.found.links.push(Link { name: name.to_owned(), to_directory: entry.to_directory });
+            self.found.links.push(link);
             return;
         }
         if let Some((name_there, other)) = old.filter(|(_, old)| old.kind != entry.kind) {

@@ -1,9 +1,10 @@
 //! The removals of `sync --delete`: many at the same time.
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 
-use super::super::endpoint::{Endpoint, Entry};
-use super::super::failures::{Failures, each, each_with_failures};
+use super::super::endpoint::{Endpoint, Entry, local_in};
+use super::super::failures::{AT_ONCE, Failures, each, each_with_failures};
+use super::super::transfer;
 use super::super::walk::Kind;
 use crate::exit::Done;
 
@@ -36,5 +37,15 @@ pub(super) async fn remove(
 
 /// Removes partial copies that nobody continues. What another program has open stays.
 pub(super) async fn remove_stale(to: &Endpoint, names: &[(String, Entry)]) {
-    join_all(names.iter().map(|(name, entry)| to.remove_file(name, entry))).await;
+    let is_free = |name: &str| match to {
+        Endpoint::Local(root) => transfer::is_free(&local_in(root, name)),
+        // A part that is written is not shared for removals.
+        Endpoint::Remote(..) => true,
+    };
+    let removals = names.iter().map(async |(name, entry)| {
+        if is_free(name) {
+            let _ = to.remove_file(name, entry).await;
+        }
+    });
+    stream::iter(removals).buffer_unordered(AT_ONCE).for_each(async |()| {}).await;
 }

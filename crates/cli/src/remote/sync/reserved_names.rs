@@ -1,6 +1,6 @@
 //! Names of DOS devices, such as `aux.txt`. Some servers, among them smbd, list a file with such a name
-//! under a short name alone, and open it by its own. Without a look by the name it would be copied by
-//! each run, and its short name removed as one that the source does not have.
+//! under a short name alone, and open it by its own. Each run would otherwise copy the file again, and
+//! `--delete` would remove its short name.
 
 use std::collections::{HashMap, HashSet};
 

@@ -36,10 +36,10 @@ pub(crate) async fn across(
     let metadata = source.metadata_at_open();
     let dress = how.carry.of_remote(&metadata);
     let (directory, name) = frevo_client::path::split(target);
-    if !is_small(metadata.len()) {
-        clean_remote(to, directory, how).await;
-    }
     let part = join(directory, &part_of(name, from, path, &metadata));
+    if !is_small(metadata.len()) {
+        clean_remote(to, &part, how).await;
+    }
     let options = OpenOptions::new().read(true).write(true).create(true);
     // One command at a time.
     let options = options.share_mode(ShareMode::READ);

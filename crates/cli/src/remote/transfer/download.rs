@@ -169,7 +169,8 @@ async fn fetch_data(
 ) -> frevo_client::Result<u64> {
     let len = metadata.len();
     let mut at = begun;
-    // smbd does not tell the holes of a file without the attribute, but how little it takes.
+    // smbd reports no holes for a file without SPARSE; a small allocation size shows that there are
+    // some.
     let has_holes = metadata.allocation() < len;
     for range in sparse::there(file, metadata).await? {
         let Some((from, count)) = sparse::rest(range, at, len) else { continue };

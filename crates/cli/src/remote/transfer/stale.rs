@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
-use frevo_client::Share;
-use futures_util::future::join_all;
+use frevo_client::{Metadata, Share};
+use futures_util::stream::{self, StreamExt};
+use rustix::fs::{FlockOperation, flock};
 
+use super::super::failures::AT_ONCE;
 use super::super::location::join;
-use super::download::lock;
+use super::super::walk::changed;
 use super::{CopyOptions, is_part};
 
 /// The age of a partial copy that counts as given up.
@@ -16,10 +18,26 @@ const STALE_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most partial copies that are removed from one directory by one command.
 const STALE_MAX: usize = 1_000;
 
-/// True for a partial copy, by its path, that was not continued for a week.
-pub(crate) fn is_stale(path: &str, modified: SystemTime) -> bool {
-    let age = SystemTime::now().duration_since(modified);
-    is_part(path) && age.is_ok_and(|age| age > STALE_AFTER)
+/// True for a partial copy, by its path, that was not touched for a week. A whole one has the time of
+/// its source until it is renamed: the other `times` tell when it was written.
+pub(crate) fn is_stale(path: &str, times: &[SystemTime]) -> bool {
+    let age = |time: &SystemTime| SystemTime::now().duration_since(*time);
+    is_part(path) && times.iter().all(|time| age(time).is_ok_and(|age| age > STALE_AFTER))
+}
+
+/// The times by which a part on a server is judged.
+fn times(found: &Metadata) -> [SystemTime; 3] {
+    [found.modified(), found.changed(), found.created()]
+}
+
+/// True for a local part that no command writes: a link, or a file that can be locked.
+pub(crate) fn is_free(part: &Path) -> bool {
+    let Ok(found) = std::fs::symlink_metadata(part) else { return false };
+    let is_locked = || {
+        std::fs::File::open(part)
+            .is_ok_and(|part| flock(&part, FlockOperation::NonBlockingLockExclusive).is_ok())
+    };
+    found.is_symlink() || (found.is_file() && is_locked())
 }
 
 impl CopyOptions {
@@ -30,9 +48,10 @@ impl CopyOptions {
     }
 }
 
-/// Removes old partial copies from the directory of a share in which a file is begun, once for each
-/// directory. What cannot be listed or removed stays.
-pub(super) async fn clean_remote(share: &Share, directory: &str, how: &CopyOptions) {
+/// Removes old partial copies from the directory of a share in which the part `own` is begun or
+/// continued, once for each directory. What cannot be listed or removed stays.
+pub(super) async fn clean_remote(share: &Share, own: &str, how: &CopyOptions) {
+    let (directory, own) = frevo_client::path::split(own);
     if !how.is_first_in(&share.url(directory)) {
         return;
     }
@@ -40,17 +59,20 @@ pub(super) async fn clean_remote(share: &Share, directory: &str, how: &CopyOptio
     let mut listing = listing.matching("*.frevo-part").max_entries(STALE_MAX);
     let mut stale = Vec::new();
     while let Ok(Some(entry)) = listing.next_entry().await {
-        if entry.file_type().is_file() && is_stale(entry.file_name(), entry.metadata().modified()) {
-            stale.push(join(directory, entry.file_name()));
+        let name = entry.file_name();
+        let is_file = entry.file_type().is_file();
+        if is_file && name != own && is_stale(name, &times(entry.metadata())) {
+            stale.push(join(directory, name));
         }
     }
-    join_all(stale.iter().map(|path| share.remove_file(path))).await;
+    let removals = stale.iter().map(|path| share.remove_file(path));
+    stream::iter(removals).buffer_unordered(AT_ONCE).for_each(async |_| {}).await;
 }
 
-/// Removes old partial copies from the local directory in which `file` is begun, once for each
-/// directory. What another command continues just now stays.
-pub(super) fn clean_local(file: &Path, how: &CopyOptions) {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+/// Removes old partial copies from the local directory in which the part `own` is begun or continued,
+/// once for each directory. What another command continues just now stays.
+pub(super) fn clean_local(own: &Path, how: &CopyOptions) {
+    let parent = own.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
     if !how.is_first_in(&directory.to_string_lossy()) {
         return;
@@ -60,13 +82,41 @@ pub(super) fn clean_local(file: &Path, how: &CopyOptions) {
         let name = entry.file_name();
         let is_old = name.to_str().filter(|name| is_part(name)).is_some_and(|name| {
             let found = entry.metadata().ok().filter(std::fs::Metadata::is_file);
-            found
-                .and_then(|found| found.modified().ok())
-                .is_some_and(|modified| is_stale(name, modified))
+            let modified = found.as_ref().and_then(|found| found.modified().ok());
+            let changed = found.as_ref().map(changed);
+            modified.zip(changed).is_some_and(|(one, other)| is_stale(name, &[one, other]))
         });
-        let is_free = || std::fs::File::open(entry.path()).is_ok_and(|part| lock(&part).is_ok());
-        if is_old && is_free() {
+        if is_old && own.file_name() != Some(name.as_os_str()) && is_free(&entry.path()) {
             let _ = std::fs::remove_file(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_part_with_the_old_time_of_its_source_is_not_stale() {
+        let name = "a/0123456789abcdef.frevo-part";
+        let now = SystemTime::now();
+        let old = now - STALE_AFTER - Duration::from_secs(60);
+        assert!(is_stale(name, &[old, old]));
+        assert!(!is_stale(name, &[old, now]) && !is_stale(name, &[now, old]));
+        assert!(!is_stale("a/file", &[old, old]));
+    }
+
+    #[test]
+    fn a_part_that_is_written_is_not_free() {
+        let place = tempfile::tempdir().unwrap();
+        let part = place.path().join("part");
+        assert!(!is_free(&part));
+        let file = std::fs::File::create(&part).unwrap();
+        assert!(is_free(&part));
+        super::super::download::lock(&file).unwrap();
+        assert!(!is_free(&part));
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&part, &link).unwrap();
+        assert!(is_free(&link));
     }
 }

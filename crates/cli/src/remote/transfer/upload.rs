@@ -197,10 +197,10 @@ async fn up_large(
 ) -> frevo_client::Result<()> {
     how.progress.begin(&source.path.display().to_string());
     let (directory, name) = frevo_client::path::split(path);
-    let look = Replaced::look(share, path, how.force);
-    let (old, ()) = join_futures(look, clean_remote(share, directory, how)).await;
-    let (old, len) = (old?, source.metadata.len());
     let part = join(directory, &source.part(name));
+    let look = Replaced::look(share, path, how.force);
+    let (old, ()) = join_futures(look, clean_remote(share, &part, how)).await;
+    let (old, len) = (old?, source.metadata.len());
     let options = OpenOptions::new().read(true).write(true).create(true);
     // One command at a time.
     let options = options.share_mode(ShareMode::READ);
