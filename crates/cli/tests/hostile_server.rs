@@ -458,6 +458,6 @@ fn a_guest_is_told_what_is_not_protected() {
     run(&place, &["ls", &url]).fails(4, &["only as a guest", "--guest"]);
     let taken = run(&place, &["ls", "--guest", &url]);
     assert_eq!(taken.succeeds(), "known\n");
-    assert!(taken.err.contains("nothing is signed or encrypted"), "{taken:?}");
+    assert!(taken.err.contains("Nothing is signed or encrypted"), "{taken:?}");
     run(&place, &["ls", "--guest", "--encrypt", &url]).fails(2, &["--guest"]);
 }
