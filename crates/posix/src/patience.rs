@@ -27,10 +27,17 @@ impl Drop for Ending {
 /// whatever its fault, and has changed nothing.
 pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     let ending = Ending(IS_SHORT.replace(true));
-    GAVE_UP.set(false);
+    // The calls of another one around it have said so for themselves.
+    let before = GAVE_UP.replace(false);
     let made = calls();
     drop(ending);
-    (made, GAVE_UP.replace(false))
+    (made, GAVE_UP.replace(before))
+}
+
+/// Runs calls that take as long as they need, also within [`short`]: calls that nobody makes again.
+pub fn long<T>(calls: impl FnOnce() -> T) -> T {
+    let _ending = Ending(IS_SHORT.replace(false));
+    calls()
 }
 
 /// True if calls must not take long.
@@ -72,6 +79,11 @@ mod tests {
         assert!(!has_given_up());
         assert_eq!(short(give_up), (Errno::AGAIN, true));
         assert_eq!(short(|| ()), ((), false), "each says so of its own calls");
+        let nested = short(|| (give_up(), short(|| ()), has_given_up()));
+        assert_eq!(nested, ((Errno::AGAIN, ((), false), true), true));
+        let long_within = short(|| (long(|| (is_short(), gives_up(usize::MAX))), is_short()));
+        assert_eq!(long_within, (((false, false), true), false));
+        assert!(short(|| long(|| short(is_short).0)).0);
         assert!(std::panic::catch_unwind(|| short(|| panic!("planted"))).is_err());
         assert!(!is_short());
     }

@@ -6,7 +6,9 @@ pub use frevo_posix::credentials::{
     Assumed, Credentials, Scope, as_server, begin_thread, server_ids,
 };
 pub use frevo_posix::name_service::log_socket;
-pub use frevo_posix::patience::{gives_up, has_given_up, short as short_patience};
+pub use frevo_posix::patience::{
+    gives_up, has_given_up, long as long_patience, short as short_patience,
+};
 pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
 /// Facts, names and open folders that are remembered of the host.

@@ -10,13 +10,13 @@ use frevo_wire::create_context::LeaseKey;
 use frevo_wire::dtyp::AccessMask;
 
 use super::{FileOpen, Open, OpenTarget};
-use crate::host::short_patience;
+use crate::host::{long_patience, short_patience};
 use crate::panics;
 
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// The search would take long: it reads the whole directory.
+    /// As long as it needs, even on a core: nobody makes the call again.
     Long,
     /// The limit of a core: a search of a large directory gives up.
     Short,
@@ -85,9 +85,10 @@ impl Open {
                 let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
                 (vfs, state.parent_of_deletion(&link))
             };
+            let remove = || file.remove(files, &cell, &link, &*vfs);
             let (removed, gave_up) = match patience {
-                Patience::Long => (file.remove(files, &cell, &link, &*vfs), false),
-                Patience::Short => short_patience(|| file.remove(files, &cell, &link, &*vfs)),
+                Patience::Long => (long_patience(remove), false),
+                Patience::Short => short_patience(remove),
             };
             let is_left = gave_up && removed.is_err();
             if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }

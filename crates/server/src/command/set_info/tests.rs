@@ -257,6 +257,29 @@ fn a_disposition_marks_and_the_last_close_removes() {
     assert!(!bench.exists("f"));
 }
 
+/// Tests that a close on a core that is made once only waits for a name that another thread has.
+#[test]
+fn a_deletion_that_nobody_makes_again_is_not_given_up() {
+    let bench = Bench::new();
+    bench.write("f", "");
+    let open = bench.open("f", ALL_RIGHTS);
+    set(&open, &bench.files, FileInfoClass::DISPOSITION, &[1]).unwrap();
+    let (folder_id, name) = (file(&open).folder_id(), file(&open).name());
+    std::thread::scope(|scope| {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (files, name) = (&bench.files, &name);
+        scope.spawn(move || {
+            let _held = files.names.hold(folder_id, name);
+            locked.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        });
+        is_locked.recv().unwrap();
+        let ((), gave_up) = crate::host::short_patience(|| open.close(files));
+        assert!(!gave_up);
+    });
+    assert!(!bench.exists("f"));
+}
+
 /// A folder with names that the share hides stays, and the client is told so.
 #[test]
 fn a_folder_with_hidden_names_is_not_empty() {
