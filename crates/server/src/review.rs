@@ -93,7 +93,7 @@ impl ServerState {
 
     /// The reason why a tree connect must end. None for one that may go on, also for one of a share
     /// that is not served any more: its users go on with it until they disconnect.
-    fn excess(&self, tree: &TreeConnect, identity: &Identity) -> Option<&'static str> {
+    pub(crate) fn excess(&self, tree: &TreeConnect, identity: &Identity) -> Option<&'static str> {
         let shares = self.shares();
         let share = shares.find_for(&tree.share.name, &identity.user)?;
         let domain_sids = self.domain_names.sids();
@@ -122,7 +122,7 @@ impl ServerState {
     }
 
     /// Ends a tree connect as TREE_DISCONNECT does. False when somebody else ended it before.
-    fn end_tree(self: &Arc<Self>, session: &Session, tree: &TreeConnect) -> bool {
+    pub(crate) fn end_tree(self: &Arc<Self>, session: &Session, tree: &TreeConnect) -> bool {
         if session.remove_tree(tree, |open| self.close_open(open)).is_err() {
             return false;
         }

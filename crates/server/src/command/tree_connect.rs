@@ -51,14 +51,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let (share, granted) = match admit(rq, name, &identity) {
         Ok(admitted) => admitted,
-        Err(why) => {
-            rq.tell(|left_out| {
-                tracing::warn!(target: "frevo::tree", %peer, user = %identity.user,
-                    share = shortened(name), left_out, "refused: {why}");
-            });
-            told::connect_refused(rq, name, Status::BAD_NETWORK_NAME, why);
-            return Err(Status::BAD_NETWORK_NAME.into());
-        }
+        Err(why) => return Err(refused(rq, name, &identity, why).into()),
     };
     check_encryption(rq, &share)?;
     let share_use = take_use(rq, &share, &identity)?;
@@ -69,6 +62,12 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .connected_from(rq.source())
             .counted(share_use)
     })?;
+    // A review of changed rules that came before the tree did has not seen it.
+    let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
+    if let Some(why) = rq.server().excess(&tree, &present) {
+        rq.server().end_tree(session, &tree);
+        return Err(refused(rq, name, &present, why).into());
+    }
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::tree", %peer, user = %identity.user, share = %share.name,
             left_out, "tree connected");
@@ -91,6 +90,16 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     .encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// Records a refusal by the rules of a share, and returns its status.
+fn refused(rq: &Request<'_>, name: &str, identity: &Identity, why: &'static str) -> Status {
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, user = %identity.user,
+            share = shortened(name), left_out, "refused: {why}");
+    });
+    told::connect_refused(rq, name, Status::BAD_NETWORK_NAME, why);
+    Status::BAD_NETWORK_NAME
 }
 
 /// The share in `\\server\share`; the server part may be anything but empty,
