@@ -5,6 +5,7 @@
 //! too: a device node of the host would give access to the host's own devices. In a relative link
 //! that is stored, a client with another separator is shown its own.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_store::vfs::{Kind, Replacement, links};
@@ -101,11 +102,11 @@ fn encoded(encode: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Result<Vec<u8>
 ///
 /// Deviation: everybody may make symbolic links (Open.HasCreateSymbolicLinkAccess),
 /// as on the host.
-pub(super) fn set(call: &Call<'_>) -> Answer {
+pub(super) async fn set(call: &Call<'_>) -> Answer {
     let invalid = Status::IO_REPARSE_DATA_INVALID;
     let buffer = ReparseBuffer::parse(call.input).map_err(|_| invalid)?;
     check_tag(buffer.tag, buffer.guid)?;
-    let meaning = buffer.meaning().map_err(|_| invalid)?;
+    buffer.meaning().map_err(|_| invalid)?;
     let file = call.file()?;
     let stat = file.stat_with_eas()?;
     if file.base.is_some() {
@@ -131,14 +132,32 @@ pub(super) fn set(call: &Call<'_>) -> Answer {
     if stat.reparse_tag != 0 {
         check_same(file, stat.reparse_tag, &buffer)?;
     }
+    let whole = call.input.to_vec();
+    // Another thread may have the name, and search a large folder under it.
+    let placed = beside_core(call, move |file, name| {
+        let buffer = ReparseBuffer::parse(&whole).map_err(|_| Fault::Invalid)?;
+        let meaning = buffer.meaning().map_err(|_| Fault::Invalid)?;
+        place(file, name, &stat, (buffer.tag, &meaning), &whole)
+    });
+    placed.await?;
     let files = &call.rq.server().files;
-    {
-        let name = file.name();
-        let _name = files.names.hold(file.folder_id(), &name);
-        place(file, &name, &stat, (buffer.tag, &meaning), call.input).map_err(Fault::status)?;
-    }
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT
+}
+
+/// Changes what the name of the file means, which nobody else does meanwhile, on a thread that may wait.
+async fn beside_core(
+    call: &Call<'_>,
+    change: impl FnOnce(&FileOpen, &Name) -> Result<(), Fault> + Send + 'static,
+) -> Result<(), Status> {
+    let (server, open) = (Arc::clone(call.rq.server()), Arc::clone(call.open()?));
+    let changed = move || {
+        let file = open.file()?;
+        let name = file.name();
+        let _name = server.files.names.hold(file.folder_id(), &name);
+        change(file, &name).map_err(Fault::status)
+    };
+    call.rq.beside_core(changed).await?
 }
 
 /// Makes an object of the host, or keeps the buffer.
@@ -232,7 +251,7 @@ pub(in crate::command) fn is_within(target: &str, depth: usize) -> bool {
 
 /// FSCTL_DELETE_REPARSE_POINT, MS-FSA 2.1.5.10.3. A link or special file of the
 /// host becomes an empty file.
-pub(super) fn delete(call: &Call<'_>) -> Answer {
+pub(super) async fn delete(call: &Call<'_>) -> Answer {
     let (tag, guid) = parse_head(call.input).ok_or(Status::IO_REPARSE_DATA_INVALID)?;
     check_tag(tag, guid)?;
     let file = call.file()?;
@@ -242,18 +261,14 @@ pub(super) fn delete(call: &Call<'_>) -> Answer {
         return Err(Status::NOT_A_REPARSE_POINT.into());
     }
     check_same(file, stat.reparse_tag, &ReparseBuffer { tag, guid, data: &[] })?;
+    let done = beside_core(call, move |file, name| match stat.kind {
+        Kind::File | Kind::Directory => file.node.keep_reparse(None),
+        Kind::CharDevice | Kind::BlockDevice => Err(Fault::NotSupported),
+        _ if !file.cell.lock().is_alone(file.id) => Err(Fault::Busy),
+        _ => replace(file, name, &Replacement::File),
+    });
+    done.await?;
     let files = &call.rq.server().files;
-    {
-        let name = file.name();
-        let _name = files.names.hold(file.folder_id(), &name);
-        let done = match stat.kind {
-            Kind::File | Kind::Directory => file.node.keep_reparse(None),
-            Kind::CharDevice | Kind::BlockDevice => Err(Fault::NotSupported),
-            _ if !file.cell.lock().is_alone(file.id) => Err(Fault::Busy),
-            _ => replace(file, &name, &Replacement::File),
-        };
-        done.map_err(Fault::status)?;
-    }
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT
 }
