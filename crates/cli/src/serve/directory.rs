@@ -42,6 +42,8 @@ pub(super) struct Directory {
     controllers: Option<Mutex<Process>>,
     /// Is asked for what controllers left open.
     winbind: Option<Mutex<Process>>,
+    /// The keytab that the process which asks controllers is to have next.
+    keytab: Mutex<Option<Zeroizing<Vec<u8>>>>,
 }
 
 #[derive(Debug)]
@@ -69,20 +71,34 @@ impl Directory {
         Ok(Some(Arc::new(Self {
             controllers: controllers.map_err(failed("controllers"))?,
             winbind: winbind.map_err(failed("winbind"))?,
+            keytab: Mutex::default(),
         })))
     }
 
-    /// Gives the process that asks controllers the keytab as it is now.
-    pub(super) fn renew_keytab(&self, config: &Config) {
+    /// Gives the process that asks controllers the keytab as it is now, as soon as it has answered the
+    /// question that it is asked. The caller does not wait for that.
+    pub(super) fn renew_keytab(self: &Arc<Self>, config: &Config) {
+        if self.controllers.is_none() {
+            return;
+        }
+        match keytab::bytes(config) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                *self.keytab.lock() = Some(bytes);
+                let directory = Arc::clone(self);
+                tokio::task::spawn_blocking(move || directory.tell_keytab());
+            }
+            Err(failure) => keeps_old_keytab(&failure),
+        }
+    }
+
+    /// Tells the newest keytab, unless that has been done.
+    fn tell_keytab(&self) {
         let Some(controllers) = &self.controllers else { return };
-        let renewed = keytab::bytes(config).map_err(|failure| failure.to_string());
-        let told = renewed.and_then(|bytes| {
-            let Some(bytes) = bytes else { return Ok(()) };
-            controllers.lock().tell(&new_keytab(&bytes)).map_err(|error| error.to_string())
-        });
-        if let Err(why) = told {
-            tracing::warn!(target: "frevo::server", why,
-                "the process that asks controllers keeps the old keytab; reload the server");
+        let mut process = controllers.lock();
+        let Some(bytes) = self.keytab.lock().take() else { return };
+        if let Err(error) = process.tell(&new_keytab(&bytes)) {
+            keeps_old_keytab(&error);
         }
     }
 
@@ -99,6 +115,11 @@ impl Directory {
         }
         answer
     }
+}
+
+fn keeps_old_keytab(why: &dyn fmt::Display) {
+    tracing::warn!(target: "frevo::server", %why,
+        "the process that asks controllers keeps the old keytab; reload the server");
 }
 
 /// The answer when nobody knows anything.
@@ -250,13 +271,19 @@ impl DomainDirectory for Directory {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
     fn each_answer_is_that_of_its_question() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let process = Process { socket: BufReader::new(ours), last: 4 };
-        let directory = Directory { controllers: Some(Mutex::new(process)), winbind: None };
+        let directory = Directory {
+            controllers: Some(Mutex::new(process)),
+            winbind: None,
+            keytab: Mutex::default(),
+        };
         let entry = "[\"S-1-5-21-1-2-3-1108\",\"A\",\"staff\",true]";
         let mut answers = String::from("{\"id\":4,\"entries\":[null,null],\"silent\":null}\n");
         answers += &format!("{{\"id\":5,\"entries\":[{entry},null],\"silent\":\"late\"}}\n");
@@ -292,7 +319,7 @@ mod tests {
         let (controllers, _keeps) = process(&answer);
         let answer = format!("{{\"id\":1,\"entries\":[{}],\"silent\":null}}\n", entry(1109));
         let (winbind, asked) = process(&answer);
-        let directory = Directory { controllers, winbind };
+        let directory = Directory { controllers, winbind, keytab: Mutex::default() };
         let Lookup { found, silent } = directory.sids(&["A\\n", "A\\m"].map(String::from));
         let sids: Vec<String> = found.into_iter().flatten().map(|sid| sid.to_string()).collect();
         assert_eq!(sids, ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-1109"]);
@@ -300,5 +327,31 @@ mod tests {
         let mut line = String::new();
         BufReader::new(asked).read_line(&mut line).unwrap();
         assert!(line.contains("A\\\\m") && !line.contains("A\\\\n"), "{line}");
+    }
+    /// A question holds the process for as long as controllers are silent. The server goes on.
+    #[tokio::test]
+    async fn a_new_keytab_waits_for_no_answer() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("keytab");
+        let text = format!("[kerberos]\nkeytab = {:?}\n", path.to_str().unwrap());
+        let config = Config::parse(&text).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let process = Process { socket: BufReader::new(ours), last: 0 };
+        let controllers = Some(Mutex::new(process));
+        let directory =
+            Arc::new(Directory { controllers, winbind: None, keytab: Mutex::default() });
+        let question = directory.controllers.as_ref().unwrap().lock();
+        for keytab in ["old", "new"] {
+            std::fs::write(&path, keytab).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            directory.renew_keytab(&config);
+        }
+        drop(question);
+        let told = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            BufReader::new(theirs).read_line(&mut line).unwrap();
+            line
+        });
+        assert_eq!(told.await.unwrap().trim_end(), new_keytab(b"new").to_string());
     }
 }

@@ -45,7 +45,9 @@ impl Channel {
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_timeout(&ours, sockopt::Timeout::Recv, Some(PATIENCE))?;
+        for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&ours, way, Some(PATIENCE))?;
+        }
         Ok((Self(ours), theirs))
     }
 
@@ -54,7 +56,10 @@ impl Channel {
         let mut old = [0_u8; 1];
         while recv(&self.0, &mut old, RecvFlags::DONTWAIT).is_ok_and(|(_, length)| length > 0) {}
         let packet = [&id.to_le_bytes()[..], &question.encode()].concat();
-        send(&self.0, &packet, SendFlags::NOSIGNAL)?;
+        send(&self.0, &packet, SendFlags::NOSIGNAL).map_err(|error| match error {
+            Errno::AGAIN => Errno::TIMEDOUT,
+            other => other,
+        })?;
         let (mut answer, mut socket) = (Vec::new(), None);
         let mut packet = vec![0; NUMBER + 1 + PIECE];
         loop {
@@ -203,4 +208,25 @@ fn receive(channel: &OwnedFd, packet: &mut [u8]) -> Result<(usize, Option<OwnedF
         _ => None,
     });
     Ok((received.bytes, passed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that hangs holds up a question neither before nor after it is sent.
+    #[test]
+    fn both_ways_of_a_channel_have_a_time_limit() {
+        let (channel, _theirs) = Channel::pair().unwrap();
+        for way in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            assert_eq!(sockopt::socket_timeout(&channel, way).unwrap(), Some(PATIENCE));
+        }
+        let soon = Some(Duration::from_millis(20));
+        sockopt::set_socket_timeout(&channel, sockopt::Timeout::Send, soon).unwrap();
+        sockopt::set_socket_timeout(&channel, sockopt::Timeout::Recv, soon).unwrap();
+        // Nobody reads: at last the socket takes no more questions.
+        while send(&channel.0, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
+        let answer = channel.ask(1, &Question::User(String::from("ann")));
+        assert_eq!(answer.unwrap_err(), Errno::TIMEDOUT);
+    }
 }
