@@ -139,10 +139,17 @@ fn foreign_sid(descriptor: &[u8], machine: Sid) -> Option<Sid> {
     })
 }
 
+/// True for the smb.conf of this host's Samba. A file in another place may come from another host,
+/// of which this one knows nothing.
+pub(crate) fn is_of_this_host(conf: &Path) -> bool {
+    let Ok(conf) = conf.canonicalize() else { return false };
+    SMB_CONFS.iter().any(|known| Path::new(known).canonicalize().is_ok_and(|known| known == conf))
+}
+
 /// The SID of the Samba server whose smb.conf is `conf`, if that server is the one of this host:
 /// its program `net` tells it.
 pub(crate) fn of_samba(conf: &Path) -> Option<MachineSid> {
-    if !SMB_CONFS.iter().any(|known| Path::new(known) == conf) {
+    if !is_of_this_host(conf) {
         return None;
     }
     told_sid(&net(conf, "getlocalsid")?)
@@ -150,7 +157,7 @@ pub(crate) fn of_samba(conf: &Path) -> Option<MachineSid> {
 
 /// The SID of the domain that this host's Samba, whose smb.conf is `conf`, is a member of.
 pub(crate) fn of_domain(conf: &Path, domain: &str) -> Option<MachineSid> {
-    if !SMB_CONFS.iter().any(|known| Path::new(known) == conf) {
+    if !is_of_this_host(conf) {
         return None;
     }
     let told = net(conf, "getdomainsid")?;
@@ -182,6 +189,12 @@ mod tests {
         assert_eq!(told_sid(&told).unwrap().to_string(), sid);
         assert_eq!(told_sid("Can't fetch domain SID for name: BOX\n"), None);
         assert_eq!(of_samba(Path::new("/tmp/smb.conf")), None, "of another server");
+        for conf in ["-", "smb.conf", "/etc/hostname", "/no/etc/samba/smb.conf"] {
+            assert!(!is_of_this_host(Path::new(conf)), "{conf}");
+        }
+        for conf in SMB_CONFS.map(Path::new) {
+            assert_eq!(is_of_this_host(conf), conf.exists());
+        }
     }
 
     #[test]

@@ -14,12 +14,17 @@ const BYTES_MAX: u64 = 64 << 20;
 const SECONDS_OF_A_DAY: i64 = 86_400;
 
 /// Accounts of the host, by name.
-#[derive(Debug, Default)]
-pub(crate) struct UnixAccounts(BTreeMap<String, Ends>);
+#[derive(Debug)]
+pub(crate) enum UnixAccounts {
+    /// Their ends.
+    Known(BTreeMap<String, Ends>),
+    /// PAM may refuse any of them.
+    Unknown,
+}
 
 /// The times of an account, in days from 1970. None for those that do not count.
 #[derive(Debug, PartialEq, Eq)]
-struct Ends {
+pub(crate) struct Ends {
     /// The day of the last change of the password; 0 for one that must be changed now.
     changed: Option<i64>,
     /// Days that a password is valid.
@@ -32,10 +37,10 @@ impl UnixAccounts {
     /// The accounts that the Samba of this host asks PAM about; none where it asks for nothing.
     ///
     /// # Errors
-    /// If the ends of accounts cannot be read.
+    /// If the smb.conf or the ends of accounts cannot be read.
     pub(crate) fn of_samba() -> Result<Self, Failure> {
-        if !import::obeys_pam() {
-            return Ok(Self::default());
+        if !import::obeys_pam()? {
+            return Ok(Self::Known(BTreeMap::new()));
         }
         let path = Path::new(SHADOW);
         let text = bounded_input::text(bounded_input::read(path, BYTES_MAX)?, path)?;
@@ -50,7 +55,7 @@ impl UnixAccounts {
             let ends = Ends { changed: days(2), valid: days(4), account: days(7) };
             Some(((*name).to_owned(), ends))
         };
-        Self(text.lines().filter_map(account).collect())
+        Self::Known(text.lines().filter_map(account).collect())
     }
 
     /// The reason why PAM refuses the account, or will.
@@ -59,7 +64,10 @@ impl UnixAccounts {
     }
 
     fn refusal_on(&self, name: &str, today: i64) -> Option<String> {
-        let ends = self.0.get(name)?;
+        let ends = match self {
+            Self::Known(accounts) => accounts.get(name)?,
+            Self::Unknown => return Some(String::from("the end of its Unix account is not known")),
+        };
         if let Some(day) = ends.account {
             return Some(format!("its Unix account ends on {}", shown(day)));
         }
@@ -81,8 +89,9 @@ fn shown(day: i64) -> String {
 /// Turns a failure to read the ends of accounts into a line for the report.
 pub(crate) fn told(failure: &Failure) -> String {
     format!(
-        "{failure}: accounts whose Unix accounts have ended, which this host's Samba refuses (obey pam \
-         restrictions), are not found; run this as root"
+        "{failure}: accounts whose Unix accounts have ended, which this host's Samba may refuse (obey \
+         pam restrictions), are not found, so that all accounts are imported as disabled; mend that, \
+         and run this as root, with --replace"
     )
 }
 
@@ -109,5 +118,6 @@ mod tests {
         ] {
             assert_eq!(refusal(name).as_deref(), Some(why), "{name}");
         }
+        assert!(UnixAccounts::Unknown.refusal("plain").is_some());
     }
 }

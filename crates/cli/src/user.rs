@@ -229,7 +229,7 @@ fn import(path: &Path, from: &Path, replace: bool) -> Done {
     })?;
     let unix = UnixAccounts::of_samba().unwrap_or_else(|failure| {
         tell(unix_accounts::told(&failure));
-        UnixAccounts::default()
+        UnixAccounts::Unknown
     });
     let (mut added, mut replaced, mut disabled) = (0, 0, 0);
     change(path, |file| {

@@ -83,17 +83,37 @@ impl Names {
         }
         match rules.owner_of(domain) {
             Owner::Server => to.push(mark, own),
-            Owner::Domain => to.push(mark, &format!("{domain}\\{own}")),
+            Owner::Domain => {
+                if !self.gives && rules.may_be_own(domain) {
+                    self.add_possible(mark, own, word, domain, to)?;
+                }
+                to.push(mark, &format!("{domain}\\{own}"))
+            }
             // A local user of the same name would get the rights of a stranger.
             Owner::Nobody if self.gives => Err(format!(
                 "this server is no member of the domain {domain}, and its own name is not {domain} \
                  (netbios name)"
             )),
-            Owner::Nobody => {
-                to.notes.push(format!("{word} is left out: nobody of {domain} can log on"));
-                Ok(())
-            }
+            Owner::Nobody => self.add_possible(mark, own, word, domain, to),
         }
+    }
+
+    /// Adds a name of this server to a list that takes rights away, because the domain that stands
+    /// before it may be a name of the server.
+    fn add_possible(
+        &self,
+        mark: &str,
+        name: &str,
+        word: &str,
+        domain: &str,
+        to: &mut Converted,
+    ) -> Result<(), String> {
+        to.notes.push(format!(
+            "{word} is taken for '{mark}{name}', since {domain} may be a name of the Samba server; if \
+             it is not, take {mark}{name} out of {}",
+            self.key
+        ));
+        to.push(mark, name)
     }
 
     /// Adds a name without a domain.
@@ -141,9 +161,18 @@ mod tests {
     use super::*;
 
     fn one(global: &str, option: &str, word: &str) -> Result<Vec<String>, String> {
+        on_host(None, global, option, word)
+    }
+
+    fn on_host(
+        host: Option<&str>,
+        global: &str,
+        option: &str,
+        word: &str,
+    ) -> Result<Vec<String>, String> {
         let names = NAMES.iter().find(|names| names.option == option).unwrap();
         let conf = SmbConf::parse(&format!("[global]\n{global}\n")).unwrap();
-        let rules = NameRules::of(conf.global().unwrap());
+        let rules = NameRules::of(conf.global().unwrap(), host);
         names.convert(word, &rules).map(|converted| converted.words)
     }
 
@@ -178,11 +207,42 @@ mod tests {
             }
         }
         for list in ["invalid users", "read list"] {
-            assert!(one(standalone, list, "OTHER\\ann").unwrap().is_empty());
+            // Nobody of OTHER logs on, but it may be a name of the server that is not known here.
+            assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
             }
         }
+    }
+
+    /// smb.conf mostly has no name of the server, which is then that of the host.
+    #[test]
+    fn the_name_of_the_host_is_the_servers() {
+        let standalone = "workgroup = LAB\nnetbios aliases = OLD old2";
+        for list in ["invalid users", "read list"] {
+            for host in [None, Some("files.example.com"), Some("other")] {
+                let words = on_host(host, standalone, list, "FILES\\ann @OLD2\\staff").unwrap();
+                assert_eq!(words, ["ann", "@staff"], "{list} on {host:?}");
+            }
+        }
+        let given = |host, word: &str| on_host(host, standalone, "valid users", word);
+        assert_eq!(given(Some("files.example.com"), "Files\\ann").unwrap(), ["ann"]);
+        assert_eq!(
+            given(Some("a-very-long-name-of-a-host"), "a-very-long-nam\\ann").unwrap(),
+            ["ann"]
+        );
+        for host in [None, Some("other")] {
+            assert!(given(host, "FILES\\ann").is_err(), "{host:?}");
+        }
+        // smb.conf's own name counts, where it has one.
+        let named = on_host(Some("files"), "netbios name = BOX", "valid users", "FILES\\ann");
+        assert!(named.is_err());
+        // A member whose name is not known.
+        let member = "workgroup = SAMDOM\nsecurity = ads";
+        let taken =
+            |host| on_host(host, member, "invalid users", "FILES\\ann SAMDOM\\bob").unwrap();
+        assert_eq!(taken(None), ["ann", "FILES\\ann", "SAMDOM\\bob"]);
+        assert_eq!(taken(Some("files")), ["ann", "SAMDOM\\bob"]);
     }
 
     #[test]

@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 
 use frevo_server::config::MachineSid;
 use frevo_server::user_map::UserMap;
+use rustix::system::uname;
 
 use super::domain;
+use super::names::NameRules;
 use super::options;
 use super::pam::{self, Pam};
 use super::smb_conf::SmbConf;
@@ -27,6 +29,8 @@ pub(super) struct HostFacts {
     /// The keytab that the smb.conf names, if it is here.
     pub(super) keytab: Option<PathBuf>,
     pub(super) user_map: UserMapFile,
+    /// The host's name, which is the server's where the smb.conf has none.
+    pub(super) name: Option<String>,
 }
 
 /// The file of `username map`.
@@ -42,15 +46,23 @@ pub(super) enum UserMapFile {
 }
 
 impl HostFacts {
-    /// Looks at this host, on behalf of an smb.conf with this text.
+    /// Looks at this host, on behalf of an smb.conf with this text. About the host of an smb.conf
+    /// from somewhere else nothing is known.
     pub(super) fn look(conf: &SmbConf, text: &str, path: &Path) -> Self {
+        if !machine_sid::is_of_this_host(path) {
+            return Self::default();
+        }
         let global = |name: &str| conf.global().and_then(|global| global.value(name));
+        let name = uname().nodename().to_string_lossy().into_owned();
+        let is_member =
+            conf.global().is_some_and(|global| NameRules::of(global, Some(&name)).is_member());
         Self {
             ignored: ignored(conf, text),
-            pam: pam::rules(Path::new(pam::FOLDER)),
+            pam: pam::rules(Path::new(pam::FOLDER), is_member),
             domain_sid: global("workgroup").and_then(|name| machine_sid::of_domain(path, name)),
             keytab: conf.global().and_then(domain::keytab).filter(|keytab| keytab.is_file()),
             user_map: global("username map").map_or(UserMapFile::Usable, user_map),
+            name: Some(name),
         }
     }
 }
@@ -119,6 +131,22 @@ mod tests {
                     Ignoring unknown parameter \"vallid users\"\nLoaded services file OK.\n";
         let names: Vec<String> = told_unknown(told).into_iter().collect();
         assert_eq!(names, ["nt-domain", "vallidusers"]);
+    }
+
+    #[test]
+    fn another_hosts_smb_conf_is_not_judged_by_this_host() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("smb.conf");
+        let text = "[global]\nNT-domain = x\nusername map = /etc/none\nobey pam restrictions = yes\n\
+                    kerberos method = system keytab\n";
+        std::fs::write(&path, text).unwrap();
+        let conf = SmbConf::parse(text).unwrap();
+        for path in [&*path, Path::new("-")] {
+            let HostFacts { ignored, pam, domain_sid, keytab, user_map, name } =
+                HostFacts::look(&conf, text, path);
+            assert!(ignored.is_empty() && domain_sid.is_none() && keytab.is_none());
+            assert_eq!((pam, user_map, name), (Pam::Unknown, UserMapFile::Usable, None));
+        }
     }
 
     #[test]

@@ -19,26 +19,27 @@ pub(super) enum Included {
     Unknown,
 }
 
-/// Reads the files that an smb.conf of this host includes.
+/// Reads the files that an smb.conf includes.
 pub(super) struct Includes {
     /// The most bytes of all files together, less those that were read.
     bytes_left: u64,
-    /// True for the output of testparm, which has read the files already.
-    is_printed: bool,
+    /// True for an smb.conf of this host: the files of another host are not here, whatever files of
+    /// the same names say.
+    is_of_this_host: bool,
     /// The first file that is there and cannot be taken over.
     pub(super) failure: Option<Failure>,
 }
 
 impl Includes {
-    /// The files of the smb.conf with this text, of at most so many bytes.
-    pub(super) fn of(text: &str, bytes_max: u64) -> Self {
-        Self { bytes_left: bytes_max, is_printed: is_printed(text), failure: None }
+    /// The files of an smb.conf, of at most so many bytes.
+    pub(super) fn of(is_of_this_host: bool, bytes_max: u64) -> Self {
+        Self { bytes_left: bytes_max, is_of_this_host, failure: None }
     }
 
     /// Reads a file. smbd goes on without one that is not there; whether it is not there, this host
     /// can tell if it has its folder.
     pub(super) fn read(&mut self, path: &str) -> Included {
-        if path.contains('%') || path.is_empty() {
+        if !self.is_of_this_host || path.contains('%') || path.is_empty() {
             return Included::Unknown;
         }
         let file = Path::new(path);
@@ -46,16 +47,13 @@ impl Includes {
             return self.text(file);
         }
         let has_folder = file.is_absolute() && file.parent().is_some_and(Path::is_dir);
-        if !has_folder || file.exists() || self.is_printed && depends_on_client(path) {
+        if !has_folder || file.exists() {
             return Included::Unknown;
         }
         Included::Nothing(String::from("there is no such file here, so Samba goes on without it"))
     }
 
     fn text(&mut self, file: &Path) -> Included {
-        if self.is_printed {
-            return Included::Nothing(String::from("testparm has taken the file over"));
-        }
         let read = bounded_input::read(file, self.bytes_left)
             .and_then(|bytes| bounded_input::text(bytes, file));
         match read {
@@ -71,25 +69,6 @@ impl Includes {
     }
 }
 
-/// True for the output of `testparm -s`.
-pub(super) fn is_printed(text: &str) -> bool {
-    text.lines().find(|line| !line.trim().is_empty()) == Some("# Global parameters")
-}
-
-/// True for a name in which testparm may have replaced `%m`, `%U` or `%I`: it knows no client, and
-/// writes nothing, UNKNOWN or 0.0.0.0.
-fn depends_on_client(path: &str) -> bool {
-    let is_mark = |c: char| matches!(c, '.' | '-' | '_');
-    let name = path.rsplit('/').next().unwrap_or_default();
-    name.is_empty()
-        || name.starts_with(is_mark)
-        || name.ends_with(is_mark)
-        || path.contains("//")
-        || ["..", "--", "__", "-.", "_.", "UNKNOWN", "0.0.0.0"]
-            .iter()
-            .any(|hole| name.contains(hole))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +79,7 @@ mod tests {
         let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
         std::fs::write(at("more.conf"), "comment = x\n").unwrap();
         std::fs::write(at("long.conf"), "x".repeat(101)).unwrap();
-        let mut plain = Includes::of("[global]\n", 100);
+        let mut plain = Includes::of(true, 100);
         assert_eq!(plain.read(&at("more.conf")), Included::Text("comment = x\n".into()));
         assert!(matches!(plain.read(&at("none.conf")), Included::Nothing(_)));
         for unknown in [&*at("%U.conf"), &at("no/such/folder.conf"), "", "relative.conf", "/"] {
@@ -113,14 +92,11 @@ mod tests {
         let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
         assert_eq!(reads, 7);
 
-        let mut printed = Includes::of("# Global parameters\n[global]\n", 100);
-        for read in ["more.conf", "none.conf"] {
-            assert!(matches!(printed.read(&at(read)), Included::Nothing(_)), "{read}");
+        // Files of this host say nothing about those of another one.
+        let mut other = Includes::of(false, 100);
+        for read in ["more.conf", "none.conf", "long.conf"] {
+            assert_eq!(other.read(&at(read)), Included::Unknown, "{read}");
         }
-        // Names that testparm makes of %U.conf, smb.conf.%m, smb-%a.conf, smb.%I and %U/smb.conf.
-        for unknown in [".conf", "smb.conf.", "smb-UNKNOWN.conf", "smb.0.0.0.0", "", "/smb.conf"] {
-            let path = format!("{}/{unknown}", place.path().display());
-            assert_eq!(printed.read(&path), Included::Unknown, "{unknown}");
-        }
+        assert!(other.failure.is_none());
     }
 }

@@ -42,6 +42,7 @@ use self::host_facts::HostFacts;
 use self::include::Includes;
 use self::smb_conf::{SmbConf, SyntaxFault};
 use self::whole::convert;
+use self::words::truth;
 
 /// The largest smb.conf that is read, bytes.
 const BYTES_MAX: u64 = 4 << 20;
@@ -64,7 +65,8 @@ fn with_sid(toml: String, sid: Option<MachineSid>) -> String {
 pub(crate) fn run(import: &arguments::Import) -> Done {
     let shown = import.file.display();
     let text = bounded_input::text(bounded_input::read(&import.file, BYTES_MAX)?, &import.file)?;
-    let conf = parse(&text, &import.file)?;
+    let is_of_this_host = machine_sid::is_of_this_host(&import.file);
+    let conf = parse(&text, &import.file, is_of_this_host)?;
     let mut host = HostFacts::look(&conf, &text, &import.file);
     host.domain_sid = import.domain_sid.or(host.domain_sid);
     let (toml, report) = convert(&conf, &import.accept, &host);
@@ -87,9 +89,9 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
     }
 }
 
-/// Reads an smb.conf with the files that it includes.
-fn parse(text: &str, path: &Path) -> Result<SmbConf, Failure> {
-    let mut includes = Includes::of(text, BYTES_MAX);
+/// Reads an smb.conf with the files that it includes, if it is of this host.
+fn parse(text: &str, path: &Path, is_of_this_host: bool) -> Result<SmbConf, Failure> {
+    let mut includes = Includes::of(is_of_this_host, BYTES_MAX);
     let conf = SmbConf::parse_with(text, &mut |path| includes.read(path)).map_err(
         |SyntaxFault { file, line, what }| {
             let file = file.unwrap_or_else(|| path.display().to_string());
@@ -104,14 +106,25 @@ fn parse(text: &str, path: &Path) -> Result<SmbConf, Failure> {
 
 /// True if the Samba of this host has `obey pam restrictions = yes`: then it refuses accounts whose
 /// Unix accounts have ended.
-pub(crate) fn obeys_pam() -> bool {
-    let read = |path: &Path| {
-        let text = bounded_input::text(bounded_input::read(path, BYTES_MAX).ok()?, path).ok()?;
-        parse(&text, path).ok()
-    };
-    let conf = machine_sid::SMB_CONFS.iter().find_map(|path| read(Path::new(path)));
-    let global = conf.as_ref().and_then(SmbConf::global);
-    global.and_then(|global| global.truth("obey pam restrictions")) == Some(true)
+///
+/// # Errors
+/// If its smb.conf is there and cannot be read.
+pub(crate) fn obeys_pam() -> Result<bool, Failure> {
+    obeys_pam_in(&machine_sid::SMB_CONFS.map(Path::new))
+}
+
+/// Looks into the first smb.conf that is there.
+fn obeys_pam_in(paths: &[&Path]) -> Result<bool, Failure> {
+    for path in paths {
+        let bytes = match bounded_input::read(path, BYTES_MAX) {
+            Err(failure) if failure.exit == Exit::NotFound => continue,
+            read => read?,
+        };
+        let conf = parse(&bounded_input::text(bytes, path)?, path, true)?;
+        let said = conf.global().and_then(|global| global.value("obey pam restrictions"));
+        return Ok(said.is_some_and(|said| truth(said) != Some(false)));
+    }
+    Ok(false)
 }
 
 fn write_new(path: &Path, toml: &str) -> Done {

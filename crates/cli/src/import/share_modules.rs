@@ -202,25 +202,12 @@ const OPERATIONS: &[(&str, &[&str])] = &[
             "setxattr",
             "fremovexattr",
             "removexattr",
-            "fset_dos_attributes",
-            "set_dos_attributes",
+            "fset_dos",
+            "set_dos",
             "set_compression",
         ],
     ),
     ("acl", &["fchmod", "chmod", "fchown", "chown", "lchown", "fset_nt_acl", "sys_acl"]),
-    (
-        "attributes",
-        &[
-            "ntimes",
-            "fntimes",
-            "set_dos",
-            "fset_dos",
-            "setxattr",
-            "fsetxattr",
-            "removexattr",
-            "fremovexattr",
-        ],
-    ),
 ];
 
 fn write_audit(share: &Share<'_>, toml: &mut String) {

@@ -1,6 +1,6 @@
 //! The syntax of smb.conf(5).
 
-use super::include::{INCLUDES_DEEP, Included, is_printed};
+use super::include::{INCLUDES_DEEP, Included};
 use super::options;
 use super::words::{squeezed, truth};
 
@@ -34,11 +34,9 @@ pub(super) struct SmbConf {
     late_global: Option<String>,
     /// Options that need nothing, with their sections and the reason.
     settled: Vec<Settled>,
-    /// True for the output of testparm, which has obeyed `copy` and `include`.
-    is_printed: bool,
 }
 
-/// An option that has been dealt with while the file was read: `include`, `copy`.
+/// An `include` that has been dealt with while the file was read.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) section: String,
@@ -108,9 +106,7 @@ impl SmbConf {
         read: &mut dyn FnMut(&str) -> Included,
     ) -> Result<Self, SyntaxFault> {
         // What comes before the first header is [global]'s.
-        let is_printed = is_printed(text);
-        let mut conf =
-            Self { sections: Vec::new(), late_global: None, settled: Vec::new(), is_printed };
+        let mut conf = Self { sections: Vec::new(), late_global: None, settled: Vec::new() };
         conf.take(text, Source { file: None, depth: 0 }, read)?;
         Ok(conf)
     }
@@ -147,9 +143,6 @@ impl SmbConf {
             let parameter = parameter(name, value, source.place(number));
             match &*parameter.name {
                 "include" => self.include(parameter, source, read)?,
-                "copy" if self.is_printed => {
-                    self.settle(parameter, String::from("testparm has taken the share over"));
-                }
                 _ => self.add(parameter),
             }
         }
@@ -184,12 +177,6 @@ impl SmbConf {
         };
         self.settled.push(Settled { section, parameter, why });
         Ok(())
-    }
-
-    /// Records an option of the open section that needs nothing more.
-    fn settle(&mut self, parameter: Parameter, why: String) {
-        let section = self.sections.last().map_or("global", |section| &*section.name).to_owned();
-        self.settled.push(Settled { section, parameter, why });
     }
 
     /// A section that comes again goes on; it becomes the last.

@@ -684,7 +684,7 @@ fn included_files_count() {
     std::fs::write(at("inner"), "valid users = ann\n").unwrap();
     let text =
         format!("[global]\ninclude = {}\n[x]\npath=/x\ninclude = {}\n", at("more"), at("none"));
-    let conf = parse(&text, Path::new("smb.conf")).unwrap();
+    let conf = parse(&text, Path::new("smb.conf"), true).unwrap();
     let (toml, report) = convert(&conf, &[], &HostFacts::default());
     let config = Config::parse(&toml).unwrap();
     let [y, x] = &config.shares[..] else { panic!("{toml}") };
@@ -694,26 +694,64 @@ fn included_files_count() {
         report.contains("the file is taken over") && report.contains("Samba goes on without it")
     );
 
-    // testparm has filled in what another share gives.
-    let printed = "# Global parameters\n[global]\n[b]\n\tcopy = a\n\tpath = /a\n";
-    let (toml, report) =
-        convert(&parse(printed, Path::new("-")).unwrap(), &[], &HostFacts::default());
-    assert_eq!(Config::parse(&toml).unwrap().shares.len(), 1);
-    assert!(report.lines().join("\n").contains("testparm has taken the share over"));
-
     // A fault is told with its file.
     std::fs::write(at("inner"), "nonsense\n").unwrap();
-    let failure = parse(&text, Path::new("smb.conf")).unwrap_err().to_string();
+    let failure = parse(&text, Path::new("smb.conf"), true).unwrap_err().to_string();
     assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
     // Files that include each other, and a file that is too long.
     std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
     let (_, report) =
-        convert(&parse(&text, Path::new("smb.conf")).unwrap(), &[], &HostFacts::default());
+        convert(&parse(&text, Path::new("smb.conf"), true).unwrap(), &[], &HostFacts::default());
     assert!(report.is_refused());
     std::fs::write(at("more"), "x".repeat(BYTES_MAX as usize + 1)).unwrap();
     assert!(
-        parse(&text, Path::new("smb.conf")).unwrap_err().to_string().contains("is longer than")
+        parse(&text, Path::new("smb.conf"), true)
+            .unwrap_err()
+            .to_string()
+            .contains("is longer than")
     );
+}
+
+/// Files begin like testparm's output that samba-tool wrote, or that had lines added later.
+#[test]
+fn no_file_counts_as_output_of_testparm() {
+    let place = tempfile::tempdir().unwrap();
+    let more = place.path().join("more").to_str().unwrap().to_owned();
+    std::fs::write(&more, "valid users = ann\n").unwrap();
+    let share = "[x]\n\tpath = /x\n";
+    let included = format!("# Global parameters\n[global]\n{share}\tinclude = {more}\n");
+    let copying = format!("# Global parameters\n[global]\n[a]\npath=/a\n{share}\tcopy = a\n");
+    let of = |text: &str, is_of_this_host, accepted: &[&str]| {
+        let conf = parse(text, Path::new("smb.conf"), is_of_this_host).unwrap();
+        let accepted: Vec<String> = accepted.iter().map(ToString::to_string).collect();
+        let (toml, _) = convert(&conf, &accepted, &HostFacts::default());
+        let mut shares = Config::parse(&toml).unwrap().shares.into_iter();
+        shares.find(|share| share.name.get_ref().as_str() == "x").map(|share| share.allow)
+    };
+    assert_eq!(words(&of(&included, true, &[]).unwrap()), ["ann"]);
+    for (text, option) in [(included, "include"), (copying, "copy")] {
+        assert!(of(&text, false, &[]).is_none(), "{text}");
+        assert!(of(&text, false, &[option]).is_some(), "{text}");
+    }
+}
+
+/// The smb.conf of this host tells whether PAM's rules are obeyed; one that cannot be read tells nothing.
+#[test]
+fn an_smb_conf_that_cannot_be_read_is_no_leave() {
+    let place = tempfile::tempdir().unwrap();
+    let (none, here) = (place.path().join("none"), place.path().join("smb.conf"));
+    let obeys = || obeys_pam_in(&[&none, &here]);
+    assert!(!obeys().unwrap(), "there is none");
+    for (text, is_obeyed) in [
+        (&b"[global]\nobey pam restrictions = yes\n"[..], Some(true)),
+        (b"[global]\nobey pam restrictions = no\n", Some(false)),
+        (b"[x]\npath = /x\n", Some(false)),
+        (b"# caf\xe9\n[global]\nobey pam restrictions = yes\n", None),
+        (b"[global\n", None),
+    ] {
+        std::fs::write(&here, text).unwrap();
+        assert_eq!(obeys().ok(), is_obeyed, "{}", text.escape_ascii());
+    }
 }
 
 /// Losses by Samba's defaults, and by options without an equal, are told with what to do.

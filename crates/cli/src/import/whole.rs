@@ -14,7 +14,7 @@ pub(super) fn convert(conf: &SmbConf, accepted: &[String], host: &HostFacts) -> 
     let none = Section::global();
     let accepted = accepted.iter().map(|name| squeezed(name)).collect();
     let global = conf.global().unwrap_or(&none);
-    let names = NameRules::of(global);
+    let names = NameRules::of(global, host.name.as_deref());
     let report = Report::default();
     let mut conversion = Conversion { conf, global, accepted, names, host, report };
     let mut toml = String::from(
