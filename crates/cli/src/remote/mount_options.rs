@@ -13,7 +13,7 @@ use clap::Args;
 
 use super::arguments::Mount;
 use crate::exit::{Exit, Failure};
-use table::{Treatment, by_value, treatment};
+use table::{PASSWORD, Treatment, by_value, treatment};
 
 /// The name of the link.
 const HELPER: &str = "mount.frevo";
@@ -117,10 +117,6 @@ impl Translation {
                 })?;
                 self.flags.extend([format!("--{name}").into(), number.to_string().into()]);
             }
-            ("guest", None) if is_flag("guest") => self.flags.push("--guest".into()),
-            ("guest", None) => {
-                return Err(refused("a server gets a user name: give credentials=FILE"));
-            }
             (name, _) if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => {
                 let known = value.and_then(|value| by_value(name, value));
@@ -148,19 +144,24 @@ impl Translation {
             }
             Some(Treatment::Refused(why)) => {
                 // A password is not repeated.
-                let told = if name.starts_with("pass") { name } else { option };
+                let told = if is_password(name) { name } else { option };
                 return Err(usage(&format!("mount option {told}: {why}")));
             }
             // As on the command line: allow_other, file_mode=, ...
             None if is_flag(&name.replace('_', "-")) => {
                 self.flags.extend(with(&format!("--{}", name.replace('_', "-"))));
             }
+            // With -s too: the rest of a password with a comma would be the next option.
+            None if is_password(name) => {
+                return Err(usage(&format!("mount option {name}: {PASSWORD}")));
+            }
+            // Nobody knows what the value of such an option is: it may be a secret.
             None if self.is_sloppy => {
-                self.notes.push(format!("mount option {option} is unknown and ignored"));
+                self.notes.push(format!("mount option {name} is unknown and ignored"));
             }
             None => {
                 let text = format!(
-                    "mount option {option} is unknown; `frevo mount --help` lists the options, which \
+                    "mount option {name} is unknown; `frevo mount --help` lists the options, which \
                      are written with _ for - here"
                 );
                 return Err(usage(&text));
@@ -205,6 +206,12 @@ impl Translation {
 
 fn usage(text: &str) -> Failure {
     Failure::new(Exit::Usage, text)
+}
+
+/// True for an option whose value is probably a password, as it is written here and there.
+fn is_password(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("pass") || name == "pwd"
 }
 
 /// True if `frevo mount` has this flag.
@@ -288,6 +295,7 @@ mod tests {
         assert_eq!(with("domain=CORP,username=ann"), ["--user", "CORP\\ann"]);
         assert_eq!(with("username=CORP/ann,dom=OTHER"), ["--user", "CORP\\ann"]);
         assert_eq!(with("multichannel,max_channels=2"), ["--channels", "2"]);
+        assert_eq!(with("guest"), ["--guest"]);
         assert_eq!(with("nounix,nodfs,seal"), ["--no-posix", "--dfs", "never", "--encrypt"]);
         assert_eq!(with("uid=root,gid=root"), ["--uid", "0", "--gid", "0"]);
         let line = ["//box/photos", "/mnt", "-o", "port=4450,prefixpath=/2026/may"];
@@ -314,9 +322,15 @@ mod tests {
             ("vers=4", "3.1.1"),
             ("iocharset=iso8859-1", "iocharset=utf8"),
             ("password=secret", "credentials=FILE"),
+            ("passwd=secret", "credentials=FILE"),
+            ("PASSWORD=secret", "credentials=FILE"),
+            ("pwd=secret", "credentials=FILE"),
+            ("kennwort=secret", "unknown"),
             ("username=ann%secret", "credentials=FILE"),
             ("domain=CORP", "username="),
             ("sec=ntlm", "sec=ntlmssp"),
+            ("sec=none", "option guest"),
+            ("snapshot=@GMT-2024.02.29-12.00.00", "//SERVER/SHARE/@GMT-"),
             ("multiuser", "allow_other"),
             ("port=x", "65535"),
             ("uid=nobody-of-this-name", "number"),
@@ -329,8 +343,12 @@ mod tests {
             assert!(text.contains(name) && text.contains(words), "{options}: {text}");
             assert!(!text.contains("secret"), "{text}");
         }
-        let sloppy = translated(&["//box/photos", "/mnt", "-s", "-o", "rad_only"]).unwrap();
-        assert_eq!(sloppy.notes.len(), 1);
+        let sloppy = |options| translated(&["//box/photos", "/mnt", "-s", "-o", options]);
+        assert_eq!(sloppy("rad_only").unwrap().notes.len(), 1);
+        let notes = sloppy("kennwort=secret").unwrap().notes;
+        assert_eq!(notes, ["mount option kennwort is unknown and ignored"]);
+        let refused = sloppy("PASSWD=top,secret").unwrap_err().to_string();
+        assert!(refused.contains("credentials=FILE") && !refused.contains("secret"), "{refused}");
         assert!(translated(&["//box:1/photos", "/mnt", "-o", "port=2"]).is_err());
     }
 
@@ -343,8 +361,8 @@ mod tests {
         let line = ["//box/photos", "/mnt", "-f", "-o", options];
         let line = std::iter::once("frevo".to_owned()).chain(of(&line));
         crate::arguments::Arguments::try_parse_from(line).unwrap();
-        for vers in ["2.0", "2.1", "3.0.2", "3.1.1"] {
-            let line = of(&["//box/photos", "/mnt", "-o", &format!("vers={vers}")]);
+        for option in ["vers=2.0", "vers=2.1", "vers=3.0.2", "vers=3.1.1", "guest"] {
+            let line = of(&["//box/photos", "/mnt", "-o", option]);
             let line = std::iter::once("frevo".to_owned()).chain(line);
             crate::arguments::Arguments::try_parse_from(line).unwrap();
         }

@@ -27,8 +27,9 @@ const SIZES: &str = "the mount chooses the sizes of its requests";
 const TIMES: &str = "actimeo= is how long names and attributes are cached";
 const LOST: &str = "programs wait for a lost server; --patience of `frevo mount` sets for how long";
 const HANDLES: &str = "the mount asks for the handles that the server supports";
-const PASSWORD: &str = "every user could read the password; write it in a file that only root can \
-                        read, with the lines username= and password=, and give credentials=FILE";
+pub(super) const PASSWORD: &str = "every user could read the password; write it in a file that only root \
+                                   can read, with the lines username= and password=, and give \
+                                   credentials=FILE";
 
 /// The options by name.
 const OPTIONS: &[(&[&str], Treatment)] = &[
@@ -105,6 +106,7 @@ const OPTIONS: &[(&[&str], Treatment)] = &[
         Usual,
     ),
     (&["ro"], Means(&["--read-only"])),
+    (&["guest"], Means(&["--guest"])),
     (&["seal"], Means(&["--encrypt"])),
     (&["nounix", "noposix", "nolinux"], Means(&["--no-posix"])),
     (&["nolease", "nohandlecache", "forcedirectio", "directio"], Means(&["--no-cache"])),
@@ -152,7 +154,7 @@ const OPTIONS: &[(&[&str], Treatment)] = &[
     (&["remount"], Refused("unmount the folder, and mount it with the new options")),
     (
         &["snapshot"],
-        Refused("a mount shows the present files; `frevo` reads old versions by @GMT names"),
+        Refused("write the token in the source: //SERVER/SHARE/@GMT-YYYY.MM.DD-hh.mm.ss"),
     ),
     (&["bind", "move", "rbind"], Refused("mount the share, then use mount(8) without -t frevo")),
 ];
@@ -167,7 +169,7 @@ pub(super) fn by_value(name: &str, value: &str) -> Option<Treatment> {
     Some(match (name, value) {
         ("sec", "krb5" | "krb5i") => Means(&["--kerberos", "required"]),
         ("sec", "ntlmssp" | "ntlmsspi" | "ntlmv2" | "ntlmv2i") => Means(&["--kerberos", "off"]),
-        ("sec", "none") => Refused("a server gets a user name: give credentials=FILE"),
+        ("sec", "none") => Refused("use the mount option guest"),
         ("sec", _) => Refused("write sec=krb5 or sec=ntlmssp; older methods are not secure"),
         ("vers", "default" | "3") => Usual,
         ("vers", "3.1.1" | "3.11") => Means(&["--min-dialect", "3.1.1"]),
