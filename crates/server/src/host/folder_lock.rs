@@ -17,7 +17,20 @@ use rustix::io::Errno;
 /// A lock, until the last share of the folder gives it up.
 #[derive(Debug)]
 pub(super) struct FolderLock {
-    _folder: Arc<File>,
+    /// None only while it is dropped.
+    folder: Option<Arc<File>>,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // No other share of the folder may find this process's own lock in its way: not between the
+        // end of the last Arc and that of the kernel's lock, nor while a child that has not begun
+        // its program yet has a copy of the descriptor.
+        let _held = HELD.lock();
+        if let Some(folder) = self.folder.take().and_then(Arc::into_inner) {
+            let _ = rustix::fs::flock(&folder, FlockOperation::Unlock);
+        }
+    }
 }
 
 /// Locked folders by device and inode.
@@ -36,14 +49,14 @@ pub(super) fn take(path: &Path) -> io::Result<Option<FolderLock>> {
     let key = (metadata.dev(), metadata.ino());
     let mut held = HELD.lock();
     if let Some(folder) = held.get(&key).and_then(Weak::upgrade) {
-        return Ok(Some(FolderLock { _folder: folder }));
+        return Ok(Some(FolderLock { folder: Some(folder) }));
     }
     held.retain(|_, folder| folder.strong_count() > 0);
     match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             let folder = Arc::new(folder);
             held.insert(key, Arc::downgrade(&folder));
-            Ok(Some(FolderLock { _folder: folder }))
+            Ok(Some(FolderLock { folder: Some(folder) }))
         }
         Err(Errno::WOULDBLOCK) => {
             let path = path.display();
@@ -51,5 +64,20 @@ pub(super) fn take(path: &Path) -> io::Result<Option<FolderLock>> {
             Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
         }
         Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Tests that shares of one folder, which come and go at once, are not in each other's way.
+    #[test]
+    fn shares_of_one_process_never_refuse_each_other() {
+        let shared = tempfile::tempdir().unwrap();
+        let take = || (0..5000).for_each(|_| drop(super::take(shared.path()).unwrap()));
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(take);
+            }
+        });
     }
 }
