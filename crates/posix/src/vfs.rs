@@ -13,7 +13,7 @@ use frevo_store::vfs::{
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::fscc::Pattern;
 use parking_lot::MutexGuard;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::{NameCache, Seen, ShortNames};
@@ -134,6 +134,14 @@ impl PosixVfs {
     pub fn takes_files(&self) -> bool {
         let made = crate::extents::nameless(self.share.root.as_fd());
         !matches!(made, Err(Errno::ACCESS))
+    }
+
+    /// True if this process may not make files in the folder though the folder's mode allows it.
+    pub fn is_confined(&self) -> bool {
+        let root = self.share.root.as_fd();
+        // The kernel answers this without a look at the rules of the process (Landlock).
+        let allowed = || rustix::fs::accessat(root, c".", Access::WRITE_OK, AtFlags::EACCESS);
+        !self.takes_files() && allowed().is_ok()
     }
 
     /// True while a file or folder of it is open.

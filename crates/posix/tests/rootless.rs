@@ -213,3 +213,19 @@ fn written() -> std::time::SystemTime {
     let (seconds, _) = WRITTEN.to_unix();
     std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs())
 }
+
+/// Tests that a folder which its mode makes read-only is not taken for one that the process is
+/// confined to read.
+#[test]
+fn a_read_only_mode_is_no_confinement() {
+    use std::os::unix::fs::PermissionsExt;
+    without(CapabilitySet::DAC_OVERRIDE, || {
+        let share = share();
+        let mode = |mode| std::fs::set_permissions(share.path(""), PermissionsExt::from_mode(mode));
+        assert!(share.vfs.takes_files() && !share.vfs.is_confined());
+        mode(0o555).unwrap();
+        assert!(!share.vfs.takes_files() && !share.vfs.is_confined());
+        mode(0o755).unwrap();
+        assert!(share.vfs.takes_files());
+    });
+}

@@ -425,6 +425,9 @@ pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 /// unmounted.
 pub const FOLDER_IDLE_LOOKS: u32 = 2;
 
+/// Openings of a share's folder in a row, while each opening or somebody else mounts a disk there.
+pub const FOLDER_OPENINGS: usize = 4;
+
 /// Different volumes whose facts clients are told when they are mounted one after the other for one
 /// share's folder; the facts of the last one stay.
 pub const FOLDER_VOLUMES: usize = 16;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_posix::inherited::Inherited;
 use frevo_server::audit::{Audit, Event, Kind, ShareAudit};
-use frevo_server::config::{Identities, ShareSection, accept_folder, look_at_folder, open_share};
+use frevo_server::config::{
+    Identities, Look, ShareSection, accept_folder, look_at_folder, open_share,
+};
 use frevo_server::user_map::Mapped;
 use frevo_server::{
     DiskState, Kick, Limits, NotEdited, Reload, Reviewed, Server, ServerBuilder, Settings, Share,
@@ -360,9 +362,9 @@ impl Running<'_> {
                         self.loaded.kerberos = Some(keys);
                         self.renew_keytab();
                     }
-                    self.look_at_folders();
+                    self.look_at_folders(Look::Timed);
                 }
-                () = self.mounts.changed() => self.look_at_folders(),
+                () = self.mounts.changed() => self.look_at_folders(Look::Untimed),
                 cause = self.signals.next() => match (cause, is_stopping) {
                     (Cause::Stop, false) => {
                         is_stopping = true;
@@ -384,14 +386,14 @@ impl Running<'_> {
 
     /// Compares the folders of all shares with what their paths lead to, beside this thread: a file
     /// system may not answer.
-    fn look_at_folders(&self) {
+    fn look_at_folders(&self, why: Look) {
         for share in &self.loaded.shares {
             if share.is_looked_at.swap(true, Ordering::AcqRel) {
                 continue;
             }
             let (vfs, is_looked_at) = (Arc::clone(&share.vfs), Arc::clone(&share.is_looked_at));
             tokio::task::spawn_blocking(move || {
-                look_at_folder(&*vfs);
+                look_at_folder(&*vfs, why);
                 is_looked_at.store(false, Ordering::Release);
             });
         }
@@ -499,13 +501,26 @@ impl Running<'_> {
         warn(&new);
         self.discovery.tell(&new.plan);
         self.keytab_watch.note(keytab::path(&new.plan.config));
-        self.loaded = new;
+        let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
-        for share in &self.loaded.shares {
-            let vfs = Arc::clone(&share.vfs);
-            tokio::task::spawn_blocking(move || accept_folder(&*vfs));
-        }
+        self.accept_folders(&before.shares);
         Ok(reviewed)
+    }
+
+    /// Takes what is at the paths of new and changed shares. A reload for another reason, such as
+    /// log files that are renamed, does not say that a disk will not come back.
+    fn accept_folders(&self, before: &[OpenShare]) {
+        for share in &self.loaded.shares {
+            let is_kept = before.iter().any(|before| before.section == share.section);
+            let vfs = Arc::clone(&share.vfs);
+            tokio::task::spawn_blocking(move || {
+                if is_kept {
+                    look_at_folder(&*vfs, Look::Untimed);
+                } else {
+                    accept_folder(&*vfs);
+                }
+            });
+        }
     }
 
     /// Gives the process that asks controllers the keytab as it is now.

@@ -24,7 +24,7 @@ mod values;
 
 pub use crate::host::FolderFault;
 #[doc(hidden)]
-pub use crate::host::{accept_folder, claim_folder, look_at_folder};
+pub use crate::host::{Look, accept_folder, claim_folder, look_at_folder};
 pub use crate::limits::CONFIG_FILE_BYTES;
 #[doc(hidden)]
 pub use crate::limits::NETWORK_SHARES;

@@ -28,7 +28,7 @@ pub use posix::*;
 #[cfg(feature = "posix")]
 pub(crate) use share_folder::probe_folder;
 #[cfg(feature = "posix")]
-pub use share_folder::{accept_folder, claim_folder, look_at_folder};
+pub use share_folder::{Look, accept_folder, claim_folder, look_at_folder};
 
 /// A folder of the host, for tests.
 #[cfg(test)]

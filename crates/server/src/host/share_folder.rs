@@ -24,7 +24,16 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
 use super::folder_lock::{self, FolderLock};
-use crate::limits::{FOLDER_IDLE_LOOKS, FOLDER_VOLUMES};
+use crate::limits::{FOLDER_IDLE_LOOKS, FOLDER_OPENINGS, FOLDER_VOLUMES};
+
+/// The reason of a look at a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Its time has come: the looks of a timer count the time without use.
+    Timed,
+    /// Something has changed on the host.
+    Untimed,
+}
 
 /// Opens the folder where its path leads now.
 type Opener = dyn Fn() -> io::Result<PosixVfs> + Send + Sync;
@@ -52,7 +61,7 @@ pub(crate) struct ShareFolder {
 #[derive(Debug)]
 struct State {
     /// The place of the folder that was opened last. None: any place is right.
-    place: Option<Located>,
+    place: Option<PlaceOpened>,
     /// Looks since the last use.
     idle_looks: u32,
     /// The folder could not be opened: each look tries again.
@@ -61,6 +70,42 @@ struct State {
     lock: Option<FolderLock>,
     /// True if other servers are kept out.
     is_claimed: bool,
+}
+
+/// The place where a folder was opened.
+#[derive(Debug)]
+struct PlaceOpened {
+    located: Located,
+    /// The path without links.
+    real: PathBuf,
+    /// The mounts of the folders above that belong to other disks.
+    mounts_above: Vec<u64>,
+}
+
+impl PlaceOpened {
+    fn of(path: &Path, located: Located) -> Self {
+        let real = real_path(path);
+        let above = real.ancestors().skip(1).filter_map(|above| Located::of(above).ok());
+        let mut mounts_above: Vec<u64> =
+            above.map(|above| above.mount).filter(|mount| *mount != located.mount).collect();
+        mounts_above.dedup();
+        Self { located, real, mounts_above }
+    }
+
+    /// True if a folder of a disk above is at `path` now, since the disk here was unmounted.
+    fn is_uncovered(&self, path: &Path, now: Located) -> bool {
+        if self.located.is_mount_root && !now.is_mount_root {
+            return true;
+        }
+        // A link that leads elsewhere now is not the same folder without its disk.
+        now.mount != self.located.mount
+            && self.mounts_above.contains(&now.mount)
+            && real_path(path) == self.real
+    }
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The object that a path leads to.
@@ -126,25 +171,34 @@ impl ShareFolder {
     fn try_open(&self, state: &mut State) -> io::Result<Arc<PosixVfs>> {
         // Users may not have the right to open it.
         let _server = credentials::as_server();
-        let before = Located::of(&self.path)?;
-        if state.is_claimed {
-            state.lock = folder_lock::take(&self.path)?;
-        }
-        let vfs = (self.opener)()?;
-        if Located::of(&self.path)? != before {
-            return Err(io::ErrorKind::StaleNetworkFileHandle.into());
-        }
+        let (vfs, located) = self.open_settled(state)?;
         // Where it could make files at the start, it is confined to the disk of that time.
-        if *self.took_files.get_or_init(|| vfs.takes_files()) && !vfs.takes_files() {
+        if *self.took_files.get_or_init(|| vfs.takes_files()) && vfs.is_confined() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let vfs = Arc::new(vfs);
         self.keep_volume(vfs.volume());
         self.folder_id.store(vfs.folder_id().0, Ordering::Release);
-        state.place = Some(before);
+        state.place = Some(PlaceOpened::of(&self.path, located));
         state.idle_looks = 0;
         self.opened.store(Some(Arc::clone(&vfs)));
         Ok(vfs)
+    }
+
+    /// Opens what the path leads to before and after. The opening itself mounts a disk that is
+    /// mounted at its first use.
+    fn open_settled(&self, state: &mut State) -> io::Result<(PosixVfs, Located)> {
+        for _ in 0..FOLDER_OPENINGS {
+            let before = Located::of(&self.path)?;
+            if state.is_claimed {
+                state.lock = folder_lock::take(&self.path)?;
+            }
+            let vfs = (self.opener)()?;
+            if Located::of(&self.path)? == before {
+                return Ok((vfs, before));
+            }
+        }
+        Err(io::ErrorKind::StaleNetworkFileHandle.into())
     }
 
     /// Keeps the facts of a volume, unless they are those of the last one. The last of many stays.
@@ -177,6 +231,8 @@ impl ShareFolder {
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
         }
+        // Users may not have the right to search the folders above it.
+        let _server = credentials::as_server();
         let mut state = self.state.lock();
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
@@ -198,22 +254,29 @@ impl ShareFolder {
 
     /// Looks where the path leads, and closes the folder when nobody uses it. May wait for the file
     /// system.
-    pub(crate) fn look(&self) {
+    pub(crate) fn look(&self, why: Look) {
         let now = Located::of(&self.path);
         let mut state = self.state.lock();
-        let was_used = self.used.swap(false, Ordering::Relaxed);
         let Some(vfs) = self.opened.load_full() else {
+            if why == Look::Timed {
+                self.used.store(false, Ordering::Relaxed);
+            }
             self.judge_as(&mut state, now);
             return;
         };
         // This call holds it once, too.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
-        let is_here = now.as_ref().is_ok_and(|now| Some(*now) == state.place);
-        state.idle_looks = if was_used || is_held { 0 } else { state.idle_looks + 1 };
-        if !is_held && (!is_here || state.idle_looks >= FOLDER_IDLE_LOOKS) {
-            self.opened.store(None);
-            state.lock = None;
-            drop(vfs);
+        let here = state.place.as_ref().map(|place| place.located);
+        let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
+        // Other looks may come at any moment, and say nothing of the time without use.
+        if why == Look::Timed {
+            let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
+            state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
+        }
+        let is_closed = !is_held
+            && (!is_here || state.idle_looks >= FOLDER_IDLE_LOOKS)
+            && self.close(&mut state, vfs);
+        if is_closed {
             self.judge_as(&mut state, now);
         } else if is_here {
             self.tell(None);
@@ -229,9 +292,22 @@ impl ShareFolder {
         }
     }
 
+    /// Closes the folder. False if a call has just begun to use it: it stays open, and locked.
+    fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
+        self.opened.store(None);
+        // Calls that come now wait for the state, so none is added to those that have it.
+        if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
+            self.opened.store(Some(vfs));
+            return false;
+        }
+        drop(vfs);
+        state.lock = None;
+        true
+    }
+
     /// Takes whatever the path leads to when the folder is opened next, if nobody holds files in it.
     pub(crate) fn accept(&self) {
-        self.look();
+        self.look(Look::Untimed);
         let mut state = self.state.lock();
         if self.opened.load().is_none() {
             state.place = None;
@@ -246,11 +322,11 @@ impl ShareFolder {
     /// Decides if the closed folder may be opened where its path leads.
     fn judge_as(&self, state: &mut State, now: io::Result<Located>) {
         let path = self.path.display();
-        let fault = match (now, state.place) {
+        let fault = match (now, &state.place) {
             (Err(error), _) => Some(sentence(&self.path, &error)),
-            // Its mount point is a folder of the disk above, which clients must not fill.
-            (Ok(now), Some(before)) if before.is_mount_root && !now.is_mount_root => Some(format!(
-                "the disk at {path} was unmounted; mount it again, or reload frevo to serve the \
+            // The folder that is there now is on the disk above, which clients must not fill.
+            (Ok(now), Some(before)) if before.is_uncovered(&self.path, now) => Some(format!(
+                "the disk at {path} was unmounted; mount it again, or restart frevo to serve the \
                  folder below"
             )),
             (Ok(_), _) => None,
@@ -435,9 +511,9 @@ fn folder_of(vfs: &dyn Vfs) -> Option<&ShareFolder> {
 }
 
 /// Looks where the path of a share's folder leads; see [`ShareFolder::look`].
-pub fn look_at_folder(vfs: &dyn Vfs) {
+pub fn look_at_folder(vfs: &dyn Vfs, why: Look) {
     if let Some(folder) = folder_of(vfs) {
-        folder.look();
+        folder.look(why);
     }
 }
 

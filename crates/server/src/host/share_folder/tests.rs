@@ -5,7 +5,9 @@
 use std::process::{Command, Stdio};
 
 use frevo_posix::PosixOptions;
+use frevo_posix::credentials::Credentials;
 use frevo_store::vfs::Existence;
+use rustix::thread::CapabilitySet;
 use tempfile::TempDir;
 
 use super::*;
@@ -36,6 +38,8 @@ impl Disk {
         let path = self.path();
         let done = run("mount", &["-t", "tmpfs", "-o", "size=8m", "none", path.to_str().unwrap()]);
         if !done {
+            let held = rustix::thread::capabilities(None).unwrap();
+            assert!(!held.effective.contains(CapabilitySet::SYS_ADMIN), "root cannot mount");
             println!("left out: nothing can be mounted here");
         }
         done
@@ -47,9 +51,7 @@ impl Disk {
     }
 
     fn share(&self) -> ShareFolder {
-        let path = self.path();
-        let opener = move || PosixVfs::open_root(&path, PosixOptions::default());
-        ShareFolder::open(&self.path(), Box::new(opener)).unwrap()
+        share_of(&self.path())
     }
 }
 
@@ -59,13 +61,19 @@ impl Drop for Disk {
     }
 }
 
+fn share_of(path: &Path) -> ShareFolder {
+    let folder = path.to_owned();
+    let opener = move || PosixVfs::open_root(&folder, PosixOptions::default());
+    ShareFolder::open(path, Box::new(opener)).unwrap()
+}
+
 fn create(share: &ShareFolder, name: &str) -> VfsResult<Opened> {
     let how = OpenHow { existence: Existence::Either, write: true, read: true, ..OpenHow::LOOK };
     share.open(&Name::from_stored(name.to_owned()), &how)
 }
 
 fn looks(share: &ShareFolder, count: u32) {
-    (0..count).for_each(|_| share.look());
+    (0..count).for_each(|_| share.look(Look::Timed));
 }
 
 /// Tests that a folder is closed after a while without use, not sooner, and opened by the next use.
@@ -109,15 +117,17 @@ fn a_disk_can_be_unmounted_and_mounted_again() {
     looks(&share, 3);
     assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 0);
     assert!(disk.mount());
-    share.look();
+    share.look(Look::Timed);
     assert!(share.probe().is_ok());
     drop(create(&share, "second").unwrap());
     assert!(disk.path().join("second").exists());
-    // A reload takes what is there.
+    // A change of the share takes what is there.
     looks(&share, FOLDER_IDLE_LOOKS + 1);
     assert!(disk.unmount());
-    share.look();
+    share.look(Look::Timed);
     assert!(share.probe().is_err());
+    share.look(Look::Untimed);
+    assert!(share.probe().unwrap_err().contains("was unmounted"), "a reload for another reason");
     share.accept();
     assert!(share.probe().is_ok());
     drop(create(&share, "below").unwrap());
@@ -134,13 +144,13 @@ fn a_disk_mounted_later_is_seen() {
     if !disk.mount() {
         return;
     }
-    share.look();
+    share.look(Look::Timed);
     let why = share.probe().unwrap_err();
     assert!(why.contains("another folder or disk") && why.contains("disk"), "{why}");
     assert_eq!(create(&share, "below").map(drop), Err(Fault::Dismounted));
     held.node.write_at(0, b"goes on").unwrap();
     drop(held);
-    share.look();
+    share.look(Look::Timed);
     let total = share.probe().unwrap();
     assert_eq!(total.total * u64::from(total.unit), 8 << 20);
     drop(create(&share, "above").unwrap());
@@ -152,17 +162,135 @@ fn a_disk_mounted_later_is_seen() {
     assert_eq!(below, ["held"]);
 }
 
+/// Tests that clients do not fill a folder of the same name on the disk above, when the disk of a
+/// share's folder has gone, and that a link which leads elsewhere is followed.
+#[test]
+fn a_folder_on_a_disk_is_not_that_of_the_disk_above() {
+    let disk = Disk::new();
+    let (folder, link) = (disk.path().join("data"), disk.place.path().join("link"));
+    std::fs::create_dir(&folder).unwrap();
+    if !disk.mount() {
+        return;
+    }
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let (share, linked) = (share_of(&folder), share_of(&link));
+    looks(&share, FOLDER_IDLE_LOOKS + 1);
+    looks(&linked, FOLDER_IDLE_LOOKS + 1);
+    assert!(disk.unmount());
+    for share in [&share, &linked] {
+        assert_eq!(create(share, "below").map(drop), Err(Fault::Dismounted));
+        share.look(Look::Timed);
+        assert!(share.probe().unwrap_err().contains("was unmounted"));
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    let other = disk.place.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    linked.look(Look::Timed);
+    drop(create(&linked, "moved").unwrap());
+    assert!(other.join("moved").exists());
+    assert!(disk.mount());
+    std::fs::create_dir(&folder).unwrap();
+    share.look(Look::Timed);
+    drop(create(&share, "above").unwrap());
+    assert!(folder.join("above").exists());
+}
+
+/// Tests that a user opens a closed folder below one that the user may not search.
+#[test]
+fn a_user_needs_no_right_on_the_folders_above() {
+    use std::os::unix::fs::PermissionsExt;
+    if let Err(why) = credentials::check() {
+        println!("left out: {why}");
+        return;
+    }
+    let disk = Disk::new();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    mode(disk.place.path(), 0o700).unwrap();
+    mode(&disk.path(), 0o777).unwrap();
+    let share = disk.share();
+    looks(&share, FOLDER_IDLE_LOOKS + 1);
+    assert!(share.opened.load().is_none());
+    let user = Arc::new(Credentials::new(12_345, 12_345, &[]).unwrap());
+    let acting = user.assume().unwrap();
+    let file = create(&share, "a").map(drop);
+    drop(acting);
+    assert_eq!(file, Ok(()));
+    assert!(share.probe().is_ok());
+}
+
+/// Tests that a disk is served at once which the opening of its folder mounts, as an automounter
+/// does.
+#[test]
+fn a_disk_mounted_by_the_opening_is_served() {
+    let disk = Arc::new(Disk::new());
+    let is_wanted = Arc::new(AtomicBool::new(false));
+    let (opened, mounts) = (Arc::clone(&disk), Arc::clone(&is_wanted));
+    let opener = move || {
+        if mounts.swap(false, Ordering::Relaxed) {
+            opened.mount();
+        }
+        PosixVfs::open_root(&opened.path(), PosixOptions::default())
+    };
+    let share = ShareFolder::open(&disk.path(), Box::new(opener)).unwrap();
+    looks(&share, FOLDER_IDLE_LOOKS + 1);
+    is_wanted.store(true, Ordering::Relaxed);
+    let file = create(&share, "a").map(drop);
+    assert_eq!(file, Ok(()));
+    assert!(disk.path().join("a").exists());
+    looks(&share, FOLDER_IDLE_LOOKS + 1);
+    assert!(share.opened.load().is_none());
+}
+
+/// Tests that mounts elsewhere on the host do not make a folder look idle.
+#[test]
+fn only_looks_of_the_timer_count_as_idle() {
+    let disk = Disk::new();
+    let share = disk.share();
+    looks(&share, FOLDER_IDLE_LOOKS);
+    (0..10).for_each(|_| share.look(Look::Untimed));
+    assert!(share.opened.load().is_some());
+    drop(create(&share, "a").unwrap());
+    share.look(Look::Untimed);
+    looks(&share, FOLDER_IDLE_LOOKS);
+    assert!(share.opened.load().is_some(), "the use counts for the first look of the timer");
+    looks(&share, 1);
+    assert!(share.opened.load().is_none());
+}
+
+/// Tests that a folder stays open and locked when a call takes it while it is being closed.
+#[test]
+fn a_call_in_the_middle_of_the_closing_keeps_the_folder() {
+    let disk = Disk::new();
+    let share = disk.share();
+    share.claim().unwrap();
+    let taken = share.in_use().unwrap();
+    let mut state = share.state.lock();
+    assert!(!share.close(&mut state, Arc::clone(&taken)));
+    assert!(state.lock.is_some() && share.opened.load().is_some());
+    let how = OpenHow { existence: Existence::Either, write: true, ..OpenHow::LOOK };
+    let file = taken.open(&Name::from_stored(String::from("a")), &how).unwrap();
+    assert!(!share.close(&mut state, taken));
+    assert!(state.lock.is_some() && share.opened.load().is_some());
+    drop(file);
+    let vfs = share.opened.load_full().unwrap();
+    assert!(share.close(&mut state, vfs));
+    assert!(state.lock.is_none() && share.opened.load().is_none());
+}
+
 /// Tests that a folder which is removed and made again is served again.
 #[test]
 fn a_removed_folder_is_told_and_comes_back() {
     let disk = Disk::new();
     let share = disk.share();
     std::fs::remove_dir(disk.path()).unwrap();
-    share.look();
+    share.look(Look::Timed);
     assert!(share.probe().unwrap_err().contains("was removed"));
     assert_eq!(create(&share, "a").map(drop), Err(Fault::Dismounted));
     std::fs::create_dir(disk.path()).unwrap();
-    share.look();
+    share.look(Look::Timed);
     drop(create(&share, "a").unwrap());
     assert!(disk.path().join("a").exists());
 }
