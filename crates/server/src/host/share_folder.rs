@@ -510,14 +510,14 @@ fn folder_of(vfs: &dyn Vfs) -> Option<&ShareFolder> {
     vfs.downcast_ref()
 }
 
-/// Looks where the path of a share's folder leads; see [`ShareFolder::look`].
+/// Looks where the path of a share's folder leads; see `ShareFolder::look`.
 pub fn look_at_folder(vfs: &dyn Vfs, why: Look) {
     if let Some(folder) = folder_of(vfs) {
         folder.look(why);
     }
 }
 
-/// Takes whatever the path of a share's folder leads to; see [`ShareFolder::accept`].
+/// Takes whatever the path of a share's folder leads to; see `ShareFolder::accept`.
 pub fn accept_folder(vfs: &dyn Vfs) {
     if let Some(folder) = folder_of(vfs) {
         folder.accept();
