@@ -30,7 +30,7 @@ pub(crate) async fn mv(
     replaces: Replaces,
 ) -> Done {
     if let Some(past) = from.iter().chain([to]).find(|one| one.snapshot().is_some()) {
-        let text = format!("{past} is in a snapshot, which cannot be changed; use cp");
+        let text = format!("{past}: a snapshot cannot be changed; use cp");
         return Err(Failure::new(Exit::Usage, text).of("rename", past));
     }
     let mut failures = Failures::default();
