@@ -170,6 +170,10 @@ fn fixed(
 }
 
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
+    // Windows: up to Server 2012 R2 the path is told, later no name at all (MS-SMB2 3.3.5.20.1, note
+    // 420). It is told here as smbd does: cifs.ko of Linux 6.1 mounts nothing when the answer has
+    // less than a character of it, and other clients that ask for it need it.
+    let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),
         standard: standard(file, stat),
@@ -179,8 +183,7 @@ fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
         position: position(file),
         mode: mode(file),
         alignment: ALIGNMENT,
-        // MS-SMB2 3.3.5.20.1: empty. Windows: Server 2012 R2 and older tell the path (note 420).
-        name: "",
+        name: name.as_str(),
     }
     .encode(&mut output.writer());
 }

