@@ -320,6 +320,11 @@ impl Volume {
             }
             (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
+        // Before the first wait: a task of its own may end after the next open has begun, whose data
+        // would then have no Open to be sent by.
+        if let Some(content) = node.content() {
+            content.closed();
+        }
         for opened in files {
             let asked = std::time::Instant::now();
             let closed = match with_next {
@@ -331,9 +336,6 @@ impl Volume {
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "closing a file failed"),
             }
-        }
-        if let Some(content) = node.content() {
-            content.closed();
         }
         for hidden in hidden {
             if let Err(error) = self.remove_file(&self.share, &hidden).await {
