@@ -162,7 +162,7 @@ fn the_other_links_of_a_replaced_file_stay_read_only() {
         let found = share.metadata("other").await.unwrap().attributes();
         assert!(found.contains(FileAttributes::READONLY), "{found:?}");
         assert_eq!(share.read("other").await.unwrap(), b"old");
-        // What is not renamed is read-only as before.
+        // Files that are not renamed are read-only as before.
         share.set_metadata("old", &read_only).await.unwrap();
         assert!(share.rename_over_read_only("absent", "old").await.is_err());
         let found = share.metadata("old").await.unwrap().attributes();

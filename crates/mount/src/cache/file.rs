@@ -178,7 +178,7 @@ impl FileCache {
     /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
     /// `is_sole` is true if nobody else can have changed it.
     fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
-        // What is unsent is newer; the pages are compared when it is on the server.
+        // Unsent data is newer; the pages are compared when it is on the server.
         if self.is_unsent() {
             return false;
         }
