@@ -10,7 +10,7 @@ use frevo_server::{Reload, Reviewed, Server};
 use frevo_wire::dtyp::Guid;
 use tokio::sync::{mpsc, oneshot};
 
-use super::run::Loaded;
+use super::loaded::Loaded;
 use crate::arguments::Serve;
 use crate::exit::Failure;
 use crate::state;

@@ -10,7 +10,7 @@ use crate::exit::Done;
 
 use super::confine::Confined;
 use super::listen::{HOW_TO_GET_IT, ListeningSockets};
-use super::run::Loaded;
+use super::loaded::Loaded;
 use super::run_accounts::Password;
 use super::start_screen::{Screen, User};
 

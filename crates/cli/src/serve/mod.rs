@@ -11,12 +11,14 @@ mod hello;
 mod keytab_watch;
 pub(crate) mod listen;
 mod live_accounts;
+mod loaded;
 mod mount_events;
 mod plan;
 #[cfg(feature = "rdma")]
 mod rdma;
 mod run;
 pub(crate) mod run_accounts;
+mod running;
 #[cfg(feature = "traces")]
 pub(crate) mod send_traces;
 mod service_manager;

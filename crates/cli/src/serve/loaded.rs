@@ -1,0 +1,186 @@
+//! The state that a reload replaces: configuration, accounts, open shares.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use frevo_server::audit::{Audit, ShareAudit};
+use frevo_server::config::{Identities, ShareSection, open_share};
+use frevo_server::user_map::Mapped;
+use frevo_server::{Settings, Share, SharedAccounts};
+use frevo_store::Vfs;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
+
+use crate::arguments::Serve;
+use crate::exit::{Done, Exit, Failure};
+use crate::keytab::{self, Keys};
+use crate::{accounts, config_checks, machine_sid, state};
+
+use super::live_accounts::LiveAccounts;
+use super::plan::Plan;
+use super::run_accounts::Logon;
+use super::share_guards::ShareGuards;
+
+/// A share that is open, with what it was made of.
+pub(super) struct OpenShare {
+    pub(super) section: ShareSection,
+    pub(super) vfs: Arc<dyn Vfs>,
+    identities: Identities,
+    /// Another thread looks at its folder.
+    pub(super) is_looked_at: Arc<AtomicBool>,
+}
+
+/// The state that a reload replaces.
+pub(super) struct Loaded {
+    pub(super) plan: Plan,
+    pub(super) logon: Logon,
+    pub(super) shares: Vec<OpenShare>,
+    pub(super) settings: Settings,
+    pub(super) kerberos: Option<Keys>,
+}
+
+impl Loaded {
+    /// `guards` keep other servers from the folders of shares; none for a trial.
+    pub(super) fn new(
+        plan: Plan,
+        arguments: &Serve,
+        guid: Guid,
+        before: Option<(Logon, &[OpenShare])>,
+        guards: Option<&ShareGuards>,
+    ) -> Result<Self, Failure> {
+        let (logon, shares) = match before {
+            Some((logon, shares)) => (Some(logon), shares),
+            None => (None, &[][..]),
+        };
+        let shares = open_shares(&plan, shares, guards)?;
+        refuse_exposed(&plan)?;
+        let logon = Logon::new(&plan, arguments, logon)?;
+        let kerberos = keytab::read(&plan.config)?;
+        let settings = settings(&plan, arguments, guid, &logon);
+        Ok(Self { plan, logon, shares, settings, kerberos })
+    }
+
+    /// Reads the accounts again. A fault leaves the old ones.
+    pub(super) fn read_accounts(&mut self, arguments: &Serve, guid: Guid) -> Done {
+        refuse_exposed(&self.plan)?;
+        self.logon = Logon::new(&self.plan, arguments, Some(self.logon.clone()))?;
+        self.settings = settings(&self.plan, arguments, guid, &self.logon);
+        Ok(())
+    }
+
+    pub(super) fn accounts(&self) -> SharedAccounts {
+        let config = &self.plan.config;
+        let configured = config.users.iter().map(|user| user.name.get_ref().as_str().to_owned());
+        let run_user = self.logon.run_user.as_ref().map(|user| user.name.clone());
+        let live = LiveAccounts::new(
+            self.logon.accounts.clone(),
+            self.plan.has_state.then(|| state::users_file_of(config)),
+            configured.chain(run_user).collect(),
+            accounts::realm(Some(config)),
+        );
+        Arc::new(Mapped::new(live, self.logon.user_map.clone()))
+    }
+
+    pub(super) fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {
+        let open = |share: &OpenShare| {
+            let audit = audit.map(|audit| ShareAudit {
+                audit: audit.clone(),
+                operations: share.section.audited(),
+            });
+            let vfs = Arc::clone(&share.vfs);
+            let id_map = Arc::clone(&self.settings.id_map);
+            Share { audit, id_map, ..open_share(&share.section, vfs, share.identities.clone()) }
+        };
+        self.shares.iter().map(open).collect()
+    }
+}
+
+/// Refuses secrets that a share shows, and files that others can change.
+fn refuse_exposed(plan: &Plan) -> Done {
+    let mut exposed = config_checks::secrets_in_shares(&plan.config, plan.has_state);
+    exposed.extend(config_checks::changeable_by_others(&plan.config, plan.has_state));
+    if exposed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Config, exposed.join("\nfrevo: ")))
+}
+
+fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settings {
+    let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
+    #[cfg(feature = "test-hooks")]
+    {
+        settings.test_hooks = arguments.test_hooks;
+    }
+    #[cfg(not(feature = "test-hooks"))]
+    let _ = arguments;
+    machine_sid::apply(&mut settings, &logon.accounts);
+    settings
+}
+
+/// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
+/// keep their share modes. A share without its folder, such as one on a disk that is not mounted,
+/// does not keep the server from its other shares.
+fn open_shares(
+    plan: &Plan,
+    before: &[OpenShare],
+    guards: Option<&ShareGuards>,
+) -> Result<Vec<OpenShare>, Failure> {
+    let mut shares = Vec::new();
+    for section in &plan.config.shares {
+        let same = before.iter().find(|share| share.section.is_same_folder(section));
+        let name = section.name.get_ref();
+        let vfs = match same {
+            Some(same) => Ok(Arc::clone(&same.vfs)),
+            None => section.open_folder(),
+        };
+        let vfs = match vfs {
+            Ok(vfs) => vfs,
+            Err(fault) => {
+                tracing::error!(target: "frevo::server", share = %name,
+                    "the share is not served: {fault}; when that is mended, restart frevo");
+                continue;
+            }
+        };
+        if let Some(Err(why)) = guards.map(|guards| guards.take(section, &*vfs)) {
+            tracing::error!(target: "frevo::server", share = %name,
+                "the share is not served: {why}; then reload frevo");
+            continue;
+        }
+        let identities = section
+            .identities()
+            .map_err(|why| Failure::new(Exit::Config, format!("share {name}: {why}")))?;
+        let is_looked_at = same.map_or_else(Arc::default, |same| Arc::clone(&same.is_looked_at));
+        shares.push(OpenShare { section: section.clone(), vfs, identities, is_looked_at });
+    }
+    Ok(shares)
+}
+
+pub(super) fn warn(loaded: &Loaded) {
+    for warning in config_checks::warnings(&loaded.plan.config) {
+        tracing::warn!(target: "frevo::server", "{warning}");
+    }
+    for share in &loaded.shares {
+        let name = share.section.name.get_ref().as_str();
+        if let Some(warning) = machine_sid::foreign_lists(name, &*share.vfs, loaded.settings.sid())
+        {
+            tracing::warn!(target: "frevo::server", "{warning}");
+        }
+    }
+    let known: Vec<String> =
+        loaded.logon.accounts.entries().map(|entry| fold_name(&entry.name)).collect();
+    for warning in config_checks::unknown_users(&loaded.plan.config, &known) {
+        tracing::warn!(target: "frevo::server", "{warning}");
+    }
+    if let Some(keys) = &loaded.kerberos {
+        tracing::info!(target: "frevo::server", "Kerberos: tickets for {keys} are accepted");
+        if let Some(warning) = keys.other_name(&loaded.settings.server_name) {
+            tracing::warn!(target: "frevo::server", "{warning}");
+        }
+    }
+    if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
+        tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
+    }
+    if loaded.shares.is_empty() {
+        tracing::warn!(target: "frevo::server", "there are no shares; add a [[share]], then reload");
+    }
+}

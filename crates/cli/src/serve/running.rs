@@ -1,0 +1,280 @@
+//! The loop of a server that runs: signals, reloads, changes of shares, looks at folders.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_server::audit::{Event, Kind};
+use frevo_server::config::{Look, accept_folder, look_at_folder};
+use frevo_server::{Kick, NotEdited, Reload, Reviewed, Server, ShareEdit, panics};
+use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
+use sd_notify::NotifyState;
+use tokio::time::MissedTickBehavior;
+
+use crate::arguments::Serve;
+use crate::config_sources::Sources;
+use crate::console::print;
+use crate::exit::{Done, Exit, Failure};
+use crate::keytab::{self, Keys};
+use crate::logging::{self, Logging};
+use crate::network_shares::NetworkShares;
+
+use super::account_reloads::AccountReloads;
+use super::confine::Confined;
+use super::directory::Directory;
+use super::discovery::Discovery;
+use super::keytab_watch::{self, KeytabWatch};
+use super::listen::ListeningSockets;
+use super::loaded::{Loaded, OpenShare, warn};
+use super::mount_events::MountEvents;
+use super::plan::Plan;
+use super::service_manager::notify;
+use super::share_edits::{Asked, Edits};
+use super::share_guards::ShareGuards;
+use super::signals::{Cause, Signals};
+
+/// A server that runs, with all that its loop waits for.
+pub(super) struct Running<'a> {
+    pub(super) arguments: &'a Serve,
+    pub(super) logging: &'a Logging,
+    pub(super) guid: Guid,
+    pub(super) server: Server,
+    pub(super) loaded: Loaded,
+    pub(super) signals: Signals,
+    pub(super) confined: Confined,
+    pub(super) discovery: Discovery,
+    pub(super) directory: Option<Arc<Directory>>,
+    pub(super) edits: Edits,
+    pub(super) account_reloads: AccountReloads,
+    pub(super) keytab_watch: KeytabWatch,
+    pub(super) guards: ShareGuards,
+    pub(super) mounts: MountEvents,
+}
+
+impl Running<'_> {
+    pub(super) async fn serve(mut self, doors: ListeningSockets) -> Done {
+        let mut is_stopping = false;
+        let server = self.server.clone();
+        let mut serving = std::pin::pin!(server.serve(doors.listeners));
+        let version = env!("CARGO_PKG_VERSION");
+        self.record(|| Event::new(Kind::Start).with("version", version));
+        let refused = tokio::spawn(self.confined.tell_refused());
+        print(b"ready\n")?;
+        notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
+        let mut looks = tokio::time::interval(keytab_watch::EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                served = &mut serving => {
+                    refused.abort();
+                    self.record(|| Event::new(Kind::Stop));
+                    if let Some(audit) = self.server.audit() {
+                        audit.finish();
+                    }
+                    return served.map_err(Failure::failed("cannot serve"));
+                }
+                Some(asked) = self.edits.recv() => {
+                    let Asked { edit, by, answer } = asked;
+                    let done = if is_stopping {
+                        Err(NotEdited::Failed(String::from("the server stops")))
+                    } else {
+                        self.edit_shares(&edit)
+                    };
+                    if let (Ok(()), ShareEdit::Remove { name }) = (&done, edit) {
+                        let server = self.server.clone();
+                        tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
+                    }
+                    // Its connection may be gone.
+                    let _ = answer.send(done);
+                }
+                Some(asked) = self.account_reloads.recv() => {
+                    let Self { loaded, server, arguments, guid, .. } = &mut self;
+                    if let Some(reviewed) = asked.carry_out(loaded, server, arguments, *guid) {
+                        self.record(|| reloaded(reviewed));
+                    }
+                }
+                _ = looks.tick() => {
+                    let config = &self.loaded.plan.config;
+                    if let Some(keys) = self.keytab_watch.look(config, &self.server) {
+                        self.loaded.kerberos = Some(keys);
+                        self.renew_keytab();
+                    }
+                    self.look_at_folders(Look::Timed);
+                }
+                () = self.mounts.changed() => self.look_at_folders(Look::Untimed),
+                cause = self.signals.next() => match (cause, is_stopping) {
+                    (Cause::Stop, false) => {
+                        is_stopping = true;
+                        notify(&[NotifyState::Stopping]);
+                        tracing::info!(target: "frevo::server", "stopping: finishing pending requests");
+                        self.server.stop();
+                    }
+                    (Cause::Stop, true) => {
+                        return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
+                    }
+                    (Cause::Reload, false) => {
+                        self.reload();
+                    }
+                    (Cause::Reload, true) => {}
+                }
+            }
+        }
+    }
+
+    /// Compares the folders of all shares with what their paths lead to, beside this thread: a file
+    /// system may not answer.
+    fn look_at_folders(&self, why: Look) {
+        for share in &self.loaded.shares {
+            if share.is_looked_at.swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            let (vfs, is_looked_at) = (Arc::clone(&share.vfs), Arc::clone(&share.is_looked_at));
+            tokio::task::spawn_blocking(move || {
+                look_at_folder(&*vfs, why);
+                is_looked_at.store(false, Ordering::Release);
+            });
+        }
+    }
+
+    /// Records an event, if there is an audit log.
+    fn record(&self, event: impl FnOnce() -> Event) {
+        if let Some(audit) = self.server.audit() {
+            audit.emit(event());
+        }
+    }
+
+    /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
+    /// logs the reason and returns false.
+    fn reload(&mut self) -> bool {
+        // systemd wants to see when the reload began.
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(_) => notify(&[NotifyState::Reloading]),
+        }
+        if let Some(audit) = self.server.audit() {
+            // Whoever rotates the file says so by this signal too.
+            audit.reopen();
+        }
+        let reload = Event::new(Kind::Reload);
+        let failed = |why: String| reload.clone().status(Status::UNSUCCESSFUL).with("reason", why);
+        let done = panics::contained(|| self.try_reload());
+        let is_done = matches!(done, Some(Ok(_)));
+        let event = match done {
+            Some(Ok(reviewed)) => {
+                tracing::info!(target: "frevo::server", "configuration reloaded");
+                reloaded(reviewed)
+            }
+            Some(Err(failure)) => {
+                tracing::error!(target: "frevo::server",
+                    "reload failed, the old configuration stays in force: {failure}");
+                failed(failure.to_string())
+            }
+            None => {
+                tracing::error!(target: "frevo::server",
+                    "reload failed because of a bug; the old configuration stays in force; restart \
+                     the server to apply the new one");
+                failed(String::from("internal error"))
+            }
+        };
+        self.record(|| event);
+        notify(&[NotifyState::Ready]);
+        is_done
+    }
+
+    /// Stores a change of the shares that were added over the network, and applies it. Undoes it
+    /// when that fails.
+    fn edit_shares(&mut self, edit: &ShareEdit) -> Result<(), NotEdited> {
+        let failed = |failure: Failure| NotEdited::Failed(failure.to_string());
+        let sources = self.arguments.config.as_deref().map(Sources::read).transpose();
+        let sources = sources.map_err(failed)?;
+        let shares = sources.and_then(|sources| NetworkShares::of_table(&sources.table()));
+        let shares = shares.ok_or_else(|| {
+            NotEdited::Forbidden(String::from(
+                "share_roots in [server] names no folder below which shares may be added over the \
+                 network; use frevo share, or set that key",
+            ))
+        })?;
+        let before = shares.stored().map_err(failed)?.unwrap_or_default();
+        let after = shares.edited(&before, &self.loaded.plan.config, edit)?;
+        shares.write(&after).map_err(failed)?;
+        let is_reloaded = self.reload();
+        let is_named = |share: &OpenShare| {
+            fold_name(share.section.name.get_ref().as_str()) == fold_name(edit.name())
+        };
+        let is_served = self.loaded.shares.iter().any(is_named);
+        let is_wanted = !matches!(edit, ShareEdit::Remove { .. });
+        if is_reloaded && is_served == is_wanted {
+            return Ok(());
+        }
+        shares.write(&before).map_err(failed)?;
+        if is_reloaded {
+            self.reload();
+        }
+        Err(NotEdited::Failed(String::from(
+            "the configuration with this change could not be applied; the lines above say why",
+        )))
+    }
+
+    fn try_reload(&mut self) -> Result<Reviewed, Failure> {
+        let mut plan = Plan::new(self.arguments)?;
+        self.confined.check_files(&plan, self.arguments)?;
+        self.confined.leave_out(&mut plan.config.shares);
+        // Everything that can fail comes before anything changes.
+        let level = plan.config.server.log_level.clone();
+        logging::filter(level.as_deref())?;
+        let before = (self.loaded.logon.clone(), &*self.loaded.shares);
+        let new = Loaded::new(plan, self.arguments, self.guid, Some(before), Some(&self.guards))?;
+        self.logging.set_level(level.as_deref())?;
+        let change = Reload::new()
+            .settings(new.settings.clone())
+            .shares(new.shares(self.server.audit()))
+            .accounts(new.accounts())
+            .kerberos(new.kerberos.clone().map(|Keys { keys, policy, .. }| (keys, policy)))
+            .limits(new.plan.config.limits.limits());
+        let reviewed = self.server.reload(change);
+        for key in self.loaded.plan.needs_restart(&new.plan) {
+            tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
+        }
+        warn(&new);
+        self.discovery.tell(&new.plan);
+        self.keytab_watch.note(keytab::path(&new.plan.config));
+        let before = std::mem::replace(&mut self.loaded, new);
+        self.renew_keytab();
+        self.accept_folders(&before.shares);
+        Ok(reviewed)
+    }
+
+    /// Takes what is at the paths of new and changed shares. A reload for another reason, such as
+    /// log files that are renamed, does not say that a disk will not come back.
+    fn accept_folders(&self, before: &[OpenShare]) {
+        for share in &self.loaded.shares {
+            let is_kept = before.iter().any(|before| before.section == share.section);
+            let vfs = Arc::clone(&share.vfs);
+            tokio::task::spawn_blocking(move || {
+                if is_kept {
+                    look_at_folder(&*vfs, Look::Untimed);
+                } else {
+                    accept_folder(&*vfs);
+                }
+            });
+        }
+    }
+
+    /// Gives the process that asks controllers the keytab as it is now.
+    fn renew_keytab(&self) {
+        if let Some(directory) = &self.directory {
+            directory.renew_keytab(&self.loaded.plan.config);
+        }
+    }
+}
+
+/// The event of a reload that succeeded.
+fn reloaded(reviewed: Reviewed) -> Event {
+    let Reviewed { sessions, tree_connects, .. } = reviewed;
+    let event = Event::new(Kind::Reload);
+    if sessions + tree_connects == 0 {
+        return event;
+    }
+    event.with("sessions", sessions as u64).with("connects", tree_connects as u64)
+}
