@@ -5,12 +5,13 @@ mod harness;
 use std::fs;
 
 use frevo_client::{Client, Credentials, OpenOptions, ServerName};
-use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SecurityDescriptor, Sid};
-use frevo_wire::rpc::srvsvc::{
+use frevo_rpc::srvsvc::{
     FILE_CLOSE, SESSION_DEL, SHARE_ADD, SHARE_DEL, SHARE_GET_INFO, SHARE_SET_INFO, ShareChange,
     ShareGetInfo, ShareInfo, parse_share_info,
 };
-use frevo_wire::rpc::{Client as Association, SyntaxId, WinError, ndr::NdrWriter};
+use frevo_rpc::{Client as Association, SyntaxId, WinError};
+use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SecurityDescriptor, Sid};
+use frevo_wire::ndr::NdrWriter;
 use harness::{Sandbox, Serving};
 
 const SERVER: &str = r"\\frevo";

@@ -1,12 +1,12 @@
 //! Accounts by SID and SIDs by name: MS-LSAT 3.1.4.10 and 3.1.4.6 over the pipe lsarpc.
 
-use frevo_wire::dtyp::{AccessMask, Sid as WireSid};
-use frevo_wire::rpc::handles::ContextHandle;
-use frevo_wire::rpc::lsarpc::{
+use frevo_rpc::lsarpc::{
     self, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, SidsForm, TranslatedName,
     TranslatedSid,
 };
-use frevo_wire::rpc::{SidNameUse, SyntaxId};
+use frevo_rpc::{SidNameUse, SyntaxId};
+use frevo_wire::dtyp::{AccessMask, Sid as WireSid};
+use frevo_wire::ndr::ContextHandle;
 
 use crate::Status;
 use crate::error::{Cause, During, Result};

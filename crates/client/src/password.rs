@@ -4,8 +4,8 @@
 use frevo_auth::NtHash;
 use frevo_auth::password_change::EncryptedChange;
 use frevo_crypto::{PASSWORD_FIELD, SealedPassword};
-use frevo_wire::rpc::SyntaxId;
-use frevo_wire::rpc::samr::{self, ChangePassword, ChangePasswordAes};
+use frevo_rpc::SyntaxId;
+use frevo_rpc::samr::{self, ChangePassword, ChangePasswordAes};
 
 use crate::ambient::random;
 use crate::error::{Cause, During, Error, Result};

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use frevo_rpc::client::RpcError;
+use frevo_rpc::srvsvc::{
+    self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo as WireShareInfo,
+};
+use frevo_rpc::{Client as Association, SyntaxId};
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl;
 use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::rpc::client::RpcError;
-use frevo_wire::rpc::srvsvc::{
-    self, MAX_PREFERRED_LENGTH, ShareEnum, ShareEnumReply, ShareInfo as WireShareInfo,
-};
-use frevo_wire::rpc::{Client as Association, SyntaxId};
 
 use crate::Status;
 use crate::connection::Call;

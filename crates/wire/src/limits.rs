@@ -33,3 +33,6 @@ pub const MAX_REFERRALS: usize = 256;
 
 /// Characters of a path in a DFS referral. Several paths may use the same bytes.
 pub const MAX_REFERRAL_PATH: usize = 4096;
+
+/// Code units of one string of NDR.
+pub const MAX_STRING_UNITS: u32 = 4096;

@@ -1,9 +1,9 @@
 //! NDR as pipes carry it: a program of reads on any bytes, and of writes that must be
 //! read back.
 
+use frevo_rpc::srvsvc;
 use frevo_wire::dtyp::Sid;
-use frevo_wire::rpc::ndr::{NdrReader, NdrWriter};
-use frevo_wire::rpc::srvsvc;
+use frevo_wire::ndr::{NdrReader, NdrWriter};
 
 use crate::choices::Choices;
 

@@ -1,5 +1,7 @@
 //! Responses of a hostile server to a client.
 
+use frevo_rpc::client::Client;
+use frevo_rpc::{SyntaxId, srvsvc};
 use frevo_wire::codec::{Malformed, Parsed, Writer};
 use frevo_wire::command::ioctl::{
     copychunk, dfs, network_interface, snapshots, validate_negotiate,
@@ -15,8 +17,6 @@ use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::query::{FileAllInformation, FileNameInformation, StreamEntries};
 use frevo_wire::fscc::volume::{FsAttributeInformation, FsVolumeInformation};
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
-use frevo_wire::rpc::client::Client;
-use frevo_wire::rpc::{SyntaxId, srvsvc};
 use frevo_wire::{Command, Header};
 
 use crate::{chunk, message, settles};

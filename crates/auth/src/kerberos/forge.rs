@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::codec::Writer;
 use frevo_wire::dtyp::{FileTime, Sid};
-use frevo_wire::rpc::ndr::NdrWriter;
+use frevo_wire::ndr::NdrWriter;
 
 /// The contents of a ticket. The fields may be changed before [`Self::issue`].
 #[derive(Debug, Clone)]

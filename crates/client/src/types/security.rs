@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use frevo_rpc::SidNameUse;
 use frevo_wire::dtyp as wire;
-use frevo_wire::rpc::SidNameUse;
 
 use super::flags::{AccessMask, flags};
 

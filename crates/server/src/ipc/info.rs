@@ -1,5 +1,7 @@
 //! Information about open pipes: MS-FSCC 2.4.37 to 2.4.39 and 2.3.46.
 
+use frevo_rpc::Endpoint;
+use frevo_rpc::limits::{MAX_FRAG, MAX_UNREAD};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::dtyp::AccessMask;
@@ -9,8 +11,6 @@ use frevo_wire::fscc::query::{
     FilePipeInformation, FilePipeLocalInformation, FilePipeRemoteInformation,
     FileStandardInformation,
 };
-use frevo_wire::rpc::Endpoint;
-use frevo_wire::rpc::limits::{MAX_FRAG, MAX_UNREAD};
 
 use super::{ALLOCATION, Pipe, pipe};
 use crate::open::Open;

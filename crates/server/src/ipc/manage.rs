@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use frevo_rpc::WinError;
+use frevo_rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
 use frevo_wire::dtyp::{AccessMask, Sid};
 use frevo_wire::fscc::fold_name;
-use frevo_wire::rpc::WinError;
-use frevo_wire::rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
 
 use super::services::Caller;
 use crate::activity::Entry;

@@ -17,11 +17,11 @@ use pipe::Written;
 use std::pin::pin;
 use std::sync::Arc;
 
+use frevo_rpc::{self as rpc, PipeError};
 use frevo_wire::Status;
 use frevo_wire::command::{create, read};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
-use frevo_wire::rpc::{self, PipeError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
@@ -291,7 +291,7 @@ pub(crate) fn wait(name: &str) -> Result<(), Status> {
 pub(crate) mod testing {
     use std::sync::Arc;
 
-    use frevo_wire::rpc;
+    use frevo_rpc as rpc;
 
     use super::pipe::Pipe;
     use crate::ledger::{Holder, Kind};

@@ -11,11 +11,11 @@ use frevo_auth::password_change::EncryptedChange;
 use frevo_auth::{Acceptor, AcceptorConfig, NotChanged, NtHash, Step, Zeroizing};
 use frevo_crypto::SealedPassword;
 use frevo_net::file_io::run_blocking;
+use frevo_rpc::samr::PasswordChange;
+use frevo_rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
-use frevo_wire::rpc::samr::PasswordChange;
-use frevo_wire::rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
 
 use super::pipe;
 use crate::audit::told;
@@ -214,7 +214,7 @@ async fn change_password(
 mod tests {
     use std::time::Duration;
 
-    use frevo_wire::rpc::samr::ChangePasswordAes;
+    use frevo_rpc::samr::ChangePasswordAes;
     use tokio::time::timeout;
 
     use super::*;

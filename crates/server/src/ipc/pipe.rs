@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use frevo_rpc::{self as rpc, Endpoint};
 use frevo_wire::Status;
-use frevo_wire::rpc::{self, Endpoint};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::ledger::Charge;

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use frevo_store::security::Token;
-use frevo_wire::dtyp::{FileTime, Sid};
-use frevo_wire::rpc::srvsvc::{
+use frevo_rpc::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,
     ShareSettings, ShareType,
 };
-use frevo_wire::rpc::{self, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
+use frevo_rpc::{self as rpc, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
+use frevo_store::security::Token;
+use frevo_wire::dtyp::{FileTime, Sid};
 use tokio::runtime::Handle;
 
 use super::manage::number;

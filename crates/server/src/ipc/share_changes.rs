@@ -1,10 +1,10 @@
 //! Changes of shares over MS-SRVS.
 
+use frevo_rpc::srvsvc::{ShareInfo, ShareSettings};
+use frevo_rpc::{Attempt, WinError};
 use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Sid;
-use frevo_wire::rpc::srvsvc::{ShareInfo, ShareSettings};
-use frevo_wire::rpc::{Attempt, WinError};
 
 use super::services::Caller;
 use crate::audit::{Event, Kind};

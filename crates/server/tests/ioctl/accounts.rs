@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use frevo_rpc::lsarpc::parse_handle_reply;
+use frevo_rpc::samr::{CONNECT2, ENUMERATE_USERS, LOOKUP_IDS, OPEN_DOMAIN};
+use frevo_rpc::{Client, SyntaxId};
 use frevo_server::settings::AccountListing;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::Sid;
-use frevo_wire::rpc::lsarpc::parse_handle_reply;
-use frevo_wire::rpc::ndr::NdrWriter;
-use frevo_wire::rpc::samr::{CONNECT2, ENUMERATE_USERS, LOOKUP_IDS, OPEN_DOMAIN};
-use frevo_wire::rpc::{Client, SyntaxId};
+use frevo_wire::ndr::NdrWriter;
 
 use super::calls::*;
 use crate::client::world::Users;

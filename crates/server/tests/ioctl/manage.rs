@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use frevo_wire::dtyp::AccessMask;
-use frevo_wire::rpc::ndr::{NdrReader, NdrWriter};
-use frevo_wire::rpc::srvsvc::{
+use frevo_rpc::srvsvc::{
     CONNECTION_ENUM, FILE_CLOSE, FILE_ENUM, FILE_GET_INFO, MAX_PREFERRED_LENGTH, SESSION_DEL,
     SESSION_ENUM,
 };
-use frevo_wire::rpc::{Client, SyntaxId, WinError};
+use frevo_rpc::{Client, SyntaxId, WinError};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::ndr::{NdrReader, NdrWriter};
 
 use super::calls::promote_ann;
 use super::pipes::{bind, call, ipc};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, Membership};
+use frevo_rpc::lsarpc::TranslatedSid;
+use frevo_rpc::lsarpc::{self, LookupNames, LookupReply, NamesForm, OpenPolicy};
+use frevo_rpc::{Client, SyntaxId};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::rpc::lsarpc::TranslatedSid;
-use frevo_wire::rpc::lsarpc::{self, LookupNames, LookupReply, NamesForm, OpenPolicy};
-use frevo_wire::rpc::{Client, SyntaxId};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
 

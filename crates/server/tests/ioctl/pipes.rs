@@ -2,6 +2,16 @@
 
 use std::sync::Arc;
 
+use frevo_rpc::limits::MAX_UNREAD;
+use frevo_rpc::lsarpc::{
+    self, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, SidsForm, TranslatedName,
+    TranslatedSid, UserNameReply,
+};
+use frevo_rpc::srvsvc::{
+    self, ServerGetInfo, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType,
+};
+use frevo_rpc::{Client, SyntaxId, WinError};
+use frevo_wire::Utf16;
 use frevo_wire::command::create::{self, CreateOptions, ImpersonationLevel};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::pipe_wait;
@@ -10,16 +20,6 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime, Sid};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
-use frevo_wire::rpc::limits::MAX_UNREAD;
-use frevo_wire::rpc::lsarpc::{
-    self, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, SidsForm, TranslatedName,
-    TranslatedSid, UserNameReply,
-};
-use frevo_wire::rpc::srvsvc::{
-    self, ServerGetInfo, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType,
-};
-use frevo_wire::rpc::{Client, SyntaxId, WinError};
-use frevo_wire::{Utf16, rpc};
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
 use frevo_server::internal::ambient::{Ambient, Host};
@@ -169,8 +169,8 @@ fn the_server_says_who_it_is() {
         assert_eq!((info.version_major, info.version_minor, info.kind.0), (6, 1, 0x9003));
         let file = peer.open_file(&mount, &Want::existing("wkssvc")).await;
         let mut client = bind(&mut peer, &mount, file, SyntaxId::WKSSVC).await;
-        let stub = rpc::wkssvc::WkstaGetInfo { level: 100 }.encode("\\\\frevo");
-        let opnum = rpc::wkssvc::WKSTA_GET_INFO;
+        let stub = frevo_rpc::wkssvc::WkstaGetInfo { level: 100 }.encode("\\\\frevo");
+        let opnum = frevo_rpc::wkssvc::WKSTA_GET_INFO;
         let stub = call(&mut peer, &mount, file, &mut client, opnum, &stub).await;
         assert!(stub.ends_with(&0_u32.to_le_bytes()), "success");
     });
@@ -552,9 +552,9 @@ fn names_and_sids_are_told() {
 /// SamrConnect2 and the domains, over the wire.
 #[test]
 fn accounts_are_told_by_samr() {
-    use frevo_wire::rpc::lsarpc::parse_handle_reply;
-    use frevo_wire::rpc::ndr::{NdrReader, NdrWriter};
-    use frevo_wire::rpc::samr;
+    use frevo_rpc::lsarpc::parse_handle_reply;
+    use frevo_rpc::samr;
+    use frevo_wire::ndr::{NdrReader, NdrWriter};
     in_world(async |world| {
         let (mut ann, mount) = ipc(world, "ann").await;
         let file = ann.open_file(&mount, &Want::existing("samr")).await;

@@ -2,6 +2,7 @@
 //! a cap and a charge; beyond it the request is refused, and others are served. What the
 //! world checks at its end is that all charges have been given back.
 
+use frevo_rpc::{Client, SyntaxId};
 use frevo_server::internal::idle;
 use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{IDLE_LOOK, OFFLOAD_QUIET, OFFLOAD_TTL_MAX, SCAN_BYTES};
@@ -12,7 +13,6 @@ use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::{OffloadReadReply, OffloadReadRequest};
-use frevo_wire::rpc::{Client, SyntaxId};
 
 use crate::client::files::{close_draft, read_draft, write_draft};
 use crate::client::*;

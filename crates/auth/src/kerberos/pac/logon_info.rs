@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use frevo_wire::bit_set;
 use frevo_wire::codec::{Malformed, Reader};
 use frevo_wire::dtyp::{FileTime, Sid};
-use frevo_wire::rpc::ndr::{NdrReader, UnicodeHead};
+use frevo_wire::ndr::{NdrReader, UnicodeHead};
 
 bit_set! {
     /// UserFlags of MS-PAC 2.5, as far as Kerberos has them.

@@ -1,0 +1,64 @@
+//! Facts about accounts that LSA and SAM return.
+
+use alloc::string::String;
+use frevo_wire::dtyp::Sid;
+use frevo_wire::open_enum;
+
+open_enum! {
+    /// SID_NAME_USE, MS-LSAT 2.2.13.
+    SidNameUse(u16) {
+        /// SidTypeUser
+        USER = 1,
+        /// SidTypeGroup
+        GROUP = 2,
+        /// SidTypeDomain
+        DOMAIN = 3,
+        /// SidTypeAlias
+        ALIAS = 4,
+        /// SidTypeWellKnownGroup
+        WELL_KNOWN_GROUP = 5,
+        /// SidTypeDeletedAccount
+        DELETED_ACCOUNT = 6,
+        /// SidTypeInvalid
+        INVALID = 7,
+        /// SidTypeUnknown
+        UNKNOWN = 8,
+        /// SidTypeComputer
+        COMPUTER = 9,
+        /// SidTypeLabel
+        LABEL = 10,
+    }
+}
+
+/// A domain, as names are told to be in one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// Its NetBIOS name.
+    pub name: String,
+    /// The domain's SID; None if it is not known.
+    pub sid: Option<Sid>,
+}
+
+/// A user, a group or a domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The SID of the account or domain.
+    pub sid: Sid,
+    /// The name of its domain.
+    pub domain: String,
+    /// Its name there; empty for a domain.
+    pub name: String,
+    /// The kind of account.
+    pub kind: SidNameUse,
+}
+
+impl Account {
+    /// The domain that it is in, or is.
+    pub fn in_domain(&self) -> Domain {
+        let sid = match self.kind {
+            SidNameUse::DOMAIN => Some(self.sid),
+            _ => self.sid.split_rid().map(|(domain, _)| domain),
+        };
+        Domain { name: self.domain.clone(), sid }
+    }
+}

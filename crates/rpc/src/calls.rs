@@ -1,0 +1,304 @@
+//! The effect of each call on the data that the server supplies.
+
+mod display;
+mod lsarpc;
+mod samr;
+
+pub(super) use lsarpc::lsarpc;
+pub(super) use samr::samr;
+
+use super::srvsvc::{
+    self, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionInfo, ShareChange,
+    ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, TimeOfDay, UsageEnum,
+    encode_disks, encode_file_info, encode_share_info, encode_status, parse_disk_enum,
+    parse_file_id, parse_session_del, parse_share_del,
+};
+use super::wkssvc::{self, WkstaGetInfo};
+use super::{FaultStatus, Services, WinError};
+use alloc::vec::Vec;
+use frevo_wire::codec::Malformed;
+use frevo_wire::fscc::eq_ignore_case;
+
+/// A change of the server that a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt<'a> {
+    /// NetrShareAdd of this share.
+    AddShare(&'a str),
+    /// NetrShareSetInfo of this share.
+    SetShare(&'a str),
+    /// NetrShareDel of this share.
+    RemoveShare(&'a str),
+    /// NetrFileClose of this file.
+    CloseFile(u32),
+    /// NetrSessionDel.
+    EndSessions {
+        /// The sessions of this client; of all when None.
+        client: Option<&'a str>,
+        /// The sessions of this user; of all when None.
+        user: Option<&'a str>,
+    },
+}
+
+/// The stub data of an answer, or the fault that is sent instead.
+type Answer = Result<Vec<u8>, FaultStatus>;
+
+impl From<Malformed> for FaultStatus {
+    fn from(_: Malformed) -> Self {
+        Self::NDR
+    }
+}
+
+/// A call of MS-SRVS.
+pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
+    Ok(match opnum {
+        srvsvc::SHARE_ENUM => share_enum(&ShareEnum::parse(stub)?, &services.shares(), services),
+        srvsvc::SHARE_ENUM_STICKY => {
+            let request = ShareEnum::parse(stub)?;
+            let mut shares = services.shares();
+            shares.retain(|share| !share.kind.intersects(STICKY_NEVER));
+            share_enum(&request, &shares, services)
+        }
+        srvsvc::SHARE_GET_INFO => {
+            let request = ShareGetInfo::parse(stub)?;
+            let name = request.name.decode()?;
+            let shares = services.shares();
+            encode_share_info(
+                request.level,
+                share_get_info(&shares, &name, request.level, services),
+            )
+        }
+        srvsvc::SERVER_GET_INFO => {
+            let request = ServerGetInfo::parse(stub)?;
+            request.encode_reply(&services.server(), services.may_manage())
+        }
+        srvsvc::SERVER_DISK_ENUM => {
+            let level = parse_disk_enum(stub)?;
+            encode_disks(level, services.may_manage())
+        }
+        srvsvc::CONNECTION_ENUM => connection_enum(stub, services)?,
+        srvsvc::FILE_ENUM => file_enum(stub, services)?,
+        srvsvc::FILE_GET_INFO => file_get_info(stub, services)?,
+        srvsvc::FILE_CLOSE => file_close(stub, services)?,
+        srvsvc::SESSION_ENUM => session_enum(stub, services)?,
+        srvsvc::SESSION_DEL => session_del(stub, services)?,
+        srvsvc::SHARE_ADD => {
+            let change = ShareChange::parse_add(stub)?;
+            let name = change.info.as_ref().map_or("", |share| &share.name);
+            let done = permitted(services, Attempt::AddShare(name));
+            let done = done.map_err(|status| (status, 0)).and_then(|()| {
+                services.add_share(change.addition()?).map_err(|status| (status, 0))
+            });
+            change.encode_reply(done)
+        }
+        srvsvc::SHARE_SET_INFO => {
+            let change = ShareChange::parse_set(stub)?;
+            let done = permitted(services, Attempt::SetShare(&change.name));
+            let done = done.map_err(|status| (status, 0)).and_then(|()| {
+                let settings = change.settings()?;
+                services.set_share(&change.name, &settings).map_err(|status| (status, 0))
+            });
+            change.encode_reply(done)
+        }
+        srvsvc::SHARE_DEL => {
+            let name = parse_share_del(stub)?;
+            let done = permitted(services, Attempt::RemoveShare(&name));
+            let done = done.and_then(|()| services.remove_share(&name));
+            encode_status(done.err().unwrap_or(WinError::SUCCESS))
+        }
+        srvsvc::REMOTE_TOD => {
+            srvsvc::parse_remote_tod(stub)?;
+            TimeOfDay::new(services.now(), services.uptime_ms()).encode_reply()
+        }
+        _ => return Err(FaultStatus::OP_RNG_ERROR),
+    })
+}
+
+/// Refuses a caller that does not manage the server, and reports the attempt.
+fn permitted(services: &dyn Services, attempt: Attempt<'_>) -> Result<(), WinError> {
+    if services.may_manage() {
+        return Ok(());
+    }
+    services.refused(attempt);
+    Err(WinError::ACCESS_DENIED)
+}
+
+/// A call of MS-WKST.
+pub(super) fn wkssvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
+    match opnum {
+        wkssvc::WKSTA_GET_INFO => {
+            let request = WkstaGetInfo::parse(stub)?;
+            Ok(request.encode_reply(&services.server(), services.is_administrator()))
+        }
+        _ => Err(FaultStatus::OP_RNG_ERROR),
+    }
+}
+
+fn share_get_info<'a>(
+    shares: &'a [ShareInfo],
+    name: &str,
+    level: u32,
+    services: &dyn Services,
+) -> Result<&'a ShareInfo, WinError> {
+    if !srvsvc::is_get_level(level) {
+        return Err(WinError::INVALID_LEVEL);
+    }
+    if srvsvc::is_privileged_level(level) && !services.is_administrator() {
+        return Err(WinError::ACCESS_DENIED);
+    }
+    shares
+        .iter()
+        .find(|share| eq_ignore_case(&share.name, name))
+        .ok_or(WinError::NET_NAME_NOT_FOUND)
+}
+
+/// MS-SRVS 3.1.4.9: shares that are not configured are not sticky.
+const STICKY_NEVER: ShareType = ShareType(ShareType::SPECIAL.0 | ShareType::TEMPORARY.0);
+
+/// MS-SRVS 3.1.4.8: the resume handle is an index, and the preferred length
+/// bounds how many shares are told at once.
+fn share_enum(request: &ShareEnum, all: &[ShareInfo], services: &dyn Services) -> Vec<u8> {
+    let level = request.level;
+    let fail = |status| {
+        ShareEnumReply { level, shares: &[][..], total: 0, resume: request.resume, status }.encode()
+    };
+    if !srvsvc::is_enum_level(level) {
+        return fail(WinError::INVALID_LEVEL);
+    }
+    if srvsvc::is_privileged_level(level) && !services.is_administrator() {
+        return fail(WinError::ACCESS_DENIED);
+    }
+    let start = usize::try_from(request.resume.unwrap_or(0)).unwrap_or(usize::MAX);
+    let shares = all.get(start..).unwrap_or(&[]);
+    let told = fitting(shares, level, request.max_len);
+    let status = match told {
+        _ if told == shares.len() => WinError::SUCCESS,
+        0 => WinError::BUF_TOO_SMALL,
+        _ => WinError::MORE_DATA,
+    };
+    let next = match status {
+        WinError::SUCCESS => 0,
+        _ => u32::try_from(start.saturating_add(told)).unwrap_or(0),
+    };
+    ShareEnumReply {
+        level,
+        shares: shares.get(..told).unwrap_or(&[]),
+        total: u32::try_from(shares.len()).unwrap_or(u32::MAX),
+        resume: request.resume.map(|_| next),
+        status,
+    }
+    .encode()
+}
+
+/// How many shares fit a preferred length.
+fn fitting(shares: &[ShareInfo], level: u32, max_len: u32) -> usize {
+    if max_len == MAX_PREFERRED_LENGTH {
+        return shares.len();
+    }
+    let mut room = usize::try_from(max_len).unwrap_or(usize::MAX);
+    let fits = |share: &&ShareInfo| match room.checked_sub(share.size_at(level)) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    shares.iter().take_while(fits).count()
+}
+
+// Calls about users of the server, for administrators alone.
+
+/// NetrSessionEnum, MS-SRVS 3.1.4.5.
+fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
+    let request = UsageEnum::parse(stub, 2)?;
+    if !services.may_manage() {
+        return Ok(request.encode_refusal::<SessionInfo>(WinError::ACCESS_DENIED));
+    }
+    let mut sessions = services.sessions();
+    let (client, user) = (request.first.as_deref(), request.user.as_deref());
+    sessions.retain(|session: &SessionInfo| {
+        is_chosen(client, &session.client) && is_chosen(user, &session.user)
+    });
+    if sessions.is_empty() && (client.is_some() || user.is_some()) {
+        let absent = if client.is_some() {
+            WinError::CLIENT_NAME_NOT_FOUND
+        } else {
+            WinError::USER_NOT_FOUND
+        };
+        return Ok(request.encode_refusal::<SessionInfo>(absent));
+    }
+    Ok(request.encode(&sessions))
+}
+
+/// NetrFileEnum, MS-SRVS 3.1.4.2.
+fn file_enum(stub: &[u8], services: &dyn Services) -> Answer {
+    let request = UsageEnum::parse(stub, 2)?;
+    if !services.may_manage() {
+        return Ok(request.encode_refusal::<FileInfo>(WinError::ACCESS_DENIED));
+    }
+    let mut files = services.files();
+    let base = request.first.as_deref();
+    files.retain(|file: &FileInfo| {
+        let head = base.and_then(|base| file.path.get(..base.len()));
+        base.is_none_or(|base| head.is_some_and(|head| eq_ignore_case(head, base)))
+            && is_chosen(request.user.as_deref(), &file.user)
+    });
+    Ok(request.encode(&files))
+}
+
+/// NetrConnectionEnum, MS-SRVS 3.1.4.1: of a share, or of a client behind `\\`.
+fn connection_enum(stub: &[u8], services: &dyn Services) -> Answer {
+    let request = UsageEnum::parse(stub, 1)?;
+    if !services.may_manage() {
+        return Ok(request.encode_refusal::<ConnectionInfo>(WinError::ACCESS_DENIED));
+    }
+    let Some(qualifier) = request.first.as_deref() else {
+        return Ok(request.encode_refusal::<ConnectionInfo>(WinError::INVALID_PARAMETER));
+    };
+    let mut connections = services.connections();
+    connections.retain(|connection: &ConnectionInfo| {
+        let of = if qualifier.starts_with(r"\\") { &connection.client } else { &connection.share };
+        is_chosen(Some(qualifier), of)
+    });
+    Ok(request.encode(&connections))
+}
+
+/// NetrFileGetInfo, MS-SRVS 3.1.4.3.
+fn file_get_info(stub: &[u8], services: &dyn Services) -> Answer {
+    let (id, level) = parse_file_id(stub)?;
+    let level = level.unwrap_or(0);
+    if !services.may_manage() {
+        return Ok(encode_file_info(level, Err(WinError::ACCESS_DENIED)));
+    }
+    let files = services.files();
+    let file = files.iter().find(|file| file.id == id).ok_or(WinError::FILE_ID_NOT_FOUND);
+    Ok(encode_file_info(level, file))
+}
+
+/// NetrFileClose, MS-SRVS 3.1.4.4.
+fn file_close(stub: &[u8], services: &dyn Services) -> Answer {
+    let (id, _) = parse_file_id(stub)?;
+    let done = permitted(services, Attempt::CloseFile(id)).and_then(|()| services.close_file(id));
+    Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
+}
+
+/// NetrSessionDel, MS-SRVS 3.1.4.6: of a client, of a user, or of both.
+fn session_del(stub: &[u8], services: &dyn Services) -> Answer {
+    let (client, user) = parse_session_del(stub)?;
+    let (client, user) = (client.as_deref(), user.as_deref());
+    let done = permitted(services, Attempt::EndSessions { client, user });
+    let done = done.and_then(|()| match (client, user) {
+        (None, None) => Err(WinError::INVALID_PARAMETER),
+        (client, user) => services.end_sessions(client, user),
+    });
+    Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
+}
+
+/// True if a name is the one that is asked for, or none is. A client is named with and without
+/// `\\`.
+fn is_chosen(wanted: Option<&str>, name: &str) -> bool {
+    let bare = |name: &str| -> usize { if name.starts_with(r"\\") { 2 } else { 0 } };
+    wanted.is_none_or(|wanted| {
+        let wanted = wanted.get(bare(wanted)..).unwrap_or_default();
+        eq_ignore_case(wanted, name.get(bare(name)..).unwrap_or_default())
+    })
+}

@@ -1,0 +1,175 @@
+//! Remote procedure calls on named pipes, MS-RPCE: the part that browsing a file server needs, for
+//! server and client.
+//!
+//! Connection-oriented, with NDR as the only transfer syntax. The SMB session has authenticated the
+//! caller; on pipes where clients insist, they may authenticate again and seal ([`PipeSecurity`]). Malformed
+//! bytes of a peer lead to a fault and a closed pipe, never to a truncated answer.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod accounts;
+mod calls;
+pub mod client;
+pub mod handles;
+pub mod limits;
+pub mod lsarpc;
+pub mod pdu;
+pub mod samr;
+mod security;
+pub mod server;
+pub mod srvsvc;
+pub mod wkssvc;
+
+pub use accounts::{Account, Domain, SidNameUse};
+pub use calls::Attempt;
+pub use client::Client;
+pub use security::{PipeLogon, PipeSecurity};
+pub use server::{Endpoint, Pipe, PipeError, PipeRead, Question, Services};
+
+use frevo_wire::codec::{Parsed, Reader, Writer};
+use frevo_wire::dtyp::Guid;
+use frevo_wire::open_enum;
+
+/// p_syntax_id_t: an interface or a transfer syntax, and its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyntaxId {
+    /// if_uuid
+    pub uuid: Guid,
+    /// if_version: minor in the upper half, major in the lower.
+    pub version: u32,
+}
+
+impl SyntaxId {
+    /// The server service, MS-SRVS 2.1.
+    pub const SRVSVC: Self =
+        Self::new(0x4B32_4FC8, 0x1670, 0x01D3, [0x12, 0x78, 0x5A, 0x47, 0xBF, 0x6E, 0xE1, 0x88], 3);
+    /// The workstation service, MS-WKST 2.1.
+    pub const WKSSVC: Self =
+        Self::new(0x6BFF_D098, 0xA112, 0x3610, [0x98, 0x33, 0x46, 0xC3, 0xF8, 0x7E, 0x34, 0x5A], 1);
+    /// The local security authority, MS-LSAT 2.1 and MS-LSAD 2.1.
+    pub const LSARPC: Self =
+        Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAB], 0);
+    /// The accounts of a machine, MS-SAMR 2.1.
+    pub const SAMR: Self =
+        Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAC], 1);
+    /// NDR, the transfer syntax that everyone has.
+    pub const NDR: Self =
+        Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);
+    /// NDR64, which is refused: every client falls back to NDR.
+    pub const NDR64: Self =
+        Self::new(0x7171_0533, 0xBEBA, 0x4937, [0x83, 0x19, 0xB5, 0xDB, 0xEF, 0x9C, 0xCC, 0x36], 1);
+    /// Nothing: the transfer syntax of a context that was not accepted.
+    pub const ZERO: Self = Self { uuid: Guid([0; 16]), version: 0 };
+
+    const fn new(a: u32, b: u16, c: u16, rest: [u8; 8], version: u32) -> Self {
+        let [a0, a1, a2, a3] = a.to_le_bytes();
+        let [b0, b1] = b.to_le_bytes();
+        let [c0, c1] = c.to_le_bytes();
+        let [d, e, f, g, h, i, j, k] = rest;
+        Self { uuid: Guid([a0, a1, a2, a3, b0, b1, c0, c1, d, e, f, g, h, i, j, k]), version }
+    }
+
+    /// The bind-time features that this transfer syntax stands for, if it is
+    /// their prefix (MS-RPCE 3.3.1.5.3).
+    pub fn bind_time_features(&self) -> Option<u8> {
+        match self.uuid.0 {
+            [0x2C, 0x1C, 0xB7, 0x6C, 0x12, 0x98, 0x40, 0x45, features, ..] if self.version == 1 => {
+                Some(features)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the identifier from a reader.
+    pub fn read(r: &mut Reader<'_>) -> Parsed<Self> {
+        Ok(Self { uuid: Guid(r.array("syntax uuid")?), version: r.u32("syntax version")? })
+    }
+
+    /// Appends the identifier to `w`.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.bytes(&self.uuid.0).u32(self.version);
+    }
+}
+
+open_enum! {
+    /// Status of a fault PDU, C706 appendix N.2.
+    FaultStatus(u32) {
+        /// ERROR_ACCESS_DENIED, also for a request that is too long
+        /// (MS-RPCE 3.3.3.5.4).
+        ACCESS_DENIED = 0x0000_0005,
+        /// RPC_X_BAD_STUB_DATA: the arguments do not have the shape of the call.
+        NDR = 0x0000_06F7,
+        /// nca_s_fault_context_mismatch
+        CONTEXT_MISMATCH = 0x1C00_001A,
+        /// nca_s_op_rng_error: no such operation.
+        OP_RNG_ERROR = 0x1C01_0002,
+        /// nca_s_unk_if: no such interface.
+        UNK_IF = 0x1C01_0003,
+        /// nca_s_proto_error
+        PROTO_ERROR = 0x1C01_000B,
+        /// nca_s_out_args_too_big
+        OUT_ARGS_TOO_BIG = 0x1C01_0013,
+    }
+}
+
+open_enum! {
+    /// The result of a call: the codes of MS-ERREF 2.2 that these services use.
+    WinError(u32) {
+        /// NERR_Success
+        SUCCESS = 0,
+        /// ERROR_ACCESS_DENIED
+        ACCESS_DENIED = 5,
+        /// ERROR_NOT_SUPPORTED
+        NOT_SUPPORTED = 50,
+        /// ERROR_INVALID_PARAMETER
+        INVALID_PARAMETER = 87,
+        /// ERROR_INVALID_NAME
+        INVALID_NAME = 123,
+        /// ERROR_INVALID_LEVEL
+        INVALID_LEVEL = 124,
+        /// ERROR_BUSY
+        BUSY = 170,
+        /// ERROR_MORE_DATA
+        MORE_DATA = 234,
+        /// NERR_UnknownDevDir
+        UNKNOWN_DEV_DIR = 2116,
+        /// NERR_DuplicateShare
+        DUPLICATE_SHARE = 2118,
+        /// NERR_InternalError
+        INTERNAL_ERROR = 2140,
+        /// NERR_UserNotFound
+        USER_NOT_FOUND = 2221,
+        /// NERR_BufTooSmall
+        BUF_TOO_SMALL = 2123,
+        /// NERR_NetNameNotFound
+        NET_NAME_NOT_FOUND = 2310,
+        /// NERR_ClientNameNotFound
+        CLIENT_NAME_NOT_FOUND = 2312,
+        /// NERR_FileIdNotFound
+        FILE_ID_NOT_FOUND = 2314,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Limits of the RPC state machines on what a peer may send.
+
+/// Largest fragment sent or accepted, in bytes: that of Windows on pipes.
+pub const MAX_FRAG: u16 = 4280;
+
+/// The smallest fragment size that a peer may ask for (C706 12.6.3.1).
+pub const MIN_FRAG: u16 = 1432;
+
+/// Presentation contexts that one association may negotiate.
+pub const MAX_CONTEXTS: usize = 16;
+
+/// Stub bytes of one request, all fragments together. The calls that are
+/// answered here take a few names.
+pub const MAX_REQUEST_STUB: usize = 64 * 1024;
+
+/// Stub bytes of one response, all fragments together.
+pub const MAX_RESPONSE_STUB: usize = 4 * 1024 * 1024;
+
+/// Bytes waiting to be read from a pipe beyond which nothing more may be
+/// written to it.
+pub const MAX_UNREAD: usize = 64 * 1024;
+
+/// Bytes of a security descriptor in a reply that a client takes.
+pub const MAX_DESCRIPTOR: u32 = 0x1_0000;
+
+/// Shares in one reply that a client takes.
+pub const MAX_SHARES: usize = 65_536;
+
+/// Context handles that one pipe may have open: Explorer and rpcclient need
+/// four at a time.
+pub const MAX_HANDLES: usize = 64;
+
+/// Accounts that one enumeration tells; the client asks for more.
+pub const MAX_ENUMERATED: usize = 1000;
+
+/// Bytes of sessions, files or connections that one enumeration tells; the client asks for more.
+pub const MAX_USAGE_BYTES: usize = 1024 * 1024;
+
+/// Names or SIDs of one lookup: MS-LSAT 3.1.4.6 has it for names, and we hold
+/// SIDs to it too.
+pub const MAX_LOOKUPS: usize = 1000;
+
+/// Bytes that an authentication on a pipe counts for, with the messages that it keeps.
+pub const SECURITY_BYTES: usize = 4096;
+
+/// Bytes of a sealed password that are taken: the structure of MS-SAMR 2.2.6.32 has 528.
+pub const MAX_SEALED_PASSWORD: u32 = 1024;

@@ -1,0 +1,286 @@
+//! LSA: bytes recorded from both ends of Samba 4.17, and facts that it must not tell.
+
+use super::*;
+use crate::FaultStatus;
+use crate::client::RpcError;
+use crate::limits::{MAX_HANDLES, MAX_LOOKUPS};
+use crate::lsarpc::*;
+use alloc::string::String;
+use frevo_wire::Status;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::ndr::ContextHandle;
+use proptest::prelude::*;
+
+/// LsarOpenPolicy of rpcclient, for lookups.
+const OPEN_REQUEST: &str = "\
+    000002005c0000001800000000000000000000000000000000000000040002000c0000000200010000080000";
+
+/// The answer of smbd to LsarQueryInformationPolicy, class 3.
+const PRIMARY_REPLY: &str = "\
+    00000200030000001200140004000200000000000a000000000000000900000057004f0052004b0047005200 \
+    4f0055005000000000000000";
+
+/// LsarGetUserName of rpcclient.
+const USER_REQUEST: &str = "\
+    000002000a000000000000000a0000003100320037002e0030002e0030002e00310000000000000004000200 \
+    00000000";
+
+/// The answer of smbd.
+const USER_REPLY: &str = "\
+    080002000e000e000c00020007000000000000000700000073006d0062007500730065007200000010000200 \
+    1400020012001200180002000900000000000000090000005200450046004500520045004e00430045000000 \
+    00000000";
+
+/// LsarLookupNames of rpcclient: a user, nobody, Everyone.
+const NAMES_REQUEST: &str = "\
+    01000000110a62bbe3f7d54d99293babf71a95f703000000030000000e000e00000002000c000c0004000200 \
+    100010000800020007000000000000000700000073006d006200750073006500720000000600000000000000 \
+    060000006e006f007300750063006800080000000000000008000000450076006500720079006f006e006500 \
+    00000000000000000100000000000000";
+
+/// The answer of smbd.
+const NAMES_REPLY: &str = "\
+    0c00020002000000100002002000000002000000120014001400020018000200000002001c00020020000200 \
+    0a00000000000000090000005200450046004500520045004e00430045000000040000000104000000000005 \
+    15000000dbe538b756cd2d0f4b752d9e01000000000000000000000000000000010000000000000103000000 \
+    240002000300000001000000e9030000000000000800000000000000ffffffff050000000000000001000000 \
+    0200000007010000";
+
+/// LsarLookupSids of rpcclient: a user, Everyone, Administrators, nobody.
+const SIDS_REQUEST: &str = "\
+    01000000d22a4a0fad827f4d9a29dbd0a4c3095d04000000000002000400000004000200080002000c000200 \
+    1000020005000000010500000000000515000000dbe538b756cd2d0f4b752d9ee90300000100000001010000 \
+    0000000100000000020000000102000000000005200000002002000005000000010500000000000515000000 \
+    0100000002000000030000000400000000000000000000000100000000000000";
+
+/// The answer of smbd.
+const SIDS_REPLY: &str = "\
+    1400020004000000180002002000000004000000120014001c00020020000200000002002400020028000200 \
+    0e0010002c000200300002000000020034000200380002000a00000000000000090000005200450046004500 \
+    520045004e0043004500000004000000010400000000000515000000dbe538b756cd2d0f4b752d9e01000000 \
+    00000000000000000000000001000000000000010800000000000000070000004200550049004c0054004900 \
+    4e00000001000000010100000000000520000000010000000000000000000000040000000104000000000005 \
+    15000000010000000200000003000000040000003c00020004000000010000000e000e004000020000000000 \
+    05000000100010004400020001000000040000001c001c00480002000200000008000000200020004c000200 \
+    ffffffff07000000000000000700000073006d00620075007300650072000000080000000000000008000000 \
+    450076006500720079006f006e0065000e000000000000000e000000410064006d0069006e00690073007400 \
+    7200610074006f007200730010000000000000001000000053002d0031002d0035002d00320031002d003100 \
+    2d0032002d0033002d0034000300000007010000";
+
+fn asked(ends: &mut (Client, Endpoint), opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
+    call(ends, opnum, stub, &fixture(), usize::MAX)
+}
+
+fn opened(ends: &mut (Client, Endpoint), desired: u32) -> (ContextHandle, Status) {
+    let stub = OpenPolicy::encode(AccessMask(desired), r"\\frevo");
+    parse_handle_reply(&asked(ends, OPEN_POLICY2, &stub).unwrap()).unwrap()
+}
+
+/// A recorded request with the handle replaced by one of ours.
+fn with_handle(request: &str, handle: &ContextHandle) -> Vec<u8> {
+    let mut stub = hex(request);
+    stub[..20].copy_from_slice(&handle.0);
+    stub
+}
+
+#[test]
+fn lookups_of_rpcclient_are_answered_as_smbd_answers_them() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let reply = asked(&mut ends, OPEN_POLICY, &hex(OPEN_REQUEST)).unwrap();
+    let (policy, status) = parse_handle_reply(&reply).unwrap();
+    assert_eq!(status, Status::SUCCESS);
+    let ours = asked(&mut ends, LOOKUP_NAMES, &with_handle(NAMES_REQUEST, &policy)).unwrap();
+    assert_eq!(without_referents(&ours), without_referents(&hex(NAMES_REPLY)));
+    let ours = asked(&mut ends, LOOKUP_SIDS, &with_handle(SIDS_REQUEST, &policy)).unwrap();
+    let ours = LookupReply::<TranslatedName>::parse(&ours, SidsForm::Sids, 4).unwrap();
+    let theirs = LookupReply::<TranslatedName>::parse(&hex(SIDS_REPLY), SidsForm::Sids, 4).unwrap();
+    // Deviation of smbd: it invents a domain for an unknown SID; MS-LSAT 3.1.4.9 returns the whole
+    // SID as the name.
+    assert_eq!(ours.domains, theirs.domains[..3]);
+    assert_eq!(ours.entries[..3], theirs.entries[..3]);
+    let name = "S-1-5-21-1-2-3-4".to_string();
+    let unknown = TranslatedName { kind: SidNameUse::UNKNOWN, name, domain: None };
+    assert_eq!(ours.entries[3], unknown);
+    assert_eq!((ours.mapped, ours.status), (3, Status::SOME_NOT_MAPPED));
+    let again = theirs.encode(SidsForm::Sids);
+    assert_eq!(without_referents(&again), without_referents(&hex(SIDS_REPLY)));
+    let ours = asked(&mut ends, GET_USER_NAME, &hex(USER_REQUEST)).unwrap();
+    assert_eq!(UserNameReply::parse(&ours), UserNameReply::parse(&hex(USER_REPLY)));
+    let (policy, _) = opened(&mut ends, 1);
+    let stub = [&policy.0[..], &[3, 0]].concat();
+    let ours = asked(&mut ends, QUERY_INFORMATION_POLICY, &stub).unwrap();
+    assert_eq!(without_referents(&ours), without_referents(&hex(PRIMARY_REPLY)));
+}
+
+#[test]
+fn our_client_is_told_by_our_server() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let (policy, _) = opened(&mut ends, 0x801);
+    let unknown = machine().with_rid(0xBEEF).unwrap();
+    let sids = [machine(), Sid::EVERYONE, unknown];
+    let reply = asked(&mut ends, LOOKUP_SIDS2, &LookupSids::encode(&policy, &sids)).unwrap();
+    let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 3).unwrap();
+    let told: Vec<_> = reply.entries.iter().map(|it| (&*it.name, it.kind, it.domain)).collect();
+    let expected = [
+        ("", SidNameUse::DOMAIN, Some(0)),
+        ("Everyone", SidNameUse::WELL_KNOWN_GROUP, Some(1)),
+        ("0000BEEF", SidNameUse::UNKNOWN, Some(0)),
+    ];
+    assert_eq!(told, expected);
+    let names = ["REFERENCE\\smbuser", "REFERENCE", "nobody", "REFERENCE\\nobody"];
+    let reply = asked(&mut ends, LOOKUP_NAMES3, &LookupNames::encode(&policy, &names)).unwrap();
+    let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 4).unwrap();
+    let told: Vec<_> = reply.entries.iter().map(|it| (it.sid, it.domain)).collect();
+    let user = machine().with_rid(1001);
+    assert_eq!(told, [(user, Some(0)), (Some(machine()), Some(0)), (None, None), (None, Some(0))]);
+    assert_eq!((reply.mapped, reply.status), (2, Status::SOME_NOT_MAPPED));
+    let none = LookupSids::encode(&policy, &[unknown]);
+    let reply = asked(&mut ends, LOOKUP_SIDS2, &none).unwrap();
+    let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 1).unwrap();
+    assert_eq!((reply.status, reply.domains.len()), (Status::NONE_MAPPED, 1));
+    let again = reply.encode(SidsForm::Sids2);
+    assert_eq!(LookupReply::<TranslatedName>::parse(&again, SidsForm::Sids2, 1), Ok(reply));
+}
+
+#[test]
+fn handles_are_good_until_closed_and_for_what_they_were_opened() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    // POLICY_GET_PRIVATE_INFORMATION is for those who change the policy.
+    assert_eq!(opened(&mut ends, 4), (ContextHandle::NULL, Status::ACCESS_DENIED));
+    let (policy, _) = opened(&mut ends, 1);
+    let lookup = LookupSids::encode(&policy, &[Sid::EVERYONE]);
+    let reply = asked(&mut ends, LOOKUP_SIDS2, &lookup).unwrap();
+    let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 1).unwrap();
+    assert_eq!((reply.status, reply.entries.len()), (Status::ACCESS_DENIED, 0));
+    let closed = asked(&mut ends, CLOSE, &encode_handle(&policy)).unwrap();
+    assert_eq!(parse_handle_reply(&closed), Ok((ContextHandle::NULL, Status::SUCCESS)));
+    let mismatch = Err(RpcError::Fault(FaultStatus::CONTEXT_MISMATCH));
+    for (opnum, stub) in [(CLOSE, encode_handle(&policy)), (LOOKUP_SIDS2, lookup)] {
+        assert_eq!(asked(&mut ends, opnum, &stub), mismatch, "{opnum}");
+    }
+    // Another pipe's handle is none of this one.
+    let (theirs, _) = opened(&mut bound(Pipe::Lsarpc, &fixture()), 1);
+    assert_eq!(asked(&mut ends, CLOSE, &encode_handle(&theirs)), mismatch);
+    for _ in 0..MAX_HANDLES {
+        assert_eq!(opened(&mut ends, 1).1, Status::SUCCESS);
+    }
+    assert_eq!(opened(&mut ends, 1), (ContextHandle::NULL, Status::INSUFFICIENT_RESOURCES));
+}
+
+#[test]
+fn what_a_server_in_no_domain_does_not_do() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let (policy, _) = opened(&mut ends, 0x801);
+    for (opnum, form) in [(LOOKUP_SIDS3, true), (LOOKUP_NAMES4, false)] {
+        let reply = asked(&mut ends, opnum, &[]).unwrap();
+        let status = match form {
+            true => {
+                LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 0).unwrap().status
+            }
+            false => {
+                LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 0).unwrap().status
+            }
+        };
+        assert_eq!(status, Status::INVALID_SERVER_STATE);
+    }
+    let many = vec![Sid::EVERYONE; MAX_LOOKUPS + 1];
+    let reply = asked(&mut ends, LOOKUP_SIDS2, &LookupSids::encode(&policy, &many)).unwrap();
+    let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 0).unwrap();
+    assert_eq!(reply.status, Status::INVALID_PARAMETER);
+    let mut elsewhere = LookupSids::encode(&policy, &[Sid::EVERYONE]);
+    // LookupLevel 2, LsapLookupPDC.
+    let at = elsewhere.len() - 16;
+    elsewhere[at] = 2;
+    let reply = asked(&mut ends, LOOKUP_SIDS2, &elsewhere).unwrap();
+    let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 1).unwrap();
+    assert_eq!(reply.status, Status::INVALID_PARAMETER);
+    assert_eq!(asked(&mut ends, 99, &[]), Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)));
+    // A malformed call closes the pipe.
+    let short = asked(&mut ends, LOOKUP_SIDS2, &policy.0);
+    assert_eq!(short, Err(RpcError::Fault(FaultStatus::NDR)));
+    assert!(ends.1.is_closed());
+}
+
+/// Tests the call that Windows 11's Security tab makes first, MS-LSAD 3.1.4.4.9.
+#[test]
+fn the_policy_is_opened_with_revisions() {
+    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ask = |desired: u32, version| {
+        let stub = OpenPolicy3::encode(AccessMask(desired), version, r"\\frevo");
+        OpenPolicy3::parse_reply(&asked(&mut ends, OPEN_POLICY3, &stub).unwrap()).unwrap()
+    };
+    let (policy, status) = ask(0x800, 1);
+    assert_eq!(status, Status::SUCCESS);
+    assert_eq!(ask(0x800, 2), (ContextHandle::NULL, Status::NOT_SUPPORTED));
+    assert_eq!(ask(0x2, 1), (ContextHandle::NULL, Status::ACCESS_DENIED));
+    let answer = asked(&mut ends, LOOKUP_SIDS2, &LookupSids::encode(&policy, &[Sid::EVERYONE]));
+    let reply = LookupReply::<TranslatedName>::parse(&answer.unwrap(), SidsForm::Sids2, 1).unwrap();
+    assert_eq!(reply.status, Status::SUCCESS);
+    // The revision information is of another version than InVersion.
+    let mut stub = OpenPolicy3::encode(AccessMask(0x800), 1, r"\\frevo");
+    let at = stub.len() - 12;
+    stub[at] = 2;
+    assert_eq!(asked(&mut ends, OPEN_POLICY3, &stub), Err(RpcError::Fault(FaultStatus::NDR)));
+}
+
+proptest! {
+    #[test]
+    fn any_stub_is_answered_or_faulted(opnum in prop_oneof![0u16..80, Just(OPEN_POLICY3)], stub in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut ends = bound(Pipe::Lsarpc, &fixture());
+        let (policy, _) = opened(&mut ends, 0x801);
+        let _ = asked(&mut ends, opnum, &[&policy.0[..], &stub].concat());
+    }
+
+    #[test]
+    fn replies_come_back(names in prop::collection::vec("[a-zäß€😀]{0,20}", 1..20), rid in any::<u32>()) {
+        let sid = machine().with_rid(rid);
+        let domains: Vec<Domain> =
+            names.iter().map(|name: &String| Domain { name: name.clone(), sid }).collect();
+        let entries: Vec<TranslatedName> = names.iter().enumerate().map(|(n, name)| {
+            TranslatedName { kind: SidNameUse::USER, name: name.clone(), domain: Some(n) }
+        }).collect();
+        let reply = LookupReply { domains, entries, mapped: 7, status: Status::SUCCESS };
+        let parsed = LookupReply::<TranslatedName>::parse(&reply.encode(SidsForm::Sids2), SidsForm::Sids2, 20);
+        prop_assert_eq!(parsed, Ok(reply));
+    }
+}
+
+/// MS-LSAT 3.1.4.10: what comes in TranslatedNames or TranslatedSids is ignored. Some clients send
+/// an empty array in place of none.
+#[test]
+fn what_was_translated_is_ignored_on_input() {
+    let policy = ContextHandle([7; 20]);
+    let sids = LookupSids::encode(&policy, &[Sid::EVERYONE]);
+    let names = LookupNames::encode(&policy, &["a"]);
+    // Entries, the pointer to them, and their count.
+    let empty = [[0; 4], 1_u32.to_le_bytes(), [0; 4]].concat();
+    let mut name = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    name.extend([5, 0, 0, 0, 4, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    name.extend([2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'x', 0, b'y', 0]);
+    let mut sid = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    sid.extend([5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    sid.extend([0; 12]);
+    let with = |stub: &[u8], translated: &[u8]| {
+        // LookupLevel, MappedCount, LookupOptions and ClientRevision follow it.
+        let at = stub.len() - 16 - 8;
+        [&stub[..at], translated, &stub[at + 8..]].concat()
+    };
+    for translated in [&empty, &name] {
+        let stub = with(&sids, translated);
+        assert_eq!(
+            LookupSids::parse(&stub, SidsForm::Sids2),
+            LookupSids::parse(&sids, SidsForm::Sids2)
+        );
+    }
+    for translated in [&empty, &sid] {
+        let stub = with(&names, translated);
+        assert_eq!(
+            LookupNames::parse(&stub, NamesForm::Names3),
+            LookupNames::parse(&names, NamesForm::Names3)
+        );
+    }
+    let mut long = with(&sids, &empty);
+    let at = long.len() - 16 - 4;
+    long[at] = 1;
+    assert!(LookupSids::parse(&long, SidsForm::Sids2).is_err());
+}

@@ -1,0 +1,66 @@
+//! The workstation service, MS-WKST: the identity of the server.
+
+use super::WinError;
+use super::srvsvc::ServerInfo;
+use alloc::vec::Vec;
+use frevo_wire::codec::Parsed;
+use frevo_wire::ndr::{NdrReader, NdrWriter};
+
+/// NetrWkstaGetInfo, MS-WKST 3.2.4.1.
+pub const WKSTA_GET_INFO: u16 = 0;
+
+/// PLATFORM_ID_NT, MS-WKST 2.2.5.1.
+const PLATFORM_ID_NT: u32 = 500;
+
+/// Arguments of NetrWkstaGetInfo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WkstaGetInfo {
+    /// Level
+    pub level: u32,
+}
+
+impl WkstaGetInfo {
+    /// Parses the stub data.
+    pub fn parse(stub: &[u8]) -> Parsed<Self> {
+        let mut r = NdrReader::new(stub);
+        r.unique_string("ServerName")?;
+        Ok(Self { level: r.u32("NetrWkstaGetInfo level")? })
+    }
+
+    /// Stub data of a request to `server`, which is `\\name`.
+    pub fn encode(&self, server: &str) -> Vec<u8> {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(server)).u32(self.level);
+        w.into_stub()
+    }
+
+    /// Stub data of the reply: 100, 101 and 102 (for administrators), or an
+    /// error.
+    pub fn encode_reply(&self, info: &ServerInfo, is_administrator: bool) -> Vec<u8> {
+        let status = match self.level {
+            100 | 101 => WinError::SUCCESS,
+            102 if is_administrator => WinError::SUCCESS,
+            102 => WinError::ACCESS_DENIED,
+            _ => WinError::INVALID_LEVEL,
+        };
+        let mut w = NdrWriter::new();
+        w.u32(self.level);
+        if status == WinError::SUCCESS {
+            w.pointer(true).u32(PLATFORM_ID_NT).pointer(true).pointer(true);
+            w.u32(info.version_major).u32(info.version_minor);
+            if self.level >= 101 {
+                // lanroot is not used.
+                w.pointer(false);
+            }
+            if self.level == 102 {
+                w.u32(info.logged_on_users);
+            }
+            w.string(&info.name).string(&info.domain);
+        } else if matches!(self.level, 102 | 502 | 1013 | 1018 | 1046) {
+            // An arm of WKSTA_INFO (MS-WKST 2.2.4.1) is a pointer, also without data.
+            w.pointer(false);
+        }
+        w.u32(status.0);
+        w.into_stub()
+    }
+}
