@@ -36,11 +36,10 @@ pub mod limits;
 pub mod lock_sequence;
 mod negotiated;
 pub mod preauth;
+pub mod protection;
 pub mod rdma_transform;
 pub mod replay;
-pub mod signature;
 pub mod smbd;
-pub mod transform;
 pub mod window;
 
 pub use disconnect::Disconnect;

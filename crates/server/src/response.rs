@@ -15,7 +15,7 @@ use crate::session::Session;
 
 // A payload buffer's headroom takes all headers of a READ response: prefix, transform header,
 // SMB2 header, fixed part.
-const _: () = assert!(HEADROOM >= frevo_proto::transform::HEADROOM + HEADER_LEN + 16);
+const _: () = assert!(HEADROOM >= frevo_proto::protection::transform::HEADROOM + HEADER_LEN + 16);
 
 /// Room for a response without data: CREATE's with the contexts that clients ask for.
 const USUAL_BYTES: usize = 256;

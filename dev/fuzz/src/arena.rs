@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frevo_crypto::Sender;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
-use frevo_proto::transform::{is_sealed, unseal_frame};
+use frevo_proto::protection::transform::{is_sealed, unseal_frame};
 use frevo_server::internal::host::{HostNames, NoNames};
 use frevo_server::internal::ambient::Ambient;
 use frevo_server::share::{Share, Target};

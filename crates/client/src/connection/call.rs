@@ -5,8 +5,8 @@ use std::sync::Arc;
 use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_proto::frame::FrameLength;
+use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::rdma_transform::Protection;
-use frevo_proto::transform::HEADROOM;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
 use frevo_wire::header::HEADER_LEN;
@@ -183,11 +183,12 @@ pub(super) fn protect(
         Guard::Sealed(key) => {
             let session_id = Header::parse(&message).map_err(|_| Gone)?.session_id;
             message.grow_front(HEADROOM);
-            frevo_proto::transform::seal_frame(&mut message, key, session_id).map_err(|_| Gone)?;
+            frevo_proto::protection::transform::seal_frame(&mut message, key, session_id)
+                .map_err(|_| Gone)?;
         }
         Guard::Signed(_) | Guard::None => {
             if let Guard::Signed(key) = guard {
-                frevo_proto::signature::sign(&mut message, key, Sender::Client)
+                frevo_proto::protection::signature::sign(&mut message, key, Sender::Client)
                     .map_err(|_| Gone)?;
             }
             see(&message);

@@ -36,7 +36,7 @@ impl Message {
 
     /// Returns true if the signature was made with `key`.
     pub(crate) fn is_signed_with(&mut self, key: &SigningKey) -> bool {
-        frevo_proto::signature::verify(&mut self.buf, key, Sender::Server)
+        frevo_proto::protection::signature::verify(&mut self.buf, key, Sender::Server)
     }
 
     /// Returns the bytes at `range` without copying them.

@@ -39,7 +39,7 @@ use frevo_net::transport::Stream;
 use frevo_proto::credit::credit_charge_needed;
 use frevo_proto::limits::BYTES_PER_CREDIT;
 use frevo_proto::preauth::ConnectionPreauth;
-use frevo_proto::transform::HEADROOM;
+use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::window::Taken;
 use frevo_wire::command::echo::Request as Echo;
 use frevo_wire::header::HEADER_LEN;
@@ -305,7 +305,7 @@ impl Connection {
                 }
             }
             if let Guard::Signed(key) = guard {
-                frevo_proto::signature::sign(&mut message, key, Sender::Client)
+                frevo_proto::protection::signature::sign(&mut message, key, Sender::Client)
                     .map_err(|_| Gone)?;
             }
             chain.extend_from_slice(&message);

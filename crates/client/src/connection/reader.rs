@@ -7,7 +7,7 @@ use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_proto::frame::Stage;
-use frevo_proto::transform::{conclude_frame, decrypt_frames, is_sealed, unseal_frame};
+use frevo_proto::protection::transform::{conclude_frame, decrypt_frames, is_sealed, unseal_frame};
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Route};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use frevo_crypto::{Cipher, OpeningKey, SealingKey};
 use frevo_net::buffer::Buf;
 use frevo_net::memory;
-use frevo_proto::transform::{HEADROOM, seal_frame};
+use frevo_proto::protection::transform::{HEADROOM, seal_frame};
 use frevo_proto::window::Taken;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use tokio::sync::{mpsc, oneshot};

@@ -16,8 +16,8 @@ use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender, SigningAlgorithm, Sig
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_proto::preauth::{ConnectionPreauth, SessionPreauth};
+use frevo_proto::protection::transform::{HEADROOM, is_sealed, seal_frame, unseal_frame};
 use frevo_proto::rdma_transform::RdmaTransforms;
-use frevo_proto::transform::{HEADROOM, is_sealed, seal_frame, unseal_frame};
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{
@@ -314,11 +314,15 @@ impl Peer {
 
     fn signed(&self, mut message: Vec<u8>) -> Vec<u8> {
         let is_signable = Header::parse(&message)
-            .is_ok_and(|header| frevo_proto::signature::is_signable(&header));
+            .is_ok_and(|header| frevo_proto::protection::signature::is_signable(&header));
         if let Some(keys) = &self.keys
             && is_signable
         {
-            let _ = frevo_proto::signature::sign(&mut message, &keys.signing, Sender::Server);
+            let _ = frevo_proto::protection::signature::sign(
+                &mut message,
+                &keys.signing,
+                Sender::Server,
+            );
         }
         framed(&message)
     }

@@ -434,7 +434,7 @@ fn shared(parts: &[Part], len: usize) -> SmallVec<[(Range<usize>, SharedKey); 1]
 fn sign_parts(frame: &mut Buf, parts: &[Part]) {
     for (range, signer) in signed(parts, frame.len()) {
         if let (Some(key), Some(message)) = (signer.key(), frame.get_mut(range)) {
-            let signed = frevo_proto::signature::sign(message, key, Sender::Server);
+            let signed = frevo_proto::protection::signature::sign(message, key, Sender::Server);
             debug_assert!(signed.is_ok(), "a response has a header");
         }
     }

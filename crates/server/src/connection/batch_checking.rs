@@ -41,14 +41,16 @@ impl Connection {
         tracing::trace!(target: "frevo::connection", frames = batch.len(), "checked together");
         let results: Vec<Option<bool>> = match proof {
             Proof::Seal => match channel.opening_key() {
-                Some(key) => frevo_proto::transform::decrypt_frames(&mut batch, key),
+                Some(key) => frevo_proto::protection::transform::decrypt_frames(&mut batch, key),
                 None => return,
             },
             Proof::Signature => match channel.signing_key() {
-                Some(key) => frevo_proto::signature::verify_all(&mut batch, key, Sender::Client)
-                    .into_iter()
-                    .map(Some)
-                    .collect(),
+                Some(key) => {
+                    frevo_proto::protection::signature::verify_all(&mut batch, key, Sender::Client)
+                        .into_iter()
+                        .map(Some)
+                        .collect()
+                }
                 None => return,
             },
         };
@@ -68,7 +70,7 @@ impl Connection {
         {
             return None;
         }
-        if frevo_proto::transform::is_sealed(frame) {
+        if frevo_proto::protection::transform::is_sealed(frame) {
             let session_id = frame.get(44..52)?.try_into().ok()?;
             let channel = self.channel(u64::from_le_bytes(session_id))?;
             let gains = channel.opening_key()?.gains_by_batches();

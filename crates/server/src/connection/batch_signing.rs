@@ -112,6 +112,6 @@ impl Connection {
 fn sign(frames: &mut [&mut Buf], channel: &Channel) {
     let Some(key) = channel.signing_key() else { return };
     let mut messages: Vec<&mut [u8]> = frames.iter_mut().map(|frame| &mut ***frame).collect();
-    let signed = frevo_proto::signature::sign_all(&mut messages, key, Sender::Server);
+    let signed = frevo_proto::protection::signature::sign_all(&mut messages, key, Sender::Server);
     debug_assert!(signed.is_ok(), "a response has a header");
 }

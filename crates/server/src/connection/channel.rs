@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_net::buffer::Buf;
-use frevo_proto::transform::Sealing;
+use frevo_proto::protection::transform::Sealing;
 
 use super::ConnectionInfo;
 use super::shared_key::SharedKey;
@@ -82,7 +82,7 @@ impl Channel {
     /// Like [`Self::seal_frame`].
     pub(super) fn begin_sealing(&self, frame: &mut Buf) -> Result<Sealing, Doom> {
         let key = self.sealing_key().ok_or(NO_KEY)?;
-        frame.grow_front(frevo_proto::transform::HEADROOM);
+        frame.grow_front(frevo_proto::protection::transform::HEADROOM);
         Sealing::begin(frame, key, self.session.id).map_err(|_| EXHAUSTED)
     }
 
@@ -93,14 +93,14 @@ impl Channel {
     pub fn seal_frames(&self, frames: &mut [&mut Buf]) -> Result<(), Doom> {
         let key = self.sealing_key().ok_or(NO_KEY)?;
         for frame in &mut *frames {
-            frame.grow_front(frevo_proto::transform::HEADROOM);
+            frame.grow_front(frevo_proto::protection::transform::HEADROOM);
         }
         let sealed = match &mut *frames {
-            [frame] => frevo_proto::transform::seal_frame(frame, key, self.session.id),
+            [frame] => frevo_proto::protection::transform::seal_frame(frame, key, self.session.id),
             frames => {
                 let mut all: Vec<&mut [u8]> =
                     frames.iter_mut().map(|frame| &mut ***frame).collect();
-                frevo_proto::transform::seal_frames(&mut all, key, self.session.id)
+                frevo_proto::protection::transform::seal_frames(&mut all, key, self.session.id)
             }
         };
         sealed.map_err(|_| EXHAUSTED)?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_proto::frame::{Stage, check_message_len};
-use frevo_proto::transform;
+use frevo_proto::protection::transform;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;

@@ -75,7 +75,7 @@ impl Connection {
         let is_right = verified.unwrap_or_else(|| {
             let algorithm = || Some(Algorithm::Signing(key.algorithm()));
             self.info.server.crypto_threads().measured(message.len(), algorithm, || {
-                frevo_proto::signature::verify(message, key, Sender::Client)
+                frevo_proto::protection::signature::verify(message, key, Sender::Client)
             })
         });
         if is_right {

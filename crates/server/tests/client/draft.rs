@@ -2,7 +2,7 @@
 
 use frevo_crypto::{Sender, SignatureNonce};
 use frevo_proto::frame::PREFIX_LEN;
-use frevo_proto::transform::HEADROOM;
+use frevo_proto::protection::transform::HEADROOM;
 use frevo_wire::codec::Writer;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
@@ -146,7 +146,7 @@ pub fn seal(message: &[u8], logon: &Logon, session_id: u64) -> Vec<u8> {
     let mut frame = vec![0; HEADROOM];
     frame.extend_from_slice(message);
     let key = logon.keys.sealing.as_ref().expect("the session can seal");
-    frevo_proto::transform::seal_frame(&mut frame, key, session_id).unwrap();
+    frevo_proto::protection::transform::seal_frame(&mut frame, key, session_id).unwrap();
     frame.split_off(PREFIX_LEN)
 }
 

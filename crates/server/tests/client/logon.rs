@@ -203,7 +203,11 @@ impl<'a> Exchange<'a> {
         if reply.is_signed() {
             let mut message = reply.message.clone();
             assert!(
-                frevo_proto::signature::verify(&mut message, &logon.signing, Sender::Server),
+                frevo_proto::protection::signature::verify(
+                    &mut message,
+                    &logon.signing,
+                    Sender::Server
+                ),
                 "the server's success is signed with the new key"
             );
         }

@@ -164,15 +164,19 @@ impl Peer {
 
     /// Unseals, splits and verifies.
     pub fn open(&mut self, mut frame: Vec<u8>) -> Vec<Reply> {
-        let sealed = frevo_proto::transform::is_sealed(&frame);
+        let sealed = frevo_proto::protection::transform::is_sealed(&frame);
         if sealed {
             let id = TransformHeader::parse(&frame).unwrap().session_id;
             let logon = self.logon(id).expect("sealed for a session of ours");
             let open =
                 |_| logon.keys.opening.as_ref().map(|key| -> &frevo_crypto::OpeningKey { key });
-            let unsealed =
-                frevo_proto::transform::unseal_frame(&mut frame, Sender::Server, false, open)
-                    .expect("a reply that opens");
+            let unsealed = frevo_proto::protection::transform::unseal_frame(
+                &mut frame,
+                Sender::Server,
+                false,
+                open,
+            )
+            .expect("a reply that opens");
             frame = frame[unsealed.message].to_vec();
         }
         let mut replies = Vec::new();
@@ -202,7 +206,7 @@ impl Peer {
                 && let Some(logon) = self.logon(header.session_id)
             {
                 assert!(
-                    frevo_proto::signature::verify(
+                    frevo_proto::protection::signature::verify(
                         &mut message.to_vec(),
                         &logon.signing,
                         Sender::Server

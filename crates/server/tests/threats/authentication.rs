@@ -262,7 +262,11 @@ fn a1_answers_to_bindings_are_signed() {
         let reply = first_answer(&mut peer, Setup::binding("ann", victim.logon())).await;
         reply.expect(Status::INVALID_PARAMETER);
         let key = &victim.logon().signing;
-        assert!(frevo_proto::signature::verify(&mut reply.message.clone(), key, Sender::Server));
+        assert!(frevo_proto::protection::signature::verify(
+            &mut reply.message.clone(),
+            key,
+            Sender::Server
+        ));
         let (_other, stranger) = world.session("bob", &Offer::default()).await;
         let setup =
             Setup { via: Via::Signed(&stranger.logon), ..Setup::binding("ann", victim.logon()) };

@@ -121,7 +121,12 @@ fn i1_other_keys_and_reflections_are_denied() {
         let mut draft = mount.put(Want::file("i1").draft());
         peer.stamp(&mut draft);
         let mut message = draft.bytes();
-        frevo_proto::signature::sign(&mut message, &mount.logon.signing, Sender::Server).unwrap();
+        frevo_proto::protection::signature::sign(
+            &mut message,
+            &mount.logon.signing,
+            Sender::Server,
+        )
+        .unwrap();
         peer.send_frame(&message).await;
         peer.reply().await.expect(Status::ACCESS_DENIED);
         assert!(!world.path("i1").exists());
@@ -328,13 +333,17 @@ async fn fooled(
                     return Some(false);
                 };
                 let signing = peer.terms().signing_key(&keys);
-                let client =
-                    frevo_proto::signature::verify(&mut response, &signing, Sender::Server);
+                let client = frevo_proto::protection::signature::verify(
+                    &mut response,
+                    &signing,
+                    Sender::Server,
+                );
                 // The client would go away here. One that does not gets nowhere.
                 let mut draft = tree_connect_draft("\\\\frevo\\data").session(session_id);
                 peer.stamp(&mut draft);
                 let mut request = pack(&[draft], Via::Plain);
-                frevo_proto::signature::sign(&mut request, &signing, Sender::Client).unwrap();
+                frevo_proto::protection::signature::sign(&mut request, &signing, Sender::Client)
+                    .unwrap();
                 peer.send_frame(&request).await;
                 let server = match peer.frame().await {
                     Some(frame) => Header::parse(&frame).unwrap().status == Status::SUCCESS,

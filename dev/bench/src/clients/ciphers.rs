@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use frevo_crypto::{
     Cipher, OpeningKey, SealingKey, Sender, SignatureNonce, SigningAlgorithm, SigningKey,
 };
-use frevo_proto::transform::{HEADROOM, seal_frame, unseal_frame};
+use frevo_proto::protection::transform::{HEADROOM, seal_frame, unseal_frame};
 use frevo_wire::header::HEADER_LEN;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use frevo_crypto::Sender;
-use frevo_proto::signature::verify;
+use frevo_proto::protection::signature::verify;
 use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Header, HeaderFlags, Status};
 use rustix::io::Errno;

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
 use frevo_crypto::Sender;
-use frevo_proto::signature::sign;
-use frevo_proto::transform::HEADROOM;
+use frevo_proto::protection::signature::sign;
+use frevo_proto::protection::transform::HEADROOM;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};

@@ -5,7 +5,7 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};
 use anyhow::{Context, Result, bail, ensure};
 use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender};
-use frevo_proto::transform::{HEADROOM, seal_frame, unseal_frame};
+use frevo_proto::protection::transform::{HEADROOM, seal_frame, unseal_frame};
 use frevo_wire::transform::{TRANSFORM_HEADER_LEN, TransformHeader};
 
 use crate::client::SealingKeys;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use frevo_crypto::Sender;
-use frevo_proto::signature::{sign, verify};
+use frevo_proto::protection::signature::{sign, verify};
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Status};
 use rustix::buffer::spare_capacity;

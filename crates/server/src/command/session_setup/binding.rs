@@ -28,7 +28,7 @@ pub(super) fn check(
             may_mix(security.signing_key.algorithm(), negotiated.terms.signing_algorithm)?;
             let mut message = rq.message.to_vec();
             let is_proven = rq.header.flags.contains(HeaderFlags::SIGNED)
-                && frevo_proto::signature::verify(
+                && frevo_proto::protection::signature::verify(
                     &mut message,
                     &security.signing_key,
                     Sender::Client,
