@@ -1,10 +1,10 @@
 //! Sealed and compressed messages.
 
 use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender, SigningAlgorithm, SigningKey};
-use frevo_proto::rdma_transform::{DataProof, sole};
 use frevo_proto::protection::transform::{HEADROOM, check_unsealed, seal_frame, unseal_frame};
-use frevo_wire::compression::Compressed;
+use frevo_proto::rdma_transform::{DataProof, sole};
 use frevo_wire::codec::Writer;
+use frevo_wire::compression::Compressed;
 use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::transform::TransformHeader;
 
