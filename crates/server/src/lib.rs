@@ -65,7 +65,7 @@ macro_rules! planted {
     ($fault:ident) => {{
         #[cfg(feature = "plant")]
         {
-            crate::plant::is_planted(crate::plant::Plant::$fault)
+            crate::base::plant::is_planted(crate::base::plant::Plant::$fault)
         }
         #[cfg(not(feature = "plant"))]
         {
@@ -88,94 +88,37 @@ macro_rules! hooked {
     }};
 }
 
-pub mod access_rules;
-mod activity;
-mod admission;
-mod ambient;
-mod apple;
-mod archive;
+mod access;
 pub mod audit;
-mod blocking_pool;
-mod blocking_requests;
-mod changes;
-mod client;
+mod base;
 mod command;
 #[cfg(feature = "posix")]
 pub mod config;
 mod connection;
-mod crypto_threads;
-mod data;
-mod descriptors;
-pub mod domain_logons;
-pub mod domain_names;
-mod domain_users;
-mod durable;
 mod embed;
-mod enumeration;
-#[cfg(test)]
-mod full_tables;
-mod host;
-mod host_locks;
-mod host_users;
-mod id_map;
-mod identity;
-mod idle;
-mod impersonation;
 mod ipc;
-mod kerberos;
-mod lease;
-mod ledger;
-mod limits;
-mod lines;
-mod name_holds;
-mod offload;
-mod open;
-mod operations;
-pub mod panics;
-mod places;
-#[cfg(feature = "plant")]
-mod plant;
-mod posix;
-mod prefix;
-mod principals;
-mod protection;
-mod protection_names;
-mod quota;
-pub mod quoted;
-mod recycle;
-mod refusal;
-mod request;
-mod response;
-mod review;
+mod objects;
 mod serve;
-mod server;
-mod session;
-pub mod settings;
-pub mod share;
-pub mod share_access;
-mod shown;
-mod slots;
-mod stable;
-mod surplus;
-mod sync;
-mod syncs;
-mod threads;
-mod throttle;
-mod time_machine;
-mod times;
+mod shares;
+
+#[doc(inline)]
+pub use access::{access_rules, domain_logons, domain_names, share_access, user_map};
+#[doc(inline)]
+pub use base::{panics, quoted};
 #[cfg(feature = "traces")]
-pub mod traces;
-mod tree_connect;
-mod under_way;
-mod user_folders;
-pub mod user_map;
-mod visibility;
-mod watchdog;
+#[doc(inline)]
+pub use connection::traces;
+#[doc(inline)]
+pub use objects::settings;
+#[doc(inline)]
+pub use shares::share;
 
 #[doc(inline)]
 pub use audit::Events;
 #[doc(inline)]
-pub use durable::disk::DiskState;
+pub use base::watchdog::client_served;
+#[doc(inline)]
+pub use embed::review::Reviewed;
 #[doc(inline)]
 pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
@@ -190,17 +133,15 @@ pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]
 pub use frevo_store::state::StateStore;
 #[doc(inline)]
-pub use review::Reviewed;
+pub use objects::durable::disk::DiskState;
 #[doc(inline)]
-pub use server::SharedAccounts;
+pub use objects::server::SharedAccounts;
 #[doc(inline)]
-pub use settings::Settings;
+pub use objects::settings::Settings;
 #[doc(inline)]
-pub use share::Share;
+pub use shares::share::Share;
 #[doc(inline)]
 pub use vfs::Vfs;
-#[doc(inline)]
-pub use watchdog::client_served;
 
 /// Parts of the server that the tests, the simulator, the benchmarks and the fuzzers of this
 /// repository look at. Nothing of it is promised to anybody.
@@ -209,20 +150,27 @@ pub use watchdog::client_served;
 /// features: the server would be another one there than where it is built alone.
 #[doc(hidden)]
 pub mod internal {
-    /// Makes a module of the public items of each part.
+    /// Makes a module of the public items of each part of a room.
     macro_rules! parts {
-        ($($(#[$meta:meta])* $part:ident),* $(,)?) => {
-            $($(#[$meta])* pub mod $part {
-                pub use crate::$part::*;
-            })*
+        ($($room:ident { $($(#[$meta:meta])* $part:ident),* $(,)? })*) => {
+            $($($(#[$meta])* pub mod $part {
+                pub use crate::$room::$part::*;
+            })*)*
         };
     }
 
     parts! {
-        admission, ambient, apple, command, connection, durable, host, host_users, id_map, idle, impersonation,
-        lease, ledger, limits, server, time_machine, user_folders,
-        #[cfg(feature = "plant")]
-        plant,
+        access { host_users, id_map }
+        base { ambient, limits, #[cfg(feature = "plant")] plant }
+        objects { admission, durable, lease, ledger, server }
+        serve { idle }
+        shares { apple, host, impersonation, time_machine, user_folders }
     }
     pub use crate::audit::told;
+    pub mod command {
+        pub use crate::command::*;
+    }
+    pub mod connection {
+        pub use crate::connection::*;
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frevo_wire::Status;
 
-use crate::identity::Identity;
+use crate::access::identity::Identity;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {

@@ -6,8 +6,8 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
 
 use super::event::{Event, Value};
-use crate::limits::AUDIT_VALUE_BYTES;
-use crate::quoted::{cut, is_obeyed};
+use crate::base::limits::AUDIT_VALUE_BYTES;
+use crate::base::quoted::{cut, is_obeyed};
 
 /// The version of the schema: a field that is removed or means something else makes a
 /// new one, a field more does not.
@@ -148,8 +148,8 @@ mod tests {
 
         use frevo_store::security::{Privileges, Token};
 
+        use crate::access::identity::Identity;
         use crate::audit::Kind;
-        use crate::identity::Identity;
 
         let sid = "S-1-5-21-1-2-3-1105".parse().unwrap();
         let of = |user: &str, is_local| Identity {
@@ -158,7 +158,7 @@ mod tests {
             workstation: String::new(),
             token: Arc::new(Token::new(sid, sid, [], Privileges::EMPTY)),
             groups: Arc::default(),
-            host: crate::host_users::OnHost::Unknown,
+            host: crate::access::host_users::OnHost::Unknown,
             is_local,
         };
         let told = |identity| {

@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 use frevo_wire::bit_set;
 use parking_lot::{Mutex, RwLock};
 
-use crate::ambient::{Ambient, Host};
-use crate::lines::Lines;
+use crate::base::ambient::{Ambient, Host};
+use crate::base::lines::Lines;
 
 pub use event::{Event, Kind, Source, Value};
 pub(crate) use queue::Writer;

@@ -14,10 +14,10 @@ use parking_lot::{Condvar, Mutex};
 use super::Sink;
 use super::event::Event;
 use super::json;
-use crate::impersonation;
-use crate::limits::{
+use crate::base::limits::{
     AUDIT_BATCH, AUDIT_COMPLAINTS, AUDIT_PAUSE, AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_WRITE_BYTES,
 };
+use crate::shares::impersonation;
 
 /// Events that wait to be written.
 #[derive(Clone, Default)]

@@ -11,15 +11,15 @@ use frevo_wire::command::create::{self, CreateAction};
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid};
 
 use super::{Event, Kind, Operations, Source};
-use crate::domain_names::DomainNames;
-use crate::limits::AUDIT_VALUE_BYTES;
-use crate::open::{FileOpen, Open};
-use crate::quoted::cut;
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::server::ServerState;
-use crate::session::Identity;
-use crate::tree_connect::TreeConnect;
+use crate::access::domain_names::DomainNames;
+use crate::base::limits::AUDIT_VALUE_BYTES;
+use crate::base::quoted::cut;
+use crate::command::request::Request;
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::Outcome;
+use crate::objects::server::ServerState;
+use crate::objects::session::Identity;
+use crate::objects::tree_connect::TreeConnect;
 
 impl Request<'_> {
     /// Where the request comes from.

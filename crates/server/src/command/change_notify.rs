@@ -13,14 +13,14 @@ use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::notify::{NotifyEntry, NotifyWriter};
 use parking_lot::Mutex;
 
-use crate::impersonation;
-use crate::ledger::{Charge, Holder, Kind};
-use crate::limits::{FOLDERS_JUDGED, NAMES_JUDGED, NOTIFIES_PER_SESSION, WATCH_BYTES};
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::visibility;
+use crate::base::limits::{FOLDERS_JUDGED, NAMES_JUDGED, NOTIFIES_PER_SESSION, WATCH_BYTES};
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::ledger::{Charge, Holder, Kind};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::shares::impersonation;
+use crate::shares::visibility;
 
 /// Bytes of the response before its output.
 const FIXED: usize = 8;

@@ -8,7 +8,7 @@ use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
 use frevo_wire::{HeaderFlags, Status};
 
-use crate::request::Request;
+use crate::command::request::Request;
 
 /// Memory that a client has registered for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,14 +4,14 @@ use frevo_store::lease::Cause;
 use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 
-use crate::durable::record;
-use crate::lease;
-use crate::open::{Open, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::shown;
-use crate::stable;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::durable::record;
+use crate::objects::lease;
+use crate::objects::open::{Open, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::objects::shown;
+use crate::objects::stable;
 
 /// Closes an Open; returns the attributes of the file when asked.
 /// Waits for its operations on all channels: after the answer nothing is read or written

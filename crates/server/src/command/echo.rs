@@ -3,9 +3,9 @@
 use frevo_wire::Status;
 use frevo_wire::command::echo;
 
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::Outcome;
 
 /// Answers that the server is there.
 pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

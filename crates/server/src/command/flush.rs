@@ -4,11 +4,11 @@ use frevo_wire::Status;
 use frevo_wire::command::flush;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::open::OpenTarget;
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::stable;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::open::OpenTarget;
+use crate::objects::refusal::Outcome;
+use crate::objects::stable;
 
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.

@@ -24,12 +24,12 @@ use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
 use crate::audit::{Recorded, told};
+use crate::command::request::Request;
+use crate::command::response::Response;
 use crate::ipc;
-use crate::open::{FileOpen, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::stable::{self, Change};
+use crate::objects::open::{FileOpen, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::objects::stable::{self, Change};
 use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 

@@ -17,17 +17,17 @@ use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::durable::{Survival, record};
-use crate::host_locks;
-use crate::lease;
-use crate::ledger::{Charge, Kind};
-use crate::limits::{LOCK_BYTES, LOCKS_PER_REQUEST, LOCKS_PER_SESSION};
-use crate::open::{FileOpen, Open};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::State;
-use crate::slots::Slot;
+use crate::base::limits::{LOCK_BYTES, LOCKS_PER_REQUEST, LOCKS_PER_SESSION};
+use crate::base::pools::slots::Slot;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::durable::{Survival, record};
+use crate::objects::host_locks;
+use crate::objects::lease;
+use crate::objects::ledger::{Charge, Kind};
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::Outcome;
+use crate::objects::session::State;
 
 /// Locks or unlocks byte ranges.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use frevo_wire::Status;
 use frevo_wire::command::logoff;
 
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::Outcome;
 
 /// Ends the session on all of its channels. The channel of this connection is
 /// still there for the response's signature or seal; the next look-up finds

@@ -1,6 +1,7 @@
 //! The commands: one table of what must hold before a handler runs, one place
 //! that chooses the handler, one file for each handler.
 
+pub(crate) mod blocking_requests;
 pub mod change_notify;
 pub(crate) mod client_memory;
 pub mod close;
@@ -15,6 +16,8 @@ pub mod oplock_break;
 pub mod query_directory;
 pub mod query_info;
 pub mod read;
+pub(crate) mod request;
+pub(crate) mod response;
 pub mod session_setup;
 pub mod set_info;
 pub mod tree_connect;
@@ -30,9 +33,9 @@ use std::pin::pin;
 use frevo_wire::Command;
 
 use crate::audit::told;
-use crate::refusal::{Doom, Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {

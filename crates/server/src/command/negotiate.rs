@@ -11,13 +11,13 @@ use frevo_wire::dtyp::FileTime;
 use frevo_wire::negotiate_context::{self as context, NegotiateContext, NegotiateContextType};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
+use crate::base::limits::MAX_IO_SINGLE_CREDIT;
+use crate::command::request::{Cancellation, Request};
+use crate::command::response::Response;
 use crate::connection::{Connection, Negotiated};
-use crate::limits::MAX_IO_SINGLE_CREDIT;
-use crate::posix;
-use crate::refusal::{Doom, Outcome};
-use crate::request::{Cancellation, Request};
-use crate::response::Response;
-use crate::settings::{Encryption, Settings, Signing};
+use crate::objects::refusal::{Doom, Outcome};
+use crate::objects::settings::{Encryption, Settings, Signing};
+use crate::shares::posix;
 
 /// Bytes of salt in our pre-authentication context.
 const SALT: usize = 32;

@@ -8,11 +8,11 @@ use frevo_wire::Status;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
 use frevo_wire::dtyp::Guid;
 
-use crate::durable::record;
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::Session;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::durable::record;
+use crate::objects::refusal::Outcome;
+use crate::objects::session::Session;
 
 /// Takes back what a client gives back.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

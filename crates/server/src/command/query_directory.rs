@@ -19,14 +19,14 @@ use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
 use self::enumeration::Filled;
 use super::query_info::Output;
-use crate::apple::entries::Filling;
-use crate::enumeration::Scan;
-use crate::ledger::{Holder, Kind};
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::visibility;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::enumeration::Scan;
+use crate::objects::ledger::{Holder, Kind};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::shares::apple::entries::Filling;
+use crate::shares::visibility;
 
 /// Entries looked at before other requests of the core get their turn; an entry that
 /// takes long to compare counts more than once.

@@ -19,11 +19,11 @@ use frevo_wire::command::query_info::{self, InfoType};
 pub(super) use self::eas::fault_status;
 pub(super) use self::file::{compression_format, wide_id};
 pub(super) use self::output::Output;
-use crate::open::Open;
-use crate::refusal::{Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
-use crate::shown::Shown;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::open::Open;
+use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::shown::Shown;
 
 /// Says what is known of a file, its volume or its protection.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

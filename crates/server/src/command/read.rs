@@ -9,14 +9,14 @@ use frevo_wire::command::read::{self, ReadFlags, ReadResponseFlags};
 use frevo_wire::dtyp::AccessMask;
 
 use super::client_memory::{self, ClientMemory};
-use crate::data;
-use crate::host;
+use crate::command::request::Request;
+use crate::command::response::{Payload, RemoteData, Response};
 use crate::ipc;
-use crate::open::{FileOpen, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::{Payload, RemoteData, Response};
-use crate::share::MAX_OFFSET;
+use crate::objects::open::{FileOpen, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::shares::data;
+use crate::shares::host;
+use crate::shares::share::MAX_OFFSET;
 
 /// From this many bytes on, data that needs neither signature nor seal goes
 /// from the file to the socket without entering this process.

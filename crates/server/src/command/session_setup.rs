@@ -16,23 +16,23 @@ use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::dtyp::Guid;
 use tokio::time::Instant;
 
+use crate::access::domain_users;
+use crate::access::host_users::OnHost;
+use crate::access::principals::SharedAccounts;
+use crate::access::throttle::{Attempt, shortened};
 use crate::audit::told;
-use crate::connection::{Authentication, Channel, Connection, Purpose};
-use crate::domain_users;
-use crate::host_users::OnHost;
-use crate::ledger::{Holder, Kind, Name};
-use crate::limits::{
+use crate::base::limits::{
     EXCHANGE_BYTES, SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION,
     TAKE_OVER_PATIENCE, THROTTLE_TOLD,
 };
-use crate::principals::SharedAccounts;
-use crate::protection_names::{cipher_name, dialect_name, signing_name};
-use crate::refusal::{Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::{Identity, Security, Session};
-use crate::settings::{Encryption, Signing};
-use crate::throttle::{Attempt, shortened};
+use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::connection::{Authentication, Channel, Connection, Purpose};
+use crate::objects::ledger::{Holder, Kind, Name};
+use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::session::{Identity, Security, Session};
+use crate::objects::settings::{Encryption, Signing};
 
 /// Takes one token of an authentication.
 pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {

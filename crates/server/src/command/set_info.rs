@@ -24,14 +24,14 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use self::writable::writable;
 use super::query_info::security;
+use crate::access::domain_names::DomainNames;
 use crate::audit::told;
-use crate::domain_names::DomainNames;
-use crate::durable::record;
-use crate::open::{FileOpen, Open};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::stable::{self, Change};
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::durable::record;
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::Outcome;
+use crate::objects::stable::{self, Change};
 
 /// Changes what is known of a file.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

@@ -3,7 +3,7 @@
 
 use frevo_wire::Command;
 
-use crate::limits::LONG_REQUEST;
+use crate::base::limits::LONG_REQUEST;
 
 /// Where a request carries its FileId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

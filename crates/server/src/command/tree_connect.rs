@@ -8,17 +8,17 @@ use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, Sha
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
-use crate::access_rules::{Caller, Verdict};
+use crate::access::access_rules::{Caller, Verdict};
+use crate::access::throttle::shortened;
 use crate::audit::{Event, Kind, told};
-use crate::blocking_pool::BlockingPool;
-use crate::refusal::{Doom, Outcome};
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::Identity;
-use crate::settings::Encryption;
-use crate::share::{Share, Target, Use};
-use crate::throttle::shortened;
-use crate::tree_connect::TreeConnect;
+use crate::base::pools::blocking_pool::BlockingPool;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::{Doom, Outcome};
+use crate::objects::session::Identity;
+use crate::objects::settings::Encryption;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::{Share, Target, Use};
 
 /// The blocking pool for a request to a share that opens a folder for the user: a file system that
 /// does not answer would hold the core.

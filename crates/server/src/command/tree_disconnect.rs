@@ -4,9 +4,9 @@ use frevo_wire::Status;
 use frevo_wire::command::tree_disconnect;
 
 use crate::audit::{Event, Kind};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::Outcome;
 
 /// Ends a tree connect and closes what was opened through it.
 /// Waits for its operations on all channels: after the answer nothing is read or written

@@ -8,15 +8,15 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::client_memory;
-use crate::data;
+use crate::command::request::Request;
+use crate::command::response::Response;
 use crate::ipc;
-use crate::lease;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
-use crate::share::MAX_OFFSET;
-use crate::stable;
+use crate::objects::lease;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::refusal::Outcome;
+use crate::objects::stable;
+use crate::shares::data;
+use crate::shares::share::MAX_OFFSET;
 
 /// MS-SMB2 3.3.5.13: no header is longer.
 const MAX_DATA_OFFSET: u16 = 0x100;

@@ -13,15 +13,15 @@ use super::recycle::RecycleSection;
 use super::schema::Config;
 use super::share::ShareSection;
 use super::values::{AccountListingChoice, AuditedOperation, EncryptionChoice, SigningChoice};
-use crate::access_rules::{Names, Rules};
+use crate::access::access_rules::{Names, Rules};
+use crate::access::id_map::IdMap;
+use crate::access::share_access::AccessList;
 use crate::audit::Operations;
-use crate::id_map::IdMap;
-use crate::limits;
-use crate::settings::{AccountListing, Encryption, Settings, Signing};
-use crate::share::MAX_OFFSET;
-use crate::share::{RunAs, Share, Target};
-use crate::share_access::AccessList;
-use crate::time_machine;
+use crate::base::limits;
+use crate::objects::settings::{AccountListing, Encryption, Settings, Signing};
+use crate::shares::share::MAX_OFFSET;
+use crate::shares::share::{RunAs, Share, Target};
+use crate::shares::time_machine;
 
 impl From<EncryptionChoice> for Encryption {
     fn from(choice: EncryptionChoice) -> Self {

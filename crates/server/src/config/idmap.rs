@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::names::MachineSid;
-use crate::id_map::IdRange;
+use crate::access::id_map::IdRange;
 
 /// The lowest number: those below are of the system's own users.
 const LOWEST: u32 = 1_000;

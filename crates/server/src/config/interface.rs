@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use crate::settings::InterfaceOverride;
+use crate::objects::settings::InterfaceOverride;
 
 /// `[[interface]]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

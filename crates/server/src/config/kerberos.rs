@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::fault::Fault;
 use super::values::{EncryptionTypeName, PacChoice};
-use crate::limits;
+use crate::base::limits;
 
 /// `[kerberos]`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

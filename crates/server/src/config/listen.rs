@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::access_rules::Network;
+use crate::access::access_rules::Network;
 
 /// Where to listen: an address, an interface by name, or everywhere, each with
 /// a port or without. `192.0.2.1`, `192.0.2.1:4450`, `[::1]:445`, `eth0`,

@@ -22,12 +22,12 @@ mod share;
 mod traces;
 mod values;
 
-pub use crate::host::FolderFault;
+pub use crate::base::limits::CONFIG_FILE_BYTES;
 #[doc(hidden)]
-pub use crate::host::{Look, accept_folder, claim_folder, look_at_folder};
-pub use crate::limits::CONFIG_FILE_BYTES;
+pub use crate::base::limits::NETWORK_SHARES;
+pub use crate::shares::host::FolderFault;
 #[doc(hidden)]
-pub use crate::limits::NETWORK_SHARES;
+pub use crate::shares::host::{Look, accept_folder, claim_folder, look_at_folder};
 pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;

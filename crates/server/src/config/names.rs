@@ -7,9 +7,9 @@ use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::access_rules::Network;
-use crate::limits::DOMAIN_NAME_BYTES;
-use crate::share_access::AccessEntry;
+use crate::access::access_rules::Network;
+use crate::access::share_access::AccessEntry;
+use crate::base::limits::DOMAIN_NAME_BYTES;
 
 /// Longest share name in characters, MS-FSCC 2.1.6.
 const SHARE_NAME_LEN_MAX: usize = 80;

@@ -9,7 +9,7 @@ use super::kerberos::KerberosSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
 use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
-use crate::limits;
+use crate::base::limits;
 
 /// Faults in the form of one text that are told.
 const FAULTS_MAX: usize = 100;

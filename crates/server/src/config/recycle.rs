@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::share::ShareSection;
 use super::values::Size;
-use crate::limits::RECYCLE_DAYS_MAX;
-use crate::recycle::RecycleBin;
+use crate::base::limits::RECYCLE_DAYS_MAX;
+use crate::shares::recycle::RecycleBin;
 
 /// Days that files stay in the bin unless the table says otherwise.
 const KEEP_DAYS: u32 = 30;

@@ -7,8 +7,8 @@ use toml::Spanned;
 
 use super::fault::Fault;
 use super::values::Size;
+use crate::base::limits;
 use crate::embed::Limits;
-use crate::limits;
 
 /// `[limits]`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -11,10 +11,10 @@ use super::recycle::{self, RecycleSection};
 use super::values::{
     AuditedOperation, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath, StreamsChoice,
 };
-use crate::access_rules::Network;
-use crate::host::SnapshotFolders;
-use crate::share_access::AccessEntry;
-use crate::user_folders::USER;
+use crate::access::access_rules::Network;
+use crate::access::share_access::AccessEntry;
+use crate::shares::host::SnapshotFolders;
+use crate::shares::user_folders::USER;
 
 /// `[[share]]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -17,14 +17,14 @@ use super::Connection;
 use super::assemble::{Answer, Assembly};
 use super::look_up::{Target, ended, named};
 use super::receive::{Element, Opened};
+use crate::base::limits::FRAME_KEPT_BYTES;
+use crate::base::panics;
 use crate::command;
-use crate::limits::FRAME_KEPT_BYTES;
-use crate::operations::Running;
-use crate::panics;
-use crate::refusal::{Doom, Refusal};
-use crate::request::{Cancellation, Request};
-use crate::response::Response;
-use crate::shown::Shown;
+use crate::command::request::{Cancellation, Request};
+use crate::command::response::Response;
+use crate::objects::operations::Running;
+use crate::objects::refusal::{Doom, Refusal};
+use crate::objects::shown::Shown;
 
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
@@ -206,7 +206,7 @@ impl Connection {
         let (outcome, async_id, spent) = {
             let span = span_of(&rq);
             let running = self.run(&rq, element.row, place.last, frame_bytes, out, assembly);
-            crate::traces::traced(span, &self.span, running).await
+            crate::connection::traces::traced(span, &self.span, running).await
         };
         #[cfg(feature = "rdma")]
         let outcome = match out.take_remote_data() {
@@ -246,8 +246,8 @@ fn finish(rq: &Request<'_>, counted: Option<Counted>) {
 /// The span of a request, with its facts if somebody wants spans.
 #[cfg(feature = "traces")]
 fn span_of(rq: &Request<'_>) -> tracing::Span {
-    use crate::throttle::shortened;
-    use crate::traces::{self, Facts};
+    use crate::access::throttle::shortened;
+    use crate::connection::traces::{self, Facts};
 
     let span = traces::of_request();
     if span.is_disabled() {
@@ -255,7 +255,7 @@ fn span_of(rq: &Request<'_>) -> tracing::Span {
     }
     let identity = rq.session.as_ref().and_then(|session| session.identity());
     let is_of_file = rq.open.is_some() || rq.header.command == Command::CREATE;
-    let file = is_of_file.then(|| crate::watchdog::handled::file(rq));
+    let file = is_of_file.then(|| crate::base::watchdog::handled::file(rq));
     traces::tell(
         &span,
         &Facts {

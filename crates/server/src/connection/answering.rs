@@ -11,7 +11,7 @@ use frevo_net::buffer::Buf;
 use frevo_net::watchdog::has_turn;
 
 use super::Connection;
-use crate::limits::SPARE_ANSWERERS;
+use crate::base::limits::SPARE_ANSWERERS;
 
 /// A frame with its connection.
 type Work = Cell<Option<(Rc<Connection>, Buf)>>;

@@ -21,14 +21,14 @@ use super::checked::Proof;
 use super::elsewhere::Protection;
 use super::shared_key::SharedKey;
 use super::{Channel, Connection};
-use crate::activity::Spent;
+use crate::base::limits::REPLY_OVERHEAD;
+use crate::base::pools::crypto_threads::Algorithm;
+use crate::command::request::Request;
+use crate::command::response::{Payload, Response};
 use crate::command::{self, Row};
-use crate::crypto_threads::Algorithm;
-use crate::limits::REPLY_OVERHEAD;
-use crate::refusal::{Doom, Outcome, Refusal};
-use crate::request::Request;
-use crate::response::{Payload, Response};
-use crate::session::Session;
+use crate::objects::activity::Spent;
+use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::session::Session;
 
 /// The result of one message.
 pub(super) struct Answer {

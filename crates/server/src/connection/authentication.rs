@@ -7,8 +7,8 @@ use frevo_auth::Acceptor;
 use frevo_proto::preauth::SessionPreauth;
 use frevo_wire::Status;
 
-use crate::ledger::Charge;
-use crate::session::Session;
+use crate::objects::ledger::Charge;
+use crate::objects::session::Session;
 
 /// The purpose of an exchange of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use frevo_wire::{Command, Header, HeaderFlags};
 
 use super::checked::{Checked, Proof};
 use super::{Channel, Connection};
+use crate::base::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MIN, CRYPTO_GAINS_BYTES_MIN};
 use crate::command::{self, Signing};
-use crate::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MIN, CRYPTO_GAINS_BYTES_MIN};
 
 impl Connection {
     /// True if `frame`, which is the next, is better checked together with those behind it.

@@ -14,7 +14,7 @@ use frevo_net::send_queue::OutFrame;
 
 use super::checked::Proof;
 use super::{Channel, Connection};
-use crate::limits::{
+use crate::base::limits::{
     CRYPTO_GAINS_BYTES_MIN, SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_BYTES_MIN,
 };
 

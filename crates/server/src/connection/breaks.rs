@@ -12,10 +12,10 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
 
 use super::Connection;
-use crate::lease::delivery::{could_go_elsewhere, deliver_all};
-use crate::lease::parcel::{Attempt, Parcel};
-use crate::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
-use crate::refusal::Doom;
+use crate::base::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
+use crate::objects::lease::delivery::{could_go_elsewhere, deliver_all};
+use crate::objects::lease::parcel::{Attempt, Parcel};
+use crate::objects::refusal::Doom;
 
 /// A notification that the peer's transport has not acknowledged yet.
 pub(super) struct Sent {

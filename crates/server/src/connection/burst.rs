@@ -17,7 +17,7 @@ use frevo_net::transport::Stream;
 use frevo_net::watchdog::has_lasted;
 
 use super::Connection;
-use crate::limits::{
+use crate::base::limits::{
     BURST_BYTES_MAX, BURST_REQUESTS_MAX, BURST_TIME_MAX, LARGE_REQUEST_BYTES, RECEIVE_WINDOW_BYTES,
 };
 

@@ -8,10 +8,10 @@ use frevo_proto::protection::transform::Sealing;
 
 use super::ConnectionInfo;
 use super::shared_key::SharedKey;
-use crate::activity::Registered;
-use crate::crypto_threads::Algorithm;
-use crate::refusal::Doom;
-use crate::session::Session;
+use crate::base::pools::crypto_threads::Algorithm;
+use crate::objects::activity::Registered;
+use crate::objects::refusal::Doom;
+use crate::objects::session::Session;
 
 const NO_KEY: Doom = Doom::Rule("the session has no key for sealing");
 const EXHAUSTED: Doom = Doom::Rule("the session's sealing key has reached its limit of messages");

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use frevo_net::buffer::Buf;
 
 use super::Channel;
-use crate::limits::COMPOUND_ELEMENTS;
+use crate::base::limits::COMPOUND_ELEMENTS;
 
 /// The way in which a frame proves its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

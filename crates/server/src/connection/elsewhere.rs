@@ -32,10 +32,10 @@ use super::end_reason::End;
 use super::row::{Sizes, Work};
 use super::shared_key::SharedKey;
 use super::{Channel, Connection};
-use crate::crypto_threads::{Algorithm, CryptoThreads, Site};
-use crate::limits::{COMPOUND_ELEMENTS, MAX_IO};
-use crate::refusal::Doom;
-use crate::session::Session;
+use crate::base::limits::{COMPOUND_ELEMENTS, MAX_IO};
+use crate::base::pools::crypto_threads::{Algorithm, CryptoThreads, Site};
+use crate::objects::refusal::Doom;
+use crate::objects::session::Session;
 
 /// The work of another thread has panicked.
 const LOST: Doom = Doom::Rule("a bug in the server; see the log");

@@ -4,7 +4,7 @@ use std::io;
 
 use frevo_net::frame_reader::ReceiveError;
 
-use crate::refusal::Doom;
+use crate::objects::refusal::Doom;
 
 /// The reason why a connection ended.
 #[derive(Debug)]

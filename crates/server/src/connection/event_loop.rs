@@ -22,20 +22,20 @@ use super::burst::Burst;
 use super::driver::{Driver, any_ended, rung};
 use super::end_reason::End;
 use super::{Connection, ConnectionInfo, Notice, notice};
-use crate::admission::{EVICTED, Ticket};
 use crate::audit::{self, Event, told};
-use crate::impersonation;
-use crate::lease::delivery::{deliver, deliver_all};
-use crate::lease::parcel::{Attempt, Parcel};
-use crate::ledger::{GAVE_UP_WAITING, Kind};
-use crate::limits::{
+use crate::base::limits::{
     AUTHENTICATE_DEADLINE, CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX, CLOSED_ON_CORE,
     IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
 };
-use crate::panics::{self, Steps};
-use crate::refusal::Doom;
-use crate::server::ServerState;
-use crate::watchdog::Whose;
+use crate::base::panics::{self, Steps};
+use crate::base::watchdog::Whose;
+use crate::objects::admission::{EVICTED, Ticket};
+use crate::objects::lease::delivery::{deliver, deliver_all};
+use crate::objects::lease::parcel::{Attempt, Parcel};
+use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
+use crate::objects::refusal::Doom;
+use crate::objects::server::ServerState;
+use crate::shares::impersonation;
 
 /// A connection that has been accepted, with the first frame, if it was read already.
 pub struct Accepted {

@@ -11,8 +11,8 @@ use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, Securit
 use frevo_wire::dtyp::Guid;
 
 use super::notice::ConnectionHandle;
-use crate::server::ServerState;
-use crate::settings::Settings;
+use crate::objects::server::ServerState;
+use crate::objects::settings::Settings;
 
 /// The facts of a connection that handlers read, also on other threads.
 ///
@@ -133,7 +133,7 @@ impl ConnectionInfo {
     }
 
     /// Writes a log line about the client with `write`, unless there were too many of them.
-    /// See [`Lines::tell`](crate::lines::Lines::tell).
+    /// See [`Lines::tell`](crate::base::lines::Lines::tell).
     pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
         self.server.lines.tell(self.peer.ip(), write);
     }

@@ -11,13 +11,13 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::{Header, HeaderFlags, Route, Status};
 
 use super::{Channel, Connection};
+use crate::base::under_way::Operation;
+use crate::command::response::Response;
 use crate::command::{self, Ends, FileIdAt, Row};
-use crate::open::Open;
-use crate::refusal::{Outcome, Refusal};
-use crate::response::Response;
-use crate::session::{Session, State};
-use crate::tree_connect::TreeConnect;
-use crate::under_way::Operation;
+use crate::objects::open::Open;
+use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::session::{Session, State};
+use crate::objects::tree_connect::TreeConnect;
 
 /// The state that a message is about.
 pub(super) struct Target {

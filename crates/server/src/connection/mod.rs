@@ -28,6 +28,8 @@ mod row;
 mod run;
 mod shared_key;
 mod stalls;
+#[cfg(feature = "traces")]
+pub mod traces;
 mod uncopied_reads;
 mod verify;
 mod waiting;
@@ -51,11 +53,11 @@ use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::window::CommandSequenceWindow;
 
-use crate::activity::Stall;
-use crate::admission::Ticket;
-use crate::ledger::{Charge, Tabs};
-use crate::refusal::Doom;
-use crate::session::State;
+use crate::objects::activity::Stall;
+use crate::objects::admission::Ticket;
+use crate::objects::ledger::{Charge, Tabs};
+use crate::objects::refusal::Doom;
+use crate::objects::session::State;
 use notice::Notices;
 use row::Row;
 use stalls::Stalled;
@@ -140,7 +142,7 @@ impl Connection {
         let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
         Self {
             #[cfg(feature = "traces")]
-            span: crate::traces::of_connection(info.id, info.peer),
+            span: crate::connection::traces::of_connection(info.id, info.peer),
             info: Arc::new(info),
             is_multi_protocol: Cell::new(false),
             has_cancelled: Cell::new(false),

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::lease::parcel::Parcel;
+use crate::objects::lease::parcel::Parcel;
 
 /// A message to the core that owns a connection.
 #[derive(Debug)]

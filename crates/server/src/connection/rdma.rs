@@ -19,11 +19,11 @@ use frevo_wire::smbd::BufferDescriptor;
 use frevo_wire::{Command, Status};
 
 use super::{Channel, Connection};
+use crate::base::limits::REPLY_OVERHEAD;
 use crate::command::client_memory::{self, DataTransform};
-use crate::limits::REPLY_OVERHEAD;
-use crate::refusal::{Doom, Outcome, Refusal};
-use crate::request::Request;
-use crate::response::{RemoteData, Response};
+use crate::command::request::Request;
+use crate::command::response::{RemoteData, Response};
+use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 impl Connection {
     /// Sets the endpoint of a connection of SMB Direct.

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 
 use super::checked::Checked;
 use super::{Channel, Connection};
+use crate::base::limits::COMPOUND_ELEMENTS;
+use crate::base::pools::crypto_threads::Algorithm;
 use crate::command::{self, Row};
-use crate::crypto_threads::Algorithm;
-use crate::limits::COMPOUND_ELEMENTS;
-use crate::refusal::Doom;
+use crate::objects::refusal::Doom;
 
 /// One message of a frame.
 pub(super) struct Element {

@@ -15,16 +15,16 @@ use super::answer::FrameBytes;
 use super::assemble::{Assembly, send_interim};
 use super::receive::{Element, Opened};
 use super::waiting::Cancel;
-use crate::activity::Spent;
-use crate::blocking_requests;
+use crate::base::limits::{INTERIM_AFTER, WAITING_BYTES};
+use crate::base::under_way::UnderWay;
+use crate::base::watchdog::handled::handled;
+use crate::command::blocking_requests;
+use crate::command::request::Request;
+use crate::command::response::Response;
 use crate::command::{Row, Waits};
-use crate::ledger::Kind;
-use crate::limits::{INTERIM_AFTER, WAITING_BYTES};
-use crate::refusal::{Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
-use crate::under_way::UnderWay;
-use crate::watchdog::handled::handled;
+use crate::objects::activity::Spent;
+use crate::objects::ledger::Kind;
+use crate::objects::refusal::{Outcome, Refusal};
 
 impl Connection {
     /// Runs a handler, and returns the time that it took too.

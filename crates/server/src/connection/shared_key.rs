@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use frevo_crypto::SigningKey;
 
-use crate::session::Session;
+use crate::objects::session::Session;
 
 /// A signing key, for any thread. It lives as long as somebody uses it, whatever becomes of the session.
 #[derive(Clone)]

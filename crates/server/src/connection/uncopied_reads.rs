@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use crate::limits::{UNCOPIED_READ_BYTES_MAX, UNCOPIED_TOGETHER_BYTES_MAX};
+use crate::base::limits::{UNCOPIED_READ_BYTES_MAX, UNCOPIED_TOGETHER_BYTES_MAX};
 
 /// The READs of a connection that come together.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use frevo_wire::{Header, HeaderFlags, Status};
 use super::Connection;
 use super::checked::Checked;
 use crate::audit::{self, Event};
+use crate::base::pools::crypto_threads::Algorithm;
 use crate::command::{Row, Signing};
-use crate::crypto_threads::Algorithm;
-use crate::refusal::{Doom, Refusal};
-use crate::session::{Session, State};
+use crate::objects::refusal::{Doom, Refusal};
+use crate::objects::session::{Session, State};
 
 impl Connection {
     /// MS-SMB2 3.3.5.2.5: the message is no longer than its credits pay for, and no longer

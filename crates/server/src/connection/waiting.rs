@@ -6,8 +6,8 @@ use std::rc::Rc;
 use frevo_wire::{Header, Route, Status};
 use tokio::sync::Notify;
 
+use crate::base::limits::WAITING_PER_CONNECTION;
 use crate::command::Row;
-use crate::limits::WAITING_PER_CONNECTION;
 
 /// The way to end a request that waits.
 #[derive(Debug)]

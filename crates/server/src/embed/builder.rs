@@ -10,14 +10,14 @@ use frevo_store::Vfs;
 use frevo_store::state::StateStore;
 
 use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
-use crate::ambient::{Ambient, Host};
+use crate::access::domain_logons::DomainLogons;
+use crate::access::domain_names::DomainDirectory;
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
-use crate::domain_logons::DomainLogons;
-use crate::domain_names::DomainDirectory;
-use crate::impersonation;
-use crate::server::SharedAccounts;
-use crate::settings::Settings;
-use crate::share::{Share, Shares};
+use crate::base::ambient::{Ambient, Host};
+use crate::objects::server::SharedAccounts;
+use crate::objects::settings::Settings;
+use crate::shares::impersonation;
+use crate::shares::share::{Share, Shares};
 
 /// The parts of a server that is to be made. [`Server::builder`] returns one.
 ///

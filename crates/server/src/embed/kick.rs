@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::snapshot::hex;
 use crate::audit::{Event, Kind};
-use crate::durable::record;
-use crate::open::Open;
-use crate::panics;
-use crate::server::ServerState;
-use crate::session::{Session, State};
+use crate::base::panics;
+use crate::objects::durable::record;
+use crate::objects::open::Open;
+use crate::objects::server::ServerState;
+use crate::objects::session::{Session, State};
 
 /// The target of a kick.
 #[derive(Debug, Clone, PartialEq, Eq)]

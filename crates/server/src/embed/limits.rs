@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::ledger::{Kind, Ledger};
-use crate::limits;
+use crate::base::limits;
+use crate::objects::ledger::{Kind, Ledger};
 
 /// The limits of a server that its owner chooses.
 ///

@@ -1,9 +1,9 @@
 //! Numbers about a running server.
 
-use crate::ledger::Kind;
-use crate::panics;
-use crate::recycle::RecycleCounts;
-use crate::server::ServerState;
+use crate::base::panics;
+use crate::objects::ledger::Kind;
+use crate::objects::server::ServerState;
+use crate::shares::recycle::RecycleCounts;
 
 /// Numbers about a server at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

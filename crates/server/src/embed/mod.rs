@@ -10,6 +10,7 @@ mod limits;
 mod listeners;
 mod metrics;
 mod probe;
+pub(crate) mod review;
 mod server;
 mod share_editor;
 pub(crate) mod snapshot;

@@ -4,9 +4,9 @@
 use frevo_store::vfs::{Fault, Space};
 use frevo_store::{Name, Vfs};
 
-use crate::host;
-use crate::server::ServerState;
-use crate::share::Target;
+use crate::objects::server::ServerState;
+use crate::shares::host;
+use crate::shares::share::Target;
 
 /// The space of a share's file system, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

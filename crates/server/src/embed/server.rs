@@ -20,13 +20,13 @@ use super::{
     ShareStatus, Status, StatusQuery, kick, probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
+use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
-use crate::durable::{handover, record};
-use crate::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
-use crate::review::Reviewed;
+use crate::embed::review::Reviewed;
+use crate::objects::durable::{handover, record};
+use crate::objects::server::ServerState;
 use crate::serve::{Listeners, serve};
-use crate::server::ServerState;
-use crate::share::{Share, Shares, Target};
+use crate::shares::share::{Share, Shares, Target};
 
 /// A server; its clones are handles to the same server.
 ///

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::share_access::AccessList;
+use crate::access::share_access::AccessList;
 
 /// A change of the shares.
 #[derive(Debug, Clone, PartialEq, Eq)]

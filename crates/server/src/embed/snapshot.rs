@@ -19,14 +19,14 @@ use super::status::{
     ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
     SessionStatus, ShareStatus, Status, StatusQuery,
 };
-use crate::activity::{Entry, Totals};
-use crate::durable::Survival;
-use crate::ledger::Kind;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::protection_names::{cipher_name, dialect_name, signing_name};
-use crate::server::ServerState;
-use crate::session::{Session, State};
-use crate::share::{Share, Target};
+use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
+use crate::objects::activity::{Entry, Totals};
+use crate::objects::durable::Survival;
+use crate::objects::ledger::Kind;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::server::ServerState;
+use crate::objects::session::{Session, State};
+use crate::shares::share::{Share, Target};
 
 /// A number as the identity of a session or an Open: hexadecimal, with its prefix.
 pub(super) fn hex(id: u64) -> String {

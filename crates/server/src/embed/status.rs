@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
+use crate::objects::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
 
 /// The parts of a [`Status`] that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub struct StatusQuery {
 }
 
 impl Default for StatusQuery {
-    /// All parts of everybody, as many rows as [`STATUS_ROWS`](crate::limits::STATUS_ROWS).
+    /// All parts of everybody, as many rows as [`STATUS_ROWS`](crate::base::limits::STATUS_ROWS).
     fn default() -> Self {
-        let limit = crate::limits::STATUS_ROWS;
+        let limit = crate::base::limits::STATUS_ROWS;
         Self {
             limit,
             opens: true,
@@ -120,7 +120,7 @@ pub struct ServerStatus {
 #[non_exhaustive]
 pub struct ErrorStatus {
     /// The specification's name without STATUS_, or the number: `ACCESS_DENIED`; `other` for all
-    /// statuses beyond [`STATUSES_COUNTED`](crate::limits::STATUSES_COUNTED).
+    /// statuses beyond [`STATUSES_COUNTED`](crate::base::limits::STATUSES_COUNTED).
     pub status: String,
     /// The number of requests.
     pub count: u64,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 
-use crate::ambient::{Ambient, Host};
+use crate::base::ambient::{Ambient, Host};
 
 pub use frevo_store::vfs::{
     BasicChange, Directory, Existence, Fault, FileKey, HostAccess, Kind, KindWanted, Node, OpenHow,
@@ -35,5 +35,5 @@ pub fn memory(capacity: u64) -> Arc<dyn Vfs> {
 /// When it does not exist, is not a folder, or must not be read.
 #[cfg(feature = "posix")]
 pub fn folder(path: impl AsRef<std::path::Path>) -> std::io::Result<Arc<dyn Vfs>> {
-    crate::host::open_folder(path.as_ref())
+    crate::shares::host::open_folder(path.as_ref())
 }

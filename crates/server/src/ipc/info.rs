@@ -13,7 +13,7 @@ use frevo_wire::fscc::query::{
 };
 
 use super::{ALLOCATION, Pipe, pipe};
-use crate::open::Open;
+use crate::objects::open::Open;
 
 /// FILE_PIPE_MESSAGE_TYPE
 const MESSAGE_TYPE: u32 = 1;

@@ -10,14 +10,14 @@ use frevo_wire::dtyp::{AccessMask, Sid};
 use frevo_wire::fscc::fold_name;
 
 use super::services::Caller;
-use crate::activity::Entry;
 use crate::embed::Kick;
 use crate::embed::kick::kick;
 use crate::embed::snapshot::path_of;
-use crate::open::{Open, OpenTarget};
-use crate::server::ServerState;
-use crate::session::{Identity, Session};
-use crate::share::Target;
+use crate::objects::activity::Entry;
+use crate::objects::open::{Open, OpenTarget};
+use crate::objects::server::ServerState;
+use crate::objects::session::{Identity, Session};
+use crate::shares::share::Target;
 
 /// PERM_FILE_READ, PERM_FILE_WRITE and PERM_FILE_CREATE of MS-SRVS 2.2.4.7.
 const READS: u32 = 1;

@@ -26,13 +26,13 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::ledger::Kind;
-use crate::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
-use crate::open::{Open, OpenTarget};
-use crate::refusal::{Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::Identity;
+use crate::base::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::ledger::Kind;
+use crate::objects::open::{Open, OpenTarget};
+use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::session::Identity;
 use services::Caller;
 
 /// Bytes that FileStandardInformation and CREATE say a pipe has allocated.
@@ -294,8 +294,8 @@ pub(crate) mod testing {
     use frevo_rpc as rpc;
 
     use super::pipe::Pipe;
-    use crate::ledger::{Holder, Kind};
-    use crate::slots::Slots;
+    use crate::base::pools::slots::Slots;
+    use crate::objects::ledger::{Holder, Kind};
 
     /// A pipe that nobody has written to.
     pub(crate) fn pipe(holder: &Arc<Holder>) -> Pipe {

@@ -18,14 +18,14 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::pipe;
+use crate::access::principals::SharedAccounts;
+use crate::access::throttle::Attempt;
 use crate::audit::told;
-use crate::limits::PASSWORD_DERIVATIONS;
-use crate::open::Open;
-use crate::places::Places;
-use crate::principals::SharedAccounts;
-use crate::request::Request;
-use crate::session::Identity;
-use crate::throttle::Attempt;
+use crate::base::limits::PASSWORD_DERIVATIONS;
+use crate::base::pools::places::Places;
+use crate::command::request::Request;
+use crate::objects::open::Open;
+use crate::objects::session::Identity;
 
 /// The server's end of NTLM on a pipe. Only the session's own user may authenticate.
 pub(super) struct Ends {

@@ -6,9 +6,9 @@ use frevo_rpc::{self as rpc, Endpoint};
 use frevo_wire::Status;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::ledger::Charge;
-use crate::limits::PIPE_BYTES;
-use crate::slots::Slot;
+use crate::base::limits::PIPE_BYTES;
+use crate::base::pools::slots::Slot;
+use crate::objects::ledger::Charge;
 
 /// The outcome of a write to a pipe.
 pub(super) type Written = Result<(), Status>;

@@ -17,19 +17,19 @@ use tokio::runtime::Handle;
 
 use super::manage::number;
 use super::password::Ends;
-use crate::access_rules;
-use crate::domain_names::DomainNames;
-use crate::host_users::HostUser;
-use crate::limits::{
+use crate::access::access_rules;
+use crate::access::domain_names::DomainNames;
+use crate::access::host_users::HostUser;
+use crate::access::principals::{Listing, Principal, Principals, Use};
+use crate::access::share_access::AccessList;
+use crate::base::limits::{
     BREAK_TIMEOUT, DOMAIN_NAMES_TIMEOUT, IN_FLIGHT_PER_CONNECTION, OPENS_PER_SESSION,
     SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
 };
-use crate::principals::{Listing, Principal, Principals, Use};
-use crate::server::ServerState;
-use crate::session::Identity;
-use crate::settings::AccountListing;
-use crate::share::{Share, Target};
-use crate::share_access::AccessList;
+use crate::objects::server::ServerState;
+use crate::objects::session::Identity;
+use crate::objects::settings::AccountListing;
+use crate::shares::share::{Share, Target};
 
 /// The version that file servers give where nothing depends on it: Windows 7.
 const VERSION: (u32, u32) = (6, 1);

@@ -7,11 +7,11 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::Sid;
 
 use super::services::Caller;
+use crate::access::share_access::{AccessList, UNIX};
 use crate::audit::{Event, Kind};
+use crate::base::limits::AUDIT_VALUE_BYTES;
+use crate::base::quoted::{Quoted, cut};
 use crate::embed::{NotEdited, ShareEdit};
-use crate::limits::AUDIT_VALUE_BYTES;
-use crate::quoted::{Quoted, cut};
-use crate::share_access::{AccessList, UNIX};
 
 /// Returns the limit of tree connects for max_uses. None for all ones and for zero.
 fn limit(max_uses: u32) -> Option<usize> {

@@ -16,6 +16,6 @@ mod racing;
 mod sync;
 mod takeover;
 
-#[path = "../../src/under_way.rs"]
+#[path = "../../src/base/under_way.rs"]
 #[allow(dead_code, reason = "the model has no use for all of it")]
 mod under_way;

@@ -12,8 +12,8 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
 use super::creation::Create;
 use super::timewarp;
-use crate::protection::{self, WRITES};
-use crate::visibility;
+use crate::shares::protection::{self, WRITES};
+use crate::shares::visibility;
 
 /// The access that the Open is granted.
 pub(super) fn grant(

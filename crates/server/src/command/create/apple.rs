@@ -15,9 +15,9 @@ use frevo_wire::create_context::{
 use frevo_wire::utf16::Utf16;
 
 use super::creation::{Create, creates};
-use crate::apple;
-use crate::share::Share;
-use crate::tree_connect::TreeConnect;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::apple;
+use crate::shares::share::Share;
 
 /// Opens the file or stream that the request names. A stream that does not exist while it is
 /// empty can be made but not found, even while others have it open.

@@ -16,8 +16,8 @@ use super::creation::Create;
 use super::wanted::{Ea, LeaseWanted, Wanted};
 use super::{access, apple, lease};
 use crate::command::set_info;
-use crate::open::Open;
-use crate::posix;
+use crate::objects::open::Open;
+use crate::shares::posix;
 
 /// Reads the contexts. Those of features that this server does not have are
 /// ignored, as MS-SMB2 asks.

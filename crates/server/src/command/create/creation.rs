@@ -12,10 +12,10 @@ use frevo_wire::file_id::FileId;
 
 use super::streams;
 use super::wanted::Wanted;
-use crate::ledger::Charge;
-use crate::open::Open;
-use crate::panics;
-use crate::request::Request;
+use crate::base::panics;
+use crate::command::request::Request;
+use crate::objects::ledger::Charge;
+use crate::objects::open::Open;
 
 /// One CREATE of a file, its parameters checked.
 pub(super) struct Create<'a> {

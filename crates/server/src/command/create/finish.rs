@@ -16,13 +16,13 @@ use frevo_wire::fscc::notify::NotifyAction;
 
 use super::creation::{Create, Fresh, Made};
 use super::{apple, contexts, lease, streams};
-use crate::blocking_pool;
-use crate::changes;
-use crate::data;
-use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
-use crate::response::Response;
-use crate::stable::{self, Change};
-use crate::times::Times;
+use crate::base::pools::blocking_pool;
+use crate::command::response::Response;
+use crate::objects::changes;
+use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::objects::stable::{self, Change};
+use crate::objects::times::Times;
+use crate::shares::data;
 
 /// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
 const MODE: u32 = CreateOptions::WRITE_THROUGH.0
@@ -39,7 +39,7 @@ impl Create<'_> {
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let file_created = opened.file_created;
-        let used = crate::apple::wrap(&opened.name, opened.node);
+        let used = crate::shares::apple::wrap(&opened.name, opened.node);
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*used),
             node: used,

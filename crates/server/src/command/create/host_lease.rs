@@ -6,8 +6,8 @@
 use frevo_wire::Status;
 use tokio::time::Instant;
 
-use crate::limits::{HOST_LEASE_LOOK, HOST_LEASE_PATIENCE};
-use crate::request::Request;
+use crate::base::limits::{HOST_LEASE_LOOK, HOST_LEASE_PATIENCE};
+use crate::command::request::Request;
 
 /// How much longer is waited.
 pub(super) struct Patience {

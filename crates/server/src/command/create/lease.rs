@@ -9,8 +9,8 @@ use frevo_wire::create_context::{Lease, LeaseFlags, LeaseKey, LeaseV2, ResponseC
 
 use super::creation::Create;
 use super::wanted::LeaseWanted;
-use crate::open::FileOpen;
-use crate::request::Request;
+use crate::command::request::Request;
+use crate::objects::open::FileOpen;
 
 /// The oplock or lease that is asked for. A lease needs its context, and a dialect that has
 /// leases.

@@ -59,7 +59,7 @@ impl Create<'_> {
             mode: self.posix,
             case_sensitive: self.posix.is_some(),
         };
-        let how = crate::apple::how(&self.name, how);
+        let how = crate::shares::apple::how(&self.name, how);
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             return open(&how);
         }

@@ -16,16 +16,16 @@ use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
 use super::symlink::{self, Separator};
 use super::{apple, contexts, host_lease, streams, validate};
-use crate::archive;
-use crate::host;
-use crate::impersonation;
-use crate::lease;
-use crate::ledger::{self, Charge};
-use crate::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
-use crate::name_holds;
-use crate::open::shared_fd;
-use crate::refusal::Refusal;
-use crate::visibility;
+use crate::base::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
+use crate::objects::archive;
+use crate::objects::lease;
+use crate::objects::ledger::{self, Charge};
+use crate::objects::name_holds;
+use crate::objects::open::shared_fd;
+use crate::objects::refusal::Refusal;
+use crate::shares::host;
+use crate::shares::impersonation;
+use crate::shares::visibility;
 
 /// Attempts at an open that loses a race with a removal or a creation.
 const ATTEMPTS: usize = 8;

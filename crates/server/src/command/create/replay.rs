@@ -11,11 +11,11 @@ use frevo_wire::{HeaderFlags, Status};
 
 use super::creation::Create;
 use super::{access, durable};
-use crate::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
-use crate::host;
-use crate::limits::OPENS_OF_INSTANCE_COMPARED;
-use crate::open::Open;
-use crate::protection;
+use crate::base::limits::OPENS_OF_INSTANCE_COMPARED;
+use crate::objects::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
+use crate::objects::open::Open;
+use crate::shares::host;
+use crate::shares::protection;
 
 /// A CREATE by its CreateGuid.
 pub(super) enum Entry {

@@ -9,7 +9,7 @@ use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 
-use crate::open::FileOpen;
+use crate::objects::open::FileOpen;
 
 /// Notes the Open of a stream with its file; nothing for other Opens.
 pub(super) fn attach(

@@ -10,8 +10,8 @@ use frevo_wire::fscc::name::WireName;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData};
 use frevo_wire::utf16::Utf16;
 
-use crate::protection;
-use crate::refusal::Refusal;
+use crate::objects::refusal::Refusal;
+use crate::shares::protection;
 
 /// The separator of the targets that a client is told, and tells: a request with the POSIX create
 /// context has `/` in them, as in all of its names.

@@ -11,10 +11,10 @@ use frevo_wire::command::create::{
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::reserved;
 
-use crate::request;
-use crate::share::Share;
-use crate::throttle::shortened;
-use crate::tree_connect::TreeConnect;
+use crate::access::throttle::shortened;
+use crate::command::request;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::Share;
 
 /// Bits of CreateOptions that no file has.
 const BAD_OPTIONS: u32 = 0xFF00_0000;

@@ -11,8 +11,8 @@ use frevo_wire::create_context::{
 use frevo_wire::dtyp::{FileTime, Guid, SecurityDescriptor};
 use frevo_wire::file_id::FileId;
 
-use crate::durable::{AppInstance, AskedLease};
-use crate::request::Request;
+use crate::command::request::Request;
+use crate::objects::durable::{AppInstance, AskedLease};
 
 /// An extended attribute to be set on a new file.
 pub(super) struct Ea {

@@ -8,10 +8,10 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
 use super::super::query_info::testing::Bench;
-use crate::data::write;
-use crate::open::OpenTarget;
-use crate::stable::sync;
-use crate::syncs::Syncs;
+use crate::objects::open::OpenTarget;
+use crate::objects::stable::sync;
+use crate::objects::syncs::Syncs;
+use crate::shares::data::write;
 use frevo_store::Fault;
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl;
 use frevo_wire::file_id::FileId;
 
-use crate::open::{FileOpen, Open};
-use crate::refusal::{Outcome, Refusal};
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::{Outcome, Refusal};
 
 /// The answer of a handler: output, and SUCCESS or another status that has output.
 pub(super) type Answer = Result<(Vec<u8>, Status), Refusal>;

@@ -18,13 +18,13 @@ use rustix::io::Errno;
 
 use super::call::{Answer, Call, output};
 use super::copyfile;
-use crate::data;
-use crate::impersonation;
-use crate::lease;
-use crate::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::share::MAX_OFFSET;
-use crate::stable;
+use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::objects::lease;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::stable;
+use crate::shares::data;
+use crate::shares::impersonation;
+use crate::shares::share::MAX_OFFSET;
 
 /// Bytes of SRV_REQUEST_RESUME_KEY.
 const RESUME_KEY_LEN: u32 = 32;

@@ -12,8 +12,8 @@ use frevo_wire::command::ioctl::copychunk::Chunk;
 
 use super::call::Call;
 use super::copychunk::copy_all;
-use crate::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
-use crate::open::{FileOpen, Open};
+use crate::base::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::objects::open::{FileOpen, Open};
 
 /// Copies `source` over `target`; the bytes of its data.
 pub(super) async fn copy(

@@ -20,10 +20,10 @@ use frevo_wire::fscc::fsctl::{
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use super::copychunk;
-use crate::lease;
-use crate::limits::TRIM_RANGES;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::share::MAX_OFFSET;
+use crate::base::limits::TRIM_RANGES;
+use crate::objects::lease;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::shares::share::MAX_OFFSET;
 
 /// SystemPageSize of MS-FSA 2.1.5.10.6.
 const PAGE: u64 = 4096;

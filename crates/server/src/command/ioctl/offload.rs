@@ -16,11 +16,11 @@ use frevo_wire::fscc::fsctl::{
 
 use super::call::{Answer, Call, output};
 use super::{copychunk, extents};
-use crate::lease;
-use crate::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
-use crate::offload::{Content, Offloaded};
-use crate::open::FileOpen;
-use crate::share::MAX_OFFSET;
+use crate::base::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
+use crate::objects::lease;
+use crate::objects::offload::{Content, Offloaded};
+use crate::objects::open::FileOpen;
+use crate::shares::share::MAX_OFFSET;
 
 /// Bytes of a logical sector, as FileFsSectorSizeInformation says.
 const SECTOR: u64 = 512;

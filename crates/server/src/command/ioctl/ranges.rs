@@ -14,10 +14,10 @@ use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
-use crate::lease;
-use crate::open::FileOpen;
-use crate::share::MAX_OFFSET;
-use crate::stable;
+use crate::objects::lease;
+use crate::objects::open::FileOpen;
+use crate::objects::stable;
+use crate::shares::share::MAX_OFFSET;
 
 /// FSCTL_SET_SPARSE, MS-FSA 2.1.5.10.38. Every file of the host may have
 /// holes; the attribute says whether clients are told of them.

@@ -19,7 +19,7 @@ use frevo_wire::fscc::reparse::{NfsSpecial, ReparseBuffer, ReparseData, ReparseT
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use crate::command::create::symlink::Separator;
-use crate::open::FileOpen;
+use crate::objects::open::FileOpen;
 
 /// Bytes of a reparse buffer before its data: with a Microsoft tag, with another.
 const HEAD: usize = 8;

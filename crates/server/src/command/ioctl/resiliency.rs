@@ -8,8 +8,8 @@ use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::command::ioctl::resiliency;
 
 use super::call::{Answer, Call, NO_OUTPUT};
-use crate::durable::{Asked, Survival};
-use crate::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX, RESILIENCY_TIMEOUT_MIN};
+use crate::base::limits::{RESILIENCY_TIMEOUT, RESILIENCY_TIMEOUT_MAX, RESILIENCY_TIMEOUT_MIN};
+use crate::objects::durable::{Asked, Survival};
 
 /// Makes an Open resilient: it is kept for its client after a disconnect,
 /// whatever others want of the file.

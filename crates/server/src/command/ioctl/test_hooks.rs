@@ -10,9 +10,9 @@ use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::file_id::FileId;
 
 use super::call::respond;
-use crate::refusal::Outcome;
-use crate::request::Request;
-use crate::response::Response;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::objects::refusal::Outcome;
 
 /// The transport of this connection acknowledges nothing any more, as far as
 /// break notifications go. It comes without a session.

@@ -5,7 +5,7 @@ use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::validate_negotiate::{Request, Response};
 
 use super::call::{Answer, Call, output};
-use crate::refusal::Doom;
+use crate::objects::refusal::Doom;
 use frevo_wire::Status;
 
 /// Bytes of the output.

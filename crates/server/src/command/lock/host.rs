@@ -5,9 +5,9 @@ use frevo_wire::Status;
 use tokio::time::sleep;
 
 use super::Locking;
-use crate::host_locks::show;
-use crate::limits::{HOST_LOCK_PAUSE, HOST_LOCK_PAUSE_MAX, HOST_LOCKS_PER_OPEN};
-use crate::open::Open;
+use crate::base::limits::{HOST_LOCK_PAUSE, HOST_LOCK_PAUSE_MAX, HOST_LOCKS_PER_OPEN};
+use crate::objects::host_locks::show;
+use crate::objects::open::Open;
 
 /// Shows a range that the Open has just locked to other programs. Gives the range back on
 /// failure.

@@ -15,14 +15,14 @@ use frevo_wire::fscc::posix::PosixAttributes;
 use frevo_wire::fscc::{DirectoryEntry, DirectoryWriter, Pattern, Pushed, ShortName};
 
 use super::super::query_info::wide_id;
-use crate::apple::entries::Filling;
-use crate::enumeration::{Enumeration, Scan, Stage};
-use crate::ledger::{Holder, Kind};
-use crate::limits::SCAN_BYTES;
-use crate::open::FileOpen;
-use crate::posix;
-use crate::protection;
-use crate::visibility;
+use crate::base::limits::SCAN_BYTES;
+use crate::objects::enumeration::{Enumeration, Scan, Stage};
+use crate::objects::ledger::{Holder, Kind};
+use crate::objects::open::FileOpen;
+use crate::shares::apple::entries::Filling;
+use crate::shares::posix;
+use crate::shares::protection;
+use crate::shares::visibility;
 
 impl Enumeration {
     /// True when the scan may keep the descriptor that it has begun to use, or has none.

@@ -11,8 +11,8 @@ use frevo_wire::utf16::Utf16;
 use super::super::query_info::testing::{Bench, file};
 use super::super::query_info::{Output, wide_id};
 use super::{SLICE, directory, list};
-use crate::ledger::Ledger;
-use crate::open::Open;
+use crate::objects::ledger::Ledger;
+use crate::objects::open::Open;
 
 const CLASSES: [u8; 11] = [1, 2, 3, 12, 37, 38, 60, 78, 79, 80, 81];
 const NONE: QueryDirectoryFlags = QueryDirectoryFlags::EMPTY;

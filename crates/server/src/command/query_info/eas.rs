@@ -8,9 +8,9 @@ use frevo_wire::fscc::Pushed;
 use frevo_wire::fscc::ea::{Ea, EaError, EaFault, EaNames, EaWriter};
 
 use super::Output;
-use crate::limits::EA_LIST_BYTES;
-use crate::open::FileOpen;
-use crate::refusal::Refusal;
+use crate::base::limits::EA_LIST_BYTES;
+use crate::objects::open::FileOpen;
+use crate::objects::refusal::Refusal;
 
 /// An attribute as it is shown.
 struct Stored {

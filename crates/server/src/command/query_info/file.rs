@@ -20,12 +20,12 @@ use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::fscc::{FileInfoClass, Pushed, utf16_len};
 
 use super::{Output, eas};
-use crate::apple;
 use crate::ipc;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::posix;
-use crate::refusal::Refusal;
-use crate::shown::{self, Shown};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::refusal::Refusal;
+use crate::objects::shown::{self, Shown};
+use crate::shares::apple;
+use crate::shares::posix;
 
 /// The conditions that a class demands before it is answered.
 #[derive(Debug, Clone, Copy)]

@@ -14,10 +14,10 @@ use frevo_wire::fscc::volume::{
 };
 
 use super::{Output, quota};
-use crate::impersonation;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::posix;
-use crate::share::Share;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::shares::impersonation;
+use crate::shares::posix;
+use crate::shares::share::Share;
 
 /// Bytes of a logical sector: what clients compute sizes in.
 const SECTOR: u32 = 512;

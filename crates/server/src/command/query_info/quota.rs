@@ -16,12 +16,12 @@ use frevo_wire::fscc::quota::{QuotaEntry, QuotaSids, QuotaWriter};
 use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags, FsControlInformation};
 
 use super::Output;
-use crate::id_map::IdMap;
-use crate::impersonation;
-use crate::limits::QUOTA_ENTRIES;
-use crate::open::{FileOpen, Open};
-use crate::quota::manages;
-use crate::request;
+use crate::access::id_map::IdMap;
+use crate::base::limits::QUOTA_ENTRIES;
+use crate::command::request;
+use crate::objects::open::{FileOpen, Open};
+use crate::shares::impersonation;
+use crate::shares::quota::manages;
 
 /// Answers a query of quotas.
 ///

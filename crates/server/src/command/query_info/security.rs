@@ -12,13 +12,13 @@ use frevo_wire::dtyp::{
 };
 
 use super::Output;
-use crate::apple::nfs_aces;
 use crate::audit::told;
 use crate::command::create::refused;
-use crate::open::{FileOpen, Open};
-use crate::posix;
-use crate::protection;
-use crate::refusal::Refusal;
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::Refusal;
+use crate::shares::apple::nfs_aces;
+use crate::shares::posix;
+use crate::shares::protection;
 
 /// Answers a query of the security descriptor.
 pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Result<(), Refusal> {

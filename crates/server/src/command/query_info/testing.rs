@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::host::testing::{PosixOptions, PosixVfs};
+use crate::shares::host::testing::{PosixOptions, PosixVfs};
 use frevo_net::file_io::Caching;
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};
@@ -16,10 +16,10 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 
-use crate::open::{FileOpen, Open, OpenTarget, shared_fd};
-use crate::share::{Share, Target};
-use crate::times::Times;
-use crate::tree_connect::TreeConnect;
+use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::objects::times::Times;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::{Share, Target};
 
 /// A share of a temporary folder and the table of its open files.
 pub(in crate::command) struct Bench {

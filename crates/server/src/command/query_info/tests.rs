@@ -1,4 +1,4 @@
-use crate::host::testing::{NtAcls, PosixOptions};
+use crate::shares::host::testing::{NtAcls, PosixOptions};
 use frevo_proto::Dialect;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request};
@@ -18,8 +18,8 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 
 use super::testing::{Bench, file};
 use super::{Output, answer};
-use crate::open::Open;
-use crate::refusal::Refusal;
+use crate::objects::open::Open;
+use crate::objects::refusal::Refusal;
 
 const ALL_RIGHTS: AccessMask = AccessMask::FILE_ALL;
 const PLENTY: u32 = 4096;

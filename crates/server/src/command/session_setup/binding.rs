@@ -7,12 +7,12 @@ use frevo_crypto::{Sender, SigningAlgorithm};
 use frevo_wire::{HeaderFlags, Status};
 
 use super::charge_connection;
+use crate::access::identity::Identity;
+use crate::command::request::Request;
+use crate::command::response::Response;
 use crate::connection::{Authentication, Channel, Connection};
-use crate::identity::Identity;
-use crate::refusal::Refusal;
-use crate::request::Request;
-use crate::response::Response;
-use crate::session::{Session, State};
+use crate::objects::refusal::Refusal;
+use crate::objects::session::{Session, State};
 
 /// The session that a request binds to, MS-SMB2 3.3.5.5: all checks come before any change, so that a failed attempt to bind to a
 /// session leaves no trace on it.

@@ -7,8 +7,8 @@ use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::query::FileBasicInformation;
 
-use crate::open::FileOpen;
-use crate::times::Setting;
+use crate::objects::open::FileOpen;
+use crate::objects::times::Setting;
 
 /// Attributes that clients may change.
 const SETTABLE: FileAttributes = FileAttributes(

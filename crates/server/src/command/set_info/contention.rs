@@ -11,11 +11,11 @@ use frevo_wire::fscc::set::{
 };
 
 use super::{file, rename};
-use crate::host;
-use crate::lease;
-use crate::limits::OPEN_FILES_COMPARED;
-use crate::open::{FileOpen, Open, OpenTarget};
-use crate::request;
+use crate::base::limits::OPEN_FILES_COMPARED;
+use crate::command::request;
+use crate::objects::lease;
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::shares::host;
 
 /// Breaks what is in the way, and waits for it. What will be refused for want of
 /// rights breaks nothing.

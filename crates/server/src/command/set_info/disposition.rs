@@ -5,8 +5,8 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::set::DispositionFlags;
 
-use crate::impersonation;
-use crate::open::{FileOpen, Open};
+use crate::objects::open::{FileOpen, Open};
+use crate::shares::impersonation;
 
 /// Marks the file to go with its last close, or takes the mark back.
 pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Status> {

@@ -10,8 +10,8 @@ use frevo_wire::fscc::ea::{Ea, EaEntries};
 use frevo_wire::fscc::upcase;
 
 use super::super::query_info::fault_status;
-use crate::limits::{EA_BYTES, EA_LIST_BYTES};
-use crate::open::FileOpen;
+use crate::base::limits::{EA_BYTES, EA_LIST_BYTES};
+use crate::objects::open::FileOpen;
 
 /// The entries of a list from a client.
 ///

@@ -19,10 +19,10 @@ use frevo_wire::fscc::set::{
 
 use super::writable::writable;
 use super::{basic_information, disposition, eas, rename, sizes};
-use crate::apple;
 use crate::audit::{Recorded, told};
 use crate::ipc;
-use crate::open::{FileOpen, Open, OpenTarget};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::shares::apple;
 
 /// Unbuffered positions are multiples of this number of bytes.
 const SECTOR: u64 = 512;

@@ -12,11 +12,11 @@ use frevo_wire::fscc::quota::{QuotaEntries, QuotaEntry};
 use frevo_wire::fscc::volume::FsControlInformation;
 
 use super::writable::writable;
+use crate::base::limits::QUOTA_ENTRIES;
 use crate::command::query_info::quota::known_users;
-use crate::limits::QUOTA_ENTRIES;
-use crate::open::Open;
-use crate::quota::manages;
-use crate::request;
+use crate::command::request;
+use crate::objects::open::Open;
+use crate::shares::quota::manages;
 
 /// No limit, as QuotaLimit and QuotaThreshold say it.
 const NONE: i64 = -1;

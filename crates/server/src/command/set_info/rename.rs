@@ -17,11 +17,11 @@ use frevo_wire::fscc::{WireName, eq_ignore_case};
 use crate::audit::told;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
-use crate::name_holds;
-use crate::open::{FileOpen, Open};
-use crate::protection;
-use crate::refusal::Refusal;
-use crate::visibility;
+use crate::objects::name_holds;
+use crate::objects::open::{FileOpen, Open};
+use crate::objects::refusal::Refusal;
+use crate::shares::protection;
+use crate::shares::visibility;
 
 /// A name that a file is to get.
 #[derive(Debug, Clone, PartialEq, Eq)]

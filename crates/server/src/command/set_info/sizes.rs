@@ -5,7 +5,7 @@ use frevo_store::security::Privileges;
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 
-use crate::open::{FileOpen, Open};
+use crate::objects::open::{FileOpen, Open};
 
 /// The largest file of a Windows volume: 2^32 clusters of 2 MiB, less 64 KiB. MS-FSA 2.1.5.15.1,
 /// note 177.

@@ -6,7 +6,7 @@ use frevo_wire::Status;
 use frevo_wire::fscc::{WireName, eq_ignore_case};
 
 use crate::audit::told;
-use crate::open::{FileOpen, Open};
+use crate::objects::open::{FileOpen, Open};
 
 /// True for a new name that names a stream and no file.
 pub(super) fn is_stream_name(name: &WireName<'_>) -> bool {

@@ -1,4 +1,4 @@
-use crate::host::testing::{NtAcls, PosixOptions};
+use crate::shares::host::testing::{NtAcls, PosixOptions};
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
@@ -16,9 +16,9 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 use super::super::query_info::testing::{Bench, file};
 use super::apply;
 use super::file::row;
+use crate::access::domain_names::DomainNames;
 use crate::audit::Recorded;
-use crate::domain_names::DomainNames;
-use crate::open::Open;
+use crate::objects::open::Open;
 
 const ALL_RIGHTS: AccessMask = AccessMask::FILE_ALL;
 
@@ -274,7 +274,7 @@ fn a_deletion_that_nobody_makes_again_is_not_given_up() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         });
         is_locked.recv().unwrap();
-        let ((), gave_up) = crate::host::short_patience(|| open.close(files));
+        let ((), gave_up) = crate::shares::host::short_patience(|| open.close(files));
         assert!(!gave_up);
     });
     assert!(!bench.exists("f"));
@@ -519,7 +519,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     let now = |open: &Open| {
         let file = file(open);
         let (node, stat) = (&*file.node, file.stat().unwrap());
-        crate::protection::descriptor(node, &stat, &open.tree().token()).unwrap()
+        crate::shares::protection::descriptor(node, &stat, &open.tree().token()).unwrap()
     };
     let dacl = Acl::new(vec![Ace::allow(AceFlags::EMPTY, AccessMask::GENERIC_READ, Sid::USERS)]);
     let new = SecurityDescriptor { dacl: Some(dacl), ..now(&open) };

@@ -2,7 +2,7 @@
 
 use frevo_wire::Status;
 
-use crate::open::Open;
+use crate::objects::open::Open;
 
 /// Fails on a share or a volume that is read-only, whatever rights the handle has.
 pub(super) fn writable(open: &Open) -> Result<(), Status> {

@@ -16,7 +16,7 @@ use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::upcase_name;
 use parking_lot::RwLock;
 
-use crate::ambient::{Ambient, Host};
+use crate::base::ambient::{Ambient, Host};
 
 /// The bytes of a file in a [`ReadOnlyTree`].
 pub trait Content: Send + Sync + fmt::Debug {

@@ -1,0 +1,364 @@
+//! Names of users and groups of domains: SIDs for those in rules of shares, and names for SIDs.
+//!
+//! A thread of its own asks somebody who may wait, so no core and no logon waits for a controller.
+//! SIDs of rules are asked for before they are needed, and again from time to time. While nobody
+//! answers, known answers count; a name without one is not resolved, and rules then give nothing.
+
+mod cache;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, Guard};
+use frevo_wire::dtyp::Sid;
+use frevo_wire::fscc::fold_name;
+use parking_lot::{Condvar, Mutex};
+
+pub use crate::access::principals::{Principal, Use};
+use crate::base::limits::{
+    DOMAIN_NAME_CHARS, DOMAIN_NAMES_AGAIN, DOMAIN_NAMES_DOWN, DOMAIN_NAMES_FRESH,
+    DOMAIN_NAMES_PER_QUESTION, DOMAIN_NAMES_QUESTIONS, DOMAIN_NAMES_TIMEOUT,
+};
+use cache::Cache;
+
+/// Answers in the order of the questions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup<T> {
+    /// The answers; None for a name or SID that there is not, or that nobody has answered for.
+    pub found: Vec<Option<T>>,
+    /// The reason why somebody has not answered; None means nothing is left open by this.
+    pub silent: Option<String>,
+}
+
+/// Somebody who knows the users and groups of domains, such as their controllers. It may block,
+/// for some seconds at most.
+pub trait DomainDirectory: Send + Sync + fmt::Debug {
+    /// Returns the SIDs of names such as `example\staff`.
+    fn sids(&self, names: &[String]) -> Lookup<Sid>;
+
+    /// Returns the users and groups of SIDs.
+    fn principals(&self, sids: &[Sid]) -> Lookup<Principal>;
+}
+
+/// The SIDs of names of domains that rules of shares have, by name in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DomainSids(HashMap<String, Sid>);
+
+impl DomainSids {
+    /// Returns the SID of a name in lower case. None while it is not resolved.
+    pub fn find(&self, name: &str) -> Option<&Sid> {
+        self.0.get(name)
+    }
+}
+
+impl FromIterator<(String, Sid)> for DomainSids {
+    fn from_iter<I: IntoIterator<Item = (String, Sid)>>(names: I) -> Self {
+        Self(names.into_iter().collect())
+    }
+}
+
+/// A question of a client, and the way of its answer.
+enum Question {
+    /// The names of rules have changed.
+    Rules,
+    Sid(Sid, SyncSender<Option<Principal>>),
+    Name(String, SyncSender<Option<Principal>>),
+}
+
+/// The names that are known, and the thread that asks for others.
+#[derive(Default)]
+pub(crate) struct DomainNames {
+    questions: OnceLock<SyncSender<Question>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Names that rules have, in lower case.
+    wanted: Mutex<BTreeSet<String>>,
+    sids: ArcSwap<DomainSids>,
+    cache: Mutex<Cache>,
+    /// The time until which nobody is asked, after a question without an answer.
+    down_until: Mutex<Option<Instant>>,
+    /// The names of rules that have been asked for last.
+    asked: Mutex<Option<BTreeSet<String>>>,
+    told: Condvar,
+}
+
+impl DomainNames {
+    /// Sets who is asked, and starts the thread. A second call does nothing.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub(crate) fn start(&self, directory: Arc<dyn DomainDirectory>) -> io::Result<()> {
+        let (sender, questions) = sync_channel(DOMAIN_NAMES_QUESTIONS);
+        if self.questions.set(sender).is_err() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let asking = Asking { directory, shared, silent: false, missing: BTreeSet::new() };
+        // It ends with the server, which has the sender.
+        std::thread::Builder::new()
+            .name(String::from("frevo-names"))
+            .spawn(move || asking.run(&questions))
+            .map(drop)
+    }
+
+    /// Takes the names that rules have from now on, in lower case.
+    pub(crate) fn want(&self, names: BTreeSet<String>) {
+        {
+            let mut wanted = self.shared.wanted.lock();
+            if *wanted == names {
+                return;
+            }
+            *wanted = names;
+        }
+        if let Some(questions) = self.questions.get() {
+            // A full queue leads to the same look at the names, a little later.
+            let _ = questions.try_send(Question::Rules);
+        }
+    }
+
+    /// The SIDs of names in rules.
+    pub(crate) fn sids(&self) -> Guard<Arc<DomainSids>> {
+        self.shared.sids.load()
+    }
+
+    /// Waits until the names of rules have been asked for, for `patience` at most. Returns the
+    /// names that are not resolved.
+    pub(crate) fn wait(&self, patience: Duration) -> Vec<String> {
+        if self.questions.get().is_some() {
+            let mut asked = self.shared.asked.lock();
+            let end = Instant::now() + patience;
+            let is_done = |asked: &Option<BTreeSet<String>>| {
+                let wanted = self.shared.wanted.lock();
+                wanted.is_empty() || asked.as_ref() == Some(&*wanted)
+            };
+            while !is_done(&asked) {
+                if self.shared.told.wait_until(&mut asked, end).timed_out() {
+                    break;
+                }
+            }
+        }
+        let sids = self.sids();
+        let wanted = self.shared.wanted.lock();
+        wanted.iter().filter(|name| sids.find(name).is_none()).cloned().collect()
+    }
+
+    /// Takes what a controller has told about a user who logs on.
+    pub(crate) fn learn(&self, user: Principal) {
+        if is_of_domain(&user.sid) {
+            self.shared.cache.lock().learn_sid(user.sid, Some(user), Instant::now());
+        }
+    }
+
+    /// Returns the user or group of a domain with this SID, if it is known. Nobody is asked.
+    pub(crate) fn known(&self, sid: &Sid) -> Option<Principal> {
+        self.shared.cache.lock().by_sid(sid, Instant::now()).flatten()
+    }
+
+    /// Returns the user or group of a domain with this SID. It may wait until `deadline`, or for
+    /// [`DOMAIN_NAMES_TIMEOUT`], so no core may call it.
+    pub(crate) fn find_sid(&self, sid: &Sid, deadline: Instant) -> Option<Principal> {
+        if !is_of_domain(sid) {
+            return None;
+        }
+        let known = self.shared.cache.lock().by_sid(sid, Instant::now());
+        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Sid(*sid, answer)))
+    }
+
+    /// Returns the user or group with a name such as `EXAMPLE\staff`, as [`Self::find_sid`] does.
+    pub(crate) fn find_name(&self, name: &str, deadline: Instant) -> Option<Principal> {
+        let name = normal(name)?;
+        let known = self.shared.cache.lock().by_name(&name, Instant::now());
+        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Name(name, answer)))
+    }
+
+    fn ask(
+        &self,
+        deadline: Instant,
+        question: impl FnOnce(SyncSender<Option<Principal>>) -> Question,
+    ) -> Option<Principal> {
+        let patience = deadline.saturating_duration_since(Instant::now()).min(DOMAIN_NAMES_TIMEOUT);
+        if patience.is_zero() || self.shared.is_down() {
+            return None;
+        }
+        let (answer, answered) = sync_channel(1);
+        self.questions.get()?.try_send(question(answer)).ok()?;
+        answered.recv_timeout(patience).unwrap_or_else(|_| {
+            // A client that has asked for much before tells nothing of the directory.
+            if patience > DOMAIN_NAMES_TIMEOUT / 2 {
+                *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
+            }
+            None
+        })
+    }
+}
+
+impl fmt::Debug for DomainNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DomainNames").field("sids", &self.sids()).finish_non_exhaustive()
+    }
+}
+
+/// Returns a name of a domain in lower case, as `domain\name`; None for a name without a domain, and
+/// for one that no domain can have.
+fn normal(name: &str) -> Option<String> {
+    if name.chars().any(char::is_control) || name.chars().nth(DOMAIN_NAME_CHARS).is_some() {
+        return None;
+    }
+    let (domain, name) = match (name.split_once('\\'), name.split_once('@')) {
+        (Some((domain, name)), _) | (None, Some((name, domain))) => (domain, name),
+        (None, None) => return None,
+    };
+    let is_one = !domain.is_empty() && !name.is_empty() && !name.contains('\\');
+    is_one.then(|| fold_name(&format!("{domain}\\{name}")))
+}
+
+/// True for a SID that a domain gives, MS-DTYP 2.4.2.4. No directory may say that a name of a domain
+/// is a group of this machine.
+fn is_of_domain(sid: &Sid) -> bool {
+    sid.authority() == 5 && sid.sub_authorities().first() == Some(&21)
+}
+
+impl Shared {
+    fn is_down(&self) -> bool {
+        self.down_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+}
+
+/// The thread that asks.
+struct Asking {
+    directory: Arc<dyn DomainDirectory>,
+    shared: Arc<Shared>,
+    /// True while nobody answers, which the log has told.
+    silent: bool,
+    /// Names in rules that there are not, which the log has told.
+    missing: BTreeSet<String>,
+}
+
+impl Asking {
+    fn run(mut self, questions: &Receiver<Question>) {
+        let mut next = Instant::now();
+        loop {
+            if next <= Instant::now() {
+                next = Instant::now() + self.resolve_rules();
+            }
+            match questions.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(Question::Rules) => next = Instant::now(),
+                // The client may wait no longer, which is no fault.
+                Ok(Question::Sid(sid, answer)) => drop(answer.send(self.by_sid(&sid))),
+                Ok(Question::Name(name, answer)) => drop(answer.send(self.by_name(&name))),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Asks for the names of rules. Returns the time until the next time.
+    fn resolve_rules(&mut self) -> Duration {
+        let asked = self.shared.wanted.lock().clone();
+        let wanted: Vec<String> = asked.iter().cloned().collect();
+        let before = self.shared.sids.load_full();
+        let mut sids = HashMap::new();
+        let mut is_certain = true;
+        for names in wanted.chunks(DOMAIN_NAMES_PER_QUESTION) {
+            let answer = self.directory.sids(names);
+            let answers = self.note(answer, names.len());
+            is_certain &= answers.is_certain;
+            for (name, found) in names.iter().zip(answers.found) {
+                let known = || before.find(name).copied().filter(|_| !answers.is_certain);
+                let sid = found.filter(is_of_domain).or_else(known);
+                sids.extend(sid.map(|sid| (name.clone(), sid)));
+            }
+            if answers.is_certain {
+                self.tell_missing(names, &sids);
+            }
+        }
+        let is_whole = sids.len() == wanted.len();
+        self.shared.sids.store(Arc::new(DomainSids(sids)));
+        *self.shared.asked.lock() = Some(asked);
+        self.shared.told.notify_all();
+        if is_whole && is_certain { DOMAIN_NAMES_FRESH } else { DOMAIN_NAMES_AGAIN }
+    }
+
+    fn tell_missing(&mut self, names: &[String], sids: &HashMap<String, Sid>) {
+        for name in names {
+            if sids.contains_key(name) {
+                self.missing.remove(name);
+            } else if self.missing.insert(name.clone()) {
+                tracing::error!(target: "frevo::server", name = %name,
+                    "rules of shares name a user or group that its domain does not know; lists that \
+                     deny it refuse all users of domains, and lists that allow it let nobody in by it");
+            }
+        }
+    }
+
+    fn by_sid(&mut self, sid: &Sid) -> Option<Principal> {
+        let known = self.shared.cache.lock().by_sid(sid, Instant::now());
+        if known.is_some() || self.shared.is_down() {
+            return known.flatten();
+        }
+        let answer = self.directory.principals(&[*sid]);
+        let answers = self.note(answer, 1);
+        let found = answers.found.into_iter().next().flatten();
+        if found.is_some() || answers.is_certain {
+            self.shared.cache.lock().learn_sid(*sid, found.clone(), Instant::now());
+        }
+        found
+    }
+
+    fn by_name(&mut self, name: &str) -> Option<Principal> {
+        let known = self.shared.cache.lock().by_name(name, Instant::now());
+        if known.is_some() || self.shared.is_down() {
+            return known.flatten();
+        }
+        let answer = self.directory.sids(&[name.to_owned()]);
+        let answers = self.note(answer, 1);
+        let sid = answers.found.into_iter().next().flatten().filter(is_of_domain);
+        let found = sid.and_then(|sid| self.by_sid(&sid));
+        if found.is_some() || (answers.is_certain && sid.is_none()) {
+            self.shared.cache.lock().learn_name(name.to_owned(), found.clone(), Instant::now());
+        }
+        found
+    }
+
+    /// Notes whether anybody answers, and logs when that changes.
+    fn note<T: Clone>(&mut self, mut answer: Lookup<T>, asked: usize) -> Answers<T> {
+        if answer.found.len() != asked {
+            answer.found = vec![None; asked];
+            answer.silent.get_or_insert_with(|| String::from("an answer to something else"));
+        }
+        let Some(reason) = answer.silent else {
+            if std::mem::take(&mut self.silent) {
+                tracing::info!(target: "frevo::server", "names of domains are resolved again");
+            }
+            *self.shared.down_until.lock() = None;
+            return Answers { found: answer.found, is_certain: true };
+        };
+        if !std::mem::replace(&mut self.silent, true) {
+            tracing::warn!(target: "frevo::server", reason,
+                "names of a domain are not resolved; SIDs are shown instead, and rules of shares use \
+                 the SIDs that are known");
+        }
+        // With several domains one may answer.
+        if answer.found.iter().all(Option::is_none) {
+            *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
+        }
+        Answers { found: answer.found, is_certain: false }
+    }
+}
+
+/// As many answers as questions.
+struct Answers<T> {
+    found: Vec<Option<T>>,
+    /// True when a missing answer means that there is nobody.
+    is_certain: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Users whom a KDC has authenticated, as accounts of this server.
+
+use std::sync::Arc;
+
+use frevo_auth::kerberos::{DomainUser, LogonInfo};
+use frevo_auth::{Identity, Reason, Refusal};
+use frevo_store::security::{Privileges, Token};
+use frevo_wire::dtyp::{FileTime, Sid};
+
+use crate::access::host_users::HostUser;
+use crate::access::principals::{Principal, Use};
+use crate::objects::server::ServerState;
+
+/// Returns the name by which the server knows a user, with the facts about the user that count
+/// here.
+///
+/// Where settings name realms, the users of these realms are the accounts of the same names, and
+/// all others are refused. Otherwise the users of a domain, whose SIDs the PAC tells, are
+/// `DOMAIN\user`.
+///
+/// # Errors
+/// The reason of a refusal, with what to do, for the log.
+pub(crate) fn known(
+    server: &ServerState,
+    user: &Arc<DomainUser>,
+) -> Result<(String, Arc<DomainUser>), String> {
+    let realms = &server.settings().realms;
+    let principal = &user.principal;
+    if realms.is_empty() {
+        let pac = user.pac.as_ref().ok_or_else(|| {
+            format!("the ticket of {principal} has no PAC; name the realm in realms of [kerberos]")
+        })?;
+        return Ok((name(pac), Arc::clone(user)));
+    }
+    if !realms.contains(&principal.realm) {
+        return Err(format!(
+            "{principal} is of a realm whose users are no accounts here; realms of [kerberos] has \
+             {}",
+            realms.join(", ")
+        ));
+    }
+    let [name] = principal.components.as_slice() else {
+        return Err(format!("{principal} is a service or an instance, and no user"));
+    };
+    // MS-KILE 3.1.5.7: names are compared without case. Domain controllers give a name as the
+    // client wrote it.
+    let account = server.accounts().membership(name).ok_or_else(|| {
+        format!("there is no account for {principal}; add it: frevo user add {name}")
+    })?;
+    if !account.is_enabled {
+        return Err(String::from("the account is disabled"));
+    }
+    // The account has SIDs of its own.
+    Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
+}
+
+/// Returns the name of a user of a domain.
+pub(crate) fn name(user: &LogonInfo) -> String {
+    format!("{}\\{}", user.domain, user.user_name)
+}
+
+/// Returns a user of a domain as one whose name clients may ask for.
+pub(crate) fn principal(user: &LogonInfo) -> Principal {
+    let (domain, name) = (user.domain.clone(), user.user_name.clone());
+    Principal { sid: user.user, domain, name, kind: Use::User }
+}
+
+/// Returns the facts that a domain controller has told about a user, by Kerberos or NTLM.
+pub(crate) fn facts(identity: &Identity) -> Option<&LogonInfo> {
+    let by_ticket = identity.kerberos.as_ref().and_then(|user| user.pac.as_ref());
+    by_ticket.or(identity.by_domain.as_deref())
+}
+
+/// Returns the advice about a user of a domain who came with a password that nobody here can judge.
+pub(crate) fn hint(server: &ServerState, refusal: &Refusal) -> Option<&'static str> {
+    let is_stranger = refusal.reason == Reason::UnknownUser && !refusal.domain.is_empty();
+    let takes_tickets = server.kerberos.service().is_some() && server.settings().realms.is_empty();
+    let is_own = refusal.domain.eq_ignore_ascii_case(&server.settings().server_name);
+    (is_stranger && takes_tickets && !is_own).then_some(
+        "users of a domain log on by Kerberos: connect by the server's name, with a ticket; for NTLM \
+         name the domain in winbind_domains of [server]",
+    )
+}
+
+/// True for a SID that a controller may give its users. It may not make them members of groups of
+/// this machine: built-in ones, users of the host, the server's own accounts.
+fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
+    // S-1-5-21 are domains, S-1-18 the ways of authentication (MS-DTYP 2.4.2.4).
+    let is_of_domain = sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
+    let is_of_machine = sid.split_rid().is_some_and(|(domain, _)| domain == *machine);
+    (is_of_domain && !is_of_machine) || sid.authority() == 18
+}
+
+/// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the
+/// host's user that operations run as. `machine` is the SID of this server.
+pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Arc<Token> {
+    let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
+        let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
+        [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
+    });
+    let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]);
+    let given = pac.groups.iter().filter(|sid| is_of_controller(sid, machine));
+    let all = all.chain(given.copied()).chain(unix);
+    Arc::new(Token::new(pac.user, pac.primary_group, all, Privileges::EMPTY))
+}
+
+/// Returns the time at which a session ends. None for one that does not end by itself.
+pub(crate) fn end(user: Option<&DomainUser>) -> Option<FileTime> {
+    user.map(|user| user.expires)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use frevo_auth::kerberos::UserAccountControl;
+
+    use super::*;
+
+    /// A user of a domain with RID 1,105, whose primary group has 513.
+    pub(crate) fn ann(domain_sid: Sid, groups: Vec<Sid>) -> LogonInfo {
+        LogonInfo {
+            user_name: "ann".into(),
+            full_name: String::new(),
+            logon_server: String::new(),
+            domain: "A".into(),
+            domain_sid,
+            user: domain_sid.with_rid(1_105).unwrap(),
+            primary_group: domain_sid.with_rid(513).unwrap(),
+            groups,
+            upn: None,
+            dns_domain: None,
+            user_account_control: UserAccountControl::NORMAL,
+            kick_off: None,
+        }
+    }
+
+    #[test]
+    fn a_controller_gives_no_groups_of_this_machine() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let machine = sid("S-1-5-21-7-8-9");
+        for given in ["S-1-5-21-1-2-3-513", "S-1-5-21-0-0-0-497", "S-1-18-1"] {
+            assert!(is_of_controller(&sid(given), &machine), "{given}");
+        }
+        for not_given in [
+            "S-1-5-32-544",
+            "S-1-5-18",
+            "S-1-22-1-0",
+            "S-1-22-2-0",
+            "S-1-5-21-7-8-9-1000",
+            "S-1-3-0",
+        ] {
+            assert!(!is_of_controller(&sid(not_given), &machine), "{not_given}");
+        }
+    }
+
+    #[test]
+    fn the_token_has_no_others() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let domain_sid = sid("S-1-5-21-1-2-3");
+        let (own, builtin) = (sid("S-1-5-21-7-8-9-1000"), sid("S-1-5-32-544"));
+        let group = sid("S-1-5-21-1-2-3-1200");
+        let pac = ann(domain_sid, vec![own, builtin, group]);
+        let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
+        let has = |sid: &Sid| token.groups().contains(sid);
+        assert!(has(&group) && !has(&own) && !has(&builtin));
+    }
+}

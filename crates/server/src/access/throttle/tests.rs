@@ -1,0 +1,285 @@
+//! The times at which attempts are heeded, on a clock that moves only while all tasks wait.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::*;
+use crate::base::limits::{
+    LOGON_FAILURES_KEPT, LOGON_FAILURES_REMEMBERED, LOGON_GOOD_ACCOUNTS, LOGON_GOOD_KEPT,
+    LOGON_GOOD_PER_ACCOUNT,
+};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77));
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
+fn client(number: u8) -> Guid {
+    Guid([number; 16])
+}
+
+fn attempt(address: IpAddr, account: &str, success: bool) -> Attempt<'_> {
+    Attempt { address, client: Guid::default(), account, success }
+}
+
+/// How long an attempt waits, and whether it is heeded.
+async fn waits(throttle: &LogonThrottle, attempt: Attempt<'_>) -> (Duration, bool) {
+    let began = Instant::now();
+    let heeded = throttle.heed(attempt).await;
+    (began.elapsed(), heeded)
+}
+
+fn seconds(count: u64) -> (Duration, bool) {
+    (Duration::from_secs(count), true)
+}
+
+/// Starts attempts, and waits for the end of none.
+fn flood(throttle: &Arc<LogonThrottle>, addresses: impl Iterator<Item = IpAddr>, name: &str) {
+    for address in addresses {
+        let (throttle, name) = (Arc::clone(throttle), name.to_owned());
+        tokio::spawn(async move { throttle.heed(attempt(address, &name, false)).await });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_make_one_account_from_one_network_wait() {
+    let throttle = LogonThrottle::default();
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
+    let (first, second, elsewhere, other, neighbour) = tokio::join!(
+        waits(&throttle, attempt(HERE, "ann", false)),
+        waits(&throttle, attempt(HERE, "ANN", false)),
+        waits(&throttle, attempt(ELSEWHERE, "ann", true)),
+        waits(&throttle, attempt(HERE, "bob", true)),
+        waits(&throttle, attempt(NEIGHBOUR, "ann", false)),
+    );
+    // The neighbour, who has not failed, is heeded before the second of the first.
+    assert_eq!(first, seconds(2));
+    assert_eq!(neighbour, seconds(2 + 2));
+    assert_eq!(second, seconds(4 + 4));
+    assert_eq!((elsewhere, other), (seconds(0), seconds(0)));
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", false)).await, seconds(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_names_are_not_remembered_whole() {
+    let throttle = LogonThrottle::default();
+    for length in [LOGON_NAME_BYTES - 1, LOGON_NAME_BYTES, LOGON_NAME_BYTES + 1, 60_000] {
+        throttle.heed(attempt(HERE, &"\u{e9}".repeat(length), false)).await;
+    }
+    let state = throttle.0.lock();
+    assert!(state.failures.names().all(|user| user.len() <= LOGON_NAME_BYTES));
+    assert!(state.lines.keys().all(|(user, _)| user.len() <= LOGON_NAME_BYTES));
+}
+
+/// Counts the attempts that are heeded in five minutes, of a flood of them.
+async fn heeded_of_a_flood(addresses: impl Fn(u32) -> IpAddr) -> usize {
+    let throttle = Arc::new(LogonThrottle::default());
+    let heeded = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for number in 0..6_000 {
+        let (throttle, heeded) = (Arc::clone(&throttle), Arc::clone(&heeded));
+        let address = addresses(number);
+        tasks.push(tokio::spawn(async move {
+            if throttle.heed(attempt(address, "ann", false)).await {
+                heeded.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }));
+        sleep(Duration::from_millis(50)).await;
+    }
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    heeded.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_sockets_gains_nothing() {
+    // Of one address the waiting time doubles up to a minute.
+    let one = heeded_of_a_flood(|_| HERE).await;
+    assert!((5..=10).contains(&one), "{one}");
+    // 300 seconds have 150 places.
+    let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
+    let many = heeded_of_a_flood(network).await;
+    assert!((120..=151).contains(&many), "{many}");
+    // A /48 of IPv6 has more addresses than there are guesses.
+    let within = |number: u32| {
+        let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
+        IpAddr::V6(Ipv6Addr::from_bits(bits))
+    };
+    let v6 = heeded_of_a_flood(within).await;
+    assert!((120..=151).contains(&v6), "{v6}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_honest_neighbour_waits_two_seconds_at_most() {
+    for (guessers, honest) in [
+        ([HERE; 200].as_slice(), NEIGHBOUR),
+        (&["2001:db8::1".parse().unwrap(); 200], "2001:db8:0:1::2".parse().unwrap()),
+        (&["fe80::1".parse().unwrap(); 200], "fe80::2".parse().unwrap()),
+        (&["10.0.0.1".parse().unwrap(); 200], "10.0.0.2".parse().unwrap()),
+    ] {
+        let throttle = Arc::new(LogonThrottle::default());
+        flood(&throttle, guessers.iter().copied(), "ann");
+        for phase in 0..20 {
+            sleep(Duration::from_millis(1_100 + phase)).await;
+            flood(&throttle, guessers.iter().copied().take(20), "ann");
+            let success = attempt(honest, "ann", true);
+            let (wait, heeded) = waits(&throttle, success).await;
+            assert!(heeded && wait <= LOGON_DELAY, "{honest}: {wait:?}");
+            throttle.0.lock().good = GoodLogons::default();
+        }
+    }
+}
+
+/// In the first minute all addresses of a network guess for the first time, each on several
+/// connections and again when it was answered. Whoever comes from an address that has not
+/// guessed is heeded next.
+#[tokio::test(start_paused = true)]
+async fn an_honest_newcomer_is_not_behind_guesses_of_fresh_addresses() {
+    const HONEST: u8 = 200;
+    let network = |last: u8| IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
+    let guessers = || (0..=255).filter(|last| *last != HONEST).map(network);
+    let throttle = Arc::new(LogonThrottle::default());
+    for address in guessers() {
+        for _ in 0..3 {
+            let throttle = Arc::clone(&throttle);
+            tokio::spawn(async move {
+                loop {
+                    throttle.heed(attempt(address, "ann", false)).await;
+                }
+            });
+        }
+    }
+    for phase in 0..30 {
+        sleep(Duration::from_millis(1_300 + phase * 37)).await;
+        let (wait, heeded) = waits(&throttle, attempt(network(HONEST), "ann", true)).await;
+        assert!(heeded && wait <= LOGON_DELAY, "{phase}: {wait:?}");
+        throttle.0.lock().good = GoodLogons::default();
+    }
+}
+
+/// Nothing tells an honest newcomer from one that comes behind it and has not failed
+/// either: that one goes first, and costs one turn.
+#[tokio::test(start_paused = true)]
+async fn a_fresh_address_behind_a_newcomer_costs_one_turn() {
+    let throttle = LogonThrottle::default();
+    let at = async |milliseconds, last, success| {
+        sleep(Duration::from_millis(milliseconds)).await;
+        let address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, last));
+        waits(&throttle, attempt(address, "ann", success)).await
+    };
+    let (first, honest, _) = tokio::join!(at(0, 1, false), at(500, 2, true), at(1_000, 3, false));
+    assert_eq!(first, seconds(2));
+    assert_eq!(honest, (Duration::from_millis(3_500), true));
+}
+
+/// All addresses of the network guess: only those that have logged on pass.
+#[tokio::test(start_paused = true)]
+async fn a_recent_good_logon_passes_by() {
+    let throttle = Arc::new(LogonThrottle::default());
+    let known = Attempt { client: client(7), ..attempt(HERE, "ann", true) };
+    assert_eq!(waits(&throttle, known).await, seconds(0));
+    let all = || (0..=255).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+    flood(&throttle, all().filter(|address| *address != HERE), "ann");
+    sleep(Duration::from_millis(1)).await;
+    // By its address, and by its ClientGuid from another one.
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
+    let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
+    assert_eq!(waits(&throttle, moved).await, seconds(0));
+    // Another account's good logon is worth nothing, nor is a ClientGuid of zeros.
+    let other = Attempt { client: client(8), ..attempt(NEIGHBOUR, "bob", true) };
+    assert_eq!(waits(&throttle, other).await, seconds(0));
+    let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
+    assert!(waits(&throttle, stranger).await.0 >= LOGON_DELAY);
+    // It passes until it fails.
+    let wrong = waits(&throttle, attempt(HERE, "ann", false));
+    let next = async {
+        sleep(Duration::from_millis(1)).await;
+        waits(&throttle, attempt(HERE, "ann", false)).await
+    };
+    let (wrong, next) = tokio::join!(wrong, next);
+    assert_eq!(wrong, seconds(2));
+    assert!(next.0 > LOGON_DELAY, "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn good_logons_and_failures_are_forgotten_in_time() {
+    let throttle = LogonThrottle::default();
+    let name = remembered("ann");
+    throttle.heed(attempt(HERE, "ann", true)).await;
+    let is_good = |throttle: &LogonThrottle| {
+        throttle.0.lock().good.has(&name, Source::exact(HERE), Instant::now())
+    };
+    tokio::time::advance(LOGON_GOOD_KEPT - Duration::from_secs(1)).await;
+    assert!(is_good(&throttle));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!is_good(&throttle));
+    throttle.heed(attempt(HERE, "ann", false)).await;
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", false)).await, seconds(4));
+    tokio::time::advance(LOGON_FAILURES_KEPT).await;
+    assert_eq!(waits(&throttle, attempt(HERE, "ann", false)).await, seconds(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded() {
+    let now = Instant::now();
+    let mut failures = Failures::default();
+    let guesser = remembered("guesser");
+    for _ in 0..6 {
+        failures.note(&guesser, Source::exact(HERE), now);
+    }
+    for number in 0..LOGON_FAILURES_REMEMBERED * 2 {
+        failures.note(&remembered(&number.to_string()), Source::exact(HERE), now);
+        assert!(failures.len() <= LOGON_FAILURES_REMEMBERED);
+    }
+    assert_eq!(failures.count(&guesser, Source::exact(HERE), now), 6, "the flood flushed it");
+
+    let mut good = GoodLogons::default();
+    for number in [LOGON_GOOD_PER_ACCOUNT - 1, LOGON_GOOD_PER_ACCOUNT, LOGON_GOOD_PER_ACCOUNT + 1] {
+        for address in 0..number {
+            let address = IpAddr::V4(Ipv4Addr::from_bits(address as u32));
+            good.note(&guesser, Source::exact(address), now);
+        }
+        assert_eq!(good.sizes().1, number.min(LOGON_GOOD_PER_ACCOUNT));
+    }
+    for number in 0..=LOGON_GOOD_ACCOUNTS {
+        good.note(&remembered(&number.to_string()), Source::exact(HERE), now);
+    }
+    assert_eq!(good.sizes().0, LOGON_GOOD_ACCOUNTS);
+
+    let throttle = Arc::new(LogonThrottle::default());
+    for (more, waiting) in
+        [(LOGON_WAITING, LOGON_WAITING - 1), (1, LOGON_WAITING), (1, LOGON_WAITING)]
+    {
+        flood(&throttle, std::iter::repeat_n(HERE, more), "ann");
+        sleep(Duration::from_millis(1)).await;
+        let line = (remembered("ann"), network(HERE));
+        assert_eq!(throttle.0.lock().lines[&line].waiting.len(), waiting);
+    }
+    // A client from an address without failures has a place all the same.
+    assert!(waits(&throttle, attempt(NEIGHBOUR, "ann", true)).await.1);
+
+    let mut state = State::default();
+    let line = |number: usize| (remembered(&number.to_string()), network(HERE));
+    for number in 0..=LOGON_LINES {
+        let name = number.to_string();
+        let entered = state.enter(&line(number), attempt(HERE, &name, false));
+        assert_eq!(matches!(entered, Entered::Full), number == LOGON_LINES, "{number}");
+        std::mem::forget(entered);
+    }
+}
+
+/// A client that has gone is not waited for, and uses nothing up.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_gone_leaves_the_line() {
+    let throttle = Arc::new(LogonThrottle::default());
+    flood(&throttle, std::iter::once(HERE), "ann");
+    sleep(Duration::from_millis(1)).await;
+    let gone: Vec<_> = (0..10)
+        .map(|_| {
+            let throttle = Arc::clone(&throttle);
+            tokio::spawn(async move { throttle.heed(attempt(NEIGHBOUR, "ann", false)).await })
+        })
+        .collect();
+    sleep(Duration::from_millis(1)).await;
+    gone.iter().for_each(tokio::task::JoinHandle::abort);
+    let (wait, heeded) = waits(&throttle, attempt(NEIGHBOUR, "ann", true)).await;
+    assert!(heeded && wait <= LOGON_DELAY, "{wait:?}");
+}

@@ -1,0 +1,60 @@
+//! Handlers under the watchdog: a slow poll is reported with its request.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::time::Duration;
+
+use frevo_net::watchdog;
+use frevo_wire::Command;
+use frevo_wire::command::create;
+
+use super::{CULPRIT, Culprit};
+use crate::base::limits::CULPRIT_FROM;
+use crate::command::request::Request;
+
+/// Runs the handler of a request. Polls of it that take long are noted with what
+/// the request is about. The handler stays where the caller keeps it: it is large to move.
+pub(crate) fn handled<'a, F: Future>(
+    rq: &'a Request<'_>,
+    mut handler: Pin<&'a mut F>,
+) -> impl Future<Output = F::Output> {
+    poll_fn(move |cx| {
+        let polled = handler.as_mut().poll(cx);
+        let took = watchdog::lap();
+        rq.busy.set(rq.busy.get().saturating_add(took));
+        if took >= CULPRIT_FROM {
+            let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
+            if CULPRIT.with_borrow(is_worse) {
+                // What it names is dropped outside of the borrow.
+                drop(CULPRIT.replace(Some(Culprit::new(rq, took))));
+            }
+        }
+        polled
+    })
+}
+
+impl Culprit {
+    fn new(rq: &Request<'_>, took: Duration) -> Self {
+        let identity = rq.session.as_ref().and_then(|session| session.identity());
+        Self {
+            took,
+            command: rq.header.command,
+            share: rq.tree.as_ref().map_or_else(String::new, |tree| tree.share.name.clone()),
+            user: identity.map_or_else(String::new, |identity| identity.user.clone()),
+            session: rq.header.session_id,
+            file: file(rq),
+        }
+    }
+}
+
+/// The name of the file that a request is about, as far as it has one.
+pub(crate) fn file(rq: &Request<'_>) -> String {
+    if let Some(open) = &rq.open {
+        return open.file().map_or_else(|_| String::new(), |file| file.name().path().to_owned());
+    }
+    if rq.header.command != Command::CREATE {
+        return String::new();
+    }
+    let name = create::Request::parse(rq.message).ok();
+    name.and_then(|request| request.name.to_string().ok()).unwrap_or_default()
+}

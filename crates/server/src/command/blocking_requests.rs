@@ -1,0 +1,259 @@
+//! Requests on threads of a blocking pool.
+//!
+//! A local file system's metadata is at hand, and handlers ask for it on their core. The
+//! requests to a share with a [`BlockingPool`] run to their end on its threads instead, each
+//! on one, where they may wait for calls and locks; the core goes on, announces them like
+//! every slow request, and sends their answers. Requests to other shares that are long work
+//! run in the server's own pool. Data of regular files has a road off the core anyway
+//! (`frevo_net::file_io`) and stays on it.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+
+use frevo_net::buffer::Buf;
+use frevo_net::file_io;
+use frevo_wire::Status;
+use frevo_wire::dtyp::AccessMask;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use crate::base::limits::CLOSED_ON_CORE;
+use crate::base::pools::blocking_pool::{BlockingPool, Turns};
+use crate::command::request::{Cancellation, Request};
+use crate::command::response::Response;
+use crate::command::{self, OffCore, Row};
+use crate::connection::ConnectionInfo;
+use crate::objects::open::{Open, OpenTarget};
+use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::session::Session;
+use crate::shares::host::short_patience;
+use crate::shares::share::{Share, Target};
+
+/// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does
+/// not run; once begun it is carried out.
+async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
+    let (place, turns) = if row.off_core.closes() {
+        (pool.closing_place().await?, Turns::not_needed())
+    } else {
+        let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        // The handler has not begun: a cancelled request need not wait.
+        let entry = async {
+            let place = pool.place(&identity.user).await?;
+            Ok::<_, Status>((place, pool.turns(&identity.user).await?))
+        };
+        rq.cancellation.unless_told(entry).await.ok_or(Status::CANCELLED)??
+    };
+    let moved = Moved::of(rq);
+    let signals = Arc::new(Signals::default());
+    let told = Arc::clone(&signals);
+    let (answer, mut answered) = oneshot::channel();
+    // What the handler leaves running, timers for instance, is the core's.
+    let core = Handle::current();
+    pool.run(move || {
+        let _place = place;
+        // Fails where the request has been dropped meanwhile.
+        drop(answer.send(core.block_on(turns.carry_out(moved.handle(&told)))));
+    })?;
+    let ended = tokio::select! {
+        biased;
+        ended = &mut answered => ended,
+        () = passed_on(rq, &signals) => answered.await,
+    };
+    // Without an answer the handler panicked: its connection ends, as it does where
+    // the core carries a request out.
+    let bug = Doom::Rule("a bug in the server; see the log");
+    let (outcome, response) = ended.map_err(|_| Refusal::Disconnect(bug))?;
+    *out = response;
+    outcome
+}
+
+/// Signals between the core and the thread that runs the handler.
+#[derive(Default)]
+struct Signals {
+    /// The handler waits for others, as long as they like.
+    waits: Notify,
+    /// The client has cancelled.
+    cancelled: Notify,
+}
+
+/// Lets those know of the handler's waiting who may cancel it, then tells it.
+async fn passed_on(rq: &Request<'_>, signals: &Signals) {
+    signals.waits.notified().await;
+    rq.cancellation.told().await;
+    signals.cancelled.notify_one();
+    std::future::pending().await
+}
+
+/// Runs the handler of a request, on the core or on a thread of a blocking pool.
+pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
+    if row.off_core == OffCore::Never {
+        return pin!(command::dispatch(rq, out)).await;
+    }
+    if row.off_core == OffCore::Connects {
+        return match command::tree_connect::pool(rq).filter(|_| !file_io::stays()) {
+            Some(pool) => Box::pin(run(&pool, rq, row, out)).await,
+            None => command::dispatch(rq, out).await,
+        };
+    }
+    let pool = match pool_of(rq, row) {
+        Some(pool) => pool,
+        None => match pin!(on_core(rq, row, out)).await {
+            Some(outcome) => return outcome,
+            // It would have taken long, and has done nothing.
+            None => &rq.server().blocking_pool,
+        },
+    };
+    // Boxed: requests of other shares need not hold its state.
+    Box::pin(run(pool, rq, row, out)).await
+}
+
+/// Runs the handler on the core. None where the file system gave up on an operation that
+/// takes long, a search through a directory of a million names for instance.
+async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outcome> {
+    if !row.restarts || file_io::stays() {
+        return Some(pin!(command::dispatch(rq, out)).await);
+    }
+    let mut gave_up = false;
+    let outcome = {
+        let mut handler = pin!(command::dispatch(rq, out));
+        poll_fn(|cx| {
+            let (polled, has) = short_patience(|| handler.as_mut().poll(cx));
+            gave_up |= has;
+            polled
+        })
+        .await
+    };
+    if gave_up && outcome.is_err() {
+        if let (Some(id), Ok(session)) = (out.operation(), rq.session()) {
+            session.operations.take_back(id);
+        }
+        *out = Response::reusing(Vec::new());
+        return None;
+    }
+    Some(outcome)
+}
+
+/// The blocking pool that a request has to go to.
+fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
+    if row.off_core == OffCore::Ends && ends_many(rq) {
+        return Some(&rq.server().blocking_pool);
+    }
+    let share = &rq.tree.as_ref()?.share;
+    let Some(pool) = share.blocking_pool.as_deref() else {
+        let is_long = is_long(rq, row, share) || closes_long(rq, row);
+        return is_long.then_some(&rq.server().blocking_pool);
+    };
+    let goes = match row.off_core {
+        OffCore::Never | OffCore::Connects => false,
+        OffCore::Reads => rq.open.as_ref().is_some_and(|open| asks_to_read(open)),
+        OffCore::Writes => rq.open.as_ref().is_some_and(|open| asks_to_write(open)),
+        OffCore::Asks | OffCore::Closes | OffCore::Ends => true,
+    };
+    goes.then_some(pool)
+}
+
+/// True for a session with many Opens or locks, which are closed beside the core.
+fn ends_many(rq: &Request<'_>) -> bool {
+    rq.session.as_ref().is_some_and(|session| session.work_to_end() > CLOSED_ON_CORE)
+        && !file_io::stays()
+}
+
+/// True for the CLOSE of an Open with many locks, which are released beside the core.
+fn closes_long(rq: &Request<'_>, row: Row) -> bool {
+    let is_much = |open: &Arc<Open>| open.work_to_close() > CLOSED_ON_CORE;
+    row.off_core == OffCore::Closes && rq.open.as_ref().is_some_and(is_much) && !file_io::stays()
+}
+
+/// True for a request whose length shows that it is much work: thousands of extended
+/// attributes, or of entries in an access list.
+fn is_long(rq: &Request<'_>, row: Row, share: &Share) -> bool {
+    rq.message.len() > row.long_from_bytes
+        && !file_io::stays()
+        && matches!(share.target, Target::Disk(_))
+}
+
+/// True where reading asks the file system for more than the data: without a descriptor,
+/// as in streams, its own calls move the data.
+fn asks_to_read(open: &Open) -> bool {
+    matches!(&open.target, OpenTarget::File(file) if file.fd.is_none())
+}
+
+/// Like [`asks_to_read`]. Writing also asks where the end of the file is, for an Open that
+/// may only append, and for the times that an Open keeps.
+fn asks_to_write(open: &Open) -> bool {
+    let OpenTarget::File(file) = &open.target else { return false };
+    let appends = !open.granted_access.contains(AccessMask::WRITE_DATA);
+    file.fd.is_none() || appends || file.times.has_any()
+}
+
+/// A request on its way to another thread.
+struct Moved {
+    connection: Arc<ConnectionInfo>,
+    header: frevo_wire::Header,
+    message: Vec<u8>,
+    session: Option<Arc<Session>>,
+    tree: Option<Arc<crate::objects::tree_connect::TreeConnect>>,
+    open: Option<Arc<Open>>,
+    encrypted: bool,
+    fetched: Option<Buf>,
+    room: usize,
+}
+
+impl Moved {
+    fn of(rq: &Request<'_>) -> Self {
+        Self {
+            connection: Arc::clone(rq.connection),
+            header: rq.header,
+            message: rq.message.to_vec(),
+            session: rq.session.clone(),
+            tree: rq.tree.clone(),
+            open: rq.open.clone(),
+            encrypted: rq.encrypted,
+            fetched: rq.fetched.take(),
+            room: rq.room,
+        }
+    }
+
+    /// Carries it out, here.
+    async fn handle(self, signals: &Signals) -> (Outcome, Response) {
+        let rq = Request {
+            connection: &self.connection,
+            owner: None,
+            header: self.header,
+            message: &self.message,
+            session: self.session,
+            tree: self.tree,
+            open: self.open,
+            encrypted: self.encrypted,
+            fetched: std::cell::Cell::new(self.fetched),
+            // Its payload is copied: the descriptor stays where it is.
+            alone: false,
+            shown: None,
+            room: self.room,
+            cancellation: Cancellation::default(),
+            busy: std::cell::Cell::default(),
+        };
+        let mut out = Response::reusing(Vec::new());
+        let outcome = tokio::select! {
+            biased;
+            outcome = command::dispatch(&rq, &mut out) => outcome,
+            () = cancelled(&rq, signals) => Err(Status::INTERNAL_ERROR.into()),
+        };
+        if let Some(open) = &rq.open
+            && open.is_closed()
+        {
+            open.start_writeback();
+        }
+        (outcome, out)
+    }
+}
+
+/// Tells the handler when its client has cancelled. Never ends.
+async fn cancelled(rq: &Request<'_>, signals: &Signals) {
+    rq.cancellation.awaited().await;
+    signals.waits.notify_one();
+    signals.cancelled.notified().await;
+    rq.cancellation.tell();
+    std::future::pending().await
+}

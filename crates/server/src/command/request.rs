@@ -1,0 +1,232 @@
+//! One request on its way through a handler: MS-SMB2 3.3.1.13.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use frevo_net::buffer::Buf;
+use frevo_net::file_io::{self, run_blocking};
+use frevo_proto::Dialect;
+use frevo_proto::credit::check_credit_charge;
+use frevo_wire::Header;
+use frevo_wire::Status;
+
+use crate::connection::{Connection, ConnectionInfo};
+use crate::objects::open::Open;
+use crate::objects::server::ServerState;
+use crate::objects::session::Session;
+use crate::objects::shown::Shown;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::data;
+
+/// A request whose session, tree connect and Open have been found, as far as
+/// its row in the command table demands them.
+pub struct Request<'a> {
+    /// The facts of the connection that it came in on.
+    pub connection: &'a Arc<ConnectionInfo>,
+    /// The connection itself; none on another thread than its core's.
+    pub owner: Option<&'a Connection>,
+    /// Header of the request.
+    pub header: Header,
+    /// The whole message from the header to its end; body parsers take this.
+    pub message: &'a [u8],
+    /// The session that the header names.
+    pub session: Option<Arc<Session>>,
+    /// The tree connect that the header names.
+    pub tree: Option<Arc<TreeConnect>>,
+    /// The Open that the FileId names.
+    pub open: Option<Arc<Open>>,
+    /// Request.IsEncrypted
+    pub encrypted: bool,
+    /// The data of a WRITE that came by RDMA, for its handler to take.
+    pub fetched: Cell<Option<Buf>>,
+    /// Not part of a compound: its payload may travel without a copy.
+    pub alone: bool,
+    /// The state of a file that earlier requests of its compound have shown.
+    pub shown: Option<&'a Shown>,
+    /// Bytes that the body of the response may take, so that the whole
+    /// compound's response stays within what was negotiated.
+    pub room: usize,
+    /// The cancellation of the request.
+    pub cancellation: Cancellation,
+    /// Time that its core has worked on it.
+    pub busy: Cell<Duration>,
+}
+
+/// CANCEL, for requests that wait in one place only.
+#[derive(Debug, Default)]
+pub struct Cancellation {
+    told: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// The time since which somebody waits for others within the request.
+    since: Cell<Option<Instant>>,
+}
+
+impl Cancellation {
+    /// The client has cancelled, or is gone.
+    pub(crate) fn tell(&self) {
+        self.told.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Resolves when somebody waits for others within the request: it will take
+    /// as long as they like.
+    pub(crate) async fn awaited(&self) {
+        poll_fn(|_| if self.waker.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+    }
+
+    /// The time from the first wait for others within the request until now.
+    pub(crate) fn waited(&self) -> Duration {
+        self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Returns the outcome of `work`, or None when the client cancels before. The time does not
+    /// count as a wait for other clients.
+    pub(crate) async fn unless_told<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let done = tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.told() => None,
+        };
+        self.since.set(None);
+        done
+    }
+
+    /// Waits until it does.
+    pub async fn told(&self) {
+        poll_fn(|cx| {
+            if self.told.get() {
+                return Poll::Ready(());
+            }
+            if self.since.get().is_none() {
+                self.since.set(Some(Instant::now()));
+            }
+            self.waker.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Request<'_> {
+    /// Returns the server of the connection.
+    pub fn server(&self) -> &Arc<ServerState> {
+        &self.connection.server
+    }
+
+    /// Writes a log line about the client with `write`, unless there were too many of them.
+    /// See [`Lines::tell`](crate::base::lines::Lines::tell).
+    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+        self.connection.tell(write);
+    }
+
+    /// Connection.Dialect
+    pub fn dialect(&self) -> Dialect {
+        self.connection.dialect()
+    }
+
+    /// The connection, for the handlers that `command::row` keeps on its core.
+    pub fn owner(&self) -> Result<&Connection, Status> {
+        debug_assert!(self.owner.is_some(), "{} left its core", self.header.command);
+        self.owner.ok_or(Status::INTERNAL_ERROR)
+    }
+
+    /// The session; its row says that there is one.
+    pub fn session(&self) -> Result<&Arc<Session>, Status> {
+        self.session.as_ref().ok_or(Status::USER_SESSION_DELETED)
+    }
+
+    /// The tree connect; its row says that there is one.
+    pub fn tree(&self) -> Result<&Arc<TreeConnect>, Status> {
+        self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
+    }
+
+    /// The Open; its row says that there is one.
+    pub fn open(&self) -> Result<&Arc<Open>, Status> {
+        self.open.as_ref().ok_or(Status::FILE_CLOSED)
+    }
+
+    /// Runs a call that may take long on another thread. One user cannot have all of these threads.
+    ///
+    /// # Errors
+    /// CANCELLED when the client cancels before the call has begun; a call that has begun is
+    /// carried out.
+    pub(crate) async fn beside_core<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        if file_io::stays() {
+            // A thread of a blocking pool, where the request has its place already.
+            return Ok(call());
+        }
+        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let place = self.server().blocking_pool.place(&identity.user);
+        let place = self.cancellation.unless_told(place).await.ok_or(Status::CANCELLED)??;
+        let done = run_blocking(move || {
+            let _place = place;
+            call()
+        });
+        done.await.map_err(|error| data::status(&error))
+    }
+
+    /// Runs a lookup of the host's names on a thread that may wait, as
+    /// [`HostUsers::naming`](crate::access::host_users::HostUsers::naming) does.
+    ///
+    /// # Errors
+    /// IO_TIMEOUT when the host does not answer; a lookup that has begun continues.
+    pub(crate) async fn naming<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        self.server().host_users.naming(&identity.user, ask).await
+    }
+
+    /// True for a response without signature and seal: its file data may go to the socket
+    /// without entering user space.
+    pub fn response_is_bare(&self) -> bool {
+        self.alone
+            && !self.encrypted
+            && !self.header.flags.contains(frevo_wire::HeaderFlags::SIGNED)
+    }
+
+    /// MS-SMB2 3.3.5.2.5: fails unless the credits charged cover `bytes` of
+    /// payload or of the largest response asked for.
+    pub fn check_charge(&self, bytes: u32) -> Result<(), Status> {
+        let multi_credit = self.connection.supports_multi_credit();
+        check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place in a blocking pool is no other client.
+    #[tokio::test]
+    async fn a_wait_for_a_thread_is_no_wait_for_others() {
+        let cancellation = Cancellation::default();
+        // Longer than the clock's step, however coarse that is.
+        let later = || async {
+            let since = Instant::now();
+            while since.elapsed().is_zero() {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(cancellation.unless_told(later()).await, Some(()));
+        assert_eq!(cancellation.waited(), Duration::ZERO);
+        tokio::select! {
+            biased;
+            () = cancellation.told() => panic!("nobody has told"),
+            () = later() => {}
+        }
+        assert!(!cancellation.waited().is_zero());
+        cancellation.tell();
+        assert_eq!(cancellation.unless_told(std::future::pending::<()>()).await, None);
+    }
+}

@@ -1,0 +1,164 @@
+//! The end of what a changed configuration no longer allows: sessions of accounts that were removed,
+//! disabled or got another password, and tree connects that the rules of their share refuse now, or
+//! allow less than when they were made.
+
+use std::sync::Arc;
+
+use frevo_wire::dtyp::AccessMask;
+use serde::Serialize;
+
+use crate::access::access_rules::{Caller, Verdict};
+use crate::audit::{Event, Kind};
+use crate::base::panics;
+use crate::objects::server::{ServerState, SharedAccounts};
+use crate::objects::session::{Identity, Session, State};
+use crate::objects::settings::Settings;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::{RunAs, Share, Shares};
+
+/// The number of objects that a reload ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Reviewed {
+    /// Sessions.
+    pub sessions: usize,
+    /// Tree connects that ended without their session.
+    pub tree_connects: usize,
+}
+
+impl ServerState {
+    /// Takes a new configuration. New connections, tree connects and logons see it; sessions and
+    /// tree connects that it no longer allows end, all others go on.
+    pub fn reload(
+        self: &Arc<Self>,
+        settings: Settings,
+        shares: Shares,
+        accounts: SharedAccounts,
+    ) -> Reviewed {
+        let before = self.replace(settings, shares, accounts);
+        self.review_sessions(&before)
+    }
+
+    /// Ends what the present configuration does not allow. `before` are the accounts of the one
+    /// before. Users whose groups changed have the new ones from now on.
+    fn review_sessions(self: &Arc<Self>, before: &SharedAccounts) -> Reviewed {
+        let mut reviewed = Reviewed::default();
+        for session in self.sessions() {
+            let Some(identity) = session.identity() else { continue };
+            if identity.is_local && !self.may_stay(&identity, before) {
+                panics::contained(|| self.close_session(&session));
+                reviewed.sessions += 1;
+                continue;
+            }
+            let identity =
+                if identity.is_local { self.renew(&session, &identity) } else { identity };
+            reviewed.tree_connects += self.review_trees(&session, &identity);
+        }
+        reviewed
+    }
+
+    /// True for an account that exists, is enabled and has the password that it had.
+    pub(crate) fn may_stay(&self, identity: &Identity, before: &SharedAccounts) -> bool {
+        let (accounts, name) = (self.accounts(), &*identity.user);
+        accounts.membership(name).is_some_and(|known| known.is_enabled)
+            && accounts.password_hash(name) == before.password_hash(name)
+    }
+
+    /// Gives a session the present groups of its user.
+    fn renew(&self, session: &Session, identity: &Identity) -> Arc<Identity> {
+        let host = identity.host.user();
+        let token = self.token(&identity.user, host);
+        let groups = self.groups(&identity.user, host);
+        let renewed = Identity { token, groups, ..Identity::clone(identity) };
+        session.renew_identity(renewed.clone());
+        Arc::new(renewed)
+    }
+
+    /// Ends the tree connects of a session that allow more than the present rules do. Returns their
+    /// number.
+    fn review_trees(self: &Arc<Self>, session: &Arc<Session>, identity: &Identity) -> usize {
+        if !matches!(session.state(), State::Valid | State::Expired) || identity.is_nobody() {
+            return 0;
+        }
+        let mut ended = 0;
+        for tree in session.trees() {
+            let Some(why) = self.excess(&tree, identity) else { continue };
+            if panics::contained(|| self.end_tree(session, &tree)) == Some(true) {
+                ended += 1;
+                self.tell_end(&tree, identity, why);
+            }
+        }
+        ended
+    }
+
+    /// The reason why a tree connect must end. None for one that may go on, also for one of a share
+    /// that is not served any more: its users go on with it until they disconnect.
+    pub(crate) fn excess(&self, tree: &TreeConnect, identity: &Identity) -> Option<&'static str> {
+        let shares = self.shares();
+        let share = shares.find_for(&tree.share.name, &identity.user)?;
+        let domain_sids = self.domain_names.sids();
+        let caller = Caller {
+            user: &identity.user,
+            groups: &identity.groups,
+            groups_are_known: identity.host.is_known(),
+            token: &identity.token,
+            domain_sids: &domain_sids,
+            address: tree.source()?.peer.ip(),
+        };
+        let read_only = match share.rules.judge(&caller, share.read_only) {
+            Verdict::Refused(why) => return Some(why),
+            Verdict::Reads => true,
+            Verdict::Writes => false,
+        };
+        let allowed = Share { read_only, ..Share::clone(share) }.maximal_access()
+            & share.rules.granted(&caller);
+        if tree.maximal_access & allowed != tree.maximal_access {
+            return Some("the share allows the user less than before");
+        }
+        let is_stricter = (share.encrypt && !tree.share.encrypt)
+            || (share.hide_unreadable && !tree.share.hide_unreadable)
+            || !share.run_as.is_same(&tree.share.run_as);
+        is_stricter.then_some("the share is used in another way than before")
+    }
+
+    /// Ends a tree connect as TREE_DISCONNECT does. False when somebody else ended it before.
+    pub(crate) fn end_tree(self: &Arc<Self>, session: &Session, tree: &TreeConnect) -> bool {
+        if session.remove_tree(tree, |open| self.close_open(open)).is_err() {
+            return false;
+        }
+        tree.under_way.end();
+        tree.under_way.give_up();
+        self.start_scavenger();
+        true
+    }
+
+    fn tell_end(&self, tree: &TreeConnect, identity: &Identity, why: &'static str) {
+        tracing::info!(target: "frevo::tree", user = %identity.user, share = %tree.share.name,
+            "tree connect ended, for the configuration has changed: {why}");
+        self.audit.emit(|| {
+            let event = Event::new(Kind::Disconnect).by(tree.identity());
+            let event = match tree.source() {
+                Some(source) => event.from(source),
+                None => event,
+            };
+            event.with("share", &*tree.share.name).with("reason", why)
+        });
+    }
+}
+
+impl RunAs {
+    /// True if both stand for the same user of the host.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Server, Self::Server) | (Self::User, Self::User) => true,
+            (Self::One(one), Self::One(other)) => one.uid() == other.uid(),
+            _ => false,
+        }
+    }
+}
+
+/// True if an Open with these rights may go on through a tree connect, whose share may allow less
+/// than the one that it was opened through.
+pub(crate) fn is_within(granted: AccessMask, tree: &TreeConnect) -> bool {
+    (granted & AccessMask::FILE_ALL).without(tree.maximal_access).is_empty()
+}

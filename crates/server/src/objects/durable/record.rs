@@ -1,0 +1,501 @@
+//! Persistent Opens on their way to the state store and back, MS-SMB2 3.3.1.10
+//! Open.IsPersistent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use frevo_proto::lock_sequence::LockSequences;
+use frevo_store::file::Admission;
+use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
+use frevo_store::limits::RECORD_GROUPS;
+use frevo_store::name::Rules;
+use frevo_store::order::Ordered;
+use frevo_store::state::{
+    ActorRecord, Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
+};
+use frevo_store::vfs::{KindWanted, OpenHow, Opened};
+use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Shape, Sharing, StateStore, Vfs};
+use frevo_wire::Status;
+use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
+use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
+use frevo_wire::dtyp::{AccessMask, Guid};
+use frevo_wire::file_id::FileId;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{AppInstance, Asked, Survival};
+use crate::access::host_users::HostUser;
+use crate::base::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
+use crate::objects::host_locks;
+use crate::objects::lease::client::client_id;
+use crate::objects::ledger::Kind;
+use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::objects::server::ServerState;
+use crate::objects::times::Times;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::data;
+use crate::shares::host::UnixUser;
+use crate::shares::share::{RunAs, Share};
+
+/// Why an Open of an earlier run is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// The Open is persistent.
+    Always,
+    /// It is durable, and the earlier run has left it to this one.
+    OverThisRestart,
+}
+
+/// The record of `open`, which survives by `survival`.
+pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> {
+    let file = open.file().ok()?;
+    let birth = file.node.birth().unwrap_or_default();
+    let state = file.cell.lock();
+    let claim = state.claim_of(file.id)?;
+    let (delete_on_close, delete_pending) = state.deletion_of(file.id);
+    let app = survival.app_instance;
+    Some(OpenRecord {
+        durable_file_id: open.file_id.persistent,
+        create_guid: survival.create_guid.unwrap_or_default(),
+        client_guid: survival.client_guid,
+        owner: survival.owner.clone(),
+        share: open.tree().share.name.clone(),
+        name: state.name_of(file.id).to_string(),
+        file_name: survival.asked.file_name.clone(),
+        volume: file.vfs.volume().serial,
+        inode: file.cell.key().inode,
+        stream: file.cell.key().stream,
+        birth,
+        granted_access: open.granted_access,
+        claimed_access: claim.access,
+        desired_access: survival.asked.desired_access,
+        share_access: survival.asked.share_access.0,
+        create_options: survival.asked.create_options.0,
+        mode: u32::try_from(file.mode.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0),
+        timeout_ms: u32::try_from(survival.durable_timeout().as_millis()).unwrap_or(u32::MAX),
+        delete_on_close,
+        delete_pending,
+        app_instance_id: app.map(|app| app.id),
+        app_instance_version: app.and_then(|app| app.version).map(|v| (v.high, v.low)),
+        lease: lease_of(state.held(file.id), state.lease_of(file.id)),
+        locks: survival
+            .settled(state.ranges.of(file.id))
+            .into_iter()
+            .map(|(range, mode)| LockRecord { range, mode })
+            .collect(),
+        lock_sequences: open.lock_sequences.lock().numbers(),
+        actor: actor_of(open, survival),
+    })
+}
+
+/// The user of the host that `open` acts as. None where the next run can ask the name service for it.
+fn actor_of(open: &Open, survival: &Survival) -> Option<ActorRecord> {
+    let tree = open.tree();
+    if !matches!(tree.share.run_as, RunAs::User) {
+        return None;
+    }
+    let identity = tree.identity();
+    let present = identity.as_ref().and_then(|identity| identity.host.user());
+    let host = &present.or(survival.actor.as_deref())?.unix;
+    let is_fit = tree.share.id_map.sid(host.uid).is_some() && host.groups.len() <= RECORD_GROUPS;
+    is_fit.then(|| ActorRecord { uid: host.uid, gid: host.gid, groups: host.groups.clone() })
+}
+
+fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
+    match held {
+        Granted::Nothing => LeaseRecord::NONE,
+        Granted::Oplock(level) => LeaseRecord { oplock_level: level.0, ..LeaseRecord::NONE },
+        Granted::Lease { state, v2, .. } => LeaseRecord {
+            oplock_level: OplockLevel::LEASE.0,
+            key: owner.map(|owner| owner.key.0).unwrap_or_default(),
+            parent_key: v2.and_then(|v2| v2.parent).unwrap_or_default().0,
+            state: state.0,
+            epoch: v2.map_or(0, |v2| v2.epoch),
+            version: if v2.is_some() { 2 } else { 1 },
+        },
+    }
+}
+
+/// Puts `open` as it is now on record and waits until that is stable, with all that failed
+/// before. Does nothing, and calls nobody, for an Open that is not persistent.
+pub async fn keep(server: &ServerState, open: &Open) -> Result<(), Status> {
+    let (done, stable) = oneshot::channel();
+    match put(server, open, Box::new(move |result| _ = done.send(result))) {
+        true if planted!(AnswerBeforeStable) => Ok(()),
+        true => {
+            stood(stable.await)?;
+            settle(server).await
+        }
+        false => Ok(()),
+    }
+}
+
+/// Makes good what the store failed to do before: in the record of somebody else may
+/// still be what has just been promised to this one.
+async fn settle(server: &ServerState) -> Result<(), Status> {
+    let (removals, stale) = server.durables.backlog().owed();
+    let Some(store) = server.durables.store() else { return Ok(()) };
+    let mut asked = Vec::new();
+    let mut wait = || {
+        let (done, stable) = oneshot::channel();
+        asked.push(stable);
+        Box::new(move |result| _ = done.send(result))
+    };
+    for id in removals {
+        server.durables.backlog().remove(&**store, id, wait());
+    }
+    for id in stale {
+        let open = server.durables.open(id);
+        if !open.is_some_and(|open| put(server, &open, wait())) {
+            server.durables.backlog().is_over(id);
+        }
+    }
+    for stable in asked {
+        match stable.await {
+            // Of one that needed none.
+            Err(_) => {}
+            ended => stood(ended)?,
+        }
+    }
+    Ok(())
+}
+
+/// Like [`keep`], for promises that were taken back: no request waits until the record is
+/// stable.
+pub fn renew(server: &ServerState, open: &Open) {
+    put(server, open, Box::new(|_| {}));
+}
+
+/// False when there is nothing to put.
+fn put(server: &ServerState, open: &Open, done: Done) -> bool {
+    let Some(survival) = open.survival() else { return false };
+    let Some(store) = server.durables.store() else { return false };
+    // Records come in order, and none comes after the removal.
+    let _order = survival.recording.lock();
+    if !survival.is_persistent() {
+        return false;
+    }
+    let Some(record) = record_of(open, survival) else { return false };
+    let id = RecordId(record.durable_file_id);
+    server.durables.backlog().put(&**store, id, record.to_bytes(), done);
+    true
+}
+
+/// Like [`keep`], for all persistent Opens of a file, whose name or promises have changed.
+pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
+    if server.durables.store().is_none() {
+        return Ok(());
+    }
+    for open in server.durables.persistent_of(cell.key()) {
+        keep(server, &open).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the record of a persistent Open that has closed is gone.
+pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
+    let is_persistent = open.survival().is_some_and(Survival::is_persistent);
+    if !is_persistent || server.durables.store().is_none() {
+        return Ok(());
+    }
+    let (done, stable) = oneshot::channel();
+    server.durables.remove_record(open, Box::new(move |result| _ = done.send(result)));
+    stood(stable.await)
+}
+
+fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> Result<(), Status> {
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(fault)) => {
+            tracing::error!(target: "frevo::durable", %fault, "cannot store a persistent handle");
+            Err(Status::INSUFFICIENT_RESOURCES)
+        }
+        Err(_) => Err(Status::INSUFFICIENT_RESOURCES),
+    }
+}
+
+/// Takes `store` for persistent Opens and makes those of an earlier run anew.
+/// Each waits for its client as long as it would have after a lost connection.
+/// To be called before anybody is served.
+///
+/// # Errors
+/// When the store cannot be read. A record that cannot be made an Open again
+/// (its file or share has gone) costs that Open alone, and is logged.
+pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
+    let records = store.load()?;
+    server.durables.set_store(store);
+    let mut readable = Vec::new();
+    for (id, bytes) in records {
+        match OpenRecord::from_bytes(&bytes) {
+            Ok(record) => {
+                let time = Duration::from_millis(u64::from(record.timeout_ms));
+                readable.push((id, record, Instant::now() + time));
+            }
+            Err(error) => lost(server, id, &error.to_string(), Kept::Always),
+        }
+    }
+    Ok(restore_all(server, readable, Kept::Always))
+}
+
+/// An Open of an earlier run cannot be made again.
+fn lost(server: &ServerState, id: RecordId, why: &str, kept: Kept) {
+    if kept == Kept::OverThisRestart {
+        tracing::info!(target: "frevo::durable", why, "lost a durable handle over the restart");
+        return;
+    }
+    tracing::warn!(target: "frevo::durable", why, "lost a persistent handle");
+    if let Some(store) = server.durables.store() {
+        server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
+    }
+}
+
+/// Makes Opens of an earlier run anew, each of which waits for its client until its deadline.
+/// Returns their number.
+pub(super) fn restore_all(
+    server: &Arc<ServerState>,
+    records: Vec<(RecordId, OpenRecord, Instant)>,
+    kept: Kept,
+) -> usize {
+    let mut opens = Vec::new();
+    // One patience for all of them.
+    let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
+    let mut owners = Owners { patience, mapped: HashMap::new() };
+    for (id, record, deadline) in records {
+        match reopen(server, &record, kept, &mut owners) {
+            Ok(open) => opens.push((open, record, deadline)),
+            Err(why) => {
+                let why = format!("{} of {} in {}: {why}", record.name, record.owner, record.share);
+                lost(server, id, &why, kept);
+            }
+        }
+    }
+    let count = opens.len();
+    // All are in before any caches, locks or deletes: that would keep others out.
+    for (open, record, deadline) in &opens {
+        put_back(server, open, record);
+        if !server.durables.restore(open, *deadline) {
+            open.close(&server.files);
+        }
+    }
+    count
+}
+
+/// Opens the file again, as it was open.
+fn reopen(
+    server: &Arc<ServerState>,
+    record: &OpenRecord,
+    kept: Kept,
+    owners: &mut Owners,
+) -> Result<Arc<Open>, String> {
+    let shares = server.shares();
+    let share = shares.find(&record.share).ok_or("there is no such share")?;
+    let actor = owners.mapped(share, record);
+    let share = owners.acting(server, share, record, actor.as_deref());
+    let share = &share.ok_or("there is nobody to act as")?;
+    let is_persistent = kept == Kept::Always;
+    if is_persistent && !share.continuous {
+        return Err("the share is not continuous".into());
+    }
+    let vfs = share.vfs().ok_or("the share has no files")?;
+    let opened = open_recorded(&**vfs, record)?;
+    let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
+    let id = OpenId(file_id.volatile);
+    let admission = admission_of(record, id, vfs.folder_id());
+    let key = opened.node.key();
+    let attempt = server.files.admit(key, &opened.name, admission).map_err(|s| s.to_string())?;
+    if attempt.admitted != Admitted::In {
+        return Err("others have it open".into());
+    }
+    if opened.stat.links > 1 {
+        attempt.cell.note_linked();
+    }
+    let target = OpenTarget::File(FileOpen {
+        fd: shared_fd(&*opened.node),
+        node: opened.node,
+        caching: data::caching(share, CreateOptions(record.mode)),
+        io: OnceLock::new(),
+        vfs: Arc::clone(vfs),
+        id,
+        cell: attempt.cell,
+        is_directory: false,
+        posix: false,
+        apple: false,
+        base: None,
+        mode: AtomicU64::new(u64::from(record.mode)),
+        position: AtomicU64::new(0),
+        max_size: share.max_file_size,
+        times: Times::new(share.late_write_times),
+        syncs: OnceLock::new(),
+        made: AtomicBool::new(false),
+        turned: AtomicBool::new(false),
+        written: AtomicBool::new(false),
+        altered: AtomicBool::new(false),
+        enumeration: Ordered::new(None),
+    });
+    // Of a tree connect that has ended: there is none until its client comes.
+    let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
+    tree.disconnect();
+    let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
+    // What was promised before the restart is kept, also beyond what is allowed now.
+    let owner = server.ledger.account(&record.owner);
+    let open = match owner.charge(Kind::Open, OPEN_BYTES) {
+        Ok(charge) => open.charged(charge),
+        Err(_) => open,
+    };
+    if record.lease.version != 0 || record.lease.oplock_level != 0 {
+        open.set_promise(owner.charge(Kind::Lease, LEASE_BYTES).ok());
+    }
+    *open.lock_sequences.lock() = LockSequences::from_numbers(record.lock_sequences);
+    let survival = open.survival_or(&server.durables, || survival_of(record, actor));
+    survival.set_durable(Duration::from_millis(u64::from(record.timeout_ms)));
+    survival.set_persistent(is_persistent);
+    Ok(Arc::new(open))
+}
+
+/// Opens the file of a record in the file system. Fails where its name means another file.
+fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
+    let name = Name::parse(&record.name, Rules::Windows)
+        .or_else(|_| Name::parse(&record.name.replace('\\', "/"), Rules::Posix))
+        .map_err(|_| "its name is not valid")?;
+    let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
+    let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
+    let how = OpenHow {
+        kind: KindWanted::NotDirectory,
+        read: record.granted_access.intersects(reads),
+        write: record.granted_access.intersects(writes),
+        open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
+        ..OpenHow::LOOK
+    };
+    let opened = vfs.open(&name, &how).map_err(|fault| fault.to_string())?;
+    let key = opened.node.key();
+    let is_same = key.inode == record.inode
+        && key.stream == record.stream
+        && vfs.volume().serial == record.volume
+        && opened.node.birth().unwrap_or_default() == record.birth;
+    if !is_same {
+        return Err("another file has its name".into());
+    }
+    Ok(opened)
+}
+
+fn admission_of(record: &OpenRecord, id: OpenId, folder_id: FolderId) -> Admission {
+    let shared = ShareAccess(record.share_access);
+    Admission {
+        id,
+        folder_id,
+        access: record.claimed_access,
+        granted: record.claimed_access,
+        sharing: Sharing {
+            read: shared.contains(ShareAccess::READ),
+            write: shared.contains(ShareAccess::WRITE),
+            delete: shared.contains(ShareAccess::DELETE),
+        },
+        delete_on_close: record.delete_on_close && !planted!(DeletionForgotten),
+        lease: lease_owner(record),
+        overwrites: false,
+    }
+}
+
+/// The owners of Opens of an earlier run, as users of the host.
+struct Owners {
+    /// The time until which the name service is waited for.
+    patience: std::time::Instant,
+    /// Those with numbers by arithmetic, who are in the records: no controller says again here what
+    /// groups they are in.
+    mapped: HashMap<String, Arc<HostUser>>,
+}
+
+impl Owners {
+    /// The owner, if it has numbers by arithmetic.
+    fn mapped(&mut self, share: &Share, record: &OpenRecord) -> Option<Arc<HostUser>> {
+        // What the configuration no longer maps is nobody.
+        let actor = record.actor.as_ref().filter(|actor| share.id_map.sid(actor.uid).is_some())?;
+        let unix = UnixUser { uid: actor.uid, gid: actor.gid, groups: actor.groups.clone() };
+        let user = HostUser { unix, groups: Vec::new() };
+        let known =
+            self.mapped.entry(record.owner.clone()).or_insert_with(|| Arc::new(user.clone()));
+        // One copy of a thousand groups serves all Opens of a user.
+        if **known != user {
+            *known = Arc::new(user);
+        }
+        Some(Arc::clone(known))
+    }
+
+    /// The share as the owner of an Open uses it. Nobody waits at the start but for the
+    /// host, which may be starting too.
+    fn acting(
+        &self,
+        server: &ServerState,
+        share: &Arc<Share>,
+        record: &OpenRecord,
+        mapped: Option<&HostUser>,
+    ) -> Option<Arc<Share>> {
+        let (users, owner) = (&server.host_users, &record.owner);
+        let asked = match (&share.run_as, mapped) {
+            (RunAs::User, None) => users.look_up_now(&*server.ambient, owner, self.patience),
+            _ => None,
+        };
+        Arc::clone(share).acting_for(owner, mapped.or(asked.as_deref()), users)
+    }
+}
+
+fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
+    let version = record.app_instance_version.map(|(high, low)| AppInstanceVersion { high, low });
+    let asked = Asked {
+        file_name: record.file_name.clone(),
+        desired_access: record.desired_access,
+        share_access: ShareAccess(record.share_access),
+        create_options: CreateOptions(record.create_options),
+    };
+    let survival = Survival::new(
+        &record.owner,
+        record.client_guid,
+        // One of version 1 has none.
+        Some(record.create_guid).filter(|guid| *guid != Guid::default()),
+        record.app_instance_id.map(|id| AppInstance { id, version }),
+        (asked, CreateAction::OPENED),
+    );
+    survival.acting_as(actor)
+}
+
+fn lease_owner(record: &OpenRecord) -> Option<LeaseOwner> {
+    let client = || client_id(record.client_guid, &record.owner);
+    (record.lease.version != 0)
+        .then(|| LeaseOwner { client: client(), key: LeaseKey(record.lease.key) })
+}
+
+/// Its promises, locks and marks, which are there beside it.
+fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
+    let Ok(file) = open.file() else { return };
+    let lease = &record.lease;
+    let wish = match lease_owner(record) {
+        Some(owner) => {
+            let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
+            // Granting it counts its epoch on by one.
+            let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
+            let v2 = (lease.version == 2).then_some(v2);
+            Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })
+        }
+        None if lease.oplock_level != 0 => Wish::Oplock(OplockLevel(lease.oplock_level)),
+        None => Wish::Nothing,
+    };
+    let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
+    // It was promised before the restart: locks of others that are back do not count.
+    let shape = Shape { is_directory: false, allocation: 0 };
+    server.files.grant(&file.cell, file.id, shape, wish, route);
+    let mut state = file.cell.lock();
+    for lock in record.locks.iter().filter(|_| !planted!(LocksLeftBehind)) {
+        if let Err(status) = state.ranges.lock(file.id, lock.range, lock.mode) {
+            tracing::warn!(target: "frevo::durable", %status, "lost a lock of a persistent handle");
+        } else if let Err(status) = host_locks::show(file, &state.ranges, lock.range) {
+            tracing::warn!(target: "frevo::durable", %status,
+                "another program has locked a range that a persistent handle has locked");
+        }
+    }
+    if record.delete_pending {
+        state.set_delete_pending(file.id, true);
+    }
+}

@@ -1,0 +1,236 @@
+//! Opens without a session: from the loss of their session until their client reconnects, or
+//! until they are given up.
+
+use std::collections::hash_map::Entry as Slot;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frevo_wire::Status;
+use frevo_wire::fscc::fold_name;
+use tokio::time::Instant;
+
+use super::{Attachment, Durables, Id, Table, key_of};
+use crate::base::limits::{DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, RECONNECT_PATIENCE};
+use crate::objects::durable::reconnect::{Kept, Reconnect, Version, is_early, verdict};
+use crate::objects::durable::{Caching, Survival};
+use crate::objects::open::Open;
+
+/// The Open that a reconnect meets.
+#[derive(Debug)]
+enum Met {
+    /// Its Open, which is now the asking session's.
+    Taken(Arc<Open>),
+    /// Its Open, whose old session has not ended yet.
+    Early,
+}
+
+/// The fate of an Open that waits for its client when others want its file.
+pub(in crate::objects::durable) enum Broken {
+    /// It is nobody's any more, and the caller closes it.
+    Closed(Arc<Open>),
+    /// It keeps what it caches until its client comes or does not.
+    Kept,
+    /// It stays open, and caches nothing any more.
+    Stays,
+}
+
+impl Durables {
+    /// MS-SMB2 3.3.7.1: the Open has lost its session. True when it is kept for
+    /// its client; otherwise it is to be closed.
+    pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
+        let Some(survival) = open.survival() else { return false };
+        let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
+        let outlives_lease = survival.is_persistent() || survival.is_resilient();
+        if !outlives_lease && Caching::locks_for_others(open) {
+            return false;
+        }
+        let id = open.file_id.persistent;
+        let deadline = Instant::now() + time;
+        let mut table = self.table.lock();
+        if open.is_closed() || table.deadlines.len() >= DISCONNECTED_OPENS {
+            return false;
+        }
+        let of_owner = table.waiting.get(&survival.owner).copied().unwrap_or(0);
+        if of_owner >= DISCONNECTED_OPENS_PER_OWNER {
+            tracing::warn!(target: "frevo::durable", owner = survival.owner,
+                "closed a durable handle early: too many handles wait for their clients");
+            return false;
+        }
+        let Some(entry) = table.opens.get_mut(&id) else { return false };
+        entry.place = Attachment::Disconnected(deadline);
+        self.enter_waiting(&mut table, open, survival, deadline);
+        drop(table);
+        self.detached.notify_waiters();
+        true
+    }
+
+    /// Takes in an Open of an earlier run: its client may come until
+    /// `deadline`.
+    pub fn restore(&self, open: &Arc<Open>, deadline: Instant) -> bool {
+        let Some(survival) = open.survival() else { return false };
+        if !self.insert(open, Attachment::Disconnected(deadline)) {
+            return false;
+        }
+        let mut table = self.table.lock();
+        self.enter_waiting(&mut table, open, survival, deadline);
+        true
+    }
+
+    fn enter_waiting(
+        &self,
+        table: &mut Table,
+        open: &Open,
+        survival: &Survival,
+        deadline: Instant,
+    ) {
+        let id = open.file_id.persistent;
+        if table.deadlines.first().is_none_or(|(first, _)| deadline < *first) {
+            self.earlier.notify_one();
+        }
+        table.deadlines.insert((deadline, id));
+        *table.waiting.entry(survival.owner.clone()).or_default() += 1;
+        if survival.is_persistent() {
+            self.orphans.fetch_add(1, Ordering::AcqRel);
+            table.by_file.orphan(key_of(open));
+        }
+    }
+
+    pub(super) fn leave_waiting(
+        &self,
+        table: &mut Table,
+        open: &Open,
+        survival: &Survival,
+        deadline: Instant,
+    ) {
+        let id = open.file_id.persistent;
+        table.deadlines.remove(&(deadline, id));
+        if let Slot::Occupied(mut count) = table.waiting.entry(survival.owner.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if survival.is_persistent() {
+            self.orphans.fetch_sub(1, Ordering::AcqRel);
+            table.by_file.adopt(key_of(open));
+        }
+    }
+
+    /// MS-SMB2 3.3.5.9.7, 3.3.5.9.12: the Open that is asked for, now attached
+    /// to `session`.
+    ///
+    /// Deviation: a client may be back before the end of its old connection has
+    /// been seen, which another core may have to do. It is waited for a moment;
+    /// the specification knows no such order of events. Nor does it know how a client
+    /// gets an answer that was lost with one channel of its session: a replay in that
+    /// session is answered again.
+    pub async fn reconnect(
+        &self,
+        asked: &Reconnect<'_>,
+        session: u64,
+    ) -> Result<Arc<Open>, Status> {
+        let deadline = Instant::now() + RECONNECT_PATIENCE;
+        loop {
+            let mut detached = pin!(self.detached.notified());
+            // From here on nothing is missed.
+            detached.as_mut().enable();
+            match self.try_reconnect(asked, session)? {
+                Met::Taken(open) => return Ok(open),
+                Met::Early => tokio::time::timeout_at(deadline, detached)
+                    .await
+                    .map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?,
+            }
+        }
+    }
+
+    fn try_reconnect(&self, asked: &Reconnect<'_>, session: u64) -> Result<Met, Status> {
+        let mut table = self.table.lock();
+        let mut id = asked.file_id.persistent;
+        if let Version::Two { create_guid, persistent: true, continuous: true } = asked.version
+            && !table.opens.contains_key(&id)
+            && let Some(other) = table.by_persistent.get(&(fold_name(asked.user), create_guid))
+        {
+            id = *other;
+        }
+        let entry = table.opens.get(&id).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let survival = entry.open.survival().ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let is_again = asked.is_replay && entry.place == Attachment::Attached(session);
+        let kept = Kept {
+            survival,
+            caching: Caching::of(&entry.open),
+            is_attached: matches!(entry.place, Attachment::Attached(_)) && !is_again,
+            share: &entry.open.tree().share.name,
+        };
+        if is_early(kept, asked) {
+            return Ok(Met::Early);
+        }
+        verdict(kept, asked)?;
+        if is_again {
+            return Ok(Met::Taken(Arc::clone(&entry.open)));
+        }
+        let open = self.attach(&mut table, id, session);
+        open.map(Met::Taken).ok_or(Status::OBJECT_NAME_NOT_FOUND)
+    }
+
+    /// Attaches an Open that waits for its client to `session`; false when it
+    /// does not wait any more.
+    pub fn take_up(&self, open: &Open, session: u64) -> bool {
+        self.attach(&mut self.table.lock(), open.file_id.persistent, session).is_some()
+    }
+
+    fn attach(&self, table: &mut Table, id: Id, session: u64) -> Option<Arc<Open>> {
+        let entry = table.opens.get_mut(&id)?;
+        let Attachment::Disconnected(deadline) = entry.place else { return None };
+        entry.place = Attachment::Attached(session);
+        let open = Arc::clone(&entry.open);
+        if let Some(survival) = open.survival() {
+            self.leave_waiting(table, &open, survival, deadline);
+        }
+        Some(open)
+    }
+
+    /// Takes Opens out that wait for their client, if `which` says so. They are
+    /// nobody's any more, and the caller closes them.
+    pub fn give_up(&self, which: impl Fn(&Open) -> bool) -> Vec<Arc<Open>> {
+        let mut table = self.table.lock();
+        let waiting: Vec<Id> = table.deadlines.iter().map(|(_, id)| *id).collect();
+        let chosen = |id: &Id| table.opens.get(id).is_some_and(|entry| which(&entry.open));
+        let ids: Vec<Id> = waiting.into_iter().filter(chosen).collect();
+        ids.into_iter().filter_map(|id| self.take_out(&mut table, id)).collect()
+    }
+
+    /// Takes out the one Open `id` if it waits for its client.
+    pub fn give_up_one(&self, id: u64) -> Option<Arc<Open>> {
+        let mut table = self.table.lock();
+        let entry = table.opens.get(&id)?;
+        if matches!(entry.place, Attachment::Attached(_)) {
+            return None;
+        }
+        self.take_out(&mut table, id)
+    }
+
+    /// The caching of the Open `id` is in the way of another use of its file.
+    pub(in crate::objects::durable) fn on_break(&self, id: u64) -> Broken {
+        let mut table = self.table.lock();
+        let Some(entry) = table.opens.get(&id) else { return Broken::Stays };
+        let survival = entry.open.survival();
+        match (survival, entry.place) {
+            (Some(survival), Attachment::Disconnected(_)) if survival.is_persistent() => {
+                Broken::Kept
+            }
+            (Some(survival), Attachment::Disconnected(_)) if survival.is_durable() => {
+                self.take_out(&mut table, id).map_or(Broken::Stays, Broken::Closed)
+            }
+            _ => Broken::Stays,
+        }
+    }
+
+    /// Takes out those whose time has come.
+    pub(in crate::objects::durable) fn expired(&self, now: Instant) -> Vec<Arc<Open>> {
+        let mut table = self.table.lock();
+        let due: Vec<Id> =
+            table.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
+        due.into_iter().filter_map(|id| self.take_out(&mut table, id)).collect()
+    }
+}

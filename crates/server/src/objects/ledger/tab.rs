@@ -1,0 +1,136 @@
+//! Buffers of connections, charged by their sum.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Holder, Kind, Member};
+use crate::base::limits::TAB_STEP_BYTES;
+use crate::connection::ConnectionHandle;
+
+/// A connection's buffers. They are added up on the connection's core; the holder is
+/// charged in steps of [`TAB_STEP_BYTES`].
+#[derive(Debug)]
+pub struct Tabs {
+    id: u64,
+    /// The connection's door; a stand-in, which has no buffers, has none.
+    handle: Option<ConnectionHandle>,
+    holder: RefCell<Arc<Holder>>,
+    /// Frames with requests that are not answered.
+    frames: Tab,
+    /// Replies that the client has not taken.
+    replies: Tab,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Tabs {
+    /// The tabs of the connection `id`. It loses by way of `handle` when its holder is
+    /// the biggest and there is no room.
+    pub fn new(id: u64, handle: Option<ConnectionHandle>, holder: Arc<Holder>) -> Self {
+        let bytes = Arc::new(AtomicUsize::new(0));
+        if let Some(handle) = handle.clone() {
+            holder.members.lock().push(Member { id, handle, bytes: Arc::clone(&bytes) });
+        }
+        let [frames, replies] =
+            [Kind::Frame, Kind::Reply].map(|kind| Tab::new(Arc::clone(&holder), kind));
+        Self { id, handle, holder: RefCell::new(holder), frames, replies, bytes }
+    }
+
+    /// The holder that is charged.
+    pub fn holder(&self) -> Arc<Holder> {
+        Arc::clone(&self.holder.borrow())
+    }
+
+    /// True while the holder has to wait for room when there is none.
+    pub fn is_large(&self) -> bool {
+        self.holder.borrow().is_large()
+    }
+
+    /// Charges another holder from now on: an account has logged on.
+    pub fn move_to(&self, holder: &Arc<Holder>) {
+        let old = self.holder.replace(Arc::clone(holder));
+        if Arc::ptr_eq(&old, holder) {
+            return;
+        }
+        old.members.lock().retain(|member| member.id != self.id);
+        if let Some(handle) = self.handle.clone() {
+            let bytes = Arc::clone(&self.bytes);
+            holder.members.lock().push(Member { id: self.id, handle, bytes });
+        }
+        self.frames.move_to(holder);
+        self.replies.move_to(holder);
+    }
+
+    /// Sets the bytes that the connection has now.
+    pub fn set(&self, frames: usize, replies: usize) {
+        let is_settled = self.frames.set(frames) | self.replies.set(replies);
+        if is_settled {
+            self.bytes.store(frames.saturating_add(replies), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Tabs {
+    fn drop(&mut self) {
+        if self.handle.is_some() {
+            self.holder.borrow().members.lock().retain(|member| member.id != self.id);
+        }
+    }
+}
+
+/// Bytes of one kind on one connection.
+#[derive(Debug)]
+pub struct Tab {
+    holder: RefCell<Arc<Holder>>,
+    kind: Kind,
+    bytes: Cell<usize>,
+    charged: Cell<usize>,
+}
+
+impl Tab {
+    /// An empty tab of a passing kind.
+    pub const fn new(holder: Arc<Holder>, kind: Kind) -> Self {
+        let holder = RefCell::new(holder);
+        Self { holder, kind, bytes: Cell::new(0), charged: Cell::new(0) }
+    }
+
+    /// Sets the bytes that the connection has now. True when the holder was charged
+    /// anew.
+    pub fn set(&self, bytes: usize) -> bool {
+        self.bytes.set(bytes);
+        let charged = self.charged.get();
+        let is_due = bytes.abs_diff(charged) >= TAB_STEP_BYTES || (bytes == 0 && charged != 0);
+        if is_due {
+            self.settle(bytes);
+        }
+        is_due
+    }
+
+    fn move_to(&self, holder: &Arc<Holder>) {
+        let charged = self.charged.get();
+        self.settle(0);
+        self.holder.replace(Arc::clone(holder));
+        self.settle(charged);
+    }
+
+    /// The bytes that the connection has now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    fn settle(&self, bytes: usize) {
+        let charged = self.charged.replace(bytes);
+        let holder = self.holder.borrow();
+        if bytes >= charged {
+            holder.add(self.kind, bytes - charged);
+        } else {
+            holder.subtract(self.kind, charged - bytes);
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        self.settle(0);
+    }
+}

@@ -1,0 +1,255 @@
+use super::*;
+use crate::base::limits::TAB_STEP_BYTES;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn most(kind: Kind) -> (usize, usize) {
+    let (_, account, network) = LIMITS[kind as usize];
+    (account, network)
+}
+
+#[test]
+fn accounts_are_one_whatever_their_case_and_forgotten_when_nothing_is_charged() {
+    let ledger = Ledger::default();
+    let ann = ledger.account("Ann");
+    assert!(Arc::ptr_eq(&ann, &ledger.account("aNN")));
+    assert!(!Arc::ptr_eq(&ann, &ledger.account("bob")));
+    let charge = ann.charge(Kind::Open, 10).unwrap();
+    drop(ann);
+    assert_eq!(ledger.account("ann").count(Kind::Open), 1, "a charge keeps its holder");
+    assert_eq!(ledger.holders().len(), 1);
+    drop(charge);
+    assert!(ledger.holders().is_empty());
+    assert_eq!(ledger.0.holders.lock().len(), 0);
+}
+
+#[test]
+fn a_network_is_no_account() {
+    let ledger = Ledger::default();
+    let one = ledger.network("192.0.2.1".parse().unwrap());
+    assert!(Arc::ptr_eq(&one, &ledger.network("::ffff:192.0.2.1".parse().unwrap())));
+    assert!(!Arc::ptr_eq(&one, &ledger.network("192.0.2.2".parse().unwrap())));
+    assert!(!Arc::ptr_eq(&one, &ledger.account("192.0.2.1")));
+}
+
+#[test]
+fn counts_and_bytes_are_of_the_holder_and_of_all() {
+    let ledger = Ledger::default();
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let one = ann.charge(Kind::Open, 100).unwrap();
+    let mut two = bob.charge(Kind::Open, 1_000).unwrap();
+    let three = bob.charge(Kind::Listing, 10_000).unwrap();
+    assert_eq!((ann.count(Kind::Open), ann.bytes()), (1, 100));
+    assert_eq!((bob.count(Kind::Open), bob.bytes()), (1, 11_000));
+    assert_eq!((ledger.count(Kind::Open), ledger.bytes()), (2, 11_100));
+    two.resize(2_000).unwrap();
+    assert_eq!(bob.bytes(), 12_000);
+    two.resize(0).unwrap();
+    assert_eq!(bob.bytes(), 10_000);
+    drop((one, two, three));
+    assert_eq!((ledger.count(Kind::Open), ledger.count(Kind::Listing), ledger.bytes()), (0, 0, 0));
+}
+
+#[test]
+fn every_kind_has_a_cap_for_each_holder() {
+    let ledger = Ledger::default();
+    for kind in Kind::ALL {
+        let (per_account, per_network) = most(kind);
+        for (holder, most) in [
+            (ledger.account("ann"), per_account),
+            (ledger.network("192.0.2.1".parse().unwrap()), per_network),
+        ] {
+            if most > 1 << 20 {
+                continue;
+            }
+            let mut held: Vec<_> = (0..most).map(|_| holder.charge(kind, 0).unwrap()).collect();
+            assert_eq!(holder.charge(kind, 0).unwrap_err(), Status::INSUFFICIENT_RESOURCES);
+            assert_eq!(holder.count(kind), most, "a refusal leaves nothing behind");
+            held.pop();
+            held.push(holder.charge(kind, 0).unwrap());
+            let other = ledger.account("bob").charge(kind, 0);
+            assert!(other.is_ok(), "{kind:?}: another holder has its own");
+        }
+        assert_eq!(ledger.count(kind), 0);
+    }
+}
+
+#[test]
+fn one_holder_keeps_half_the_budget_and_all_three_quarters() {
+    const LIMIT: usize = 64 << 10;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, bob, eve) = (ledger.account("ann"), ledger.account("bob"), ledger.account("eve"));
+    let mut charge = ann.charge(Kind::Listing, LIMIT / 2).unwrap();
+    assert_eq!(charge.resize(LIMIT / 2 + 1), Err(Status::INSUFFICIENT_RESOURCES));
+    assert_eq!((charge.bytes(), ann.bytes()), (LIMIT / 2, LIMIT / 2));
+    assert!(ann.charge(Kind::Open, 1).is_err());
+    let other = bob.charge(Kind::Listing, LIMIT / 4).unwrap();
+    assert!(bob.charge(Kind::Open, 1).is_err());
+    assert_eq!((ledger.count(Kind::Open), ledger.bytes()), (0, LIMIT / 4 * 3));
+    // A holder that has little is served from the reserve.
+    let small = eve.charge(Kind::Open, LIMIT / 64).unwrap();
+    assert!(eve.charge(Kind::Open, 1).is_err());
+    // Buffers are slowed down by others, not refused.
+    let frame = ann.charge(Kind::Frame, LIMIT).unwrap();
+    assert_eq!(ledger.fullness(), Fullness::Full);
+    drop((charge, other, small, frame));
+    assert_eq!(ledger.bytes(), 0);
+    assert_eq!(ledger.fullness(), Fullness::Ample);
+}
+
+#[test]
+fn a_cache_is_counted_and_goes_first() {
+    const LIMIT: usize = 64 << 10;
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let cache = Cache {
+        bytes: || BYTES.load(Ordering::Relaxed),
+        forget: || BYTES.store(0, Ordering::Relaxed),
+    };
+    ledger.set_cache(cache);
+    let frame = ledger.account("ann").charge(Kind::Frame, LIMIT / 2 - 1).unwrap();
+    assert_eq!(ledger.fullness(), Fullness::Ample);
+    BYTES.store(1, Ordering::Relaxed);
+    assert_eq!((ledger.fullness(), ledger.cached_bytes()), (Fullness::Scarce, 1));
+    BYTES.store(LIMIT, Ordering::Relaxed);
+    assert!(ledger.is_overdrawn() && !ledger.has_room_for_newcomers());
+    assert_eq!(ledger.fullness(), Fullness::Full);
+    assert_eq!(ledger.relieve(), Fullness::Ample);
+    assert_eq!((ledger.cached_bytes(), ledger.bytes()), (0, LIMIT / 2 - 1));
+    drop(frame);
+}
+
+#[test]
+fn a_tab_charges_in_steps_and_gives_all_back() {
+    let ledger = Ledger::default();
+    let ann = ledger.account("ann");
+    let tab = Tab::new(Arc::clone(&ann), Kind::Frame);
+    assert!(!tab.set(TAB_STEP_BYTES - 1));
+    assert_eq!((tab.bytes(), ann.bytes()), (TAB_STEP_BYTES - 1, 0));
+    assert!(tab.set(TAB_STEP_BYTES));
+    assert_eq!(ann.bytes(), TAB_STEP_BYTES);
+    let _ = tab.set(2 * TAB_STEP_BYTES - 1);
+    assert_eq!(ann.bytes(), TAB_STEP_BYTES);
+    let _ = tab.set(5 * TAB_STEP_BYTES);
+    assert_eq!(ledger.bytes(), 5 * TAB_STEP_BYTES);
+    let _ = tab.set(0);
+    assert_eq!(ledger.bytes(), 0);
+    let _ = tab.set(TAB_STEP_BYTES);
+    drop(tab);
+    assert_eq!(ledger.bytes(), 0);
+}
+
+#[test]
+fn holders_of_many_threads_meet() {
+    let ledger = Ledger::default();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10_000 {
+                    let ann = ledger.account("ann");
+                    let charge = ann.charge(Kind::Open, 3).unwrap();
+                    assert!(ledger.account("ann").count(Kind::Open) >= 1);
+                    drop((ann, charge));
+                }
+            });
+        }
+    });
+    assert_eq!((ledger.bytes(), ledger.count(Kind::Open)), (0, 0));
+    assert!(ledger.holders().is_empty());
+}
+
+#[test]
+fn a_connection_moves_to_its_account_with_all_it_has() {
+    let ledger = Ledger::default();
+    let (network, ann) = (ledger.network("192.0.2.1".parse().unwrap()), ledger.account("ann"));
+    let (handle, _notices) = crate::connection::notices();
+    let tabs = Tabs::new(1, Some(handle), Arc::clone(&network));
+    tabs.set(TAB_STEP_BYTES, 2 * TAB_STEP_BYTES);
+    assert_eq!((network.bytes(), ann.bytes()), (3 * TAB_STEP_BYTES, 0));
+    tabs.move_to(&ann);
+    tabs.move_to(&ann);
+    assert_eq!((network.bytes(), ann.bytes()), (0, 3 * TAB_STEP_BYTES));
+    assert_eq!((network.members.lock().len(), ann.members.lock().len()), (0, 1));
+    drop(tabs);
+    assert_eq!((ledger.bytes(), ann.members.lock().len()), (0, 0));
+}
+
+/// Full for less than the patience: nobody loses. After it the biggest holder does, first
+/// what waits, then connections, the biggest first.
+#[tokio::test(start_paused = true)]
+async fn the_biggest_holder_loses_step_by_step() {
+    const LIMIT: usize = 10 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let connection = |id, holder: &Arc<Holder>| {
+        let (handle, notices) = crate::connection::notices();
+        (Tabs::new(id, Some(handle), Arc::clone(holder)), notices)
+    };
+    let (small, small_notices) = connection(1, &ann);
+    let (large, large_notices) = connection(2, &ann);
+    let (other, other_notices) = connection(3, &bob);
+    small.set(1 << 20, 0);
+    large.set(0, 7 << 20);
+    other.set(2 << 20, 0);
+    let waiting = ann.charge(Kind::Waiting, 1_000).unwrap();
+    assert_eq!(ledger.relieve(), Fullness::Full);
+    tokio::time::advance(RELIEF_PATIENCE / 2).await;
+    ledger.relieve();
+    assert!(large_notices.try_next().is_none());
+    // There is room for a moment: it begins anew.
+    other.set(0, 0);
+    assert_ne!(ledger.relieve(), Fullness::Full);
+    other.set(2 << 20, 0);
+    ledger.relieve();
+    tokio::time::advance(RELIEF_PATIENCE - Duration::from_millis(1)).await;
+    ledger.relieve();
+    assert!(large_notices.try_next().is_none());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    ledger.relieve();
+    assert!(matches!(large_notices.try_next(), Some(Notice::GiveUpWaiting)));
+    assert!(matches!(small_notices.try_next(), Some(Notice::GiveUpWaiting)));
+    drop(waiting);
+    ledger.relieve();
+    assert!(large_notices.try_next().is_none(), "not twice in a row");
+    tokio::time::advance(RELIEF_PAUSE).await;
+    ledger.relieve();
+    assert!(matches!(large_notices.try_next(), Some(Notice::Disconnect(_))));
+    assert!(small_notices.try_next().is_none());
+    drop(large);
+    assert_ne!(ledger.relieve(), Fullness::Full);
+    assert!(other_notices.try_next().is_none());
+    drop((small, other));
+    assert_eq!(ledger.bytes(), 0);
+}
+
+#[test]
+fn an_eighth_beyond_the_limit_is_for_newcomers() {
+    const LIMIT: usize = 8 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, network) = (ledger.account("ann"), ledger.network(Ipv4Addr::LOCALHOST.into()));
+    // No account uses it up, however much it has.
+    for bytes in [LIMIT / 8 * 9, LIMIT * 9] {
+        let ann = ann.charge(Kind::Frame, bytes).unwrap();
+        assert!(ledger.has_room_for_newcomers(), "{bytes}");
+        // Newcomers themselves do.
+        for (bytes, has_room) in [(LIMIT / 8 - 1, true), (LIMIT / 8, false), (LIMIT / 8 + 1, false)]
+        {
+            let newcomers = network.charge(Kind::Frame, bytes).unwrap();
+            assert_eq!(ledger.has_room_for_newcomers(), has_room, "{bytes}");
+            drop(newcomers);
+        }
+        drop(ann);
+    }
+    for (bytes, is_overdrawn) in [(LIMIT, false), (LIMIT / 8 * 9 - 1, false), (LIMIT / 8 * 9, true)]
+    {
+        let charge = ann.charge(Kind::Frame, bytes).unwrap();
+        assert_eq!(ledger.fullness(), Fullness::Full);
+        assert_eq!(ledger.is_overdrawn(), is_overdrawn, "{bytes}");
+        drop(charge);
+    }
+}

@@ -1,0 +1,31 @@
+//! The objects of MS-SMB2 3.3.1: Server, Client, Session, TreeConnect, Open, Lease and their tables.
+//!
+//! Also durable and persistent handles, numbered operations, the ledger of all that clients make the
+//! server keep, the admission of connections, and the activity of channels. Objects are shared by all
+//! cores; the order of their locks is in the types of the store crate.
+//!
+//! It may touch `shares`, `access`, `audit` and `base`. It knows no request and no connection.
+
+pub(crate) mod activity;
+pub(crate) mod admission;
+pub(crate) mod archive;
+pub(crate) mod changes;
+pub(crate) mod client;
+pub(crate) mod durable;
+pub(crate) mod enumeration;
+pub(crate) mod host_locks;
+pub(crate) mod lease;
+pub(crate) mod ledger;
+pub(crate) mod name_holds;
+pub(crate) mod offload;
+pub(crate) mod open;
+pub(crate) mod operations;
+pub(crate) mod refusal;
+pub(crate) mod server;
+pub(crate) mod session;
+pub mod settings;
+pub(crate) mod shown;
+pub(crate) mod stable;
+pub(crate) mod syncs;
+pub(crate) mod times;
+pub(crate) mod tree_connect;

@@ -1,0 +1,159 @@
+//! The deletion of files by the close of their last Open.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use frevo_store::lease::Actor;
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Departure, Fault, FileCell, FileTable, Link, Name, Vfs};
+use frevo_wire::create_context::LeaseKey;
+use frevo_wire::dtyp::AccessMask;
+
+use super::{FileOpen, Open, OpenTarget};
+use crate::base::panics;
+use crate::shares::host::{long_patience, short_patience};
+
+/// The time that a search for a name may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// As long as it needs, even on a core: nobody makes the call again.
+    Long,
+    /// The limit of a core: a search of a large directory gives up.
+    Short,
+}
+
+/// Names of a file that are to be deleted: the close of its last Open has decided it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Deletion {
+    cell: Arc<FileCell>,
+    links: Vec<Link>,
+    by: Option<Actor>,
+}
+
+/// One name of a file, after the attempt to remove it.
+struct Attempted {
+    link: Link,
+    removed: VfsResult<()>,
+    /// The Vfs through which the name was removed.
+    vfs: Arc<dyn Vfs>,
+    /// Lease.ParentLeaseKey of the Open that deleted the name.
+    parent: Option<LeaseKey>,
+}
+
+impl Open {
+    /// Takes it out of a file, and deletes what goes with it; returns the part of the deletion
+    /// that takes longer than `patience`.
+    pub(super) fn leave(
+        &self,
+        file: &FileOpen,
+        cell: &Arc<FileCell>,
+        files: &FileTable,
+        by: Option<Actor>,
+        patience: Patience,
+    ) -> Option<Deletion> {
+        let links = match files.leave(cell, self.id(), &file.vfs) {
+            Departure::Remove(links) => links,
+            // The watches of a directory that is deleted once they end.
+            _ if file.is_directory && cell.lock().is_delete_pending() => {
+                files.watches.deleting(cell.key());
+                return None;
+            }
+            _ => return None,
+        };
+        let deletion = Deletion { cell: Arc::clone(cell), links, by };
+        self.delete(file, files, deletion, patience)
+    }
+
+    /// Ends what [`Self::close_briefly`] has left.
+    pub(crate) fn finish(&self, files: &FileTable, deletion: Deletion) {
+        let OpenTarget::File(file) = &self.target else { return };
+        let _none = self.delete(file, files, deletion, Patience::Long);
+    }
+
+    fn delete(
+        &self,
+        file: &FileOpen,
+        files: &FileTable,
+        deletion: Deletion,
+        patience: Patience,
+    ) -> Option<Deletion> {
+        let Deletion { cell, links, by } = deletion;
+        let remove = |link: Link| {
+            let (vfs, parent) = {
+                let state = cell.lock();
+                let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
+                (vfs, state.parent_of_deletion(&link))
+            };
+            let remove = || file.remove(files, &cell, &link, &*vfs);
+            let (removed, gave_up) = match patience {
+                Patience::Long => (long_patience(remove), false),
+                Patience::Short => short_patience(remove),
+            };
+            let is_left = gave_up && removed.is_err();
+            if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
+        };
+        let mut left = Vec::new();
+        let mut done = Vec::new();
+        {
+            let ended = RefCell::new(links.clone());
+            let _forgotten = panics::Always(|| files.unlinked(&cell, &ended.borrow()));
+            for link in links {
+                match remove(link) {
+                    Ok(removed) => done.push(removed),
+                    Err(link) => left.push(link),
+                }
+            }
+            ended.borrow_mut().retain(|link| !left.contains(link));
+        }
+        if done.iter().any(|attempted| attempted.removed.is_ok()) {
+            file.lost_a_link(&cell);
+        }
+        for attempted in done {
+            self.tell_of_removal(file, files, by, attempted);
+        }
+        (!left.is_empty()).then_some(Deletion { cell, links: left, by })
+    }
+
+    /// Tells watches, leases and the client what has become of a name.
+    fn tell_of_removal(
+        &self,
+        file: &FileOpen,
+        files: &FileTable,
+        by: Option<Actor>,
+        Attempted { link, removed, vfs, parent }: Attempted,
+    ) {
+        if let Err(fault) = removed {
+            return self.not_removed(&link.name, fault);
+        }
+        self.record_removed(&link.name, file.is_directory);
+        if let Some(mut actor) = by {
+            // One Open deleted the name, another one may have been closed last: the lease is
+            // let alone that both know.
+            actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
+            files.entry_changed(&*vfs, &link.name, actor);
+        }
+        file.report_removal(files, &link);
+    }
+
+    /// It was acknowledged that this would go, and it has not.
+    fn not_removed(&self, name: &Name, fault: Fault) {
+        tracing::debug!(%name, %fault, "a file was not deleted at its close");
+        // What means something else by now, or nothing, is gone for who deleted it; a
+        // directory that somebody has filled stays.
+        let is_failure = matches!(
+            fault,
+            Fault::ReadOnly
+                | Fault::Io(_)
+                | Fault::DiskFull
+                | Fault::QuotaExceeded
+                | Fault::AccessDenied
+                | Fault::NoMemory
+                | Fault::TooManyOpen
+        );
+        // An Open without the right to delete has not asked for the deletion.
+        if is_failure && self.granted_access.contains(AccessMask::DELETE) {
+            let _ = self.removal_failure.set(fault.status());
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The state that all connections share: MS-SMB2 3.3.1.5.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
+
+use arc_swap::{ArcSwap, Guard};
+use frevo_net::socket::Reach;
+use frevo_store::FileTable;
+use frevo_store::order::{Ordered, rank};
+use frevo_store::security::Token;
+use frevo_wire::Status;
+use frevo_wire::dtyp::{FileTime, Sid};
+use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::fold_name;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::access::domain_logons::DomainLogonSlot;
+use crate::access::domain_names::DomainNames;
+use crate::access::host_users::{HostUser, HostUsers, OnHost};
+use crate::access::kerberos::KerberosSlot;
+use crate::access::principals::Principals;
+pub use crate::access::principals::SharedAccounts;
+use crate::access::throttle::LogonThrottle;
+use crate::audit::{self, Event, Kind};
+use crate::base::ambient::Ambient;
+use crate::base::descriptors::Descriptors;
+use crate::base::limits::{CLOSED_ON_CORE, SESSIONS};
+use crate::base::lines::Lines;
+use crate::base::panics::{self, Steps};
+use crate::base::pools::blocking_pool::{self, BlockingPool};
+use crate::base::pools::crypto_threads::CryptoThreads;
+use crate::base::surplus::return_surplus;
+use crate::base::watchdog::Watchdog;
+use crate::embed::ShareEditor;
+use crate::objects::activity;
+use crate::objects::admission::Ticket;
+use crate::objects::client::ClientTable;
+use crate::objects::durable::{Durables, Survival};
+use crate::objects::ledger::Ledger;
+use crate::objects::open::{Deletion, Open};
+use crate::objects::session::Session;
+use crate::objects::settings::Settings;
+use crate::shares::share::Shares;
+
+/// The state that all connections of one server share. A process may have several.
+pub struct ServerState {
+    settings: ArcSwap<Settings>,
+    shares: ArcSwap<Shares>,
+    accounts: ArcSwap<SharedAccounts>,
+    /// The keys and rules for Kerberos tickets.
+    pub(crate) kerberos: KerberosSlot,
+    /// NTLM for users of a domain.
+    pub(crate) domain_logons: DomainLogonSlot,
+    /// Users and groups of domains by name and by SID.
+    pub(crate) domain_names: DomainNames,
+    /// Time, random bytes and facts of the host.
+    pub ambient: Arc<dyn Ambient>,
+    /// Table of the files that are open.
+    pub files: FileTable,
+    /// Opens that outlive their connection.
+    pub durables: Arc<Durables>,
+    /// GlobalClientTable
+    pub clients: ClientTable,
+    /// Users of the host.
+    pub host_users: HostUsers,
+    /// Delays answers after failed logons.
+    pub throttle: LogonThrottle,
+    /// Accounting of what clients make the server keep.
+    pub ledger: Ledger,
+    /// Log lines about clients.
+    pub lines: Lines,
+    /// Descriptors of the process.
+    pub descriptors: Descriptors,
+    /// The audit log, if there is one.
+    pub audit: audit::Slot,
+    /// The connections on which nobody has logged on yet.
+    pub admission: crate::objects::admission::Admission,
+    /// Threads for requests that are long work, whatever their share.
+    pub blocking_pool: BlockingPool,
+    /// Threads that protect and check large messages; see [`Self::crypto_threads`].
+    crypto: OnceLock<Arc<CryptoThreads>>,
+    /// Polls that held a core for long.
+    pub watchdog: Arc<Watchdog>,
+    /// Activity of all channels.
+    pub(crate) activity: Arc<activity::Registry>,
+    sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
+    next_open: AtomicU64,
+    next_connection: AtomicU64,
+    /// Changes shares for administrators, if shares can be changed over the network.
+    pub(crate) share_editor: OnceLock<Arc<dyn ShareEditor>>,
+    /// When it started, for srvsvc and status.
+    pub started: FileTime,
+    /// Where it listens, once it does; nothing in a simulation.
+    pub listening: OnceLock<Vec<Reach>>,
+    /// Addresses at which it listens for RDMA.
+    pub rdma_addresses: OnceLock<Vec<IpAddr>>,
+}
+
+/// Returns how many processors the process may use.
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+impl ServerState {
+    /// A server that serves `shares` to `accounts`.
+    pub fn new(
+        settings: Settings,
+        shares: Shares,
+        accounts: SharedAccounts,
+        ambient: Arc<dyn Ambient>,
+    ) -> Arc<Self> {
+        let started = ambient.now();
+        let server = Arc::new(Self {
+            settings: ArcSwap::from_pointee(settings),
+            shares: ArcSwap::from_pointee(shares),
+            accounts: ArcSwap::from_pointee(accounts),
+            kerberos: KerberosSlot::default(),
+            domain_logons: DomainLogonSlot::default(),
+            domain_names: DomainNames::default(),
+            ambient,
+            files: FileTable::default(),
+            durables: Arc::default(),
+            clients: ClientTable::default(),
+            host_users: HostUsers::default(),
+            throttle: LogonThrottle::default(),
+            ledger: Ledger::default(),
+            lines: Lines::default(),
+            descriptors: Descriptors::default(),
+            audit: audit::Slot::default(),
+            admission: crate::objects::admission::Admission::default(),
+            blocking_pool: BlockingPool::for_long_work(processors()),
+            crypto: OnceLock::new(),
+            watchdog: Arc::default(),
+            activity: Arc::default(),
+            sessions: Ordered::default(),
+            next_open: AtomicU64::new(started.0),
+            next_connection: AtomicU64::new(1),
+            share_editor: OnceLock::new(),
+            started,
+            listening: OnceLock::new(),
+            rdma_addresses: OnceLock::new(),
+        });
+        #[cfg(feature = "posix")]
+        server.ledger.set_cache(crate::shares::host::CACHE);
+        server.domain_names.want(server.shares().names_of_domains());
+        if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
+            server.host_users.act_lazily();
+        }
+        let weak = Arc::downgrade(&server);
+        server.files.leases.teller.set(move |cell, breaks| {
+            if let Some(server) = weak.upgrade() {
+                server.announce_breaks(cell, breaks);
+            }
+        });
+        server
+    }
+
+    /// Threads that sign, verify, seal and unseal large messages: beside as many cores as the server
+    /// runs on, or as the process may use.
+    pub(crate) fn crypto_threads(&self) -> &Arc<CryptoThreads> {
+        self.crypto.get_or_init(|| {
+            let cores = self.watchdog.cores();
+            let cores = cores.unwrap_or_else(processors);
+            Arc::new(CryptoThreads::new(cores))
+        })
+    }
+
+    /// Messages that were given to other threads.
+    pub fn messages_elsewhere(&self) -> u64 {
+        self.crypto.get().map_or(0, |threads| threads.carried_out())
+    }
+
+    /// Settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Shares as they are now.
+    pub fn shares(&self) -> Guard<Arc<Shares>> {
+        self.shares.load()
+    }
+
+    /// Accounts as they are now.
+    pub fn accounts(&self) -> SharedAccounts {
+        SharedAccounts::clone(&self.accounts.load())
+    }
+
+    /// Takes a new configuration and returns the accounts of the one before.
+    pub(crate) fn replace(
+        &self,
+        settings: Settings,
+        shares: Shares,
+        accounts: SharedAccounts,
+    ) -> Arc<SharedAccounts> {
+        self.settings.store(Arc::new(settings));
+        self.domain_names.want(shares.names_of_domains());
+        self.shares.store(Arc::new(shares));
+        self.accounts.swap(Arc::new(accounts))
+    }
+
+    /// SID of the machine, whose accounts have theirs below it.
+    pub fn machine_sid(&self) -> Sid {
+        self.settings.load().sid()
+    }
+
+    /// Looks at names and SIDs.
+    pub fn with_principals<T>(&self, look: impl FnOnce(&Principals<'_>) -> T) -> T {
+        let accounts = self.accounts();
+        let settings = self.settings.load();
+        let name = &settings.server_name;
+        let host = self.ambient.names();
+        look(&Principals { machine: self.machine_sid(), name, accounts: &accounts, host })
+    }
+
+    /// The token of a user for access checks.
+    pub fn token(&self, user: &str, host: Option<&HostUser>) -> Arc<Token> {
+        let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
+            let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
+            [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
+        });
+        Arc::new(self.with_principals(|principals| principals.token(user, &unix)))
+    }
+
+    /// The groups of a user, in lower case: of the account and of the host's user.
+    pub fn groups(&self, user: &str, host: Option<&HostUser>) -> Arc<[String]> {
+        let membership = self.accounts().membership(user);
+        let groups = membership.map_or_else(Vec::new, |membership| membership.groups);
+        let groups = groups.iter().map(|group| fold_name(group));
+        groups.chain(host.into_iter().flat_map(|host| host.groups.iter().cloned())).collect()
+    }
+
+    /// The host's user of an account, where a share needs it.
+    pub async fn host_user(&self, user: &str) -> OnHost {
+        if !self.shares().needs_host_users && !self.settings.load().has_host_sids {
+            return OnHost::Unknown;
+        }
+        self.host_users.look_up(&self.ambient, user).await
+    }
+
+    /// A new FileId. The persistent half is random, so that it cannot be
+    /// guessed. The volatile half counts on from the time of the start, which a
+    /// server that made less than ten million Opens each second has not reached
+    /// when it starts again: no FileId ever comes twice.
+    pub fn new_file_id(&self) -> FileId {
+        let volatile = self.next_open.fetch_add(1, Ordering::Relaxed);
+        let persistent = loop {
+            let id = self.ambient.random_u64();
+            if id != 0 && id != u64::MAX {
+                break id;
+            }
+        };
+        FileId { persistent, volatile }
+    }
+
+    /// A place among the unauthenticated for a new connection from `address`. None when
+    /// no other connection can make room for it, or when connections like it have used up
+    /// the memory kept for newcomers. Memory that accounts hold refuses nobody.
+    pub fn admit(&self, address: IpAddr) -> Option<Ticket> {
+        self.ledger.relieve();
+        if !self.ledger.has_room_for_newcomers() {
+            return None;
+        }
+        self.admission.enter(address)
+    }
+
+    /// A number for a new connection.
+    pub fn new_connection_id(&self) -> u64 {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts a new session made by `make` from its new random id into
+    /// GlobalSessionTable.
+    pub fn add_session(&self, make: impl FnOnce(u64) -> Session) -> Result<Arc<Session>, Status> {
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= SESSIONS {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        // 32 bits, as there are clients that keep no more of it (smbtorture's
+        // session-id). It need not be secret: what a session does is signed.
+        let id = loop {
+            let id = self.ambient.random_u64() & u64::from(u32::MAX);
+            if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
+                break id;
+            }
+        };
+        let session = Arc::new(make(id));
+        sessions.insert(id, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The session `id` on any connection.
+    pub fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.sessions.lock().get(&id).cloned()
+    }
+
+    /// Returns all sessions, valid or not.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().values().cloned().collect()
+    }
+
+    /// The number of sessions.
+    pub fn session_count(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
+    /// Ends a session: its Opens close or wait for their client, its channels
+    /// forget it.
+    pub fn close_session(self: &Arc<Self>, session: &Session) {
+        {
+            let mut sessions = self.sessions.lock();
+            sessions.remove(&session.id);
+            return_surplus(&mut sessions);
+        }
+        let mut steps = Steps::default();
+        steps.take(|| {
+            if session.close(&self.clients, |open| self.close_open(open))
+                && let Some(identity) = session.identity()
+            {
+                tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
+                self.audit.emit(|| Event::new(Kind::Logoff).session(session.id).by(Some(identity)));
+            }
+        });
+        self.start_scavenger();
+        steps.end();
+    }
+
+    /// Ends a session whose connections are gone. A session that takes as much work as to close
+    /// `may_close` Opens is ended on this core, and its part is subtracted from `may_close`; a
+    /// larger one is ended on another thread.
+    pub fn end_session(self: &Arc<Self>, session: &Arc<Session>, may_close: &mut usize) {
+        let left = may_close.checked_sub(session.work_to_end());
+        let is_small = left.is_some() || frevo_net::file_io::stays();
+        *may_close = left.unwrap_or(*may_close);
+        let (server, ended) = (Arc::clone(self), Arc::clone(session));
+        let end = move || server.close_session(&ended);
+        if is_small || self.blocking_pool.run_for_core(end).is_err() {
+            self.close_session(session);
+        }
+    }
+
+    /// Closes an Open whose client is gone. Nobody waits for a file system that
+    /// may never answer.
+    pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
+        let tree = open.tree();
+        let is_long = open.work_to_close() > CLOSED_ON_CORE && !frevo_net::file_io::stays();
+        let pool = tree.share.blocking_pool.as_deref();
+        let pool = pool.or(is_long.then_some(&self.blocking_pool));
+        let pool = pool.filter(|_| !blocking_pool::is_here());
+        let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let close = move || {
+            closed.close(&server.files);
+            closed.start_writeback();
+        };
+        if pool.is_none_or(|pool| pool.run_for_core(close).is_err()) {
+            for deletion in open.close_briefly(&self.files) {
+                drop(self.finish_deletion(open, deletion));
+            }
+        }
+    }
+
+    /// Ends a deletion beside the core: its name is searched for in a large directory. The
+    /// receiver learns of its end.
+    pub(crate) fn finish_deletion(
+        self: &Arc<Self>,
+        open: &Arc<Open>,
+        deletion: Deletion,
+    ) -> oneshot::Receiver<()> {
+        let (ended, end) = oneshot::channel();
+        let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let kept = Arc::new(Mutex::new(Some(deletion)));
+        let taken = Arc::clone(&kept);
+        let given = self.blocking_pool.run_for_core(move || {
+            let deletion = taken.lock().take();
+            if let Some(deletion) = deletion {
+                closed.finish(&server.files, deletion);
+            }
+            // Those who wait may be gone.
+            let _ = ended.send(());
+        });
+        if given.is_err()
+            && let Some(deletion) = kept.lock().take()
+        {
+            open.finish(&self.files, deletion);
+        }
+        end
+    }
+
+    /// Closes every Open that waits for its client: none will come any more, but
+    /// for persistent ones, which the next run of the server has again.
+    pub fn close_waiting(self: &Arc<Self>) {
+        let goes = |open: &Open| !open.survival().is_some_and(Survival::is_persistent);
+        for open in self.durables.give_up(goes) {
+            panics::contained(|| self.close_open(&open));
+        }
+    }
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState")
+            .field("sessions", &self.sessions.lock().len())
+            .finish_non_exhaustive()
+    }
+}

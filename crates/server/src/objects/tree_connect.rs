@@ -1,0 +1,119 @@
+//! Tree connects: MS-SMB2 3.3.1.9.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frevo_store::order::model::step;
+use frevo_store::security::Token;
+use frevo_wire::dtyp::AccessMask;
+use parking_lot::Mutex;
+
+use crate::access::identity::{Identity, SharedIdentity};
+use crate::audit::Source;
+use crate::base::under_way::UnderWay;
+use crate::objects::ledger::Charge;
+use crate::shares::share::{Share, Use};
+
+/// One use of a share by a session. Immutable but for its end.
+#[derive(Debug)]
+pub struct TreeConnect {
+    /// TreeConnect.TreeId
+    pub id: u32,
+    /// TreeConnect.Share
+    pub share: Arc<Share>,
+    /// TreeConnect.MaximalAccess
+    pub maximal_access: AccessMask,
+    /// The identity of its user.
+    identity: SharedIdentity,
+    /// The client is macOS: it has asked what macOS asks.
+    pub apple: AtomicBool,
+    /// The client and this server have agreed on READ_DIR_ATTR.
+    pub apple_entries: AtomicBool,
+    disconnected: AtomicBool,
+    /// Its part of Share.CurrentUses, until it ends.
+    share_use: Mutex<Option<Use>>,
+    /// None for one that was restored or is a test's.
+    charge: Option<Charge>,
+    /// The session, and the connection that connected it.
+    source: Option<Source>,
+    /// Its operations, on all channels.
+    pub under_way: Arc<UnderWay>,
+}
+
+impl TreeConnect {
+    /// A new use of `share`, by nobody yet.
+    pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
+        let identity = SharedIdentity::default();
+        let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
+        let under_way = Arc::default();
+        Self {
+            id,
+            share,
+            maximal_access,
+            identity,
+            apple,
+            apple_entries,
+            disconnected,
+            share_use: Mutex::new(None),
+            charge: None,
+            source: None,
+            under_way,
+        }
+    }
+
+    /// Charges the tree connect to a holder.
+    pub fn charged(mut self, charge: Charge) -> Self {
+        self.charge = Some(charge);
+        self
+    }
+
+    /// Counts as a use of its share until it ends.
+    pub fn counted(self, share_use: Use) -> Self {
+        *self.share_use.lock() = Some(share_use);
+        self
+    }
+
+    /// Sets the user of the tree connect: that of a session.
+    pub fn used_by(mut self, identity: SharedIdentity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Sets the session and the connection that connected it.
+    pub const fn connected_from(mut self, source: Source) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// The session, and the connection that connected it.
+    pub const fn source(&self) -> Option<Source> {
+        self.source
+    }
+
+    /// The account that uses it.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.load_full()
+    }
+
+    /// The token of access checks now; a session without an account has the rights of
+    /// everyone.
+    pub fn token(&self) -> Arc<Token> {
+        match &*self.identity.load() {
+            Some(identity) => Arc::clone(&identity.token),
+            None => Arc::new(Token::nobody()),
+        }
+    }
+
+    /// Marks the end. True for the one caller that ended it: of two
+    /// parallel disconnects exactly one succeeds.
+    pub fn disconnect(&self) -> bool {
+        drop(self.share_use.lock().take());
+        step();
+        !self.disconnected.swap(true, Ordering::AcqRel)
+    }
+
+    /// True once it has ended.
+    pub fn is_disconnected(&self) -> bool {
+        self.disconnected.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,453 @@
+//! From the listeners to the cores, and the orderly end.
+//!
+//! A new connection goes to the core with the fewest. There its first frame is
+//! read: a NEGOTIATE names the client, and the connection moves to the core
+//! that has the fewest of that client's, so that the channels of one client
+//! use many cores and not one.
+
+pub(crate) mod idle;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::buffer::{self, Buf, budget};
+use frevo_net::cores::{self, CoreHandle, Cores};
+use frevo_net::frame_reader::{FrameReader, ReceiveError};
+#[cfg(feature = "rdma")]
+use frevo_net::rdma;
+use frevo_net::socket::Listener;
+use frevo_net::transport::{Detached, Stream};
+use frevo_proto::frame::Stage;
+use frevo_wire::command::negotiate;
+use frevo_wire::dtyp::Guid;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::audit::told;
+use crate::base::limits::{
+    ACCEPT_PAUSE, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, NEGOTIATE_DEADLINE,
+    REFUSAL_LOG_INTERVAL,
+};
+use crate::base::panics;
+use crate::base::surplus::return_surplus;
+use crate::connection::{self, Accepted};
+use crate::objects::admission::{EVICTED, Ticket};
+use crate::objects::durable::handover;
+use crate::objects::server::ServerState;
+use crate::shares::recycle;
+
+/// The listeners of a server.
+pub(crate) struct Listeners {
+    pub(crate) tcp: Vec<Listener>,
+    #[cfg(feature = "rdma")]
+    pub(crate) rdma: Option<rdma::Listener>,
+}
+
+/// Serves until `stop` completes. Then nothing more is accepted, requests under
+/// way are carried out within the time that `stop` returned, every session ends, and with
+/// it every Open, so that what was to be deleted on close is. Runs on the caller's
+/// runtime, which must not be a core's.
+pub(crate) async fn serve(
+    server: Arc<ServerState>,
+    listeners: Listeners,
+    cores: Cores,
+    connections_max: usize,
+    stop: impl Future<Output = Duration>,
+) {
+    let door = Arc::new(Door {
+        server: Arc::clone(&server),
+        cores: cores.handles().to_vec(),
+        loads: Arc::new(Loads::new(cores.handles().len())),
+        connections_max,
+        refusals: Refusals::default(),
+    });
+    server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
+    // A listener that cannot tell where it is leaves every address possible.
+    if let Ok(reach) = listeners.tcp.iter().map(Listener::reach).collect() {
+        let _ = server.listening.set(reach);
+    }
+    server.start_scavenger();
+    let mut accepting = JoinSet::new();
+    accepting.spawn(idle::watch(Arc::clone(&server)));
+    accepting.spawn(recycle::watch(Arc::clone(&server)));
+    for listener in listeners.tcp {
+        accepting.spawn(accept(Arc::clone(&door), listener));
+    }
+    #[cfg(feature = "rdma")]
+    if let Some(listener) = listeners.rdma {
+        let addresses = listener.addresses().iter().map(|address| address.ip()).collect();
+        let _ = server.rdma_addresses.set(addresses);
+        accepting.spawn(accept_rdma(Arc::clone(&door), listener));
+    }
+    accepting.spawn(give_back(Arc::clone(&server)));
+    let drain = stop.await;
+    accepting.shutdown().await;
+    drop(door);
+    // Joins threads, so not here.
+    let stopped = tokio::task::spawn_blocking(move || cores.stop(drain)).await;
+    if stopped.is_err() {
+        tracing::error!(target: "frevo::connection", "a core thread ended by a panic");
+    }
+    tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
+        "polls by the time that each held its core");
+    // Connections take their sessions with them; these had none left.
+    for session in server.sessions() {
+        panics::contained(|| server.close_session(&session));
+    }
+    let deadline = Instant::now() + drain;
+    // Large sessions end there.
+    if !server.blocking_pool.settled(deadline).await {
+        tracing::error!(target: "frevo::blocking_pool",
+            "a long request did not end in time; it was cut off");
+    }
+    handover::leave(&server).await;
+    server.close_waiting();
+    for share in server.shares().sorted() {
+        if let Some(blocking_pool) = &share.blocking_pool
+            && !blocking_pool.settled(deadline).await
+        {
+            tracing::error!(target: "frevo::blocking_pool", share = %share.name,
+                "the file system does not answer; its open files were not closed");
+        }
+    }
+}
+
+/// Gives the allocator's free memory back to the system after a burst. It may take many
+/// milliseconds, beside the cores.
+async fn give_back(server: Arc<ServerState>) {
+    let (mut most, mut last, mut looks_left) = (0, 0, 0);
+    loop {
+        sleep(GIVE_BACK_LOOK).await;
+        let now = server.ledger.bytes().max(budget::in_use());
+        most = now.max(most);
+        let is_due = most - now >= GIVE_BACK_BYTES;
+        // A burst takes a while to end: what it frees behind the first look goes with the
+        // next ones.
+        let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
+        looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
+        last = now;
+        if is_due || is_rest {
+            most = now;
+            let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
+        }
+    }
+}
+
+/// The state that the accepting tasks share.
+struct Door {
+    server: Arc<ServerState>,
+    cores: Vec<CoreHandle>,
+    loads: Arc<Loads>,
+    connections_max: usize,
+    refusals: Refusals,
+}
+
+async fn accept(door: Arc<Door>, listener: Listener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // A panic must not leave an address that nobody listens at.
+                panics::contained(|| door.admit(stream, peer));
+            }
+            Err(error) => {
+                door.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %error, count,
+                        "cannot accept connections; raise LimitNOFILE or lower limits.connections");
+                });
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+#[cfg(feature = "rdma")]
+async fn accept_rdma(door: Arc<Door>, listener: rdma::Listener) {
+    loop {
+        match listener.accept().await {
+            Ok((detached, peer)) => {
+                panics::contained(|| door.admit(Detached::Rdma(Box::new(detached)), peer));
+            }
+            Err(error) => {
+                door.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %error, count,
+                        "cannot accept RDMA connections");
+                });
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Door {
+    /// Lets a connection in or closes it at once; nothing of it is kept then.
+    fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
+        if stream.socket().is_some_and(|socket| !self.server.descriptors.admit_connection(socket)) {
+            self.refusals.note(|count| {
+                tracing::error!(target: "frevo::connection", %peer, count,
+                    "refused: too few descriptors are left; raise LimitNOFILE");
+            });
+            return;
+        }
+        let Some(ticket) = self.server.admit(peer.ip()) else {
+            let is_full = !self.server.ledger.has_room_for_newcomers();
+            let reason = if is_full { "memory" } else { "unauthenticated connections" };
+            told::limit(&self.server, peer, reason);
+            self.refusals.note(|count| {
+                if is_full {
+                    tracing::warn!(target: "frevo::connection", %peer, count,
+                        "refused: memory is full; raise limits.memory or find the clients that use most of it");
+                    return;
+                }
+                tracing::warn!(target: "frevo::connection", %peer, count,
+                    "refused: too many connections that have not logged on; wait for them or find \
+                     out who makes them");
+            });
+            return;
+        };
+        let Some(place) = self.loads.enter(self.connections_max) else {
+            told::limit(&self.server, peer, "connections");
+            self.refusals.note(|count| {
+                tracing::warn!(target: "frevo::connection", %peer, count,
+                    "refused: as many connections as limits.connections allows");
+            });
+            return;
+        };
+        let Some(core) = self.cores.get(place.core) else { return };
+        let door = Arc::clone(self);
+        core.spawn(move || door.greet(stream, peer, ticket, place));
+    }
+
+    /// Reads the first frame and hands the connection to the core for it.
+    async fn greet(
+        self: Arc<Self>,
+        stream: Detached,
+        peer: SocketAddr,
+        ticket: Ticket,
+        mut place: CoreSlot,
+    ) {
+        let is_tcp = stream.socket().is_some();
+        let stream = match stream.attach() {
+            Ok(stream) => stream,
+            Err(error) if is_tcp => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                return;
+            }
+            Err(error) => {
+                self.refusals.note(|count| {
+                    tracing::error!(target: "frevo::connection", %peer, %error, count,
+                        "cannot accept an RDMA connection; perhaps `ulimit -l` is too small");
+                });
+                return;
+            }
+        };
+        let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
+        let mut reader = FrameReader::new(limit);
+        // Boxed, since this future lives as long as the connection.
+        let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
+        else {
+            return;
+        };
+        let from = place.core;
+        place.choose(client_guid(&first));
+        let accepted = Accepted { stream, reader, first: Some(first), ticket };
+        if place.core == from {
+            let server = Arc::clone(&self.server);
+            drop(self);
+            serve_one(server, accepted, peer, place).await;
+        } else {
+            self.hand_over(accepted, peer, place);
+        }
+    }
+
+    fn hand_over(&self, accepted: Accepted, peer: SocketAddr, place: CoreSlot) {
+        let Accepted { stream, reader, first, ticket } = accepted;
+        let Some(core) = self.cores.get(place.core) else { return };
+        let detached = match stream.detach() {
+            Ok(detached) => detached,
+            Err(error) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                return;
+            }
+        };
+        let server = Arc::clone(&self.server);
+        core.spawn(move || async move {
+            match detached.attach() {
+                Ok(stream) => {
+                    let accepted = Accepted { stream, reader, first, ticket };
+                    serve_one(server, accepted, peer, place).await;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                }
+            }
+        });
+    }
+
+    async fn first_frame(
+        &self,
+        stream: &Stream,
+        reader: &mut FrameReader,
+        ticket: &Ticket,
+        peer: SocketAddr,
+    ) -> Option<Buf> {
+        let frame = tokio::select! {
+            frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
+            () = ticket.evicted() => {
+                told::limit(&self.server, peer, EVICTED);
+                self.tell_disconnected(peer, EVICTED);
+                return None;
+            }
+            () = cores::stopping() => return None,
+        };
+        match frame {
+            Ok(Ok(frame)) => frame,
+            Ok(Err(ReceiveError::Io(error))) => {
+                tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                None
+            }
+            Ok(Err(error)) => {
+                self.server.lines.tell(peer.ip(), |left_out| {
+                    tracing::warn!(target: "frevo::connection", %peer, %error, left_out, "disconnected");
+                });
+                None
+            }
+            Err(_elapsed) => {
+                // A probe, which an administrator need not act on.
+                let why = "did not negotiate in time";
+                tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");
+                None
+            }
+        }
+    }
+
+    fn tell_disconnected(&self, peer: SocketAddr, why: &'static str) {
+        self.server.lines.tell(peer.ip(), |left_out| {
+            tracing::warn!(target: "frevo::connection", %peer, why, left_out, "disconnected");
+        });
+    }
+}
+
+/// Serves a connection. Not an `async fn`, which would keep a copy of `accepted`.
+fn serve_one(
+    server: Arc<ServerState>,
+    accepted: Accepted,
+    peer: SocketAddr,
+    place: CoreSlot,
+) -> impl Future<Output = ()> {
+    let served = connection::run(server, accepted);
+    async move {
+        if let Err(error) = served.await {
+            tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+        }
+        drop(place);
+    }
+}
+
+/// The ClientGuid of a NEGOTIATE; none before 2.1, and in an SMB1 NEGOTIATE.
+fn client_guid(frame: &[u8]) -> Option<Guid> {
+    let request = negotiate::Request::parse(frame).ok()?;
+    (request.client_guid != Guid::default()).then_some(request.client_guid)
+}
+
+/// How many connections each core has, in all and of each client.
+#[derive(Debug)]
+struct Loads(Mutex<Vec<Load>>);
+
+#[derive(Debug, Default)]
+struct Load {
+    connections: usize,
+    of_client: HashMap<Guid, usize>,
+}
+
+/// One connection's place on a core; it is given back when dropped.
+struct CoreSlot {
+    loads: Arc<Loads>,
+    core: usize,
+    client: Option<Guid>,
+}
+
+impl Loads {
+    fn new(cores: usize) -> Self {
+        Self(Mutex::new((0..cores).map(|_| Load::default()).collect()))
+    }
+
+    /// A place on the core with the fewest connections; none when there are
+    /// `most` already.
+    fn enter(self: &Arc<Self>, most: usize) -> Option<CoreSlot> {
+        let mut loads = self.0.lock();
+        if loads.iter().map(|load| load.connections).sum::<usize>() >= most {
+            return None;
+        }
+        let (core, load) = loads.iter_mut().enumerate().min_by_key(|(_, load)| load.connections)?;
+        load.connections += 1;
+        Some(CoreSlot { loads: Arc::clone(self), core, client: None })
+    }
+}
+
+impl CoreSlot {
+    /// Moves to the core with the fewest connections of `client`, of those to
+    /// the one with the fewest in all, of those to the one it is on.
+    fn choose(&mut self, client: Option<Guid>) {
+        let mut loads = self.loads.0.lock();
+        let Some(load) = loads.get_mut(self.core) else { return };
+        load.connections -= 1;
+        let of_client = |load: &Load| {
+            client.and_then(|client| load.of_client.get(&client).copied()).unwrap_or(0)
+        };
+        let here = self.core;
+        let best = loads
+            .iter_mut()
+            .enumerate()
+            .min_by_key(|(core, load)| (of_client(load), load.connections, *core != here));
+        let Some((core, load)) = best else { return };
+        load.connections += 1;
+        if let Some(client) = client {
+            *load.of_client.entry(client).or_default() += 1;
+        }
+        self.core = core;
+        self.client = client;
+    }
+}
+
+impl Drop for CoreSlot {
+    fn drop(&mut self) {
+        let mut loads = self.loads.0.lock();
+        let Some(load) = loads.get_mut(self.core) else { return };
+        load.connections = load.connections.saturating_sub(1);
+        let Some(client) = self.client else { return };
+        if let Some(count) = load.of_client.get_mut(&client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                load.of_client.remove(&client);
+                return_surplus(&mut load.of_client);
+            }
+        }
+    }
+}
+
+/// A flood of refusals is one line a second, with their number.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<(usize, Option<Instant>)>);
+
+impl Refusals {
+    fn note(&self, log: impl FnOnce(usize)) {
+        let mut state = self.0.lock();
+        let (count, last) = &mut *state;
+        *count += 1;
+        let now = Instant::now();
+        if last.is_some_and(|last| now.duration_since(last) < REFUSAL_LOG_INTERVAL) {
+            return;
+        }
+        *last = Some(now);
+        let count = std::mem::take(count);
+        drop(state);
+        log(count);
+    }
+}
+
+#[cfg(test)]
+mod tests;

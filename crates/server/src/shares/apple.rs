@@ -1,0 +1,146 @@
+//! Files as macOS keeps them on SMB shares: Finder information and the resource
+//! fork of a file are named streams with rules of their own. What the rules are
+//! is told by Apple's published SMB client and shown by Samba's vfs_fruit, whose
+//! smbtorture suites judge this.
+
+pub mod afp_info;
+pub mod entries;
+pub mod nfs_aces;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use frevo_store::vfs::{OpenHow, StreamStat};
+use frevo_store::{Fault, Name, Node, Stat, Vfs};
+use frevo_wire::Status;
+use frevo_wire::fscc::eq_ignore_case;
+
+use self::afp_info::{AfpInfoNode, Record};
+use crate::objects::open::FileOpen;
+
+/// The stream of Finder information, a [`Record`].
+pub const AFP_INFO: &str = "AFP_AfpInfo";
+/// The stream that is the resource fork.
+pub const AFP_RESOURCE: &str = "AFP_Resource";
+
+/// How a stream is to be treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The stream AFP_AfpInfo: Finder information.
+    Info,
+    /// The stream AFP_Resource: the resource fork.
+    Resource,
+    /// A stream without a meaning for macOS.
+    Other,
+}
+
+impl Kind {
+    /// The kind of the stream with this name.
+    pub fn of(stream: &str) -> Self {
+        if eq_ignore_case(stream, AFP_INFO) {
+            Self::Info
+        } else if eq_ignore_case(stream, AFP_RESOURCE) {
+            Self::Resource
+        } else {
+            Self::Other
+        }
+    }
+
+    fn of_name(name: &Name) -> Option<Self> {
+        name.stream().map(Self::of)
+    }
+
+    /// True for a stream that does not exist while it is empty: the first byte makes an
+    /// extended attribute or a fork of macOS. For other clients that holds for the streams of
+    /// macOS alone.
+    const fn vanishes(self, is_apple: bool) -> bool {
+        is_apple || !matches!(self, Self::Other)
+    }
+}
+
+/// Opens Finder information so that it can be looked at.
+pub fn how(name: &Name, how: OpenHow) -> OpenHow {
+    OpenHow { read: how.read || Kind::of_name(name) == Some(Kind::Info), ..how }
+}
+
+/// True for a stream that does not exist yet, although it has been opened.
+pub fn is_absent(name: &Name, node: &dyn Node, stat: &Stat, is_apple: bool) -> bool {
+    match Kind::of_name(name) {
+        Some(Kind::Info) => Record::read(node).is_none(),
+        Some(kind) => kind.vanishes(is_apple) && stat.end_of_file == 0,
+        None => false,
+    }
+}
+
+/// The node through which the stream `name` is used.
+pub fn wrap(name: &Name, node: Arc<dyn Node>) -> Arc<dyn Node> {
+    match Kind::of_name(name) {
+        Some(Kind::Info) => Arc::new(AfpInfoNode::new(node)),
+        _ => node,
+    }
+}
+
+/// A new end of the file, or where it is reserved up to: macOS and everybody else
+/// finds Finder information 60 bytes long, whatever is set.
+pub fn check_end(file: &FileOpen, end: u64) -> Result<(), Status> {
+    if as_info(file).is_some() && end > Record::SIZE as u64 {
+        return Err(Status::ALLOTTED_SPACE_EXCEEDED);
+    }
+    Ok(())
+}
+
+fn as_info(file: &FileOpen) -> Option<&AfpInfoNode> {
+    let node: &dyn Any = &*file.node;
+    node.downcast_ref()
+}
+
+impl FileOpen {
+    /// Deletes an empty stream that does not exist while it is empty, when its last Open
+    /// closes.
+    pub(crate) fn leave_vanishing(&self) {
+        if self.base.is_none() {
+            return;
+        }
+        let is_empty = match as_info(self) {
+            Some(info) => info.is_empty(),
+            None => {
+                Kind::of_name(&self.name()).is_some_and(|kind| kind.vanishes(self.apple))
+                    && self.stat().is_ok_and(|stat| stat.end_of_file == 0)
+            }
+        };
+        if is_empty {
+            let mut shared = self.cell.lock();
+            if shared.open_count() == 1 {
+                shared.set_delete_pending(self.id, true);
+            }
+        }
+    }
+
+    /// True when `name` stays although it is deleted: a resource fork goes by being made
+    /// empty, as macOS does it, or with its file. Deletion alone, which Finder asks for as
+    /// well, would lose it.
+    pub(crate) fn outlives_deletion(&self, name: &Name) -> bool {
+        Kind::of_name(name) == Some(Kind::Resource)
+            && self.stat().is_ok_and(|stat| stat.end_of_file != 0)
+    }
+}
+
+/// True for a stream of `file` that listings show.
+pub fn shows(file: &FileOpen, stream: &StreamStat) -> bool {
+    match Kind::of(&stream.name) {
+        Kind::Info => {
+            let name = file.name().with_stream(Some(&stream.name));
+            stream.size == Record::SIZE as u64 && info_of(&*file.vfs, &name).is_some()
+        }
+        kind => !kind.vanishes(file.apple) || stream.size != 0,
+    }
+}
+
+/// The Finder information in the stream `name`.
+fn info_of(vfs: &dyn Vfs, name: &Name) -> Option<Record> {
+    let opened: Result<_, Fault> = vfs.open(name, &READ);
+    Record::read(&*opened.ok()?.node)
+}
+
+/// Looks at a stream's data.
+const READ: OpenHow = OpenHow { read: true, open_link: true, ..OpenHow::LOOK };

@@ -1,0 +1,120 @@
+//! Moving file data: inline while the page cache serves it, on another road
+//! when the medium has to be waited for.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use frevo_net::buffer::{Buf, HEADROOM};
+use frevo_net::file_io::{self, Caching};
+use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
+use frevo_store::Fault;
+use frevo_wire::Status;
+use frevo_wire::command::create::CreateOptions;
+
+use crate::objects::open::{FileOpen, Open};
+use crate::shares::host;
+use crate::shares::impersonation;
+use crate::shares::share::Share;
+
+/// The fate of an Open's data in the page cache.
+///
+/// MS-SMB2 2.2.13, FILE_NO_INTERMEDIATE_BUFFERING: data is not retained in memory.
+pub(crate) fn caching(share: &Share, options: CreateOptions) -> Caching {
+    let is_unbuffered = options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING);
+    if is_unbuffered && !share.cache_unbuffered { Caching::NotKept } else { Caching::Kept }
+}
+
+/// The fate of one request's data, whose client may demand that it is not kept: MS-SMB2 3.3.5.12
+/// and 3.3.5.13.
+///
+/// Deviation: MS-FSA 2.1.5.3 and 2.1.5.4 refuse an unbuffered request that is not aligned to
+/// sectors. The page cache aligns it here. Linux clients send such requests for `O_DIRECT`, and smbd
+/// serves them.
+pub(crate) fn demanded(open: &Open, is_unbuffered: bool) -> Caching {
+    let avoids = is_unbuffered && !open.tree().share.cache_unbuffered;
+    if avoids { Caching::NotKept } else { Caching::Kept }
+}
+
+/// The road for the data of a request with the demand `caching`.
+fn road(file: &FileOpen, caching: Caching) -> Option<Cow<'_, file_io::File>> {
+    let io = file.io()?;
+    Some(match caching {
+        Caching::Kept => Cow::Borrowed(io),
+        Caching::NotKept => Cow::Owned(io.clone().caching(caching)),
+    })
+}
+
+/// Reads up to `length` bytes into a buffer that has room for the headers in
+/// front; fewer bytes mean the end of the file.
+pub(crate) async fn read(
+    file: &FileOpen,
+    offset: u64,
+    length: u32,
+    caching: Caching,
+) -> Result<Buf, Status> {
+    let length = length as usize;
+    let mut buf = Buf::with_headroom(HEADROOM, length);
+    if let Some(io) = road(file, caching) {
+        return io.read(offset, buf, length).await.map_err(|error| status(&error));
+    }
+    let room = buf.append_zeroed(length);
+    let count = file.node.read_at(offset, room).map_err(Fault::status)?;
+    buf.truncate(count);
+    Ok(buf)
+}
+
+/// Writes all of `data`. Only what has to wait is copied, because the kernel may
+/// then outlive the request.
+pub(crate) async fn write(
+    file: &FileOpen,
+    offset: u64,
+    data: &[u8],
+    caching: Caching,
+) -> Result<(), Status> {
+    match road(file, caching) {
+        Some(io) if impersonation::actor_of(&*file.node).is_some() => {
+            write_acting(file, &io, offset, data).await
+        }
+        Some(io) => io.write(offset, data).await.map_err(|error| status(&error)),
+        None => file.node.write_at(offset, data).map_err(Fault::status),
+    }
+}
+
+/// Like [`write`], under impersonation: a write takes space, and the kernel checks the quota
+/// of the thread that writes.
+async fn write_acting(
+    file: &FileOpen,
+    io: &file_io::File,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), Status> {
+    let mut at = offset;
+    for piece in data.chunks(INLINE_WRITE_BYTES_MAX) {
+        if at != offset {
+            // A long write shares the core with others.
+            tokio::task::yield_now().await;
+        }
+        let tried = {
+            let _acting = impersonation::act_for(&*file.node)?;
+            io.try_write(at, piece)
+        };
+        match tried {
+            Some(written) => written.map_err(|error| status(&error))?,
+            None => {
+                let (node, piece) = (Arc::clone(&file.node), Buf::copy_of(piece));
+                let written = io.run_blocking(move |_| Ok(node.write_at(at, &piece))).await;
+                written.map_err(|error| status(&error))?.map_err(Fault::status)?;
+            }
+        }
+        at = at.saturating_add(piece.len() as u64);
+    }
+    Ok(())
+}
+
+/// The status that a client gets for an error of the host.
+pub(crate) fn status(error: &io::Error) -> Status {
+    // Only a system call's error has a number; others are our own runtime's.
+    rustix::io::Errno::from_io_error(error)
+        .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())
+}

@@ -1,0 +1,56 @@
+//! A POSIX host, by `frevo_posix`.
+
+use super::names::{HostNames, Said};
+
+pub use frevo_posix::credentials::{
+    Assumed, Credentials, Scope, as_server, begin_thread, server_ids,
+};
+pub use frevo_posix::name_service::log_socket;
+pub use frevo_posix::patience::{
+    gives_up, has_given_up, long as long_patience, short as short_patience,
+};
+pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
+
+/// Facts, names and open folders that are remembered of the host.
+pub const CACHE: crate::objects::ledger::Cache = crate::objects::ledger::Cache {
+    bytes: frevo_posix::remembered_bytes,
+    forget: frevo_posix::forget_remembered,
+};
+
+/// The users of this host, as its name service knows them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PosixNames;
+
+impl HostNames for PosixNames {
+    fn user(&self, name: &str) -> Said<UnixUser> {
+        frevo_posix::user(name)
+    }
+
+    fn user_name(&self, uid: u32) -> Said<String> {
+        frevo_posix::user_name(uid)
+    }
+
+    fn group_name(&self, gid: u32) -> Said<String> {
+        frevo_posix::group_name(gid)
+    }
+
+    fn group_id(&self, name: &str) -> Said<u32> {
+        frevo_posix::group_id(name)
+    }
+}
+
+/// Returns the users of the host that the server was compiled for.
+pub fn names() -> &'static dyn HostNames {
+    &PosixNames
+}
+
+/// Opens a folder with the options of a share that says nothing.
+///
+/// # Errors
+/// When it does not exist, is not a folder, or must not be read.
+pub(crate) fn open_folder(
+    path: &std::path::Path,
+) -> std::io::Result<std::sync::Arc<dyn frevo_store::Vfs>> {
+    use frevo_posix::{PosixOptions, PosixVfs};
+    Ok(std::sync::Arc::new(PosixVfs::open_root(path, PosixOptions::default())?))
+}

@@ -1,0 +1,541 @@
+//! The folder of a share, which is closed while nobody uses it and compared with what its path leads
+//! to.
+//!
+//! An open folder keeps its disk from being unmounted, and does not see a disk that is mounted for
+//! it later: data would be written below the mount. So [`ShareFolder::look`] closes the folder after
+//! a while without use, and the next call opens it again, where its path leads then.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+use frevo_posix::{PosixVfs, credentials, fault_of};
+use frevo_store::snapshot::Moment;
+use frevo_store::vfs::{
+    FileKey, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space, Stat, UserQuota,
+    VfsResult, Volume,
+};
+use frevo_store::{Fault, FolderId, Name, Node, Observation, Observer, Vfs};
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
+
+use super::folder_lock::{self, FolderLock};
+use crate::base::limits::{FOLDER_IDLE_LOOKS, FOLDER_OPENINGS, FOLDER_VOLUMES};
+
+/// The reason of a look at a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Its time has come: the looks of a timer count the time without use.
+    Timed,
+    /// Something has changed on the host.
+    Untimed,
+}
+
+/// Opens the folder where its path leads now.
+type Opener = dyn Fn() -> io::Result<PosixVfs> + Send + Sync;
+
+/// The folder of a share.
+pub(crate) struct ShareFolder {
+    path: PathBuf,
+    opener: Box<Opener>,
+    /// The open folder; None while nobody uses it.
+    opened: ArcSwapOption<PosixVfs>,
+    /// Held while the folder is opened and closed.
+    state: Mutex<State>,
+    /// Facts of the volumes that the path has led to; the last one counts.
+    volumes: [OnceLock<Volume>; FOLDER_VOLUMES],
+    volume: AtomicUsize,
+    folder_id: AtomicUsize,
+    /// False if the process could not make files in the first folder.
+    took_files: OnceLock<bool>,
+    /// Set by each use, cleared by each look.
+    used: AtomicBool,
+    /// The reason why no file is opened; None while all is well.
+    fault: ArcSwapOption<String>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The place of the folder that was opened last. None: any place is right.
+    place: Option<PlaceOpened>,
+    /// Looks since the last use.
+    idle_looks: u32,
+    /// The folder could not be opened: each look tries again.
+    has_failed: bool,
+    /// The lock on the open folder.
+    lock: Option<FolderLock>,
+    /// True if other servers are kept out.
+    is_claimed: bool,
+}
+
+/// The place where a folder was opened.
+#[derive(Debug)]
+struct PlaceOpened {
+    located: Located,
+    /// The path without links.
+    real: PathBuf,
+    /// The mounts of the folders above that belong to other disks.
+    mounts_above: Vec<u64>,
+}
+
+impl PlaceOpened {
+    fn of(path: &Path, located: Located) -> Self {
+        let real = real_path(path);
+        let above = real.ancestors().skip(1).filter_map(|above| Located::of(above).ok());
+        let mut mounts_above: Vec<u64> =
+            above.map(|above| above.mount).filter(|mount| *mount != located.mount).collect();
+        mounts_above.dedup();
+        Self { located, real, mounts_above }
+    }
+
+    /// True if a folder of a disk above is at `path` now, since the disk here was unmounted.
+    fn is_uncovered(&self, path: &Path, now: Located) -> bool {
+        if self.located.is_mount_root && !now.is_mount_root {
+            return true;
+        }
+        // A link that leads elsewhere now is not the same folder without its disk.
+        now.mount != self.located.mount
+            && self.mounts_above.contains(&now.mount)
+            && real_path(path) == self.real
+    }
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The object that a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Located {
+    device: (u32, u32),
+    inode: u64,
+    mount: u64,
+    is_mount_root: bool,
+}
+
+impl Located {
+    fn of(path: &Path) -> io::Result<Self> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        let stx = rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
+        Ok(Self {
+            device: (stx.stx_dev_major, stx.stx_dev_minor),
+            inode: stx.stx_ino,
+            mount: stx.stx_mnt_id,
+            is_mount_root: stx.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+        })
+    }
+}
+
+impl ShareFolder {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// Those of `opener`.
+    pub(crate) fn open(path: &Path, opener: Box<Opener>) -> io::Result<Self> {
+        let folder = Self {
+            path: path.to_owned(),
+            opener,
+            opened: ArcSwapOption::empty(),
+            state: Mutex::new(State {
+                place: None,
+                idle_looks: 0,
+                has_failed: false,
+                lock: None,
+                is_claimed: false,
+            }),
+            volumes: [const { OnceLock::new() }; FOLDER_VOLUMES],
+            volume: AtomicUsize::new(0),
+            folder_id: AtomicUsize::new(0),
+            took_files: OnceLock::new(),
+            used: AtomicBool::new(true),
+            fault: ArcSwapOption::empty(),
+        };
+        folder.open_here(&mut folder.state.lock())?;
+        Ok(folder)
+    }
+
+    /// Opens the folder at the place where its path leads.
+    fn open_here(&self, state: &mut State) -> io::Result<Arc<PosixVfs>> {
+        let opened = self.try_open(state);
+        state.has_failed = opened.is_err();
+        if opened.is_err() {
+            state.lock = None;
+        }
+        opened
+    }
+
+    fn try_open(&self, state: &mut State) -> io::Result<Arc<PosixVfs>> {
+        // Users may not have the right to open it.
+        let _server = credentials::as_server();
+        let (vfs, located) = self.open_settled(state)?;
+        // Where it could make files at the start, it is confined to the disk of that time.
+        if *self.took_files.get_or_init(|| vfs.takes_files()) && vfs.is_confined() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let vfs = Arc::new(vfs);
+        self.keep_volume(vfs.volume());
+        self.folder_id.store(vfs.folder_id().0, Ordering::Release);
+        state.place = Some(PlaceOpened::of(&self.path, located));
+        state.idle_looks = 0;
+        self.opened.store(Some(Arc::clone(&vfs)));
+        Ok(vfs)
+    }
+
+    /// Opens what the path leads to before and after. The opening itself mounts a disk that is
+    /// mounted at its first use.
+    fn open_settled(&self, state: &mut State) -> io::Result<(PosixVfs, Located)> {
+        for _ in 0..FOLDER_OPENINGS {
+            let before = Located::of(&self.path)?;
+            if state.is_claimed {
+                state.lock = folder_lock::take(&self.path)?;
+            }
+            let vfs = (self.opener)()?;
+            if Located::of(&self.path)? == before {
+                return Ok((vfs, before));
+            }
+        }
+        Err(io::ErrorKind::StaleNetworkFileHandle.into())
+    }
+
+    /// Keeps the facts of a volume, unless they are those of the last one. The last of many stays.
+    fn keep_volume(&self, volume: &Volume) {
+        let last = self.volume.load(Ordering::Acquire);
+        if self.volumes.get(last).and_then(OnceLock::get) == Some(volume) {
+            return;
+        }
+        for (at, kept) in self.volumes.iter().enumerate().skip(last) {
+            if kept.set(volume.clone()).is_ok() {
+                self.volume.store(at, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    /// Returns the open folder for a call that finds files by their names.
+    fn present(&self) -> VfsResult<Arc<PosixVfs>> {
+        if self.fault.load().is_some() {
+            return Err(Fault::Dismounted);
+        }
+        self.in_use()
+    }
+
+    /// Returns the open folder, also for files that stay open after its disk has gone.
+    fn in_use(&self) -> VfsResult<Arc<PosixVfs>> {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        if let Some(vfs) = self.opened.load_full() {
+            return Ok(vfs);
+        }
+        // Users may not have the right to search the folders above it.
+        let _server = credentials::as_server();
+        let mut state = self.state.lock();
+        if let Some(vfs) = self.opened.load_full() {
+            return Ok(vfs);
+        }
+        self.judge(&mut state);
+        if self.fault.load().is_some() {
+            return Err(Fault::Dismounted);
+        }
+        if let Some(vfs) = self.opened.load_full() {
+            return Ok(vfs);
+        }
+        self.open_here(&mut state).map_err(|error| {
+            self.tell(Some(sentence(&self.path, &error)));
+            error.raw_os_error().map_or(Fault::Dismounted, |errno| {
+                fault_of(rustix::io::Errno::from_raw_os_error(errno))
+            })
+        })
+    }
+
+    /// Looks where the path leads, and closes the folder when nobody uses it. May wait for the file
+    /// system.
+    pub(crate) fn look(&self, why: Look) {
+        let now = Located::of(&self.path);
+        let mut state = self.state.lock();
+        let Some(vfs) = self.opened.load_full() else {
+            if why == Look::Timed {
+                self.used.store(false, Ordering::Relaxed);
+            }
+            self.judge_as(&mut state, now);
+            return;
+        };
+        // This call holds it once, too.
+        let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
+        let here = state.place.as_ref().map(|place| place.located);
+        let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
+        // Other looks may come at any moment, and say nothing of the time without use.
+        if why == Look::Timed {
+            let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
+            state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
+        }
+        let is_closed = !is_held
+            && (!is_here || state.idle_looks >= FOLDER_IDLE_LOOKS)
+            && self.close(&mut state, vfs);
+        if is_closed {
+            self.judge_as(&mut state, now);
+        } else if is_here {
+            self.tell(None);
+        } else {
+            let path = self.path.display();
+            self.tell(Some(match now {
+                Ok(_) => format!(
+                    "another folder or disk is at {path} now, and clients still have files open in \
+                     the one before; it is served when they close them"
+                ),
+                Err(error) => format!("{path} cannot be looked at: {error}"),
+            }));
+        }
+    }
+
+    /// Closes the folder. False if a call has just begun to use it: it stays open, and locked.
+    fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
+        self.opened.store(None);
+        // Calls that come now wait for the state, so none is added to those that have it.
+        if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
+            self.opened.store(Some(vfs));
+            return false;
+        }
+        drop(vfs);
+        state.lock = None;
+        true
+    }
+
+    /// Takes whatever the path leads to when the folder is opened next, if nobody holds files in it.
+    pub(crate) fn accept(&self) {
+        self.look(Look::Untimed);
+        let mut state = self.state.lock();
+        if self.opened.load().is_none() {
+            state.place = None;
+            self.judge(&mut state);
+        }
+    }
+
+    fn judge(&self, state: &mut State) {
+        self.judge_as(state, Located::of(&self.path));
+    }
+
+    /// Decides if the closed folder may be opened where its path leads.
+    fn judge_as(&self, state: &mut State, now: io::Result<Located>) {
+        let path = self.path.display();
+        let fault = match (now, &state.place) {
+            (Err(error), _) => Some(sentence(&self.path, &error)),
+            // The folder that is there now is on the disk above, which clients must not fill.
+            (Ok(now), Some(before)) if before.is_uncovered(&self.path, now) => Some(format!(
+                "the disk at {path} was unmounted; mount it again, or restart frevo to serve the \
+                 folder below"
+            )),
+            (Ok(_), _) => None,
+        };
+        // A folder that could not be opened is well when it can be.
+        let fault = match fault {
+            None if state.has_failed => {
+                self.open_here(state).err().map(|error| sentence(&self.path, &error))
+            }
+            fault => fault,
+        };
+        self.tell(fault);
+    }
+
+    /// Sets the fault, and logs it once.
+    fn tell(&self, fault: Option<String>) {
+        let before = self.fault.load_full();
+        if before.as_deref() == fault.as_ref() {
+            return;
+        }
+        match &fault {
+            Some(fault) => tracing::error!(target: "frevo::server",
+                path = %self.path.display(), "the share's files cannot be opened: {fault}"),
+            None => tracing::info!(target: "frevo::server",
+                path = %self.path.display(), "the share's files can be opened again"),
+        }
+        self.fault.store(fault.map(Arc::new));
+    }
+
+    /// Keeps other servers out, from now on whenever the folder is open.
+    ///
+    /// # Errors
+    /// When another server has it.
+    pub(crate) fn claim(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.is_claimed = true;
+        if self.opened.load().is_some() && state.lock.is_none() {
+            state.lock = folder_lock::take(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the space of the folder's file system, without a use of the folder.
+    ///
+    /// # Errors
+    /// A sentence that says why clients cannot open files.
+    pub(crate) fn probe(&self) -> Result<Space, String> {
+        if let Some(fault) = self.fault.load_full() {
+            return Err(String::clone(&fault));
+        }
+        let space = Located::of(&self.path).and_then(|_| Ok(rustix::fs::statvfs(&self.path)?));
+        let vfs = space.map_err(|error| sentence(&self.path, &error))?;
+        Ok(frevo_posix::space_of(&vfs))
+    }
+}
+
+fn sentence(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("its folder was removed; make {path} again"),
+        io::ErrorKind::PermissionDenied => format!(
+            "frevo may not open what is at {path} now; a disk that is mounted after the start needs \
+             a restart of frevo where it is confined"
+        ),
+        io::ErrorKind::StaleNetworkFileHandle => format!("{path} is being mounted"),
+        _ => format!("{path} cannot be opened: {error}"),
+    }
+}
+
+impl fmt::Debug for ShareFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShareFolder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Vfs for ShareFolder {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.present()?.open(name, how)
+    }
+
+    fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
+        self.present()?.open_parent(name)
+    }
+
+    fn folder_id(&self) -> FolderId {
+        FolderId(self.folder_id.load(Ordering::Acquire))
+    }
+
+    fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.present()?.open_in(parent, name, how)
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.in_use()?.remove(name, key)
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.in_use()?.rename(from, key, to, replace)
+    }
+
+    fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
+        self.in_use()?.is_one_entry(one, other)
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.in_use()?.link(node, to, replace)
+    }
+
+    fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
+        self.in_use()?.replace(name, node, by)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.present()?.stat(name)
+    }
+
+    fn parent_key(&self, name: &Name) -> VfsResult<FileKey> {
+        self.in_use()?.parent_key(name)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.in_use()?.space()
+    }
+
+    fn volume(&self) -> &Volume {
+        // The first is set before anybody has the folder.
+        static UNKNOWN: OnceLock<Volume> = OnceLock::new();
+        let last = self.volumes.get(self.volume.load(Ordering::Acquire)).and_then(OnceLock::get);
+        last.unwrap_or_else(|| UNKNOWN.get_or_init(|| Volume::plain(0, "NTFS")))
+    }
+
+    fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
+        self.in_use()?.quota_state()
+    }
+
+    fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        self.in_use()?.quota(uid)
+    }
+
+    fn quota_from(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
+        self.in_use()?.quota_from(uid)
+    }
+
+    fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.in_use()?.set_quota(uid, limits)
+    }
+
+    fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
+        self.in_use()?.quota_defaults()
+    }
+
+    fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.in_use()?.set_quota_defaults(limits)
+    }
+
+    fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
+        self.present()?.snapshots(name)
+    }
+
+    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+        self.present()?.snapshot(taken)
+    }
+
+    fn shows_locks(&self) -> bool {
+        self.opened.load().as_ref().is_some_and(|vfs| vfs.shows_locks())
+    }
+
+    fn observe(
+        &self,
+        node: &dyn Node,
+        is_tree: bool,
+        observer: Observer,
+    ) -> VfsResult<Box<dyn Observation>> {
+        self.in_use()?.observe(node, is_tree, observer)
+    }
+}
+
+/// Returns the folder of a share as it was opened, if that is one of the host.
+fn folder_of(vfs: &dyn Vfs) -> Option<&ShareFolder> {
+    let vfs: &dyn Any = vfs;
+    vfs.downcast_ref()
+}
+
+/// Looks where the path of a share's folder leads; see `ShareFolder::look`.
+pub fn look_at_folder(vfs: &dyn Vfs, why: Look) {
+    if let Some(folder) = folder_of(vfs) {
+        folder.look(why);
+    }
+}
+
+/// Takes whatever the path of a share's folder leads to; see `ShareFolder::accept`.
+pub fn accept_folder(vfs: &dyn Vfs) {
+    if let Some(folder) = folder_of(vfs) {
+        folder.accept();
+    }
+}
+
+/// Keeps other servers out of a share's folder.
+///
+/// # Errors
+/// When another server has it.
+pub fn claim_folder(vfs: &dyn Vfs) -> io::Result<()> {
+    folder_of(vfs).map_or(Ok(()), ShareFolder::claim)
+}
+
+/// Looks at a share's folder for administrators; None for a file system of another kind.
+pub(crate) fn probe_folder(vfs: &dyn Vfs) -> Option<Result<Space, String>> {
+    folder_of(vfs).map(ShareFolder::probe)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! The task that removes old files from the bins of all shares, beside the cores.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frevo_store::Vfs;
+use frevo_wire::dtyp::FileTime;
+use tokio::time::sleep;
+
+use super::RecycleBin;
+use super::expiry::Walk;
+use crate::base::limits::{RECYCLE_FIRST_SWEEP, RECYCLE_PAUSE, RECYCLE_SWEEP};
+use crate::objects::server::ServerState;
+use crate::shares::share::Share;
+
+/// Ends a walk on another thread when the task ends.
+#[derive(Debug, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sweeps the bins from time to time, until it is dropped.
+pub(crate) async fn watch(server: Arc<ServerState>) {
+    let stop = Stop::default();
+    sleep(RECYCLE_FIRST_SWEEP).await;
+    loop {
+        for share in server.shares().sorted() {
+            sweep_share(&share, server.ambient.now(), &stop.0).await;
+        }
+        sleep(RECYCLE_SWEEP).await;
+    }
+}
+
+/// Sweeps one share: its folder, or those of the users that are connected.
+async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
+    let Some(bin) = share.recycle.as_ref().filter(|bin| bin.expires()) else { return };
+    let folders = match &share.user_folders {
+        Some(folders) => folders.in_use(),
+        None => share.vfs().cloned().into_iter().collect(),
+    };
+    for vfs in folders {
+        let (bin, name, stop) = (Arc::clone(bin), share.name.clone(), Arc::clone(stop));
+        let swept =
+            frevo_net::file_io::run_blocking(move || sweep(&*vfs, &bin, &name, now, &stop)).await;
+        if let Err(error) = swept {
+            tracing::warn!(target: "frevo::recycle", share = %share.name, %error,
+                "cannot look for old files in the recycle bin");
+        }
+    }
+}
+
+fn sweep(vfs: &dyn Vfs, bin: &RecycleBin, share: &str, now: FileTime, stop: &AtomicBool) {
+    let mut pause = || {
+        std::thread::sleep(RECYCLE_PAUSE);
+        !stop.load(Ordering::Relaxed)
+    };
+    let removed = Walk::new(vfs, now, &mut pause).expire(bin);
+    bin.counts.expired.fetch_add(removed.files, Ordering::Relaxed);
+    if removed.files > 0 {
+        tracing::info!(target: "frevo::recycle", share, files = removed.files,
+            bytes = removed.bytes, "removed old files from the recycle bin");
+    }
+}

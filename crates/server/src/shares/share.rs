@@ -1,0 +1,447 @@
+//! Shares: MS-SMB2 3.3.1.6.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use frevo_store::Vfs;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::fold_name;
+
+use crate::access::access_rules::Rules;
+use crate::access::host_users::{HostUser, HostUsers};
+use crate::access::id_map::IdMap;
+use crate::audit::ShareAudit;
+use crate::base::pools::blocking_pool::BlockingPool;
+use crate::shares::host::Credentials;
+use crate::shares::impersonation;
+use crate::shares::recycle::{RecycleBin, RecyclingVfs};
+use crate::shares::time_machine::Limit;
+use crate::shares::user_folders::{USER, UserFolders};
+
+/// The largest offset a file can have.
+pub const MAX_OFFSET: u64 = i64::MAX as u64;
+
+/// The files or pipes of a share.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A folder of a file system.
+    Disk(Arc<dyn Vfs>),
+    /// The pipes of IPC$.
+    Pipes,
+}
+
+/// The user of the host as which files are used.
+#[derive(Debug, Clone, Default)]
+pub enum RunAs {
+    /// The user that the server runs as.
+    #[default]
+    Server,
+    /// The user called like the account that has logged on.
+    User,
+    /// One user for all accounts.
+    One(Arc<Credentials>),
+}
+
+/// A share: a name, what it shows, and who may use it.
+///
+/// ```
+/// use frevo_server::access_rules::Rules;
+/// use frevo_server::{Share, vfs};
+///
+/// let staff = Share {
+///     comment: String::from("Papers of the staff"),
+///     rules: Rules::for_users(&["ann", "bob"]),
+///     encrypt: true,
+///     ..Share::disk("staff", vfs::memory(1 << 20))
+/// };
+/// assert!(!staff.read_only);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// Name as configured; compared without case.
+    pub name: String,
+    /// Text that clients see beside it.
+    pub comment: String,
+    /// The files or pipes.
+    pub target: Target,
+    /// True when nobody may write.
+    pub read_only: bool,
+    /// Share.EncryptData: this share demands encryption.
+    pub encrypt: bool,
+    /// Share.IsCA: Opens can be persistent.
+    pub continuous: bool,
+    /// Left out of listings.
+    pub hidden: bool,
+    /// Share.DoAccessBasedDirectoryEnumeration: files that a user cannot read are hidden from
+    /// that user.
+    pub hide_unreadable: bool,
+    /// The user of the host as which its files are used.
+    #[doc(hidden)]
+    pub run_as: RunAs,
+    /// The primary group of all users, with [`RunAs::User`].
+    #[doc(hidden)]
+    pub force_group: Option<u32>,
+    /// The path of its folder on the host, which administrators are told over the network.
+    #[doc(hidden)]
+    pub host_path: Option<String>,
+    /// The users that may connect, and those that may write.
+    pub rules: Rules,
+    /// POSIX clients get POSIX Opens here.
+    pub posix: bool,
+    /// Names that differ in case only are two.
+    pub is_case_sensitive: bool,
+    /// macOS may back up here.
+    pub time_machine: bool,
+    /// How much backups may take of it; none: all that there is.
+    #[doc(hidden)]
+    pub time_machine_limit: Option<Arc<Limit>>,
+    /// Clients may wait for changes in directories.
+    pub change_notify: bool,
+    /// Volume.MaxFileSize of MS-FSA 2.1.1.1: no file becomes larger.
+    pub max_file_size: u64,
+    /// LastWriteTime moves two seconds after the first write, or when the file is
+    /// flushed or closed.
+    pub late_write_times: bool,
+    /// Data of Opens with FILE_NO_INTERMEDIATE_BUFFERING stays in the host's page cache, like that of
+    /// others.
+    pub cache_unbuffered: bool,
+    /// True where an access list that a client sets counts as inherited by its DI bit alone
+    /// (MS-DTYP 2.4.6), without the DC bit.
+    pub inherited_as_set: bool,
+    /// `/` separates components of names as `\` does.
+    pub forward_slashes: bool,
+    /// Where its requests are carried out when its file system may keep its
+    /// caller waiting; none: on the core.
+    #[doc(hidden)]
+    pub blocking_pool: Option<Arc<BlockingPool>>,
+    /// Oplocks of level II are granted.
+    pub level2_oplocks: bool,
+    /// The operations that the audit log records; none without an audit log.
+    pub audit: Option<ShareAudit>,
+    /// Share.MaxUses; none: as many as there is room for.
+    pub max_connections: Option<usize>,
+    /// Share.CurrentUses
+    #[doc(hidden)]
+    pub uses: Arc<Uses>,
+    /// A folder for each user, in place of `target`.
+    #[doc(hidden)]
+    pub user_folders: Option<UserFolders>,
+    /// Deleted files go there; none: they are gone.
+    #[doc(hidden)]
+    pub recycle: Option<Arc<RecycleBin>>,
+    /// Numbers of the host for users and groups of domains.
+    #[doc(hidden)]
+    pub id_map: Arc<IdMap>,
+}
+
+/// Share.CurrentUses: tree connects to a share, over all reloads.
+#[derive(Debug, Default)]
+pub struct Uses(AtomicUsize);
+
+/// One of the uses of a share.
+#[derive(Debug)]
+pub struct Use(Arc<Uses>);
+
+impl Uses {
+    /// Takes one more use, of at most `most`. None when all are taken.
+    pub fn take(self: &Arc<Self>, most: Option<usize>) -> Option<Use> {
+        let most = most.unwrap_or(usize::MAX);
+        let more = |count: usize| (count < most).then(|| count.saturating_add(1));
+        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Use(Arc::clone(self)))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Share {
+    /// A share of a file system: for every user, for reading and writing.
+    pub fn disk(name: &str, vfs: Arc<dyn Vfs>) -> Self {
+        Self::new(name, Target::Disk(vfs))
+    }
+
+    /// Carries out its requests on threads beside the cores. It is for a file system whose
+    /// calls may take longer than some milliseconds: other clients do not wait for it.
+    #[must_use]
+    pub fn off_core(self) -> Self {
+        Self { blocking_pool: Some(Arc::default()), ..self }
+    }
+
+    /// A share with nothing special about it.
+    pub fn new(name: &str, target: Target) -> Self {
+        Self {
+            name: name.to_owned(),
+            comment: String::new(),
+            target,
+            read_only: false,
+            encrypt: false,
+            continuous: false,
+            hidden: false,
+            hide_unreadable: false,
+            run_as: RunAs::Server,
+            force_group: None,
+            host_path: None,
+            rules: Rules::default(),
+            posix: true,
+            is_case_sensitive: false,
+            time_machine: false,
+            time_machine_limit: None,
+            change_notify: true,
+            max_file_size: MAX_OFFSET,
+            late_write_times: false,
+            cache_unbuffered: true,
+            inherited_as_set: false,
+            forward_slashes: false,
+            blocking_pool: None,
+            level2_oplocks: true,
+            audit: None,
+            max_connections: None,
+            uses: Arc::default(),
+            user_folders: None,
+            recycle: None,
+            id_map: Arc::default(),
+        }
+    }
+
+    /// The share as somebody sees it who may not, or may, write.
+    pub fn seen(self: Arc<Self>, read_only: bool) -> Arc<Self> {
+        if self.read_only == read_only {
+            return self;
+        }
+        Arc::new(Self { read_only, ..Self::clone(&self) })
+    }
+
+    /// The share as an account has it: with its own folder where each user has one. None when
+    /// there is no folder of the account.
+    pub fn for_account(self: Arc<Self>, account: &str) -> Option<Arc<Self>> {
+        let Some(folders) = &self.user_folders else { return Some(self) };
+        let target = Target::Disk(folders.of(account)?);
+        let name = self.name_for(account);
+        Some(Arc::new(Self { target, name, ..Self::clone(&self) }))
+    }
+
+    /// The name by which an account knows the share: its own name for `{user}`.
+    pub fn name_for(&self, account: &str) -> String {
+        if self.name == USER { account.to_owned() } else { self.name.clone() }
+    }
+
+    /// The share as an account uses it who is `host` there; none when nobody can
+    /// be found to act as.
+    pub fn acting_for(
+        self: Arc<Self>,
+        account: &str,
+        host: Option<&HostUser>,
+        users: &HostUsers,
+    ) -> Option<Arc<Self>> {
+        let Target::Disk(vfs) = &self.target else { return Some(self) };
+        let recycling = |owner| match &self.recycle {
+            Some(bin) => {
+                let (vfs, bin) = (Arc::clone(vfs), Arc::clone(bin));
+                Arc::new(RecyclingVfs::new(vfs, bin, account, owner)) as Arc<dyn Vfs>
+            }
+            None => Arc::clone(vfs),
+        };
+        let acting = match &self.run_as {
+            RunAs::Server if users.acts_lazily() => impersonation::for_server(recycling(None)),
+            RunAs::Server if self.recycle.is_some() => recycling(None),
+            RunAs::Server => return Some(self),
+            RunAs::User => {
+                let actor = users.actor(account, host?, self.force_group)?;
+                let owner = actor.credentials().uid();
+                impersonation::for_user(recycling(Some(owner)), actor)
+            }
+            RunAs::One(credentials) => {
+                let actor = impersonation::Actor::new(Arc::clone(credentials));
+                impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor))
+            }
+        };
+        Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
+    }
+
+    /// True when an account with the host's user `host` can be impersonated.
+    pub fn has_actor(&self, host: Option<&HostUser>) -> bool {
+        let needs_one = matches!((&self.target, &self.run_as), (Target::Disk(_), RunAs::User));
+        !needs_one || host.is_some_and(|host| host.credentials(self.force_group).is_some())
+    }
+
+    /// Returns true when its files are used as another user than the server's.
+    pub(crate) const fn runs_as_others(&self) -> bool {
+        !matches!(self.run_as, RunAs::Server)
+    }
+
+    /// True when access to the share depends on the host's users.
+    pub fn needs_host_users(&self) -> bool {
+        matches!(self.run_as, RunAs::User) || self.rules.need_groups()
+    }
+
+    /// The highest access anybody gets below this share.
+    pub const fn maximal_access(&self) -> AccessMask {
+        if self.read_only {
+            AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0)
+        } else {
+            AccessMask::FILE_ALL
+        }
+    }
+
+    /// True when POSIX clients get POSIX Opens: the share has them and the file system can
+    /// hold their names.
+    pub fn has_posix(&self) -> bool {
+        self.posix && self.vfs().is_some_and(|vfs| vfs.volume().posix_names)
+    }
+
+    /// The file system, of a disk share.
+    pub const fn vfs(&self) -> Option<&Arc<dyn Vfs>> {
+        match &self.target {
+            Target::Disk(vfs) => Some(vfs),
+            Target::Pipes => None,
+        }
+    }
+}
+
+/// All shares by folded name. IPC$ is always among them.
+#[derive(Debug, Clone, Default)]
+pub struct Shares {
+    by_name: HashMap<String, Arc<Share>>,
+    rules_of_none: Rules,
+    /// Some share asks who its users are on the host.
+    pub needs_host_users: bool,
+}
+
+impl Shares {
+    /// The given shares and IPC$.
+    pub fn new(shares: impl IntoIterator<Item = Share>) -> Self {
+        let ipc = Share {
+            comment: String::from("IPC Service"),
+            hidden: true,
+            posix: false,
+            ..Share::new("IPC$", Target::Pipes)
+        };
+        let all = shares.into_iter().chain([ipc]);
+        let by_name: HashMap<_, _> =
+            all.map(|share| (fold_name(&share.name), Arc::new(share))).collect();
+        let needs_host_users = by_name.values().any(|share| share.needs_host_users());
+        let longest = by_name.values().max_by_key(|share| share.rules.steps());
+        let rules_of_none = longest.map_or_else(Rules::default, |share| share.rules.clone());
+        Self { by_name, rules_of_none, needs_host_users }
+    }
+
+    /// Returns the names of domains in the rules of all shares, in lower case.
+    pub(crate) fn names_of_domains(&self) -> BTreeSet<String> {
+        let all = self.by_name.values().flat_map(|share| share.rules.of_domains());
+        all.map(String::from).collect()
+    }
+
+    /// The rules by which a name is judged that no share has: those of the share that
+    /// takes longest.
+    pub const fn rules_of_none(&self) -> &Rules {
+        &self.rules_of_none
+    }
+
+    /// The share of that name, in any case.
+    pub fn find(&self, name: &str) -> Option<&Arc<Share>> {
+        self.by_name.get(&fold_name(name))
+    }
+
+    /// The share that an account calls so: `{user}` is called like the account, and by no other
+    /// name.
+    pub fn find_for(&self, name: &str, account: &str) -> Option<&Arc<Share>> {
+        let is_own = fold_name(name) == fold_name(account);
+        let own = self.find(USER).filter(|_| is_own);
+        self.find(name).filter(|share| share.name != USER).or(own)
+    }
+
+    /// These shares, which go on with the uses and counts that `old` ones of their names have.
+    pub fn following(mut shares: Vec<Share>, old: &Self) -> Self {
+        for share in &mut shares {
+            let Some(old) = old.find(&share.name) else { continue };
+            share.uses = Arc::clone(&old.uses);
+            if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
+                Arc::make_mut(bin).counts = Arc::clone(&old.counts);
+            }
+        }
+        Self::new(shares)
+    }
+
+    /// All of them, by name.
+    pub fn sorted(&self) -> Vec<Arc<Share>> {
+        let mut all: Vec<_> = self.by_name.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::access_rules::Names;
+
+    #[test]
+    fn uses_are_counted_over_reloads() {
+        let share = || Share { max_connections: Some(2), ..Share::new("a", Target::Pipes) };
+        let shares = Shares::new([share()]);
+        let take = |shares: &Shares| {
+            let share = shares.find("A").unwrap();
+            share.uses.take(share.max_connections)
+        };
+        let one = take(&shares).unwrap();
+        let later = Shares::following(vec![share()], &shares);
+        let two = take(&later).unwrap();
+        assert!(take(&later).is_none() && take(&shares).is_none());
+        drop(one);
+        let three = take(&later).unwrap();
+        assert!(take(&later).is_none());
+        drop((two, three));
+        assert!(take(&later).is_some());
+    }
+
+    /// Tests that names of shares are compared as NTFS compares names.
+    #[test]
+    fn foreign_letters_are_no_ascii_letters() {
+        let shares =
+            Shares::new(["share", "Straße", "Größe"].map(|n| Share::new(n, Target::Pipes)));
+        for (name, is_found) in [
+            ("SHARE", true),
+            ("\u{17F}hare", false),
+            ("STRASSE", false),
+            ("STRAßE", true),
+            ("GRÖßE", true),
+        ] {
+            assert_eq!(shares.find(name).is_some(), is_found, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_each_user_is_called_like_the_user() {
+        let shares = Shares::new([USER, "docs"].map(|name| Share::new(name, Target::Pipes)));
+        let named = |name: &str, account: &str| {
+            shares.find_for(name, account).map(|share| share.name_for(account))
+        };
+        assert_eq!(named("ANN", "ann").as_deref(), Some("ann"));
+        assert_eq!(named("docs", "ann").as_deref(), Some("docs"));
+        assert_eq!(named("docs", "docs").as_deref(), Some("docs"));
+        assert_eq!((named("bob", "ann"), named("{user}", "ann")), (None, None));
+    }
+
+    /// Row X8: a name that no share has takes the steps of one that refuses most.
+    #[test]
+    fn x8_an_absent_share_is_judged_by_the_longest_rules() {
+        assert_eq!(Shares::new([]).rules_of_none(), &Rules::default());
+        let share = |name, rules| Share { rules, ..Share::new(name, Target::Pipes) };
+        let long = Rules {
+            deny: Names::of(["eve"]),
+            hosts_deny: vec!["192.0.2.0/24".parse().unwrap()],
+            ..Rules::for_users(&["ann"])
+        };
+        let short = Rules { deny: Names::of(["eve", "mallory", "oscar"]), ..Rules::default() };
+        for shares in [["a", "b", "c"], ["c", "b", "a"]] {
+            let rules = [long.clone(), short.clone(), Rules::default()];
+            let shares = Shares::new(shares.into_iter().zip(rules).map(|(n, r)| share(n, r)));
+            assert_eq!(shares.rules_of_none(), &long);
+        }
+    }
+}
