@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::exit::{self, Done, Failure};
+use crate::printable::printable;
 use crate::remote::progress;
 
 /// Writes to standard output. A reader that has closed it is no failure.
@@ -25,9 +26,9 @@ pub(crate) fn print_text(text: &str) -> Done {
     print(shown_lines(text).as_bytes())
 }
 
-/// `text` with each of its lines as [`shown`].
+/// `text` with each of its lines as [`printable`].
 fn shown_lines(text: &str) -> String {
-    text.split('\n').map(shown).collect::<Vec<String>>().join("\n")
+    text.split('\n').map(printable).collect::<Vec<String>>().join("\n")
 }
 
 /// Writes a failure to standard error, as text or as a JSON object.
@@ -54,18 +55,12 @@ pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = progress::beside(|| writeln!(err, "frevo: {text}"));
 }
 
-/// `text` with `?` for the control characters that a terminal would obey.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{shown, shown_lines};
+    use super::shown_lines;
 
     #[test]
-    fn control_characters_are_not_shown() {
-        assert_eq!(shown("a\u{1b}]0;x\u{7}\u{9b}2Jé\r\nb"), "a?]0;x??2Jé??b");
+    fn control_characters_of_lines_are_not_shown() {
         assert_eq!(shown_lines("a\u{1b}[2J\nb\r\n"), "a?[2J\nb?\n");
     }
 }

@@ -23,6 +23,7 @@ mod manual;
 mod network_shares;
 mod passwords;
 mod plural;
+mod printable;
 mod remote;
 mod resolved;
 mod samba_rules;

@@ -17,6 +17,8 @@ mod kerberos;
 mod lists;
 mod names;
 mod ndr;
+#[path = "../../../crates/cli/src/printable.rs"]
+mod printable;
 mod records;
 mod requests;
 mod responses;

@@ -1,9 +1,9 @@
 //! Pipes: what a client writes, and what it reads of the answers.
 
+use frevo_rpc::server::{Endpoint, Pipe, Services};
+use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerType, ShareInfo};
+use frevo_rpc::{Account, Domain, SidNameUse};
 use frevo_wire::dtyp::{FileTime, Sid};
-use frevo_wire::rpc::server::{Endpoint, Pipe, Services};
-use frevo_wire::rpc::srvsvc::{ServerInfo, ServerType, ShareInfo};
-use frevo_wire::rpc::{Account, Domain, SidNameUse};
 
 use crate::chunk;
 
@@ -26,6 +26,7 @@ impl Services for Office {
             max_users: u32::MAX,
             idle_disconnect_minutes: 15,
             logged_on_users: 1,
+            limits: ServerLimits::default(),
         }
     }
 

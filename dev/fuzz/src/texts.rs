@@ -12,11 +12,15 @@ mod import {
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
     mod access_options;
     mod conversion;
+    mod domain;
     mod global;
     mod global_options;
+    mod host_facts;
     mod hosts;
     mod modules;
+    mod names;
     mod options;
+    mod pam;
     mod recycle;
     mod report;
     mod share;
@@ -28,8 +32,16 @@ mod import {
 
     /// The frevo.toml for an smb.conf, as `frevo import` makes it.
     pub(super) fn converted(text: &str) -> Option<String> {
-        let conf = smb_conf::SmbConf::parse(text).ok()?;
-        let (toml, report) = whole::convert(&conf, &[]);
+        // A file that is included is the end of this one; it may include itself.
+        let included: String =
+            text.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
+        let mut left = 0..16;
+        let conf = smb_conf::SmbConf::parse_with(text, &mut |path| match path.len() % 3 {
+            0 if left.next().is_some() => smb_conf::Included::Text(included.clone()),
+            1 => smb_conf::Included::Nothing("there is no such file".to_owned()),
+            _ => smb_conf::Included::Unknown,
+        });
+        let (toml, report) = whole::convert(&conf.ok()?, &[], &host_facts::HostFacts::default());
         assert!(report.lines().iter().all(|line| !line.contains('\n')), "a report in lines");
         Some(toml)
     }

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::arguments::KickArguments;
 use super::figures::{number, text};
 use super::socket::ask;
-use crate::console::{print, shown};
+use crate::console::print;
 use crate::exit::{Done, Failure};
+use crate::printable::printable;
 
 /// The kinds that can stand before a name, with a colon.
 const KINDS: [&str; 4] = ["user", "session", "open", "share"];
@@ -37,6 +38,6 @@ pub(super) async fn run(arguments: &KickArguments) -> Done {
     });
     let ended: Vec<String> = ended.collect();
     let line = format!("{}: ended {}\n", text(&kicked, "target"), ended.join(", "));
-    print(shown(line.trim_end()).as_bytes())?;
+    print(printable(line.trim_end()).as_bytes())?;
     print(b"\n")
 }

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::arguments::LogLevelArguments;
 use super::socket::ask;
-use crate::console::{print, shown};
+use crate::console::print;
 use crate::exit::{Done, Failure};
+use crate::printable::printable;
 
 pub(super) async fn run(arguments: &LogLevelArguments) -> Done {
     let body = arguments.filter.as_ref().map(|filter| {
@@ -20,9 +21,9 @@ pub(super) async fn run(arguments: &LogLevelArguments) -> Done {
     }
     let levels: Levels = serde_json::from_slice(&answer)
         .map_err(Failure::failed("the server's answer makes no sense"))?;
-    let mut lines = format!("log level: {}\n", shown(&levels.filter));
+    let mut lines = format!("log level: {}\n", printable(&levels.filter));
     if let Some(client) = levels.client {
-        lines.push_str(&format!("for {}: {}\n", client.address, shown(&client.filter)));
+        lines.push_str(&format!("for {}: {}\n", client.address, printable(&client.filter)));
     }
     print(lines.as_bytes())
 }

@@ -6,8 +6,9 @@ use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
 use super::socket::ask;
 use super::table::{Align, Table};
-use crate::console::{print, shown};
+use crate::console::print;
 use crate::exit::{Done, Failure};
+use crate::printable::printable;
 
 /// Rows of each list for people, unless they want more.
 const ROWS_SHOWN: usize = 50;
@@ -54,7 +55,7 @@ fn unhealthy(shares: &Value) -> String {
         let health = &row["health"];
         if matches!(health["state"].as_str(), Some("failed" | "no_answer")) {
             let (name, why) = (text(row, "name"), text(health, "reason"));
-            lines.push_str(&format!("share {}: {}\n", shown(&name), shown(&why)));
+            lines.push_str(&format!("share {}: {}\n", printable(&name), printable(&why)));
         }
     }
     lines
@@ -117,7 +118,7 @@ fn headline(status: &Value) -> String {
     let flow = |field| bytes(float(number(activity, field)));
     let mut line = format!(
         "{}: frevo {}, up {}; {}, {}; {} received, {} sent",
-        shown(&text(server, "name")),
+        printable(&text(server, "name")),
         text(server, "version"),
         span(up),
         counted(number(server, "sessions"), "session"),

@@ -1,6 +1,6 @@
 //! Tables of text for the terminal.
 
-use crate::console::shown;
+use crate::printable::printable;
 
 /// A table whose columns are as wide as their widest cell.
 pub(super) struct Table {
@@ -27,7 +27,7 @@ impl Table {
 
     /// Adds a row of as many cells as there are columns.
     pub(super) fn cells(&mut self, cells: &[String]) {
-        self.rows.push(cells.iter().map(|cell| shown(cell)).collect());
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -14,8 +14,9 @@ use super::socket::ask;
 use super::status::parsed;
 use super::table::{Align, Table};
 use super::terminal::Screen;
-use crate::console::{print, shown};
+use crate::console::print;
 use crate::exit::Done;
+use crate::printable::printable;
 
 /// The width of the output where there is no terminal.
 const PLAIN_WIDTH: usize = 120;
@@ -148,7 +149,7 @@ fn lines(
     let mut lines = vec![
         format!(
             "{}  up {}  sessions {}  open files {}  failed logons {}",
-            shown(&text(server, "name")),
+            printable(&text(server, "name")),
             span(up),
             number(server, "sessions"),
             number(server, "opens"),

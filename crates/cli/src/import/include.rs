@@ -2,22 +2,9 @@
 
 use std::path::Path;
 
+use super::smb_conf::Included;
 use crate::bounded_input;
 use crate::exit::Failure;
-
-/// Files that include each other, at most.
-pub(super) const INCLUDES_DEEP: usize = 8;
-
-/// A file that is included, as far as it is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Included {
-    /// Its text.
-    Text(String),
-    /// It adds nothing, for this reason.
-    Nothing(String),
-    /// Nobody knows here what it says.
-    Unknown,
-}
 
 /// Reads the files that an smb.conf includes.
 pub(super) struct Includes {

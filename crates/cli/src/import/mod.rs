@@ -10,6 +10,7 @@ mod domain;
 mod global;
 mod global_options;
 mod host_facts;
+mod host_look;
 mod hosts;
 mod include;
 mod modules;

@@ -2,7 +2,7 @@
 
 use super::options::Effect;
 use super::smb_conf::Parameter;
-use crate::console::shown;
+use crate::printable::printable;
 
 /// The weight of a line of the report, heaviest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ impl Report {
     pub(super) fn refused(&mut self, parameter: &Parameter, why: &str) {
         self.parameter(Weight::Refused, "global", parameter, why);
         let option = parameter.shown.split('=').next().unwrap_or_default().trim();
-        self.refused.push(shown(option));
+        self.refused.push(printable(option));
     }
 
     /// The flags that would leave the refused options out.
@@ -87,7 +87,7 @@ impl Report {
     /// Adds a line. Names of the smb.conf are not obeyed by the terminal that shows the report, now
     /// or later.
     fn push(&mut self, weight: Weight, line: &str) {
-        let line = shown(&line.replace(['\n', '\r'], " "));
+        let line = printable(&line.replace(['\n', '\r'], " "));
         if !self.lines.iter().any(|(known, text)| *known == weight && *text == line) {
             self.lines.push((weight, line));
         }

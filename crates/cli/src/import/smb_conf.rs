@@ -1,8 +1,21 @@
 //! The syntax of smb.conf(5).
 
-use super::include::{INCLUDES_DEEP, Included};
 use super::options;
 use super::words::{squeezed, truth};
+
+/// Files that include each other, at most.
+const INCLUDES_DEEP: usize = 8;
+
+/// A file that is included, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Included {
+    /// Its text.
+    Text(String),
+    /// It adds nothing, for this reason.
+    Nothing(String),
+    /// Nobody knows here what it says.
+    Unknown,
+}
 
 /// A parameter as it stands in a section.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -76,7 +76,8 @@ impl Colors {
                 fits.map(|(_, color)| color)
             }
         };
-        let shown = if self.is_terminal { crate::console::shown(name) } else { name.to_owned() };
+        let shown =
+            if self.is_terminal { crate::printable::printable(name) } else { name.to_owned() };
         match color {
             Some(color) => format!("\u{1b}[{color}m{shown}\u{1b}[0m"),
             None => shown,

@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::{spelling, walk};
-use crate::console::shown;
 use crate::exit::{Done, Failure};
+use crate::printable::printable;
 
 /// A size in binary units with two digits: `4.2M`.
 pub(crate) fn human(bytes: u64) -> String {
@@ -133,7 +133,7 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
 /// `?`, that none moves the cursor or types for the user.
 pub(crate) fn line(text: impl std::fmt::Display) -> bool {
     let text = text.to_string();
-    colored_line(if std::io::stdout().is_terminal() { shown(&text) } else { text })
+    colored_line(if std::io::stdout().is_terminal() { printable(&text) } else { text })
 }
 
 /// Like [`line`], for text with colours, in which nothing else moves the cursor.

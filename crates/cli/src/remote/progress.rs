@@ -42,7 +42,7 @@ pub(crate) fn clear() {
 /// Writes `text` in place of the current file. False when no bar is on the terminal.
 pub(crate) fn say(text: &str) -> bool {
     let Some(bar) = drawn() else { return false };
-    bar.set_message(crate::console::shown(text));
+    bar.set_message(crate::printable::printable(text));
     true
 }
 
@@ -147,7 +147,7 @@ impl Progress {
     /// Shows `name` as the file that is copied now.
     pub(crate) fn begin(&self, name: &str) {
         if !self.bar.is_hidden() {
-            self.bar.set_message(crate::console::shown(name));
+            self.bar.set_message(crate::printable::printable(name));
         }
     }
 
