@@ -84,7 +84,7 @@ async fn long_frames_cross_a_slow_wire_and_wait_for_their_reader() {
     let frame = pattern(1 << 20);
     let mut reader = FrameReader::new(2 << 20);
     let (sent, got) = tokio::join!(send(&client, &frame), async {
-        // Who does not read gives no credits.
+        // A peer that does not read gives no credits.
         sleep(Duration::from_secs(1)).await;
         let unread = pair.server.held_bytes();
         assert!(unread < 1 << 20, "{unread} bytes wait");

@@ -138,7 +138,7 @@ impl PosixDirectory {
                     self.name = 0..0;
                     return Ok(false);
                 }
-                // What the host gives may change from time to time.
+                // The entries that the host gives may change from time to time.
                 self.read += self.filled;
                 if self.read > OWNERS_KEPT_BYTES {
                     self.owners.clear();

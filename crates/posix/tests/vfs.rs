@@ -409,7 +409,7 @@ fn symbolic_links_lead_nowhere_by_default() {
             assert_eq!(s.open(text, &how).unwrap_err(), Fault::Symlink, "{text}");
         }
     }
-    // What lies behind a link that leads out is not even hinted at.
+    // The answer does not show what lies behind a link that leads out.
     assert_eq!(s.open("out\\no-such-file", &read()).unwrap_err(), Fault::Symlink);
     assert_eq!(s.open("out\\new", &create()).unwrap_err(), Fault::Symlink);
     let link = s.open("OUT", &OpenHow { open_link: true, ..how() }).unwrap();

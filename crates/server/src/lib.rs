@@ -53,7 +53,7 @@
 //!   that anybody uses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// What a `for` or `match` is about lives to its end, a lock's guard too.
+// The value that a `for` or `match` is about lives to its end, a lock's guard too.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
     not(test),

@@ -485,7 +485,7 @@ fn a_file_is_its_owners_and_can_be_rotated() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::rename(&path, &rotated).unwrap();
-    // What comes after goes to the new file.
+    // Later lines go to the new file.
     audit.reopen();
     audit.emit(Event::new(Kind::Stop));
     audit.finish();

@@ -74,7 +74,7 @@ fn l3_half_open_connections_leave_no_descriptor() {
         let listener = Listener::bind("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
         let serving = world.listen(listener);
-        // What is opened once is open before it is counted.
+        // The files that are opened once are open before the count begins.
         for run in 0..50 {
             begin(run, port).await;
         }

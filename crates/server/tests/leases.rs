@@ -270,7 +270,7 @@ fn a_lease_by_another_link_is_not_of_the_request_that_removes_one() {
         world.file("f", b"linked");
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let kept = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
-        // What it may read and cache, it may by both links.
+        // The lease holds for both links.
         let further = one.on(&mine, with_lease(&Want::existing("g"), key(1), rh())).await;
         assert_eq!(lease(&further).lease.lease_state, rh());
         one.close(&mine, files::file_id(&further)).await;

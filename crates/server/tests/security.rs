@@ -142,7 +142,7 @@ fn new_files_inherit_and_need_the_directorys_leave() {
             }
         }
         assert!(!world.path("d/g").exists() && !world.path("d/h").exists());
-        // What is there is told of before what may not be made.
+        // A name that exists is reported before the missing right to make one.
         let want = Want::file("d\\f").disposition(CreateDisposition::CREATE);
         assert_eq!(status(&mut bob, &his, &want).await, Status::OBJECT_NAME_COLLISION);
         let deleting = Want::existing("d\\f")

@@ -87,7 +87,7 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // What is done at once needs no event.
+                // Work that is done at once needs no event.
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),

@@ -211,7 +211,7 @@ impl State {
                 if self.is_armed {
                     break;
                 }
-                // What completes from here on is told; what completed before is looked for again.
+                // Completions from here on make an event; earlier ones are looked for again.
                 if let Err(error) = self.link.arm() {
                     self.fail(&error);
                 }

@@ -48,7 +48,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
-    // What the handler leaves running, timers for instance, is the core's.
+    // Tasks that the handler leaves running, timers for instance, belong to the core.
     let core = Handle::current();
     pool.run(move || {
         let _place = place;

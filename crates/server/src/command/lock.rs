@@ -74,7 +74,7 @@ async fn carry_out(
 ) -> Result<(), Status> {
     if locks.first().is_some_and(|first| first.flags == LockFlags::UNLOCK) {
         if let Err(status) = unlock(open, file, locks, sequence) {
-            // What came before the error is unlocked, on record too.
+            // The ranges before the error stay unlocked, also in the record.
             let _ = record::keep(rq.server(), open).await;
             return Err(status);
         }

@@ -19,7 +19,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let response = match oplock_break::Request::parse(rq.message)? {
         oplock_break::Request::Oplock(request) => {
             let answer = oplock(rq, request);
-            // What it caches now is kept, whether or not it was given back well.
+            // The state of its cache is recorded, also after a wrong acknowledgment.
             if let Ok(file) = rq.session()?.open(request.file_id)?.file() {
                 record::keep_file(rq.server(), &file.cell).await?;
             }

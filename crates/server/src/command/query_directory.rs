@@ -103,7 +103,7 @@ async fn list(
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,
             Ok(filled) => break filled,
-            // What has been read is answered, the fault by the next request.
+            // The entries that have been read are answered; the next request gets the fault.
             Err(_) if !writer.is_empty() => break Filled::Full,
             Err(fault) => return Err(fault.status()),
         }

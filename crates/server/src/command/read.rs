@@ -110,7 +110,7 @@ fn direct(
     {
         return Ok(None);
     }
-    // What a server or a process answers for is not asked for its size on the core.
+    // The size of a file on a network or FUSE file system is not asked for on the core.
     let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
         return Ok(None);
     };

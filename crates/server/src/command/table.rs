@@ -252,7 +252,7 @@ mod tests {
             // A handler that starts again on a thread must be allowed to go there.
             assert!(!row.restarts || row.off_core == OffCore::Asks, "{number}");
             assert!(row.long_from_bytes == usize::MAX || row.restarts, "{number}");
-            // What ends an object waits for its other operations.
+            // A command that ends an object waits for its other operations.
             assert!(row.ends == Ends::Nothing || row.waits == Waits::Slow, "{number}");
             assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
             // Each look-up needs the one before it.

@@ -213,7 +213,7 @@ impl FromStr for Who {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What groups are called obeys the same rules.
+        // Names of groups obey the same rules.
         let name = text.strip_prefix('@').unwrap_or(text);
         let (domain, name) = name.split_once('\\').map_or((None, name), |(d, n)| (Some(d), n));
         name.parse::<AccountName>()?;

@@ -334,7 +334,7 @@ impl Connection {
             return self.queue.is_full();
         }
         let working = leaving.working();
-        // What other threads work on is bounded by its number.
+        // Requests that other threads work on are bounded by their number.
         let others = working.saturating_mul(MAX_IO as usize);
         let bytes = self.queue.queued_bytes() + leaving.sizes().wire.saturating_sub(others);
         working >= self.info.server.crypto_threads().lined_up_max()

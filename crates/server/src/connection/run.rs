@@ -85,8 +85,8 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // What has begun is carried out, if unannounced; but there is no room to keep
-                // a request that waits for other clients.
+                // A request that has begun is carried out, if unannounced; but there is no room to
+                // keep a request that waits for other clients.
                 Waits::Slow | Waits::SlowUnannounced => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
@@ -155,7 +155,7 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // What came before it in its compound does not wait with it.
+        // Answers that came before it in its compound do not wait with it.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {

@@ -246,7 +246,7 @@ async fn write_elsewhere(
             pipe.reserve(data.len())?;
             pipe.endpoint.take()
         };
-        // Whose turn it is finds it there.
+        // The request whose turn it is finds the endpoint there.
         let mut endpoint = endpoint.ok_or(Status::PIPE_DISCONNECTED)?;
         let caller = Caller { manager, ..Caller::new(&server, &identity, address) };
         let written = endpoint.write(&data, &caller).map_err(status);

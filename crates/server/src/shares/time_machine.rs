@@ -180,7 +180,7 @@ mod tests {
         limit.count(&vfs).await;
         let told = limit.of(space);
         assert_eq!((told.total, told.available, told.free), (8, 2, 2));
-        // What the file system has not is not there either.
+        // Space that the file system lacks is not there either.
         assert_eq!(limit.of(Space { available: 1, ..space }).available, 1);
         // More than the limit is full, not less than nothing.
         let small = Arc::new(Limit::new(8192));

@@ -214,7 +214,7 @@ impl World {
                 Err(error) => panic!("{error}"),
             }
         }
-        // What waits for its client is closed as at a server's end.
+        // Opens that wait for their client are closed as at a server's end.
         self.server.close_waiting();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         assert!(

@@ -80,7 +80,7 @@ impl Content {
     fn write(&mut self, offset: usize, len: usize, byte: u8) {
         let end = offset + len;
         if end > self.now.len() {
-            // What lies between the ends is zeros, or not there.
+            // The bytes between the ends are zeros, or not there.
             self.doubt(self.now.len(), end);
             self.doubtful_end = true;
             self.now.resize(end, 0);

@@ -107,7 +107,7 @@ fn a_full_disk_spares_what_was_there() {
         reply.expect(Status::DISK_FULL);
         let reply = peer.on(mount, write_draft(old, 100_000, &[3; 10])).await;
         reply.expect(Status::DISK_FULL);
-        // What needs no space can still be done.
+        // Operations that need no space still work.
         peer.write(mount, old, 100, &[4; 10]).await;
         assert_eq!(peer.read(mount, file, 0, 5).await, b"first");
         let content = peer.whole(mount, old).await;
@@ -185,7 +185,7 @@ fn a_create_that_failed_made_nothing_and_opened_nothing() {
                     assert_eq!(disk.contents(), existed, "{what}");
                     assert!(disk.world.server.files.is_empty(), "open after {what}");
                 }
-                // What is there loses nothing by being opened in vain.
+                // A file that is there loses nothing by an open that fails.
                 let want = Want::file("there").disposition(disposition);
                 if want.disposition == CreateDisposition::OPEN
                     || want.disposition == CreateDisposition::OPEN_IF

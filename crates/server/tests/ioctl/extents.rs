@@ -86,7 +86,7 @@ fn a_range_of_one_file_shows_in_another() {
         ask(&mut peer, &mount, PLAIN, target, &all, 0).await.ok();
         let copied = peer.read(&mount, target, 0, 1 << 16).await;
         assert_eq!(copied, [1; 4 * CLUSTER as usize + 10]);
-        // What is written afterwards is one file's own.
+        // Data that is written afterwards belongs to one file alone.
         peer.write(&mount, source, 0, &[5]).await;
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [1; 5]);
         let short = peer.open_file(&mount, &Want::file("short")).await;

@@ -131,7 +131,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(made, 0, 512, 0)).await.ok();
-        // What it stood for is gone.
+        // The data that the token stood for is gone.
         peer.write(&mount, source, 9_000, b"x").await;
         write(&mut peer, &mount, target, &writes(made, 512, 512, 0)).await.expect(bad);
         // Its time.

@@ -247,7 +247,7 @@ fn numbered_folders_are_dated_by_their_birth() {
         let listed = tokens(&mut peer, &mount, "f").await;
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(content(&mut peer, &mount, &warped(reads("f"), &listed[0])).await, "seven");
-        // What is removed is gone at once.
+        // A removed snapshot is gone at once.
         std::fs::remove_dir_all(root.join(".snapshots/7")).unwrap();
         assert!(tokens(&mut peer, &mount, "f").await.is_empty());
         let want = warped(reads("f"), &listed[0]);

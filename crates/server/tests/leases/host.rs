@@ -83,7 +83,7 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
         ] {
             let got = one.on(&mine, with_lease(&Want::existing("f"), key(1), held)).await;
             assert_eq!(lease(&got).lease.lease_state, held);
-            // What the client does itself breaks nothing.
+            // The client's own change breaks nothing.
             let file = files::file_id(&got);
             one.on(&mine, write_draft(file, 0, b"own")).await.ok();
             one.expect_silence(Duration::from_millis(50)).await;

@@ -43,7 +43,7 @@ fn every_class_is_answered_or_refused() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("FILE.TXT")).await;
         for class in 0..=100 {
-            // What QUERY_DIRECTORY and POSIX clients use is theirs alone.
+            // Classes of QUERY_DIRECTORY and of POSIX clients cannot be asked here.
             let reply = peer.on(&mount, query_draft(FileInfoClass(class), file)).await;
             assert_eq!(reply.status(), expected(&QUERIES, class), "query {class}");
             // Modes and pipes have rules of their own.

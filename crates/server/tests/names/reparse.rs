@@ -203,7 +203,7 @@ fn f1_no_rename_makes_a_link_lead_out() {
         let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
         stopped.expect(Status::STOPPED_ON_SYMLINK);
 
-        // What a local program has made is judged when it is renamed.
+        // A link of a local program is judged when it is renamed.
         std::os::unix::fs::symlink("../x", world.path("b/theirs")).unwrap();
         let denied = Status::ACCESS_DENIED;
         assert_eq!(rename(&mut peer, &itself("b\\theirs"), "theirs").await, denied);
@@ -375,7 +375,7 @@ fn no_name_leads_through_a_link_that_is_kept() {
             let name = format!("up\\l{at}");
             let file = peer.open_file(&mount, &Want::file(&name).options(options)).await;
             if options == directory {
-                // What was seen below the folder while it was one is no answer later.
+                // A name that was seen below the folder while it was one is no answer later.
                 let below = format!("{name}\\below");
                 let inner = peer.open_file(&mount, &Want::directory(&below)).await;
                 peer.close(&mount, inner).await;

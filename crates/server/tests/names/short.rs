@@ -82,7 +82,7 @@ fn files_are_found_by_their_short_names() {
             let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
             assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");
         }
-        // What is made by a short name that has just gone gets the long one again.
+        // A file that is made by a short name that has just gone gets the long name again.
         let gone = Want::existing(&by_short)
             .access(AccessMask::DELETE)
             .options(CreateOptions::DELETE_ON_CLOSE);
@@ -103,7 +103,7 @@ fn files_are_found_by_their_short_names() {
             let file = peer.open_file(&mount, &Want::existing(&short)).await;
             peer.close(&mount, file).await;
         }
-        // What is short by itself is its own.
+        // A name that is short already is its own short name.
         let file = peer.open_file(&mount, &Want::file("SHORT.TXT")).await;
         assert_eq!(alternate(&mut peer, &mount, file).await.unwrap(), "SHORT.TXT");
         peer.close(&mount, file).await;

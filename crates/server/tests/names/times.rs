@@ -176,7 +176,7 @@ fn late_write_times_move_late() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         let second = basic(&mut peer, &mount, file).await.last_write_time;
         assert!(second > first);
-        // What is written after that counts when it is flushed or closed.
+        // A later write counts when it is flushed or closed.
         a_moment();
         peer.write(&mount, file, 0, b"data").await;
         tokio::time::sleep(Duration::from_secs(3)).await;

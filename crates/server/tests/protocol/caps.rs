@@ -173,7 +173,7 @@ fn r4_an_idle_session_ends_and_its_connection_with_it() {
         ask(&mut busy, &busys).await;
         sleep(IDLE * 4).await;
         busy.expect_disconnect().await;
-        // What is open keeps its session for ever; then its time begins.
+        // An open file keeps its session for ever; after its close the time begins.
         holder.on(&holders, close_draft(file)).await.ok();
         sleep(IDLE / 2).await;
         ask(&mut holder, &holders).await;

@@ -114,7 +114,7 @@ fn other_programs_see_what_clients_lock() {
         assert!(can_lock(dir, "sh", 5, 10) && !can_lock(dir, "ex", 14, 1));
         one.on(&mine, lock_draft(file, &[(5, 10, UNLOCK)])).await.ok();
         assert!(can_lock(dir, "ex", 0, 100));
-        // What clients refuse each other is not shown either.
+        // Locks that clients refuse each other are not shown either.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let other = two.open_file(&theirs, &Want::existing("f")).await;
         one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();

@@ -190,13 +190,13 @@ fn contexts_of_the_response() {
             assert_eq!(signing, &NegotiateContext::Signing(vec![SigningAlgorithm::AES_GMAC]));
         }
         assert_ne!(salts[0], salts[1]);
-        // What is not offered is not answered.
+        // A context that is not offered is not answered.
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![], signing: vec![], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
         let response = negotiate::Response::parse(&reply.ok().message).unwrap();
         assert_eq!(response.negotiate_contexts.len(), 1);
-        // What nobody has in common is said so.
+        // An offer with nothing in common is answered so.
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![0x99], signing: vec![0x99], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;

@@ -143,7 +143,7 @@ fn cancel_by_async_id_and_by_message_id() {
             c.cancel(id, Some(async_id)).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
         }
-        // What was cancelled did not get the lock.
+        // The cancelled request did not get the lock.
         c.peer.close(&c.mount, c.holder).await;
         let third = c.peer.open_file(&c.mount, &Want::file("f")).await;
         c.peer.on(&c.mount, lock_draft(third, &[(0, 1, EXCLUSIVE)])).await.ok();
@@ -221,7 +221,7 @@ fn in_the_middle_of_a_compound_nothing_waits() {
         let replies = c.peer.ask_all(drafts, c.mount.via()).await;
         replies[0].expect(Status::INTERNAL_ERROR);
         replies[1].ok();
-        // What can be had at once is had, wherever it stands.
+        // A lock that is free is granted at once, wherever it stands.
         let drafts = vec![
             c.mount.put(lock_draft(c.waiter, &[(5, 1, WAITS)])),
             c.mount.put(read_draft(c.waiter, 0, 0)),

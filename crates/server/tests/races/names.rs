@@ -88,7 +88,7 @@ fn a_create_and_a_rename_over_it_do_not_cross() {
                 refused += 1;
             }
             if let Some(file) = content {
-                // What was opened still is what the name means.
+                // The opened file still is the one that the name means.
                 let open = one.read(&mount, file, 0, 16).await;
                 assert_eq!(open, world.content("target"), "run {run}");
                 one.close(&mount, file).await;

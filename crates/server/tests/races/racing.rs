@@ -92,7 +92,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                         one.send(vec![mine.put(close_draft(file))], mine.via()).await;
                     }
                     Holder::Acknowledges => {
-                        // What is not breaking yet is told so; then it is waited for.
+                        // An acknowledgment before the break is refused; then the break is waited
+                        // for.
                         one.send(vec![mine.put(acknowledged(LeaseState::READ))], mine.via()).await;
                     }
                     Holder::ClosesAndAcknowledges => {

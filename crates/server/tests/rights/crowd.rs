@@ -117,7 +117,7 @@ impl Member {
         self.count(3);
         owner(&format!("{own}/{file}"));
 
-        // What is another's is denied, to read, to write, to list and to make.
+        // The files of another user are denied, to read, to write, to list and to make.
         let other = name((self.number + 1 + (round as u32 * 7) % (USERS - 1)) % USERS);
         let denied = Status::ACCESS_DENIED;
         let secret = format!("{other}\\secret");
@@ -130,7 +130,7 @@ impl Member {
             .options(CreateOptions::DELETE_ON_CLOSE);
         self.expect(&removal, denied).await;
 
-        // What the pair's group may, both may and nobody else.
+        // Both members of the pair's group have its rights, and no other user has.
         let pair = format!("pair{:02}", self.number / 2);
         let shared = Want::existing(&pair).access(AccessMask::READ_DATA | AccessMask::WRITE_DATA);
         let file = file_id(&self.expect(&shared, Status::SUCCESS).await);

@@ -102,7 +102,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
             files.push((name, file_id(&reply)));
         }
         world.crash();
-        // What she may not have any more she does not get back.
+        // Handles that she has no right to any more do not come back.
         give(&root.join("lost"), "bob", 0o600);
         set_mode(&root.join("shut"), 0o555);
 

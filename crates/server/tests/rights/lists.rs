@@ -247,7 +247,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
         assert_eq!(access(world, "ann", near).await, Err(Status::BAD_NETWORK_NAME));
         share(world, false, Rules { read_list: names(&["@guests"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(READ));
-        // What the account file says is known.
+        // The groups of the account file are known.
         share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
         assert_eq!(access(world, "bob", near).await, Err(Status::BAD_NETWORK_NAME));

@@ -110,7 +110,7 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
             }
         }
         assert_eq!(owner(world, "f"), (0, 0));
-        // What it has already changes nothing.
+        // An owner that it has already changes nothing.
         for sid in spellings(1, 0) {
             let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(sid)).await;
             assert_eq!(said, Status::SUCCESS, "{sid}");

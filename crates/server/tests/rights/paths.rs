@@ -427,7 +427,7 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
                 }
                 ann.close(&anns, file).await;
                 assert!(world.path("shown/f").exists());
-                // What she may not any more is not done for her.
+                // A removal that she has no right to any more does not happen.
                 set_mode(&world.path("shown"), if stays { 0o555 } else { 0o755 });
                 bob.close(&bobs, held).await;
                 assert_eq!(world.path("shown/f").exists(), stays, "on close: {on_close}");

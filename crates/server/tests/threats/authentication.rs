@@ -498,8 +498,8 @@ fn a2_another_connections_challenge_is_no_good() {
         let mut second = fresh(world, 2).await;
         let mut two = Exchange::new(&second, Setup::of("ann"));
         two.round(&mut second).await.expect(Status::MORE_PROCESSING_REQUIRED);
-        // What answers the first challenge goes to the second's connection, under
-        // either session's id.
+        // The answer to the first challenge goes to the second's connection, under either session's
+        // id.
         let draft = two.setup.draft(&one.token, one.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         let draft = two.setup.draft(&one.token, two.session_id);

@@ -318,7 +318,7 @@ fn p8_nothing_works_after_logoff() {
                 assert!(if sealed { replies[0].sealed } else { replies[0].is_signed() });
                 for reply in &replies[1..] {
                     assert!(
-                        // What is related to a chain that has failed.
+                        // Requests that are related to a chain that has failed.
                         matches!(
                             reply.status(),
                             Status::USER_SESSION_DELETED | Status::INVALID_PARAMETER

@@ -145,7 +145,7 @@ async fn guess_on(mut peer: Peer, first: u64, heeded: Rc<std::cell::Cell<u64>>) 
         let setup = Setup { password: "wrong".into(), ..Setup::of("ann") };
         let refused = peer.try_log_on(setup).await.err().expect("refused");
         refused.expect(Status::LOGON_FAILURE);
-        // What is not heeded is answered after a minute.
+        // A cancel that is ignored is answered after a minute.
         if began.elapsed() < Duration::from_secs(60) {
             heeded.set(heeded.get() + 1);
         }

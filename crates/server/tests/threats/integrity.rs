@@ -157,7 +157,7 @@ fn i1_what_the_client_demands_is_in_force() {
                 } else {
                     reply.expect(Status::ACCESS_DENIED);
                 }
-                // What is signed is verified and its answer signed, demanded or not.
+                // A signed request is verified and its answer signed, demanded or not.
                 let mut draft = mount.put(Want::file("i1").draft());
                 draft.header.flags |= HeaderFlags::SIGNED;
                 peer.ask(draft, Via::Plain).await.expect(Status::ACCESS_DENIED);

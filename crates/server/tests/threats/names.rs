@@ -365,7 +365,7 @@ fn f5_the_unnamed_stream_is_the_file() {
         ] {
             peer.create(&mount, &Want::existing(name).options(options)).await.expect(status);
         }
-        // What is made so is a directory, not a file that the type was lost of.
+        // The name with this type makes a directory, not a file.
         peer.open_file(&mount, &Want::file("made::$INDEX_ALLOCATION")).await;
         assert!(world.path("made").is_dir());
         peer.open_file(&mount, &Want::file("plain::$DATA")).await;

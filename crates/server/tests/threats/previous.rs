@@ -111,11 +111,11 @@ fn a6_the_same_user_takes_over_however_he_spells_himself() {
         let mut peer = connected(world).await;
         let logon = peer.try_log_on(taking("ANN", old.id())).await.unwrap();
         old.assert_gone(world).await;
-        // What was open is closed: the file can be had at once.
+        // The open file is closed: it can be had at once.
         let mount = peer.mount(&logon, "data").await;
         let want = Want::existing("precious").sharing(Default::default());
         peer.open_file(&mount, &want).await;
-        // What has expired is hers as well.
+        // An expired session is hers as well.
         world.server.session(logon.id).unwrap().expire();
         let mut next = connected(world).await;
         let last = next.try_log_on(taking("ann", logon.id)).await.unwrap();

@@ -79,7 +79,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             assert_eq!(text.matches("Command::new(").count(), 1, "{name}");
             continue;
         }
-        // That process asks winbind by two programs of fixed names; `winbind_domains` turns it on.
+        // The process for that asks winbind by two programs of fixed names; `winbind_domains` turns
+        // it on.
         if ["cli/src/serve/ask_winbind.rs", "cli/src/serve/wbinfo.rs"].contains(&&*name) {
             let programs = usize::from(name.ends_with("wbinfo.rs"));
             assert_eq!(text.matches("Command::new(").count(), programs, "{name}");

@@ -323,7 +323,7 @@ proptest! {
                 prop_assert_eq!(whole(&after, f), Some(expected), "{}", NAMES[f]);
             }
         }
-        // What is left is in order: it can be used, and all of it removed.
+        // The remains are in order: they can be used, and all of them removed.
         let used = after.contents().len();
         for (name, _) in after.contents() {
             let key = after.stat(&name).unwrap().key;

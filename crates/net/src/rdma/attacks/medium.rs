@@ -120,7 +120,7 @@ impl AttackedServer {
         self.hear(async {
             let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
             while let Ok(Some(_)) = reader.next(&stream).await {}
-            // What it has lent must not keep the connection.
+            // Memory that it has lent must not keep the connection.
             stream.abort();
         })
         .await;

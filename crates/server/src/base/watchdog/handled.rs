@@ -25,7 +25,7 @@ pub(crate) fn handled<'a, F: Future>(
         if took >= CULPRIT_FROM {
             let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
             if CULPRIT.with_borrow(is_worse) {
-                // What it names is dropped outside of the borrow.
+                // The earlier culprit is dropped outside of the borrow.
                 drop(CULPRIT.replace(Some(Culprit::new(rq, took))));
             }
         }

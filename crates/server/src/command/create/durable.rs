@@ -156,7 +156,7 @@ impl Create<'_> {
         if record::keep(self.rq.server(), open).await.is_err() {
             self.rq.server().durables.not_kept(open);
         }
-        // What it caches others of its lease may have more or less of now.
+        // The other Opens of its lease may cache more or less now.
         let _ = record::keep_file(self.rq.server(), &file.cell).await;
         Ok(())
     }

@@ -92,7 +92,7 @@ impl Create<'_> {
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
-            // What this request made goes with it.
+            // A file that this request made is removed with it.
             let file = open.file().ok();
             if let (CreateAction::CREATED, Some(file)) = (action, file) {
                 file.cell.lock().set_delete_pending(open.id(), true);
@@ -189,8 +189,8 @@ impl Create<'_> {
             let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
             node.set_basic(&change)
         };
-        // That a file is sparse is said by FSCTL_SET_SPARSE alone.
-        // MS-FSA 2.1.5.1.2 takes NOT_CONTENT_INDEXED away.
+        // Only FSCTL_SET_SPARSE makes a file sparse. MS-FSA 2.1.5.1.2 takes NOT_CONTENT_INDEXED
+        // away.
         let ignored = FileAttributes::NORMAL
             | FileAttributes::SPARSE_FILE
             | FileAttributes::NOT_CONTENT_INDEXED;

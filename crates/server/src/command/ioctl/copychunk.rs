@@ -223,7 +223,7 @@ async fn copy(
     let from = Arc::clone(from);
     let node = Arc::clone(&target.node);
     let copied = into.run_blocking(move |into| {
-        // What is written takes the user's space.
+        // The written blocks count for the user's quota.
         let _acting = match impersonation::act_for(&*node) {
             Ok(acting) => acting,
             Err(status) => return Ok(Err(status)),

@@ -204,8 +204,8 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     if request.ranges().count() > TRIM_RANGES {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // What is given back reads as zeros: data changes, MS-FSA 2.1.5.4. And what its
-    // cachers have to write may move the end.
+    // Freed ranges read as zeros: data changes, MS-FSA 2.1.5.4. And data that its cachers have to
+    // write may move the end.
     lease::contend(call.rq, file, Cause::Write).await?;
     let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
     let (mut ranges_processed, mut changed) = (0, false);

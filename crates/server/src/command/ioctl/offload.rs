@@ -198,7 +198,7 @@ async fn transfer(
     let held = length.min(source_end.saturating_sub(from));
     let source = what.source.file()?;
     if source.node.key() == file.node.key() && from.abs_diff(to) < held {
-        // What is copied first would change what is copied next.
+        // The first part of the copy would overwrite the source of the next.
         return Err(Status::INVALID_PARAMETER);
     }
     let step = u64::from(COPY_CHUNK_BYTES);
@@ -213,7 +213,7 @@ async fn transfer(
     if length > held {
         zero(call, file, to + held, length - held).await?;
     }
-    // What was written to meanwhile may have been copied in two minds.
+    // A source that was written to meanwhile may have been copied partly old and partly new.
     if is_same { Ok(()) } else { check_source(call, what).map(|_| ()) }
 }
 

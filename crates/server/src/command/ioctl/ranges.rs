@@ -74,7 +74,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     }
     let open = call.open()?;
     lease::contend(call.rq, file, Cause::Write).await?;
-    // What its cachers had to write may have moved the end.
+    // Clients that cached the file may have written behind its old end.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);
     if length == 0 {
@@ -129,7 +129,7 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     let (ranges, complete) = if sparse {
         allocated(call, file, first, beyond, limit).await?
     } else if limit > 0 {
-        // What has no holes is all there.
+        // A file without holes has one range.
         (vec![(first, beyond)], true)
     } else {
         (Vec::new(), false)

@@ -179,8 +179,7 @@ fn place(
         _ if tag == ReparseTag::AF_UNIX => Some(Replacement::Socket),
         _ => None,
     };
-    // What others have open stays what they have opened, and what hangs on the
-    // file stays with it.
+    // Other Opens keep the file that they have opened, and what hangs on the file stays with it.
     let is_bare = stat.ea_size == 0 && file.node.streams()?.is_empty();
     let is_alone = is_bare && file.cell.lock().is_alone(file.id);
     match by.filter(|_| is_alone) {

@@ -194,7 +194,7 @@ pub static TABLE: &[Row] = &[
     // MS-SMB2 3.3.5.15.6: a pipe is told the limits.
     Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
     copies(CtlCode::SRV_COPYCHUNK_WRITE),
-    // What the key is good for is checked where it is used.
+    // The rights that the key needs are checked where it is used.
     shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
     // MS-SMB2 3.3.5.15.7: there is no branch cache here.

@@ -315,7 +315,7 @@ fn a_volume_is_told_of_as_it_is() {
     let attributes = data(of_volume(&open, FsInfoClass::ATTRIBUTE, PLENTY));
     let attributes = FsAttributeInformation::parse(&attributes).unwrap();
     assert!(attributes.file_system_name.is("NTFS"));
-    // What works, one by one, and nothing else.
+    // Each attribute that works, and no other.
     let volume = file(&open).vfs.volume();
     let always = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK

@@ -55,7 +55,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if file.name().is_root() {
         return Err(Status::ACCESS_DENIED);
     }
-    // What is said to go must not stay because nothing can be removed any more.
+    // A file that is told to go must not stay because nothing can be removed any more.
     file.node.takes_changes().map_err(Fault::status)?;
     if !ignore_readonly && file.node.is_read_only().map_err(Fault::status)? {
         return Err(Status::CANNOT_DELETE);

@@ -529,7 +529,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     send(&open, &bench.files, InfoType::SECURITY, 0, parts, &bytes).unwrap();
     let kept = now(&open).dacl.unwrap();
     assert_eq!(kept.aces[0].mask(), Some(AccessMask::FILE_GENERIC_READ));
-    // What the host changes is in force again.
+    // A mode that the host sets is in force again.
     let path = bench.path().join("f");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     assert_ne!(now(&open).dacl.unwrap(), kept);

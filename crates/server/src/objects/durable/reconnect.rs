@@ -71,7 +71,7 @@ pub(super) struct Kept<'a> {
 /// connection, and the request is worth a short wait.
 pub(super) fn is_early(kept: Kept<'_>, asked: &Reconnect<'_>) -> bool {
     let detached = Kept { is_attached: false, ..kept };
-    // What is wrong with it otherwise does not show before the old session ends.
+    // Other faults do not show before the old session ends.
     let is_other = [Status::OBJECT_NAME_NOT_FOUND, Status::ACCESS_DENIED].map(Err);
     kept.is_attached && !is_other.contains(&verdict(detached, asked))
 }

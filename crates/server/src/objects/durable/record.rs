@@ -339,7 +339,7 @@ fn reopen(
     let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
     tree.disconnect();
     let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
-    // What was promised before the restart is kept, also beyond what is allowed now.
+    // A promise from before the restart is kept, also beyond the limits of today.
     let owner = server.ledger.account(&record.owner);
     let open = match owner.charge(Kind::Open, OPEN_BYTES) {
         Ok(charge) => open.charged(charge),
@@ -411,7 +411,7 @@ struct Owners {
 impl Owners {
     /// The owner, if it has numbers by arithmetic.
     fn mapped(&mut self, share: &Share, record: &OpenRecord) -> Option<Arc<HostUser>> {
-        // What the configuration no longer maps is nobody.
+        // An identity that the configuration no longer maps gets none.
         let actor = record.actor.as_ref().filter(|actor| share.id_map.sid(actor.uid).is_some())?;
         let unix = UnixUser { uid: actor.uid, gid: actor.gid, groups: actor.groups.clone() };
         let user = HostUser { unix, groups: Vec::new() };

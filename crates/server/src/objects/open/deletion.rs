@@ -139,8 +139,8 @@ impl Open {
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
         tracing::debug!(%name, %fault, "a file was not deleted at its close");
-        // What means something else by now, or nothing, is gone for who deleted it; a
-        // directory that somebody has filled stays.
+        // A name that means something else by now, or nothing, counts as deleted; a directory that
+        // somebody has filled stays.
         let is_failure = matches!(
             fault,
             Fault::ReadOnly

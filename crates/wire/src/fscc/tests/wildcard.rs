@@ -18,7 +18,7 @@ fn ms_fsa_2_1_4_4() {
         ("a?c", "a.c", true),
         ("f*o*o", "foo", true),
         ("f*o*o", "fo", false),
-        // What `*.` of DOS becomes: names without an extension.
+        // `*.` of DOS becomes `<`: names without an extension.
         ("<", "readme", true),
         ("<", "readme.txt", false),
         ("<.txt", "a.b.txt", true),
@@ -26,7 +26,7 @@ fn ms_fsa_2_1_4_4() {
         ("<\"*", "plain", true),
         ("<\"*", "a.b.c", true),
         ("<.b", "a.b.c", false),
-        // What `????.*` of DOS becomes.
+        // `????.*` of DOS becomes this.
         (">>>>.txt", "ab.txt", true),
         (">>>>.txt", "abcde.txt", false),
         (">>>", "a", true),
