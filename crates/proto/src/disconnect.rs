@@ -35,6 +35,9 @@ pub enum Disconnect {
     },
     /// A sealed message that violates MS-SMB2 3.3.5.2.1.1, or on a client 3.2.5.1.1.1.
     Sealed(&'static str),
+    /// A compressed message on a Connection that has negotiated no compression, MS-SMB2 3.2.5.1.1.2
+    /// and 3.3.5.2.1.2.
+    Compressed,
 }
 
 impl From<Malformed> for Disconnect {
@@ -56,6 +59,9 @@ impl fmt::Display for Disconnect {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::SequenceNumber { message_id, charge } => {
                 write!(f, "MessageId {message_id} (charge {charge}) is not in the window")
+            }
+            Self::Compressed => {
+                f.write_str("a compressed message, although compression was not negotiated")
             }
             Self::Sealed(rule) => write!(f, "the sealed message was refused: {rule}"),
         }

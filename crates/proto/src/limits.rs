@@ -73,3 +73,40 @@ pub const SMBD_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes per second at which a fragmented message must arrive, beyond [`SMBD_MESSAGE_TIMEOUT`].
 pub const SMBD_MESSAGE_RATE_MIN: u32 = 4096;
+
+/// Messages that are signed or sealed together, where that is faster (AES-CMAC, AES-CCM).
+pub const PROTECTED_TOGETHER: usize = 8;
+
+/// Total length from which no further message waits to be signed or sealed with others.
+pub const PROTECTED_TOGETHER_BYTES_MAX: usize = 8 << 20;
+
+/// Messages that are verified or unsealed together, where that is faster (AES-CMAC, AES-CCM).
+pub const CHECKED_TOGETHER: usize = 8;
+
+/// Total length from which no further message is received to be checked with others.
+pub const CHECKED_TOGETHER_BYTES_MAX: usize = 4 << 20;
+
+/// Length below which a message is not protected or checked with others.
+pub const TOGETHER_BYTES_MIN: usize = 8 << 10;
+
+/// Messages of a frame whose signatures may be verified before its turn.
+pub const VERIFIED_AHEAD: usize = 128;
+
+/// Processor time of one message from which it does not stay on a thread that serves others.
+pub const CRYPTO_HELD_MAX: Duration = Duration::from_millis(5);
+
+/// The same where the thread has nothing else to do.
+pub const CRYPTO_HELD_ALONE_MAX: Duration = Duration::from_millis(10);
+
+/// Length from which a message gains on another thread if a core is idle, for algorithms that are
+/// chains.
+pub const CRYPTO_GAINS_BYTES_MIN: usize = 4 << 20;
+
+/// Length below which a message stays on a thread that serves others.
+pub const CRYPTO_ELSEWHERE_BYTES_MIN: usize = 256 << 10;
+
+/// Length from which other cores help a connection that has several, where the algorithm is slow.
+pub const CRYPTO_HELPED_BYTES_MIN: usize = 32 << 10;
+
+/// Time for one mebibyte from which an algorithm counts as slow.
+pub const CRYPTO_SLOW_FROM: Duration = Duration::from_micros(250);

@@ -17,6 +17,8 @@ use frevo_crypto::{
 use frevo_wire::negotiate_context::RdmaTransformId;
 use frevo_wire::rdma_transform::{RdmaCryptoTransform, RdmaTransform, RdmaTransformType};
 
+use crate::protection::Protection;
+
 /// Connection.RDMATransformIds. The default is an empty list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RdmaTransforms {
@@ -24,17 +26,6 @@ pub struct RdmaTransforms {
     pub encryption: bool,
     /// SMB2_RDMA_TRANSFORM_SIGNING
     pub signing: bool,
-}
-
-/// The protection of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// Neither signed nor encrypted.
-    None,
-    /// Signed.
-    Signed,
-    /// Encrypted.
-    Sealed,
 }
 
 /// The data must not move by RDMA, because it would be without protection.

@@ -25,7 +25,7 @@ use {
     std::sync::atomic::Ordering,
 };
 
-use frevo_proto::rdma_transform::Protection;
+use frevo_proto::protection::Protection;
 
 use super::reader::Invalidated;
 use super::{Call, Connection, Guard, Proof};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Negotiated;
-use frevo_proto::rdma_transform::Protection;
+use frevo_proto::protection::Protection;
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::{Command, HeaderFlags};

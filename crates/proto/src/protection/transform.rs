@@ -54,29 +54,69 @@ pub fn seal_frame(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Resul
     Sealing::begin(buffer, key, session_id)?.finish(buffer, key)
 }
 
-/// A message that is to be sealed: it has its nonce, and its buffer has the prefix.
+/// A message that is to be sealed: it has its nonce. The nonce cannot be copied, and sealing takes
+/// it, so that no two messages have the same.
 #[derive(Debug)]
 pub struct Sealing {
     nonce: Nonce,
-    header: [u8; TRANSFORM_HEADER_LEN],
+    session_id: u64,
 }
 
 impl Sealing {
-    /// Begins what [`seal_frame`] does: takes the next nonce. The rest, which takes long, may be done
-    /// elsewhere.
-    pub fn begin(buffer: &mut [u8], key: &SealingKey, session_id: u64) -> Result<Self, SealError> {
-        let Prepared { nonce, header, .. } = prepare(buffer, key, session_id)?;
-        Ok(Self { nonce, header })
+    /// Begins what [`seal_frame`] does: checks the length and takes the next nonce. The rest, which
+    /// takes long, may be done elsewhere.
+    pub fn begin(buffer: &[u8], key: &SealingKey, session_id: u64) -> Result<Self, SealError> {
+        prefix(buffer)?;
+        Ok(Self { nonce: key.next_nonce()?, session_id })
     }
 
-    /// Does the rest of [`seal_frame`] with the buffer and the key of [`Self::begin`].
+    /// Does the rest of [`seal_frame`] with the buffer and the key of [`Self::begin`]. The message may
+    /// have become shorter meanwhile.
     pub fn finish(self, buffer: &mut [u8], key: &SealingKey) -> Result<(), SealError> {
-        let Self { nonce, mut header } = self;
-        let wrong = SealError::Length(buffer.len());
-        let (head, message) = buffer.split_at_mut_checked(HEADROOM).ok_or(wrong)?;
+        let Prepared { nonce, mut header, head, message } = self.prepare(buffer)?;
         let tag = key.seal(nonce, header.get(AAD_RANGE).unwrap_or(&[]), message);
         write_head(head, &mut header, &tag);
         Ok(())
+    }
+
+    /// Does what [`Self::finish`] does for several messages with one key; some ciphers are faster for
+    /// several at once. After an error none of them is sealed.
+    pub fn finish_all<'a>(
+        messages: impl ExactSizeIterator<Item = (Self, &'a mut [u8])>,
+        key: &SealingKey,
+    ) -> Result<(), SealError> {
+        let mut heads = Vec::with_capacity(messages.len());
+        let mut rests = Vec::with_capacity(messages.len());
+        for (sealing, buffer) in messages {
+            let Prepared { nonce, header, head, message } = sealing.prepare(buffer)?;
+            heads.push((head, header));
+            rests.push((nonce, message));
+        }
+        let to_seal = heads.iter().zip(rests).map(|((_, header), (nonce, in_out))| {
+            let aad = header.get(AAD_RANGE).unwrap_or(&[]);
+            ToSeal { nonce, aad, in_out }
+        });
+        let tags = key.seal_all(to_seal.collect());
+        for ((head, header), tag) in heads.iter_mut().zip(&tags) {
+            write_head(head, header, tag);
+        }
+        Ok(())
+    }
+
+    /// Writes the prefix, and makes the transform header without its tag.
+    fn prepare(self, buffer: &mut [u8]) -> Result<Prepared<'_>, SealError> {
+        let wrong = SealError::Length(buffer.len());
+        let prefix = prefix(buffer)?;
+        let (head, message) = buffer.split_at_mut_checked(HEADROOM).ok_or(wrong)?;
+        let header = TransformHeader {
+            signature: [0; 16],
+            nonce: *self.nonce.field(),
+            original_message_size: u32::try_from(message.len()).map_err(|_| wrong)?,
+            flags: TRANSFORM_ENCRYPTED,
+            session_id: self.session_id,
+        };
+        head.split_at_mut(PREFIX_LEN).0.copy_from_slice(&prefix);
+        Ok(Prepared { nonce: self.nonce, header: header.to_bytes(), head, message })
     }
 }
 
@@ -87,22 +127,11 @@ pub fn seal_frames(
     key: &SealingKey,
     session_id: u64,
 ) -> Result<(), SealError> {
-    let mut heads = Vec::with_capacity(buffers.len());
-    let mut rests = Vec::with_capacity(buffers.len());
-    for buffer in buffers {
-        let Prepared { nonce, header, head, message } = prepare(buffer, key, session_id)?;
-        heads.push((head, header));
-        rests.push((nonce, message));
+    let mut begun = Vec::with_capacity(buffers.len());
+    for buffer in buffers.iter() {
+        begun.push(Sealing::begin(buffer, key, session_id)?);
     }
-    let to_seal = heads.iter().zip(rests).map(|((_, header), (nonce, in_out))| {
-        let aad = header.get(AAD_RANGE).unwrap_or(&[]);
-        ToSeal { nonce, aad, in_out }
-    });
-    let tags = key.seal_all(to_seal.collect());
-    for ((head, header), tag) in heads.iter_mut().zip(&tags) {
-        write_head(head, header, tag);
-    }
-    Ok(())
+    Sealing::finish_all(begun.into_iter().zip(buffers.iter_mut().map(|buffer| &mut **buffer)), key)
 }
 
 /// A message that only its tag is missing from.
@@ -114,27 +143,11 @@ struct Prepared<'a> {
     message: &'a mut [u8],
 }
 
-fn prepare<'a>(
-    buffer: &'a mut [u8],
-    key: &SealingKey,
-    session_id: u64,
-) -> Result<Prepared<'a>, SealError> {
-    let len = buffer.len();
-    let wrong = SealError::Length(len);
-    let frame_len = len.checked_sub(PREFIX_LEN).ok_or(wrong)?;
-    let prefix = FrameLength::prefix(frame_len).ok_or(wrong)?;
-    let (head, message) = buffer.split_at_mut_checked(HEADROOM).ok_or(wrong)?;
-    let message_len = u32::try_from(message.len()).map_err(|_| wrong)?;
-    let nonce = key.next_nonce()?;
-    let header = TransformHeader {
-        signature: [0; 16],
-        nonce: *nonce.field(),
-        original_message_size: message_len,
-        flags: TRANSFORM_ENCRYPTED,
-        session_id,
-    };
-    head.split_at_mut(PREFIX_LEN).0.copy_from_slice(&prefix);
-    Ok(Prepared { nonce, header: header.to_bytes(), head, message })
+/// Returns the prefix of the frame in `buffer`, which begins with [`HEADROOM`].
+fn prefix(buffer: &[u8]) -> Result<[u8; PREFIX_LEN], SealError> {
+    let frame = buffer.get(PREFIX_LEN..).filter(|frame| frame.len() >= TRANSFORM_HEADER_LEN);
+    let prefix = frame.and_then(|frame| FrameLength::prefix(frame.len()));
+    prefix.ok_or(SealError::Length(buffer.len()))
 }
 
 fn write_head(head: &mut [u8], header: &mut [u8; TRANSFORM_HEADER_LEN], tag: &[u8; TAG_LEN]) {
@@ -178,6 +191,13 @@ pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
         .ok_or(Disconnect::Sealed("its session has ended or has no keys"))?;
     let opened = key.open(&header.nonce, covered, message, &header.signature);
     conclude(&header, message, opened.is_ok(), from, may_be_compressed)
+}
+
+/// Decrypts a frame in place, as [`unseal_frame`] does. Returns whether its tag is right, which
+/// [`conclude_frame`] takes. None is a malformed frame, which was left alone.
+pub fn decrypt_frame(frame: &mut [u8], key: &OpeningKey) -> Option<bool> {
+    let (header, covered, message) = parts(frame).ok()?;
+    Some(key.open(&header.nonce, covered, message, &header.signature).is_ok())
 }
 
 /// Decrypts several frames of one session in place, as [`unseal_frame`] does; some ciphers are faster

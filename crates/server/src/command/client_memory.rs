@@ -1,7 +1,8 @@
 //! Memory of a client that READ and WRITE name for RDMA: MS-SMB2 3.3.5.12, 3.3.5.13.
 
 use frevo_proto::Dialect;
-use frevo_proto::rdma_transform::{DataProof, Protection, sole};
+use frevo_proto::protection::Protection;
+use frevo_proto::rdma_transform::{DataProof, sole};
 use frevo_wire::command::read::{self, Channel};
 use frevo_wire::command::write;
 use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
