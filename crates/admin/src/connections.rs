@@ -13,13 +13,13 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::access::{Caller, may_connect};
 use crate::answers::Answer;
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Peer};
 use crate::limits::{HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
-use crate::places::{HeldPlace, Peer, Places};
 use crate::{Admin, Listening, routes};
 
 /// Accepts connections for ever.
 pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
-    let (local, remote) = (Rc::<Places>::default(), Rc::<Places>::default());
+    let (local, remote) = (Rc::<ConnectionSlots>::default(), Rc::<ConnectionSlots>::default());
     let service = Rc::new(routes::Service::new(admin));
     tokio::task::spawn_local(service.sampling());
     let unix = listening.unix.and_then(|(listener, _)| UnixListener::from_std(listener).ok());
@@ -35,7 +35,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
                 }
                 Err(error) => after_failure(&error).await,
             }
-            // Connections that lost their place end now.
+            // Connections that lost their slot end now.
             tokio::task::yield_now().await;
         }
     };
@@ -44,8 +44,8 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    let place = remote.take(Peer::at(address.ip()));
-                    begin(&service, stream, Caller::Remote, place);
+                    let slot = remote.take(Peer::at(address.ip()));
+                    begin(&service, stream, Caller::Remote, slot);
                 }
                 Err(error) => after_failure(&error).await,
             }
@@ -78,14 +78,14 @@ fn begin<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     service: &Rc<routes::Service>,
     stream: S,
     caller: Caller,
-    place: HeldPlace,
+    slot: ConnectionSlot,
 ) {
     let service = Rc::clone(service);
     tokio::task::spawn_local(async move {
-        let answer = |request| async { service.answer(request, caller, &place).await };
+        let answer = |request| async { service.answer(request, caller, &slot).await };
         tokio::select! {
             biased;
-            () = place.lost() => {
+            () = slot.lost() => {
                 tracing::debug!(target: "frevo::admin", "an admin connection made room for another");
             }
             () = converse(stream, caller, answer) => {}
@@ -182,8 +182,8 @@ mod tests {
         let request = b"POST /kick HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
         peer.write_all(request).await.unwrap();
         let began = Instant::now();
-        let place = Rc::<Places>::default().take(Peer::Process(1));
-        let answer = |request| async { service.answer(request, Caller::Local, &place).await };
+        let slot = Rc::<ConnectionSlots>::default().take(Peer::Process(1));
+        let answer = |request| async { service.answer(request, Caller::Local, &slot).await };
         converse(stream, Caller::Local, answer).await;
         assert_eq!(began.elapsed().as_secs(), ANSWER_TIME.as_secs());
         let mut answer = Vec::new();

@@ -14,13 +14,13 @@
 mod access;
 mod answers;
 pub mod client;
+mod connection_slots;
 mod connections;
 mod health;
 mod history;
 pub mod limits;
 mod metrics;
 mod page;
-mod places;
 mod routes;
 mod sockets;
 

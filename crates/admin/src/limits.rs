@@ -10,7 +10,7 @@ pub const CONNECTIONS: usize = 32;
 pub const CONNECTIONS_PER_PEER: usize = 16;
 
 /// Longest life of a connection over TCP. A peer that takes its answer slowly, or never, holds its
-/// place no longer.
+/// slot no longer.
 pub const REMOTE_TIME: Duration = Duration::from_secs(600);
 
 /// Bytes of the head of a request, and of what a connection reads ahead.

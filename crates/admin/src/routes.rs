@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 
 use crate::access::{Caller, fault_of, has_token, is_of_another_site};
 use crate::answers::{Answer, json, refusal, text};
+use crate::connection_slots::ConnectionSlot;
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
-use crate::places::HeldPlace;
 use crate::{Admin, NotRead, metrics, page};
 
 /// The interface, as all connections share it.
@@ -82,15 +82,20 @@ impl Service {
         &self,
         request: Request<Incoming>,
         caller: Caller,
-        place: &HeldPlace,
+        slot: &ConnectionSlot,
     ) -> Answer {
-        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller, place)).await {
+        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller, slot)).await {
             Ok(answer) => answer,
             Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         }
     }
 
-    async fn route(&self, request: Request<Incoming>, caller: Caller, place: &HeldPlace) -> Answer {
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller,
+        slot: &ConnectionSlot,
+    ) -> Answer {
         if let Some(why) = fault_of(request.headers(), request.version()) {
             return refusal(StatusCode::BAD_REQUEST, &why);
         }
@@ -117,7 +122,7 @@ impl Service {
             answer.headers_mut().insert(hyper::header::WWW_AUTHENTICATE, scheme);
             return answer;
         }
-        place.is_of_known_peer();
+        slot.is_of_known_peer();
         let path = request.uri().path().to_owned();
         match (request.method(), &*path) {
             (&Method::GET, "/status") => match query_of(request.uri().query().unwrap_or("")) {

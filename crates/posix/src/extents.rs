@@ -34,7 +34,7 @@ pub(crate) fn share(
     if copy.length == 0 {
         return Ok(());
     }
-    let kept = if copy.is_atomic { Some(Kept::of(root, target, copy)?) } else { None };
+    let kept = if copy.is_atomic { Some(PreviousContent::of(root, target, copy)?) } else { None };
     let shared =
         sys::clone_range(target, copy.target_offset, source, copy.source_offset, copy.length);
     shared.map_err(|errno| {
@@ -49,12 +49,12 @@ pub(crate) fn share(
 }
 
 /// The target's previous content, since the kernel may fail halfway.
-struct Kept {
+struct PreviousContent {
     file: OwnedFd,
     end: u64,
 }
 
-impl Kept {
+impl PreviousContent {
     fn of(root: BorrowedFd<'_>, target: BorrowedFd<'_>, copy: &ExtentCopy) -> VfsResult<Self> {
         let file = nameless(root).map_err(fault_of)?;
         let end = sys::stat_fd(target).map_err(fault_of)?.stx_size;

@@ -30,7 +30,7 @@ use crate::limits::{DOSATTRIB_BYTES, TICK_MS};
 use crate::ntacl;
 use crate::share::Share;
 use crate::{credentials, memory, security, stat, sys};
-use table::{Facts, Kept, Known};
+use table::{Facts, Known, StoredAttributes};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
 const NOTING: [u64; 3] = [
@@ -169,7 +169,7 @@ impl Share {
     /// `stx` was read.
     pub(crate) fn note_new(&self, stx: &Statx, dos: Option<DosAttrib>) {
         let Some(version) = self.version(stx).filter(|version| version.is_exact) else { return };
-        let dos = dos.map(|dos| Some(Kept::of(dos.with_birth(stat::birth_of(stx)))));
+        let dos = dos.map(|dos| Some(StoredAttributes::of(dos.with_birth(stat::birth_of(stx)))));
         note(version, |known| {
             known.set_new();
             dos.into_iter().for_each(|dos| known.set_dos(dos));
@@ -233,7 +233,7 @@ impl Remembered {
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Option<DosAttrib> {
         if let Some(known) = self.known.and_then(|known| known.dos()) {
-            return known.map(Kept::dos_attrib);
+            return known.map(StoredAttributes::dos_attrib);
         }
         // Before it is read: what changes meanwhile gets another time.
         let settled = self.settled();
@@ -243,7 +243,7 @@ impl Remembered {
         let dos = dos.map(|dos| dos.with_birth(stat::birth_of(stx)));
         let is_whole = dos.is_none_or(|dos| dos.changed.is_none() && dos.times.is_none());
         if let (Some(version), Ok(_) | Err(Errno::NODATA), true) = (settled, read, is_whole) {
-            note(version, |known| known.set_dos(dos.map(Kept::of)));
+            note(version, |known| known.set_dos(dos.map(StoredAttributes::of)));
         }
         dos
     }

@@ -46,14 +46,14 @@ impl Identity {
 
 /// An open folder, counted in [`KEPT`].
 #[derive(Debug)]
-struct Kept {
+struct OpenFolder {
     fd: Arc<OwnedFd>,
     identity: Identity,
     /// The number of the last use.
     used: u64,
 }
 
-impl Kept {
+impl OpenFolder {
     /// None if as many are open as may be.
     fn new(fd: Arc<OwnedFd>, identity: Identity, used: u64) -> Option<Self> {
         let more = |kept: usize| (kept < KEPT_FOLDERS).then_some(kept + 1);
@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for OpenFolder {
     fn drop(&mut self) {
         KEPT.fetch_sub(1, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ const ASKED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct KeptFolders {
     /// By path below the root.
-    folders: Mutex<HashMap<Box<[u8]>, Kept>>,
+    folders: Mutex<HashMap<Box<[u8]>, OpenFolder>>,
     /// The folders asked for once: one is kept from the second time on.
     asked: [AtomicU64; ASKED],
     uses: AtomicU64,
@@ -173,9 +173,9 @@ impl KeptFolders {
         if folders.len() >= KEPT_FOLDERS_PER_SHARE {
             forget_oldest(&mut folders);
         }
-        let kept = Kept::new(Arc::clone(&fd), identity, used).or_else(|| {
+        let kept = OpenFolder::new(Arc::clone(&fd), identity, used).or_else(|| {
             forget_oldest(&mut folders);
-            Kept::new(fd, identity, used)
+            OpenFolder::new(fd, identity, used)
         });
         if let Some(kept) = kept {
             folders.insert(path.into(), kept);
@@ -184,7 +184,7 @@ impl KeptFolders {
 }
 
 /// Closes the least recently used folder.
-fn forget_oldest(folders: &mut HashMap<Box<[u8]>, Kept>) {
+fn forget_oldest(folders: &mut HashMap<Box<[u8]>, OpenFolder>) {
     let oldest = folders.iter().min_by_key(|(_, kept)| kept.used);
     if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
         folders.remove(&oldest);

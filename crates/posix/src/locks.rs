@@ -6,14 +6,14 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use frevo_store::Fault;
 use frevo_store::byte_range::Mode;
-use frevo_store::vfs::{ShownLock, VfsResult};
+use frevo_store::vfs::{HostLock, VfsResult};
 use rustix::io::Errno;
 
 use crate::errno::fault_of;
 
 /// Shows a lock, replacing the lock shown for its range before; false if another program holds a
 /// conflicting one.
-pub(crate) fn show(fd: BorrowedFd<'_>, lock: ShownLock) -> VfsResult<bool> {
+pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
     // The host has no bytes at such offsets, and programs no locks.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
     // Zero: to the end of the file, wherever that will be.

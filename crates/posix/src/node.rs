@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Kind, Node, ObjectId,
-    ObjectIdChange, OpenHow, Security, SecurityChange, ShownLock, StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Kind, Node,
+    ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat, VfsResult,
     VolumeSpace, links,
 };
 use frevo_store::{Fault, FileKey, Stat};
@@ -419,7 +419,7 @@ impl Node for PosixNode {
         if self.has_xattrs() { self.share.clear_streams(&self.handle) } else { Ok(()) }
     }
 
-    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+    fn show_lock(&self, lock: HostLock) -> VfsResult<bool> {
         locks::show(self.data()?, lock)
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
 
 /// Returns the quota of a user.
 pub(crate) fn get(root: BorrowedFd<'_>, uid: u32) -> VfsResult<Option<UserQuota>> {
-    let quota = ask(root, GET, uid)?.filter(Kept::says_something);
+    let quota = ask(root, GET, uid)?.filter(KernelQuota::says_something);
     Ok(quota.map(|kept| UserQuota { uid, ..kept.quota }))
 }
 
@@ -129,12 +129,12 @@ fn keeps_defaults(root: BorrowedFd<'_>) -> bool {
 }
 
 /// A quota, and whether the kernel stores more than its space.
-struct Kept {
+struct KernelQuota {
     quota: UserQuota,
     inodes: u64,
 }
 
-impl Kept {
+impl KernelQuota {
     /// True if the kernel stores anything. ext4 also answers for users of whom it stores nothing.
     fn says_something(&self) -> bool {
         let UserQuota { used, threshold, limit, .. } = self.quota;
@@ -142,7 +142,7 @@ impl Kept {
     }
 }
 
-fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<Kept>> {
+fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
     // GET does not fill in the number.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
@@ -150,7 +150,7 @@ fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<Kept>> 
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };
     let QuotaLimits { threshold, limit } = limits;
     let quota = UserQuota { uid: block.id, used: block.space, threshold, limit };
-    Ok(Some(Kept { quota, inodes: block.inodes }))
+    Ok(Some(KernelQuota { quota, inodes: block.inodes }))
 }
 
 fn call(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<NextDqblk>> {

@@ -1,7 +1,7 @@
 //! Byte-range locks of one file, MS-FSA 2.1.4.10, 2.1.5.8, 2.1.5.9.
 
+mod host_locks;
 mod interval;
-mod shown;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

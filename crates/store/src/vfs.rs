@@ -57,7 +57,7 @@ use crate::observe::{Observation, Observer};
 use crate::snapshot::Moment;
 
 pub use change::{
-    Allocated, BasicChange, EaChange, ExtentCopy, ObjectId, ObjectIdChange, ShownLock,
+    Allocated, BasicChange, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
 };
 pub use directory::Directory;
 pub use fault::{Fault, VfsResult};

@@ -11,12 +11,12 @@ use crate::limits::KNOWN_FILES;
 
 /// The part of DOSATTRIB that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoredAttributes {
     attributes: u32,
     created: Option<FileTime>,
 }
 
-impl Kept {
+impl StoredAttributes {
     pub(super) const fn of(dos: DosAttrib) -> Self {
         Self { attributes: dos.attributes, created: dos.created }
     }
@@ -84,18 +84,18 @@ impl Known {
     }
 
     /// Returns DOSATTRIB, once it was read.
-    pub(super) fn dos(&self) -> Option<Option<Kept>> {
+    pub(super) fn dos(&self) -> Option<Option<StoredAttributes>> {
         let created = (self.created != 0).then_some(FileTime(self.created));
-        let kept = Kept { attributes: self.bits >> ATTRIBUTES, created };
+        let kept = StoredAttributes { attributes: self.bits >> ATTRIBUTES, created };
         (self.bits & DOS != 0).then(|| (self.bits & HAS_DOS != 0).then_some(kept))
     }
 
     /// Sets DOSATTRIB. Attributes without a meaning, which may not have room, are not remembered.
-    pub(super) fn set_dos(&mut self, dos: Option<Kept>) {
+    pub(super) fn set_dos(&mut self, dos: Option<StoredAttributes>) {
         self.bits &= !(HAS_DOS | DOS | ATTRIBUTES_MAX << ATTRIBUTES);
         match dos {
             None => self.bits |= DOS,
-            Some(Kept { attributes, created }) if attributes <= ATTRIBUTES_MAX => {
+            Some(StoredAttributes { attributes, created }) if attributes <= ATTRIBUTES_MAX => {
                 self.bits |= DOS | HAS_DOS | attributes << ATTRIBUTES;
                 self.created = created.unwrap_or_default().0;
             }
@@ -276,7 +276,7 @@ mod tests {
         let facts = Facts::new();
         for inode in 0..KNOWN_FILES as u64 / 4 {
             let created = (inode % 3 != 0).then_some(FileTime(inode));
-            let kept = Kept { attributes: inode as u32 & ATTRIBUTES_MAX, created };
+            let kept = StoredAttributes { attributes: inode as u32 & ATTRIBUTES_MAX, created };
             let noted = (inode % 2 == 0).then_some(kept);
             let version = version(inode, (inode.cast_signed(), 1));
             facts.note(version, |known| known.set_dos(noted));
@@ -293,12 +293,12 @@ mod tests {
     fn attributes_without_room_are_not_remembered() {
         let facts = Facts::new();
         let of = |attributes| {
-            let kept = Kept { attributes, created: None };
+            let kept = StoredAttributes { attributes, created: None };
             facts.note(version(1, (1, 1)), |known| known.set_dos(Some(kept)));
             facts.of(version(1, (1, 1))).unwrap().dos()
         };
         for attributes in [0, 1, ATTRIBUTES_MAX] {
-            assert_eq!(of(attributes), Some(Some(Kept { attributes, created: None })));
+            assert_eq!(of(attributes), Some(Some(StoredAttributes { attributes, created: None })));
         }
         assert_eq!(of(ATTRIBUTES_MAX + 1), None);
     }

@@ -33,7 +33,7 @@ struct State {
 }
 
 /// Reports to make once no lock is held.
-type Told = Vec<(Observer, Option<u64>)>;
+type DueReports = Vec<(Observer, Option<u64>)>;
 
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
@@ -111,7 +111,7 @@ impl Hub {
             if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
                 return false;
             }
-            let mut told = Told::new();
+            let mut told = DueReports::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
             if told.is_empty() {
                 std::thread::sleep(HOST_OWN_PAUSE);
@@ -126,7 +126,7 @@ impl Hub {
         }) {}
     }
 
-    fn handle(&self, event: Option<Event>, told: &mut Told) {
+    fn handle(&self, event: Option<Event>, told: &mut DueReports) {
         let state = self.state.lock();
         let Some(event) = event else {
             let all = state.files.values().flatten();

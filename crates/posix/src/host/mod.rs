@@ -82,7 +82,7 @@ enum Scan {
 }
 
 /// Reports to make once no lock is held.
-type Told = Vec<Report>;
+type DueReports = Vec<Report>;
 
 struct Report {
     observer: Observer,
@@ -219,7 +219,7 @@ impl Hub {
                 return false;
             }
             let was_woken = rustix::io::read(&self.wake, &mut [0; 8]).is_ok();
-            let mut told = Told::new();
+            let mut told = DueReports::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
             if told.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
                 // Only changes by this process: the next ones are read together.
@@ -231,7 +231,7 @@ impl Hub {
         }) {}
     }
 
-    fn handle(&self, event: Option<Event>, told: &mut Told) {
+    fn handle(&self, event: Option<Event>, told: &mut DueReports) {
         let mut state = self.state.lock();
         let Some(event) = event else {
             for observed in state.observed.values() {
@@ -251,7 +251,7 @@ impl Hub {
 
     /// Marks directories that are new to an observation, a few at a time, so that events do not
     /// pile up behind a large tree.
-    fn scan(&self, told: &mut Told) {
+    fn scan(&self, told: &mut DueReports) {
         const AT_A_TIME: usize = 64;
         for _ in 0..AT_A_TIME {
             let mut state = self.state.lock();
@@ -270,7 +270,7 @@ fn go_on(turn: impl FnOnce() -> bool) -> bool {
     catch_unwind(AssertUnwindSafe(turn)).unwrap_or(true)
 }
 
-fn tell(told: &mut Told) {
+fn tell(told: &mut DueReports) {
     for Report { observer, spelling, change } in told.drain(..) {
         let name_of = |path: &[u8]| client_name(path, spelling);
         go_on(|| {
@@ -303,13 +303,13 @@ impl State {
         members.map(|member| (member.id, join(&member.path, name))).collect()
     }
 
-    fn tell(&self, id: u64, change: Owned, told: &mut Told) {
+    fn tell(&self, id: u64, change: Owned, told: &mut DueReports) {
         if let Some(observed) = self.observed.get(&id) {
             told.push(observed.report(change));
         }
     }
 
-    fn lost(&mut self, id: u64, told: &mut Told) {
+    fn lost(&mut self, id: u64, told: &mut DueReports) {
         let Some(observed) = self.observed.get_mut(&id) else { return };
         if !std::mem::replace(&mut observed.was_lost, true) {
             told.push(observed.report(Owned::Lost));
@@ -317,7 +317,14 @@ impl State {
     }
 
     /// Handles an event that is no rename.
-    fn happened(&mut self, group: &Fanotify, event: &Event, id: u64, path: &[u8], told: &mut Told) {
+    fn happened(
+        &mut self,
+        group: &Fanotify,
+        event: &Event,
+        id: u64,
+        path: &[u8],
+        told: &mut DueReports,
+    ) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
         let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
@@ -360,7 +367,7 @@ impl State {
         event: &Event,
         old: &[(u64, Vec<u8>)],
         new: &[(u64, Vec<u8>)],
-        told: &mut Told,
+        told: &mut DueReports,
     ) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let matches = names(is_directory);
@@ -462,7 +469,7 @@ impl State {
     }
 
     /// Marks a directory and finds its subdirectories.
-    fn scan(&mut self, group: &Fanotify, id: u64, path: &[u8], scan: Scan, told: &mut Told) {
+    fn scan(&mut self, group: &Fanotify, id: u64, path: &[u8], scan: Scan, told: &mut DueReports) {
         let full = self.directories.len() >= HOST_DIRECTORIES;
         let Some(observed) = self.observed.get_mut(&id) else { return };
         let Ok(dir) = reopen(&observed.root, path) else { return };

@@ -4,7 +4,7 @@
 
 use frevo_store::Fault;
 use frevo_store::byte_range::{ByteRanges, Range};
-use frevo_store::vfs::ShownLock;
+use frevo_store::vfs::HostLock;
 use frevo_wire::Status;
 
 use crate::objects::open::FileOpen;
@@ -43,7 +43,7 @@ impl FileOpen {
         if self.is_directory || !self.vfs.shows_locks() {
             return;
         }
-        match self.node.show_lock(ShownLock { first: 0, last: u64::MAX, mode: None }) {
+        match self.node.show_lock(HostLock { first: 0, last: u64::MAX, mode: None }) {
             // Opened for attributes alone: it had none.
             Ok(_) | Err(Fault::AccessDenied) => {}
             Err(fault) => {

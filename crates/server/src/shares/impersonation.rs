@@ -13,9 +13,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Node, ObjectId,
     ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
+    SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -479,7 +479,7 @@ impl Node for ActingNode {
         }
     }
 
-    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+    fn show_lock(&self, lock: HostLock) -> VfsResult<bool> {
         let _acting = self.whom.act()?;
         self.inner.show_lock(lock)
     }

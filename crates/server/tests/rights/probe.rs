@@ -9,9 +9,9 @@ use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, Node, ObjectId,
+    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Node, ObjectId,
     ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, ShownLock, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
+    SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -304,7 +304,7 @@ impl Node for ProbeNode {
         fn stored_security() -> VfsResult<Option<Vec<u8>>>;
         fn set_security(change: &SecurityChange<'_>) -> VfsResult<()>;
         fn host_access() -> HostAccess;
-        fn show_lock(lock: ShownLock) -> VfsResult<bool>;
+        fn show_lock(lock: HostLock) -> VfsResult<bool>;
         fn set_compressed(compressed: bool) -> VfsResult<()>;
         fn volume_space(uid: Option<u32>) -> VfsResult<Option<VolumeSpace>>;
         fn zero(first: u64, length: u64, punch: bool) -> VfsResult<()>;

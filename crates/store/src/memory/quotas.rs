@@ -11,11 +11,11 @@ use crate::vfs::{QuotaLimits, QuotaState, UserQuota};
 #[derive(Debug)]
 pub(super) struct Quotas {
     state: QuotaState,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredQuotas>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredQuotas {
     users: BTreeMap<u32, UserQuota>,
     defaults: QuotaLimits,
 }
@@ -24,7 +24,7 @@ impl Quotas {
     pub(super) fn of(options: &MemoryOptions) -> Option<Self> {
         let (state, users) = options.quotas.as_ref()?;
         let users = users.iter().map(|quota| (quota.uid, *quota)).collect();
-        let kept = Kept { users, defaults: QuotaLimits::default() };
+        let kept = StoredQuotas { users, defaults: QuotaLimits::default() };
         Some(Self { state: *state, kept: Mutex::new(kept) })
     }
 

@@ -76,7 +76,7 @@ pub struct Allocated {
 
 /// A range of an Open's byte-range locks, as shown to other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShownLock {
+pub struct HostLock {
     /// Offset of the first byte.
     pub first: u64,
     /// Offset of the last byte.

@@ -10,7 +10,7 @@ use core::fmt;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use super::change::{
-    Allocated, BasicChange, EaChange, ExtentCopy, ObjectId, ObjectIdChange, ShownLock,
+    Allocated, BasicChange, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
 };
 use super::directory::Directory;
 use super::fault::{Fault, VfsResult};
@@ -242,7 +242,7 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
 
     /// Shows other programs a lock of this node's Open, replacing the lock shown for that range
     /// before. False if another program holds a conflicting lock.
-    fn show_lock(&self, lock: ShownLock) -> VfsResult<bool> {
+    fn show_lock(&self, lock: HostLock) -> VfsResult<bool> {
         let _ = lock;
         Ok(true)
     }

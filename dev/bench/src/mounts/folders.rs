@@ -38,7 +38,7 @@ impl Mounter<'_> {
 }
 
 /// The programs and paths for mounting.
-pub(super) struct Places<'a> {
+pub(super) struct MountPaths<'a> {
     pub(super) scratch: &'a Path,
     pub(super) share: &'a Path,
     pub(super) program: &'a Path,
@@ -81,7 +81,7 @@ fn is_mounted(point: &Path) -> bool {
     point.parent().is_some_and(|parent| device(point) != device(parent))
 }
 
-impl Places<'_> {
+impl MountPaths<'_> {
     pub(super) fn mount(&self, mounter: &Mounter<'_>) -> Result<Mounted> {
         if matches!(mounter, Mounter::Itself) {
             let folder = self.share.to_owned();

@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use crate::common::Common;
 use crate::proc;
 use crate::server::{self, Kind};
-use folders::{Mounter, Places};
+use folders::{MountPaths, Mounter};
 use page::{Page, Row};
 use work::Work;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         &programs,
     )?;
     let smbd = server::start(Kind::Smbd, "smbd", &share, scratch.path(), &programs)?;
-    let places = Places {
+    let places = MountPaths {
         scratch: scratch.path(),
         share: &share,
         program: &common.frevo,
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn run_round(
     round: usize,
     arguments: &Arguments,
-    places: &Places<'_>,
+    places: &MountPaths<'_>,
     mounters: &[Mounter<'_>],
     rows: &mut [Row],
 ) -> Result<()> {

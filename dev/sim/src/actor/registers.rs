@@ -24,10 +24,10 @@ const NOTICED: Duration = Duration::from_secs(30);
 
 /// Slots that were read under a lease.
 #[derive(Default)]
-struct Cache(Mutex<Kept>);
+struct Cache(Mutex<CachedSlots>);
 
 #[derive(Default)]
-struct Kept {
+struct CachedSlots {
     /// Counts breaks: an answer requested before a break is not cached after it.
     breaks: u64,
     slots: BTreeMap<usize, Vec<u8>>,

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use super::{ByteRanges, Range};
 use crate::open_id::OpenId;
-use crate::vfs::ShownLock;
+use crate::vfs::HostLock;
 
 impl ByteRanges {
     /// Returns the pieces of `range` with the strongest lock that `owner` has on each, in order.
     /// Adjacent pieces with one mode are merged. The result is empty for a range of length zero.
     /// Takes time for every lock of the Open.
-    pub fn shown(&self, owner: OpenId, range: Range) -> Vec<ShownLock> {
+    pub fn shown(&self, owner: OpenId, range: Range) -> Vec<HostLock> {
         if range.length == 0 {
             return Vec::new();
         }
@@ -29,14 +29,14 @@ impl ByteRanges {
         starts.dedup();
         let ends = starts.iter().skip(1).map(|next| next.saturating_sub(1));
         let ends: Vec<u64> = ends.chain([last]).collect();
-        let mut pieces: Vec<ShownLock> = Vec::new();
+        let mut pieces: Vec<HostLock> = Vec::new();
         for (first, last) in starts.into_iter().zip(ends) {
             let over = own.iter().filter(|(l, _)| l.offset <= first && l.last() >= last);
             // Exclusive sorts before shared.
             let mode = over.map(|(_, mode)| *mode).min();
             match pieces.last_mut() {
                 Some(before) if before.mode == mode => before.last = last,
-                _ => pieces.push(ShownLock { first, last, mode }),
+                _ => pieces.push(HostLock { first, last, mode }),
             }
         }
         pieces

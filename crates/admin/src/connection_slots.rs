@@ -1,7 +1,7 @@
-//! Places of connections: how many there are, how many of them one peer has, and which connection
+//! Slots of connections: how many there are, how many of them one peer has, and which connection
 //! makes room for a new one.
 //!
-//! A newcomer always gets a place, because a peer that holds its places for long must keep nobody
+//! A newcomer always gets a slot, because a peer that holds its slots for long must keep nobody
 //! out: the connection that ends for it is of a peer who has shown no right to use the interface,
 //! if there is one, of the peer with the most connections, and the oldest of those.
 
@@ -35,7 +35,7 @@ impl Peer {
 
 /// The connections of one socket.
 #[derive(Debug, Default)]
-pub(crate) struct Places(RefCell<Table>);
+pub(crate) struct ConnectionSlots(RefCell<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -51,16 +51,16 @@ struct Taken {
     lost: Notify,
 }
 
-/// The place of one connection, which is free again when this is dropped.
+/// The slot of one connection, which is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldPlace {
-    places: Rc<Places>,
+pub(crate) struct ConnectionSlot {
+    slots: Rc<ConnectionSlots>,
     taken: Rc<Taken>,
 }
 
-impl Places {
-    /// Gives a place to a connection of `peer`. Another one loses its place if there is none.
-    pub(crate) fn take(self: &Rc<Self>, peer: Peer) -> HeldPlace {
+impl ConnectionSlots {
+    /// Gives a slot to a connection of `peer`. Another one loses its slot if there is none.
+    pub(crate) fn take(self: &Rc<Self>, peer: Peer) -> ConnectionSlot {
         let mut table = self.0.borrow_mut();
         let of = |peer| table.taken.iter().filter(|taken| taken.peer == peer).count();
         let is_full_for_peer = of(peer) >= CONNECTIONS_PER_PEER;
@@ -77,25 +77,25 @@ impl Places {
         let taken = Rc::new(Taken { peer, is_known: Cell::new(false), lost: Notify::new() });
         table.taken.push(Rc::clone(&taken));
         drop(table);
-        HeldPlace { places: Rc::clone(self), taken }
+        ConnectionSlot { slots: Rc::clone(self), taken }
     }
 }
 
-impl HeldPlace {
+impl ConnectionSlot {
     /// The peer has shown that it may use the interface.
     pub(crate) fn is_of_known_peer(&self) {
         self.taken.is_known.set(true);
     }
 
-    /// Ends when the connection has lost its place to another one.
+    /// Ends when the connection has lost its slot to another one.
     pub(crate) async fn lost(&self) {
         self.taken.lost.notified().await;
     }
 }
 
-impl Drop for HeldPlace {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.0.borrow_mut().taken.retain(|taken| !Rc::ptr_eq(taken, &self.taken));
+        self.slots.0.borrow_mut().taken.retain(|taken| !Rc::ptr_eq(taken, &self.taken));
     }
 }
 
@@ -107,64 +107,64 @@ mod tests {
 
     use super::*;
 
-    fn is_lost(place: &HeldPlace) -> bool {
-        let is_over = pin!(place.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    fn is_lost(slot: &ConnectionSlot) -> bool {
+        let is_over = pin!(slot.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if is_over {
             // For the next look.
-            place.taken.lost.notify_one();
+            slot.taken.lost.notify_one();
         }
         is_over
     }
 
-    fn lost(places: &[HeldPlace]) -> Vec<usize> {
-        let lost = places.iter().enumerate().filter(|(_, place)| is_lost(place));
+    fn lost(slots: &[ConnectionSlot]) -> Vec<usize> {
+        let lost = slots.iter().enumerate().filter(|(_, slot)| is_lost(slot));
         lost.map(|(at, _)| at).collect()
     }
 
     #[test]
     fn a_peer_that_takes_more_loses_its_oldest() {
-        let places = Rc::<Places>::default();
-        let mut other = vec![places.take(Peer::Process(1))];
+        let slots = Rc::<ConnectionSlots>::default();
+        let mut other = vec![slots.take(Peer::Process(1))];
         let mut held: Vec<_> =
-            (0..CONNECTIONS_PER_PEER).map(|_| places.take(Peer::Process(2))).collect();
+            (0..CONNECTIONS_PER_PEER).map(|_| slots.take(Peer::Process(2))).collect();
         assert!(lost(&held).is_empty());
-        held.push(places.take(Peer::Process(2)));
-        held.push(places.take(Peer::Process(2)));
+        held.push(slots.take(Peer::Process(2)));
+        held.push(slots.take(Peer::Process(2)));
         assert_eq!(lost(&held), [0, 1]);
-        other.push(places.take(Peer::Process(1)));
+        other.push(slots.take(Peer::Process(1)));
         assert!(lost(&other).is_empty());
         drop(held);
-        assert_eq!(places.0.borrow().taken.len(), 2);
+        assert_eq!(slots.0.borrow().taken.len(), 2);
     }
 
     #[test]
     fn the_peer_with_most_makes_room() {
-        let places = Rc::<Places>::default();
+        let slots = Rc::<ConnectionSlots>::default();
         let address = |last| Peer::at(IpAddr::from([192, 0, 2, last]));
-        let mut held: Vec<_> = (0..3).map(|_| places.take(address(1))).collect();
+        let mut held: Vec<_> = (0..3).map(|_| slots.take(address(1))).collect();
         for at in 3..CONNECTIONS {
-            held.push(places.take(address(u8::try_from(at).unwrap())));
+            held.push(slots.take(address(u8::try_from(at).unwrap())));
         }
         assert!(lost(&held).is_empty());
-        held.push(places.take(address(200)));
-        held.push(places.take(address(201)));
+        held.push(slots.take(address(200)));
+        held.push(slots.take(address(201)));
         assert_eq!(lost(&held), [0, 1], "the oldest of the busiest peer");
-        held.push(places.take(address(202)));
+        held.push(slots.take(address(202)));
         assert_eq!(lost(&held), [0, 1, 2], "of many peers with one, the oldest");
     }
 
     /// Strangers with many addresses do not end the connections of those who have the token.
     #[test]
     fn strangers_make_room_first() {
-        let places = Rc::<Places>::default();
+        let slots = Rc::<ConnectionSlots>::default();
         let mut known = Vec::new();
         for _ in 0..CONNECTIONS_PER_PEER {
-            known.push(places.take(Peer::at(IpAddr::from([192, 0, 2, 1]))));
+            known.push(slots.take(Peer::at(IpAddr::from([192, 0, 2, 1]))));
             known[known.len() - 1].is_of_known_peer();
         }
         let stranger = |at: usize| {
             let at = u8::try_from(at).unwrap();
-            places.take(Peer::at(IpAddr::from([
+            slots.take(Peer::at(IpAddr::from([
                 0x20, 1, 0xD, 0xB8, 0, 0, 0, at, 0, 0, 0, 0, 0, 0, 0, 1,
             ])))
         };
