@@ -140,7 +140,7 @@ impl NameCache {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
-                // The short name of each takes as long as the name itself.
+                // Computing a short name costs as much as reading the name itself.
                 on_core: match short_names {
                     ShortNames::Off => NAMES_READ_ON_CORE,
                     ShortNames::On(_) => NAMES_READ_ON_CORE / 2,
@@ -159,7 +159,7 @@ impl NameCache {
     /// Forgets all names, except those that are being read.
     pub(crate) fn clear(&self) {
         let count = self.state.read().directories.len();
-        // One at a time, so that lookups wait for one directory at most.
+        // The lock is taken again for each directory, so that lookups wait for one removal at most.
         for _ in 0..count {
             let mut state = self.write();
             let Some(oldest) = state.oldest(None) else { break };
@@ -172,7 +172,8 @@ impl NameCache {
         let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
         let naming = &self.naming[hash as usize % NAMING_LOCKS];
         if patience::is_short() {
-            // The holder may be reading a large directory.
+            // The lock's holder may be reading a large directory, so this thread waits for a
+            // limited time.
             return naming.try_lock_for(NAMING_PATIENCE).ok_or_else(patience::give_up);
         }
         Ok(naming.lock())
@@ -201,7 +202,7 @@ impl NameCache {
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
         let mut state = self.write();
         let Some(known) = state.directories.get(&key) else { return };
-        // A note of it is on its way, or the file system gives none.
+        // Inotify will report the removal, or the file system has no inotify events.
         let is_unwatched = known.trust.is_unwatched();
         let name = stored.into();
         let update = if is_unwatched { Update::Remove(name) } else { Update::Doubt(name) };
@@ -229,7 +230,7 @@ impl NameCache {
         } else {
             reading.lock()
         };
-        // Another thread may have read it while this one waited.
+        // Another thread may have read the directory while this thread waited.
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
@@ -251,7 +252,7 @@ impl NameCache {
             self.missed(seen.key, &hint);
             return None;
         }
-        // The open will get any other error again.
+        // The open that follows reports any other error.
         Some(Some(hint))
     }
 
@@ -259,8 +260,8 @@ impl NameCache {
     /// all the time, and the open will see its state.
     fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Known {
         let age = self.age.load(Ordering::Relaxed);
-        // Another thread that comes meanwhile asks the kernel for notes, and waits until they are
-        // processed.
+        // Threads that arrive during this look ask the kernel for notifications and wait until they
+        // are processed.
         if !self.stirred.swap(false, Ordering::AcqRel) {
             let state = self.state.read();
             if !self.pending() {
@@ -282,11 +283,11 @@ impl NameCache {
             if asked > RETRIES {
                 return Known::Doubtful(doubtful);
             }
-            // Changes from here on will be noted.
+            // The kernel reports changes from here on.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
-                // The open will get this error again.
+                // The open that follows reports this error.
                 Err(_) => return Known::Doubtful(doubtful),
             }
         }
@@ -463,7 +464,7 @@ impl NameCache {
         let is_local = LOCAL.contains(&kind);
         let mut state = self.write();
         let before = state.directories.get(&key).map(|known| known.trust);
-        // Hints stay until the reading has ended well.
+        // Hints of an unwatched directory stay valid until it has been read completely.
         if !before.is_some_and(|trust| trust.is_unwatched()) {
             self.forget(&mut state, key);
         }
@@ -474,7 +475,7 @@ impl NameCache {
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
             state.drop_directory(key);
-            // Some stacked file systems have one object under two keys.
+            // Some stacked file systems show one directory under two keys.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);

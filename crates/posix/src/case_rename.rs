@@ -21,7 +21,7 @@ pub(crate) fn is_one_entry(dir: &Dir, one: &[u8], other: &[u8]) -> VfsResult<boo
     if one == other || !fold::alike(one, other) {
         return Ok(false);
     }
-    // A file system that does not ignore case finds the exact name alone.
+    // A case-sensitive file system finds only the exact name.
     if [one, other].iter().any(|name| sys::stat_at(dir.fd(), name).is_err()) {
         return Ok(false);
     }
@@ -52,11 +52,11 @@ fn spellings(dir: &Dir, name: &[u8], on_core: usize) -> VfsResult<Vec<Vec<u8>>> 
 pub(crate) fn rename_case(dir: &Dir, stored: &[u8], wanted: &[u8]) -> VfsResult<()> {
     let fd = dir.fd();
     rustix::fs::renameat(fd, stored, fd, wanted).map_err(fault_of)?;
-    // The entry has changed: nothing is given up from here on.
+    // The entry has been renamed, so errors from here on no longer undo the rename.
     if spellings(dir, wanted, usize::MAX)?.iter().any(|name| name == wanted) {
         return Ok(());
     }
-    // Linux does nothing for two names of one inode, so the entry gets a third name in between.
+    // Linux ignores a rename between two names of one inode, so the entry gets a temporary name.
     let between = set_aside(dir, stored).map_err(fault_of)?;
     let renamed = rename_free(dir, &between, wanted);
     if renamed.is_err() {
@@ -85,7 +85,8 @@ fn set_aside(dir: &Dir, stored: &[u8]) -> Result<Vec<u8>, Errno> {
 fn rename_free(dir: &Dir, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     let fd = dir.fd();
     match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
-        // FUSE without flags. For a moment another program's new file could be replaced.
+        // FUSE supports no rename flags. For a moment a new file of another program could be
+        // replaced.
         Err(Errno::INVAL) => match sys::stat_at(fd, to) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => rustix::fs::renameat(fd, from, fd, to),
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(rename_free(&dir, &a, b"a"), Ok(()));
         assert_eq!(std::fs::read(host.path().join("a")).unwrap(), b"a");
         assert_eq!(std::fs::read(host.path().join("c")).unwrap(), b"c");
-        // A name left behind does not block the next one.
+        // A temporary name that remains after a crash does not block the next one.
         let number = b.rsplit(|byte| *byte == b'-').next().unwrap();
         let number = u64::from_str_radix(std::str::from_utf8(number).unwrap(), 16).unwrap();
         let next = format!(".frevo-case-{:x}-{:x}", std::process::id(), number + 1);

@@ -122,7 +122,7 @@ fn give_up(capabilities: CapabilitySet) {
         held.permitted.remove(capabilities);
         held.effective.remove(capabilities);
         held.inheritable.remove(capabilities);
-        // A thread may always give up capabilities.
+        // A thread may always drop capabilities, so this call cannot fail.
         let _ = rustix::thread::set_capabilities(None, held);
     }
 }
@@ -145,8 +145,8 @@ pub(crate) fn with_file_group<T: Send>(
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("group".into());
         let thread = thread.spawn_scoped(scope, || {
-            // The call cannot fail in a way that matters: without the group the kernel clears the
-            // bit.
+            // A failure of setfsgid needs no handling: without the group the kernel clears the
+            // set-group-ID bit.
             // SAFETY: setfsgid changes an id of this thread, which ends here, and touches no memory.
             unsafe { libc::setfsgid(gid) };
             call()
@@ -180,7 +180,8 @@ pub fn check() -> Result<(), String> {
             return Err(format!("this process lacks {name}, which impersonation needs"));
         }
     }
-    // Without it the check above would test the server's permissions only.
+    // An impersonation is tried, because the capabilities alone do not prove that the kernel allows
+    // it.
     let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
     let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
     tried.map_err(|errno| format!("the kernel refuses impersonation: {errno}"))
@@ -199,7 +200,8 @@ impl Drop for Assumed {
             thread.wanted = self.before.take();
             IS_ACTING.set(thread.wanted.is_some());
             match thread.wanted.clone() {
-                // A failure here must end the process: the thread would go on with wrong rights.
+                // A failure must end the process: the thread would continue with another user's
+                // rights.
                 Some(before) => {
                     if thread.become_(Some(&before)).is_err() {
                         die("cannot act as the user that it acted as before");
@@ -258,7 +260,7 @@ struct Server {
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server {
-        // The real ids are those of the process, whichever user this thread acts as.
+        // The real ids belong to the process and do not change with impersonation.
         uid: rustix::process::getuid(),
         gid: rustix::process::getgid(),
         groups: rustix::process::getgroups().unwrap_or_default(),
@@ -285,8 +287,8 @@ impl Thread {
     fn new() -> Self {
         let server = server();
         let mut thread = Self { wanted: None, actual: None, scopes: 0, changes: 0 };
-        // A thread that acted as a user may have made this one. A process whose ids already differ
-        // cannot act as other users.
+        // The thread that created this thread may have impersonated a user. A process whose real
+        // and effective ids differ cannot impersonate.
         if server.uid.is_root() && !rustix::process::geteuid().is_root() {
             thread.leave();
         }
@@ -321,7 +323,7 @@ impl Thread {
     fn leave(&mut self) {
         let server = server();
         self.changes += 1;
-        // First the user id, which brings the capabilities for the rest.
+        // The user id is restored first; it brings back the capabilities that the other calls need.
         let left = set_thread_res_uid(None, server.uid, None)
             .and_then(|()| set_thread_res_gid(None, server.gid, None))
             .and_then(|()| set_thread_groups(&server.groups));
@@ -362,7 +364,7 @@ mod tests {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        // Real, effective, saved, file system.
+        // The line lists the real, effective, saved and file system ids.
         let of = |ids: &[String]| {
             assert_eq!(ids[1], ids[3], "the file system's is the effective one");
             ids[1].parse::<u32>().unwrap()
@@ -449,7 +451,7 @@ mod tests {
         drop(ann.assume().unwrap());
         drop(scope);
         assert_eq!(kernel(), before);
-        // Without one it ends with the guard.
+        // Without an outer scope the impersonation ends with its guard.
         drop(ann.assume().unwrap());
         assert_eq!(kernel(), before);
     }

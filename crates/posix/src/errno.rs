@@ -23,11 +23,11 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::XDEV => Fault::CrossDevice,
         Errno::MLINK => Fault::TooManyLinks,
         Errno::BUSY | Errno::TXTBSY => Fault::Busy,
-        // A lease of a local process is being broken.
+        // The kernel is breaking a lease of a local process.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
-        // NODATA occurs only where an attribute may be absent, which callers handle; NXIO and
-        // NODEV: a special file without its device.
+        // Callers handle NODATA where an attribute may be absent. NXIO and NODEV mean a special
+        // file without its device.
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
             Fault::NotSupported
         }

@@ -30,7 +30,7 @@ pub(crate) fn share(
     source: BorrowedFd<'_>,
     copy: &ExtentCopy,
 ) -> VfsResult<()> {
-    // For the kernel a length of zero means up to the end.
+    // FICLONERANGE treats the length zero as "to the end of the file".
     if copy.length == 0 {
         return Ok(());
     }
@@ -61,7 +61,7 @@ impl PreviousContent {
         let held = end.saturating_sub(copy.target_offset).min(copy.length);
         let kept = Self { file, end };
         if held != 0 {
-            // Up to the end, aligned or not.
+            // Zero means "to the end", which need not be aligned to a block.
             let length = if copy.target_offset + copy.length >= end { 0 } else { held };
             sys::clone_range(kept.fd(), 0, target, copy.target_offset, length).map_err(fault_of)?;
         }
@@ -75,7 +75,7 @@ impl PreviousContent {
     fn put_back(&self, target: BorrowedFd<'_>, copy: &ExtentCopy) {
         let back = sys::clone_range(target, copy.target_offset, self.fd(), 0, 0);
         let cut = retry_on_intr(|| rustix::fs::ftruncate(target, self.end));
-        // The first error is reported.
+        // The caller reports the copy's error, not an error of this cleanup.
         let _ = back.and(cut);
     }
 }
@@ -94,8 +94,8 @@ pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> 
     {
         at = to.min(beyond);
         match zero_by(fd, FallocateFlags::ZERO_RANGE, from, at) {
-            // A range that cannot be zeroed without writing is punched instead, and so is one that
-            // would take new space, as on btrfs.
+            // The range is punched instead if zeroing it would need writes or, as on btrfs, new
+            // space.
             Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
                 zero_by(fd, FallocateFlags::PUNCH_HOLE, from, at).map_err(fault)?;
             }
@@ -141,7 +141,7 @@ fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
     };
     match rustix::fs::seek(fd, SeekFrom::Hole(from)) {
         Err(Errno::NXIO) => Ok(None),
-        // The file may have changed in between; a range must not be empty.
+        // The file may have changed between the two calls; an empty range is not returned.
         to => Ok(to.ok().filter(|to| *to > from).map(|to| (from, to))),
     }
 }

@@ -83,7 +83,7 @@ fn kind_of_mount(root: BorrowedFd<'_>) -> Option<String> {
     let mount = sys::stat_fd(root).ok()?.stx_mnt_id.to_string();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount))?;
-    // Optional fields end with a dash.
+    // A dash ends the optional fields.
     line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
 }
 
@@ -113,8 +113,8 @@ impl Version {
         };
         let (seconds, nanoseconds) = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
-        // Old forms of ext4's inodes have seconds only. The rest of a millisecond may be missing on
-        // either side.
+        // Old ext4 inodes store whole seconds only. Either timestamp may have been cut to a
+        // millisecond.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
         age > tick.cast_signed()
     }
@@ -154,7 +154,7 @@ impl Share {
         let key = stat::key_of(stx);
         let is_noted = self.keeps_facts && key.device == self.home;
         let changed = (stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec);
-        // A medium with whole seconds gives one time to many changes.
+        // A file system with whole seconds gives one timestamp to many changes.
         let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
         is_noted.then_some(Version { key, changed, is_exact })
     }
@@ -235,7 +235,8 @@ impl Remembered {
         if let Some(known) = self.known.and_then(|known| known.dos()) {
             return known.map(StoredAttributes::dos_attrib);
         }
-        // Before it is read: what changes meanwhile gets another time.
+        // The time is taken before the read, so that a change during the read gets another
+        // timestamp.
         let settled = self.settled();
         let mut value = [0; DOSATTRIB_BYTES];
         let read = read(&mut value);

@@ -19,7 +19,7 @@ pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
 
 /// A folded component, without allocation.
 pub(crate) struct Folded {
-    // An upper case character may take more bytes, and no more units of UTF-16.
+    // The upper case form may have more bytes than the name, but never more UTF-16 units.
     bytes: [u8; COMPONENT_BYTES],
     len: usize,
 }

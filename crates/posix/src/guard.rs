@@ -63,7 +63,7 @@ impl Guard {
                 _ => None,
             })
             .collect();
-        // A folder that has the share itself in it holds more than snapshots.
+        // A snapshot folder that contains the share itself holds other files, too.
         let entry = if owner.starts_with(&folder) || parent.is_empty() {
             Entry::Matching(folders.pattern.clone())
         } else {
@@ -118,7 +118,7 @@ fn user_in(part: &[u8]) -> Option<(&[u8], &[u8])> {
 /// True if a client's component is that of a guard, for some user.
 fn is_part(ours: &[u8], theirs: &[u8]) -> bool {
     let Some((head, tail)) = user_in(ours) else { return fold::alike(ours, theirs) };
-    // The case of other letters may change the length of a name: they are not compared.
+    // Only ASCII is compared without case: other letters may change their length.
     let is_plain = head.is_ascii() && tail.is_ascii();
     let begins = || theirs.get(..head.len()).is_some_and(|it| it.eq_ignore_ascii_case(head));
     let ends = || {

@@ -22,7 +22,7 @@ impl Inherited {
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let open: Vec<c_int> =
             numbers.filter(|number| *number >= FIRST && !passed.contains(number)).collect();
-        // The descriptor of the listing itself is closed by now.
+        // The descriptor used for the listing is closed by now, so it is not marked.
         let is_open = |number: &c_int| {
             // SAFETY: it changes one flag of a descriptor and touches no memory.
             unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) == 0 }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_was_open_is_closed_and_what_was_passed_stays() {
-        // Others of the harness open files at the same time: only two numbers are looked at.
+        // Other tests open files at the same time, so only two descriptors are checked.
         let [one, two] = [0; 2].map(|_| std::fs::File::open("/").unwrap().into_raw_fd());
         let flags = |number: c_int| std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
         let Inherited(mut noted) = Inherited::note(two..two + 1);
@@ -64,7 +64,7 @@ mod tests {
         noted.retain(|number| *number == one);
         Inherited(noted).close();
         assert!(flags(one).is_err() && flags(two).is_ok());
-        // Whoever has the number again is not an inherited one.
+        // A file opened later under an inherited number is not treated as inherited.
         let file = std::fs::File::open("/").unwrap();
         assert!(flags(file.as_raw_fd()).is_ok());
         // SAFETY: it was opened above, and nothing owns it.

@@ -99,7 +99,7 @@ impl KeptFolders {
         for (path, component) in steps(path)? {
             let (fd, identity) = self.find(path)?;
             let above = found.as_ref().map_or(root, |(fd, _)| fd.as_fd());
-            // A single component, and no link is followed: it cannot lead out of the share.
+            // A single component without following links cannot lead out of the share.
             match sys::stat_at(above, component) {
                 Ok(stx) if Identity::of(&stx) == Some(identity) => found = Some((fd, stx)),
                 _ => {
@@ -147,14 +147,14 @@ impl KeptFolders {
     /// Closes a folder, if it is open.
     pub(crate) fn forget(&self, path: &[u8]) {
         let gone = self.folders.lock().remove(path);
-        // Closed without the lock.
+        // The descriptors are closed after the lock is released.
         drop(gone);
     }
 
     /// Closes all folders.
     pub(crate) fn clear(&self) {
         let gone = std::mem::take(&mut *self.folders.lock());
-        // Closed without the lock.
+        // The descriptors are closed after the lock is released.
         drop(gone);
     }
 

@@ -104,7 +104,7 @@ mod tests {
         assert!(!pause.is_on(|| 1_000 + length));
         assert!(!pause.is_on(|| panic!("the clock is not read")));
         assert!(pause.begin(1_000 + length));
-        // Without a look at it, too.
+        // The pause ends by time alone, even if memory was not checked in between.
         assert!(pause.begin(1_000 + 2 * length));
     }
 }

@@ -167,7 +167,7 @@ impl PosixNode {
     /// Returns the descriptor, if the node was opened for data.
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
         if self.successor.lock().is_some() {
-            // A replacement has no data.
+            // A handle opened to replace the object has no data.
             return Err(Fault::AccessDenied);
         }
         match self.kind {
@@ -341,7 +341,7 @@ impl Node for PosixNode {
     }
 
     fn is_synced_by_descriptor(&self) -> bool {
-        // The entry is locked while another thread makes it stable.
+        // Another thread holds this lock while it flushes the parent directory.
         let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());
         is_settled && !self.altered.load(Ordering::Acquire) && self.data().is_ok()
     }
@@ -354,7 +354,7 @@ impl Node for PosixNode {
         }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
-            // The error of a descriptor that was not opened for writing.
+            // ftruncate returns EINVAL for a descriptor that was not opened for writing.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -371,15 +371,15 @@ impl Node for PosixNode {
             return Ok(());
         }
         check_room(fd, more)?;
-        // Only space behind the end: holes before it stay holes.
+        // Space is reserved only behind the end; holes before it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
-            // A reservation is optional; a file system without it stores data all the same.
+            // A reservation is optional: writes work on a file system without it, too.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
             Err(errno) => {
-                // The space taken before the failure is freed; the fault is reported. Another
-                // client's data may have come behind the end meanwhile.
+                // Frees the space reserved before the failure. The size is read again, because
+                // another client may have appended data.
                 let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
                 let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
                 Err(fault_of(errno))

@@ -69,10 +69,10 @@ fn parse(value: &[u8], permissions: &Permissions<'_>) -> Option<Stored> {
     if u16_at(value, 2)? != version {
         return None;
     }
-    // Each version has a pointer to its structure, and that one to the descriptor.
+    // Each version has a pointer to its structure, which has a pointer to the descriptor.
     let at = match version {
         1 => 8,
-        // Version 2 has sixteen bytes of hash.
+        // Version 2 has a hash of sixteen bytes.
         2 => 12 + 16,
         3 => (14 + HASH).next_multiple_of(4),
         4 => {
@@ -106,8 +106,8 @@ pub(crate) fn encode(
     out.extend_from_slice(&0x0002_0000u32.to_le_bytes());
     out.extend_from_slice(&0x0002_0004u32.to_le_bytes());
     out.extend_from_slice(&SHA256.to_le_bytes());
-    // The first hash is of smbd's mapping of the mode, which it reads if the second does not match.
-    // Zeros never match.
+    // The first hash covers the ACL that smbd derives from the mode; smbd reads it if the second
+    // hash does not match. Zeros never match.
     out.resize(14 + HASH, 0);
     out.extend_from_slice(DESCRIPTION);
     out.extend_from_slice(&now.0.to_le_bytes());
@@ -178,7 +178,7 @@ fn of_mode(mode: u32) -> [HostEntry; 3] {
 fn pack_list(list: &[HostEntry], out: &mut Vec<u8>) {
     let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
     let align = |out: &mut Vec<u8>, to: usize| out.resize(out.len().next_multiple_of(to), 0);
-    // The array's size stands first; the structure is aligned as its ids are.
+    // The array's count comes first; the array is aligned like its elements.
     align(out, 4);
     out.extend_from_slice(&count.to_le_bytes());
     align(out, 8);
@@ -327,7 +327,7 @@ mod tests {
             value[at] = byte;
             assert_eq!(decode(&value, &permissions), Some(Vec::new()), "{byte} at {at}");
         }
-        // Without a hash it is in force whatever the host's permissions are.
+        // A descriptor without a hash is valid for any permissions of the host.
         let mut value = whole;
         value[12] = 0;
         assert!(!decode(&value, &Permissions { uid: 1, ..permissions }).unwrap().is_empty());

@@ -35,7 +35,7 @@ impl PosixNode {
         match (*change, old) {
             (ObjectIdChange::New(_), Some(_)) => Err(Fault::Exists),
             (ObjectIdChange::New(id), None) => {
-                // The kernel decides between two concurrent calls.
+                // XATTR_CREATE lets only one of two concurrent calls set an id.
                 match handle.set_if(ATTRIBUTE, &id, XattrFlags::CREATE) {
                     Err(Errno::EXIST) if self.kept_object_id()?.is_none() => {
                         handle.set(ATTRIBUTE, &id).map_err(fault_of)

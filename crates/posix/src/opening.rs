@@ -36,8 +36,7 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         if how.kind == KindWanted::Directory {
-            // The kernel refuses anything but a directory here, so the kind need not be known
-            // before.
+            // O_DIRECTORY opens nothing but directories, so the kind need not be known first.
             match self.open_as(dir, path, how, Some(Kind::Directory)) {
                 Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
                 opened => return opened,
@@ -46,8 +45,8 @@ impl PosixVfs {
         let is_look = !how.read && !how.write && !follow;
         let known = is_look.then(|| self.share().path_below_root(dir, path)).flatten();
         if known.is_some_and(KnownPath::is_noted) {
-            // O_PATH has no effect on any kind, which need not be known before. Extended attributes
-            // cost more with it, but these are known.
+            // An O_PATH open has no side effects on any kind of object. It makes reads of extended
+            // attributes slower, but these are cached.
             let found = self.open_as(dir, path, how, None)?;
             if self.share().knows(&found.1) {
                 return Ok(found);
@@ -78,7 +77,7 @@ impl PosixVfs {
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| self.share().open_inside(dir, path, flags | link, follow);
         let fd = match open(flags) {
-            // Looking at attributes needs no right to read.
+            // Reading attributes needs no permission to read the file.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
                 if kind.is_some_and(|kind| !needs_data(kind, how)) =>
             {
@@ -96,7 +95,7 @@ impl PosixVfs {
             how.check_link(&handle.link_target().map_err(fault_of)?)?;
         }
         if handle.is_path_only() && needs_data(kind, how) {
-            // The object was of another kind a moment ago.
+            // The object has been replaced by one of another kind since the lookup.
             return Err(Fault::Stale);
         }
         Ok((handle, stx))
@@ -110,7 +109,7 @@ impl PosixVfs {
         entry: &[u8],
     ) -> Opened {
         let dos = self.dos_attrib(&handle, &stx);
-        // One name is read in place of a list of names.
+        // The names are not listed here, because reading one attribute is cheaper.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
@@ -128,7 +127,7 @@ impl PosixVfs {
         if extra.reparse_tag != 0
             && let Ok(path) = DiskPath::of(&name, name.is_exact(), self.share().spelling)
         {
-            // Another program may have put it there.
+            // The reparse point may have been created by another program.
             self.share().way_replaced(path.as_bytes());
         }
         let version = self.share().version(&stx);
@@ -163,8 +162,8 @@ impl PosixVfs {
         exact: bool,
         how: &OpenHow,
     ) -> VfsResult<Opened> {
-        // True if the last attempt found an entry that could not be opened. The kernel believes for a
-        // second that an entry of FUSE is there, whoever removes it; the open has asked.
+        // True if the last attempt found an entry that could not be opened. The kernel caches
+        // entries of FUSE for a second after another host removed them; the failed open ends that.
         let mut was_gone = false;
         for attempt in 0..RETRIES {
             let parent = match seen.take().or(place.seen.take()) {
@@ -201,7 +200,7 @@ impl PosixVfs {
                 None => Err(Fault::NotFound),
             };
             match (attempt, &stored) {
-                // Removed or created since the lookup: look again.
+                // The entry was removed or created since the lookup, so the lookup is repeated.
                 (Err(fault @ (Fault::NotFound | Fault::Stale)), Some(stored)) => {
                     self.share().names.missed(parent.key, stored);
                     was_gone = fault == Fault::NotFound;
@@ -246,10 +245,11 @@ impl PosixVfs {
             self.settle_mode(fd.as_fd(), how)?;
         }
         let handle = Handle::new(fd, false);
-        // The file exists even if its attributes could not be stored.
+        // The open succeeds even if the attributes cannot be stored.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        // Only now: after a read of the change time the kernel stores finer ones, which costs more.
+        // The stat comes last: once the change time was read, the kernel stores finer change times,
+        // which costs more.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         writable::note(stx.stx_mnt_id);
         if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {
@@ -278,7 +278,7 @@ impl PosixVfs {
         };
         let stx = sys::stat_fd(fd).map_err(fault_of)?;
         let made = u32::from(stx.stx_mode) & 0o7777;
-        // A directory inherits set-group-ID from its parent.
+        // A new directory inherits the set-group-ID bit from its parent.
         let wanted = wanted | made & 0o2000;
         let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
         if made == wanted || acl() {
@@ -298,8 +298,8 @@ impl PosixVfs {
         if !self.share().keeps_attributes() {
             return None;
         }
-        // MS-FSA 2.1.5.1.1: a new file was written when it was created. The medium's birth time is
-        // exact and is shown; the clock can be a tick off.
+        // MS-FSA 2.1.5.1.1: a new file's write time is its creation time. The file system's birth
+        // time is exact and is shown; the server's clock can differ by a tick.
         let created = Some(before);
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };

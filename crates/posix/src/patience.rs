@@ -27,7 +27,7 @@ impl Drop for Ending {
 /// whatever its fault, and has changed nothing.
 pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     let ending = Ending(IS_SHORT.replace(true));
-    // The calls of another one around it have said so for themselves.
+    // The calls of an enclosing scope keep their own flag, which is restored below.
     let before = GAVE_UP.replace(false);
     let made = calls();
     drop(ending);

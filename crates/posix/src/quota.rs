@@ -75,7 +75,7 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     match asked {
         Ok(()) => Ok((stat.flags & IS_COUNTED != 0)
             .then_some(QuotaState { is_enforced: stat.flags & IS_ENFORCED != 0 })),
-        // Before Linux 5.14, on a kernel or file system without quotas, with quotas off, or in a
+        // Linux before 5.14, a kernel or file system without quotas, quotas turned off, or a
         // sandbox that forbids the call.
         Err(
             Errno::NOSYS
@@ -124,7 +124,7 @@ pub(crate) fn set_defaults(root: BorrowedFd<'_>, limits: QuotaLimits) -> VfsResu
 }
 
 fn keeps_defaults(root: BorrowedFd<'_>) -> bool {
-    // XFS's number is positive in every width of the field.
+    // XFS's magic number is positive in every width of the field.
     rustix::fs::fstatfs(root).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS))
 }
 
@@ -144,7 +144,7 @@ impl KernelQuota {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // GET does not fill in the number.
+    // Q_GETQUOTA does not fill in the id.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };
@@ -160,7 +160,7 @@ fn call(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<NextDq
     // nothing is kept.
     match unsafe { quotactl(root, command, uid, (&raw mut block).cast()) } {
         Ok(()) => Ok(Some(block)),
-        // No further user, no user with that number, or quotas are off.
+        // No further user, no user with this id, or quotas are turned off.
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -174,13 +174,13 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
         ..NextDqblk::default()
     };
     if block.hard_blocks != 0 {
-        // XFS reports success without a change if the soft limit is above the hard limit.
+        // XFS silently ignores a soft limit above the hard limit.
         block.soft_blocks = block.soft_blocks.min(block.hard_blocks);
     }
     // SAFETY: Q_SETQUOTA reads one struct if_dqblk, which `block` begins with, and
     // keeps nothing of it.
     unsafe { quotactl(root, SET, uid, (&raw mut block).cast()) }.map_err(|errno| match errno {
-        // Quotas are off.
+        // Quotas are turned off.
         Errno::SRCH => Fault::NotSupported,
         errno => fault_of(errno),
     })
@@ -193,7 +193,7 @@ fn blocks(bytes: Option<u64>) -> u64 {
 
 impl NextDqblk {
     fn limits(&self) -> QuotaLimits {
-        // The kernel's 0 means no limit.
+        // The kernel stores "no limit" as 0.
         let bytes = |blocks: u64| (blocks != 0).then(|| blocks.saturating_mul(BLOCK));
         QuotaLimits { threshold: bytes(self.soft_blocks), limit: bytes(self.hard_blocks) }
     }

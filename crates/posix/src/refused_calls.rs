@@ -31,7 +31,7 @@ pub fn handle() -> io::Result<UnixStream> {
     let (bell, ours) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
     ours.set_nonblocking(true)?;
-    // It is never closed: a call may be refused as long as the process runs.
+    // The descriptor is never closed: a call may be refused as long as the process runs.
     BELL.store(bell.into_raw_fd(), Ordering::Release);
     // SAFETY: all zeros is a valid sigaction, which is then filled.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -75,7 +75,7 @@ extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *m
     // `Refusal` and begins like it.
     let refusal = unsafe { &*info.cast::<Refusal>() };
     if refusal.code != BY_FILTER {
-        // A process sent the signal: no call was refused.
+        // Another process sent the signal: no call was refused.
         return;
     }
     let number = usize::try_from(refusal.number).unwrap_or(NUMBERS);

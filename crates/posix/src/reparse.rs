@@ -96,7 +96,7 @@ impl PosixVfs {
         self.share().writable()?;
         let key = node.key();
         let any: &dyn Any = node;
-        // A stream is no object of its own.
+        // A stream has no reparse point of its own.
         let opened: &PosixNode = any.downcast_ref().ok_or(Fault::NotSupported)?;
         if name.is_root() || name.stream().is_some() {
             return Err(Fault::NotSupported);
@@ -143,7 +143,7 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
         return match made {
             Ok(()) => Ok(name.into_bytes()),
             Err(Errno::EXIST) => continue,
-            // The error of file systems without such objects.
+            // File systems that do not support this kind of object return these errors.
             Err(Errno::PERM | Errno::OPNOTSUPP) => Err(Fault::NotSupported),
             Err(errno) => Err(fault_of(errno)),
         };

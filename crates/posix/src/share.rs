@@ -80,7 +80,7 @@ impl Share {
 
     /// Returns the host's key of a marked one.
     pub(crate) const fn unmarked(&self, key: FileKey) -> FileKey {
-        // Marking twice removes the mark.
+        // Marking a second time removes the mark.
         self.marked(key)
     }
 

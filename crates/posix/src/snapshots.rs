@@ -58,7 +58,7 @@ impl SnapshotFolders {
         let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
         let mut found = Vec::new();
         for (at, entry) in listing.enumerate() {
-            // Each entry may have to be asked for its birth time.
+            // Reading the birth time may need a system call for each entry.
             if patience::gives_up(at) {
                 return Err(fault_of(Errno::AGAIN));
             }
@@ -117,8 +117,8 @@ impl Snapshots {
         folders: &SnapshotFolders,
         wanted: &DiskPath,
     ) -> VfsResult<Vec<Moment>> {
-        // The server may open the folder and its snapshots even if the user may not; access inside
-        // a snapshot is the user's.
+        // The server may open the folder and its snapshots even if the user may not; the user's own
+        // rights apply inside a snapshot.
         let (folder, all) = {
             let _server = credentials::as_server();
             let folder = match folders.open(root) {
@@ -128,7 +128,7 @@ impl Snapshots {
             let all = folders.find(folder.as_fd())?;
             (folder, all)
         };
-        // Each is entered.
+        // Each snapshot is opened, which may take too long for this thread.
         if patience::gives_up(all.len()) {
             return Err(fault_of(Errno::AGAIN));
         }
@@ -162,7 +162,7 @@ impl Snapshots {
         let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
         let mut open = self.open.lock();
         open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
-        // The name may mean another folder by now.
+        // The snapshot's name may belong to another folder by now.
         let known = open.get(&taken).filter(|(known, _)| *known == key);
         if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
             return Ok(vfs);

@@ -76,7 +76,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let kept = match kind {
         Kind::Directory => FileAttributes::DIRECTORY,
         Kind::Symlink if extra.is_directory_link => FileAttributes::DIRECTORY,
-        // MS-FSA 2.1.5.10.37: a file that becomes a link gets it.
+        // MS-FSA 2.1.5.10.37: a file that becomes a symbolic link gets ARCHIVE.
         Kind::Symlink => FileAttributes::ARCHIVE,
         _ => FileAttributes::EMPTY,
     };
@@ -89,7 +89,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
     let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
-    // A later change of the file makes the client's time invalid.
+    // A change of the file after `until` makes the client's change time invalid.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     let times = extra.dos.and_then(|d| d.times).filter(|times| written == times.at);
     Stat {

@@ -93,7 +93,7 @@ impl Share {
                     let size = (len as u64).saturating_sub(1);
                     found.push(StreamStat { name, size, allocation: allocation(size) });
                 }
-                // Removed since the names were listed.
+                // The attribute was removed since the names were listed.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }
@@ -162,7 +162,7 @@ impl PosixVfs {
         let file = self.open(&name.with_stream(None), &look)?;
         let opened = self.open_stream_of(&file, wanted, how);
         if opened.is_err() && file.created {
-            // The file was made for the stream and goes with it.
+            // The file was created only for the stream, so it is removed with it.
             let _ = self.remove(&file.name, file.node.key());
         }
         opened
@@ -175,7 +175,7 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
-        // The user's rights on the file's data apply to its streams.
+        // The user's rights on the file's data also apply to its streams.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();

@@ -139,7 +139,7 @@ impl PosixVfs {
     /// True if this process may not make files in the folder though the folder's mode allows it.
     pub fn is_confined(&self) -> bool {
         let root = self.share.root.as_fd();
-        // The kernel answers this without a look at the rules of the process (Landlock).
+        // access(2) ignores Landlock rules of this process.
         let allowed = || rustix::fs::accessat(root, c".", Access::WRITE_OK, AtFlags::EACCESS);
         !self.takes_files() && allowed().is_ok()
     }
@@ -265,7 +265,7 @@ impl Vfs for PosixVfs {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
                     let name = if how.case_sensitive || name.is_exact() {
-                        // POSIX clients may spell reserved characters themselves.
+                        // POSIX clients may send a reserved character in either spelling.
                         client_name(path.as_bytes(), self.share.spelling)
                     } else {
                         Name::from_stored(name.path().to_owned())
@@ -298,9 +298,9 @@ impl Vfs for PosixVfs {
                 }
                 Ok(())
             }
-            // Another kind of object took its place, or it is gone.
+            // The entry was removed or replaced by another kind of object.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
-            // The error of rmdir on some file systems.
+            // Some file systems return EEXIST from rmdir.
             Err(Errno::EXIST) => Err(Fault::NotEmpty),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -336,9 +336,10 @@ impl Vfs for PosixVfs {
         };
         let existing = existing.as_slice();
         if stat::key_of(there) == key {
-            // MS-FSA 2.1.5.15.12: another link of this file, or another case of its name.
+            // MS-FSA 2.1.5.15.12: the target is another link of this file, or its name in another
+            // case.
             if existing != stored || !same_directory(source_dir, target_dir)? {
-                // rename(2) of one link onto another keeps both.
+                // rename(2) of a link onto another link of the same file keeps both.
                 rustix::fs::unlinkat(source_dir, stored.as_slice(), AtFlags::empty())
                     .map_err(fault_of)?;
             }
@@ -347,7 +348,7 @@ impl Vfs for PosixVfs {
             let from = (source_dir, stored.as_slice());
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
-                // POSIX lets a directory replace an empty one.
+                // POSIX lets a directory replace an empty directory.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
                 self.share.forget_side(side);
                 return Ok(target.place.name_of(existing));
@@ -360,7 +361,7 @@ impl Vfs for PosixVfs {
             }
             self.share.forget_side(side);
         }
-        // The new entry takes its spelling from the request.
+        // The entry takes the upper and lower case of the requested name.
         if existing == to.1
             || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
         {
@@ -521,8 +522,8 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Fault::Stale),
         Err(Errno::INVAL) if flags.contains(RenameFlags::NOREPLACE) => {
-            // Some file systems (NFS, old FUSE) know no flags. For a moment another program's new
-            // file could be replaced.
+            // Some file systems (NFS, old FUSE) support no rename flags. For a moment a new file of
+            // another program could be replaced.
             if sys::stat_at(to.0, to.1).is_ok() {
                 return Err(Fault::Exists);
             }
@@ -537,7 +538,7 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
 /// that nothing is lost if that fails, as for a move into the directory itself.
 fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
     match rename_entry(from, to, RenameFlags::EXCHANGE) {
-        // FUSE and NFS know no exchange.
+        // FUSE and NFS do not support RENAME_EXCHANGE.
         Err(Fault::Invalid | Fault::NotSupported) => return replace_in_steps(from, to),
         exchanged => exchanged?,
     }
@@ -561,7 +562,7 @@ fn replace_in_steps(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
         return renamed;
     }
     match rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()) {
-        // Where the directory cannot go back, it has been renamed and stays so.
+        // If the directory cannot be renamed back, the rename remains and succeeds.
         Err(errno)
             if errno != Errno::NOENT && rename_entry(to, from, RenameFlags::NOREPLACE).is_ok() =>
         {

@@ -87,7 +87,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !(WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
             || kind == FUSE && is_fat_on_fuse(root)),
-        // Streams in the side folder need an attribute too.
+        // Streams in the side folder need an extended attribute too.
         streams: xattrs && options.streams != Streams::Off,
         read_only,
         shares_extents: extents::can_share(root),
@@ -101,7 +101,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
 /// a device of their own, such as btrfs and overlayfs, have none.
 fn physical_sector(major: u32, minor: u32) -> u32 {
     let device = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has the queue of its disk.
+    // A partition shares the queue of its disk.
     let told = ["queue", "../queue"].iter().find_map(|queue| {
         std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
     });

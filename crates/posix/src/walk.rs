@@ -145,7 +145,7 @@ impl Share {
             self.admit(&place.path_of(&entry))?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
-                // Removed since the lookup.
+                // The entry was removed since the lookup.
                 Err(Errno::NOENT) => self.names.missed(parent.key, &entry),
                 Err(errno) => return Err(walk_fault(errno)),
             }
@@ -162,7 +162,7 @@ impl Share {
     ) -> VfsResult<Option<Vec<u8>>> {
         match self.names.find(dir, seen, wanted) {
             Ok(found) => Ok(found),
-            // A user who may not list a directory finds exact names only.
+            // A user without permission to list a directory finds exact names only.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {
                 Ok(_) => Ok(Some(wanted.to_vec())),
                 Err(Errno::NOENT) => Ok(None),

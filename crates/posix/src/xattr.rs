@@ -184,7 +184,7 @@ impl Handle {
                     let shown = name.to_string_lossy();
                     found.push((shown[PREFIX.len()..].to_owned(), value));
                 }
-                // Removed since the names were listed.
+                // The attribute was removed since the names were listed.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }
@@ -362,7 +362,7 @@ fn listed(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<CString>, Errno> {
-    // Few files have attributes: the first call uses a small buffer.
+    // Few files have attributes, so the first call uses a small buffer.
     let mut small = [0; 512];
     match list(&mut small) {
         Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),

@@ -61,7 +61,7 @@ fn the_calling_threads_rights_decide() {
     chmod(&s.file("mine/locked", "l"), 0o400);
     chown(&s.path("mine/locked"), 4_242);
     as_user(4_242, || {
-        // Attributes can be seen without leave to read.
+        // Attributes can be queried without permission to read the file.
         let found = s.open("secret", &how()).unwrap();
         assert_eq!(found.stat.end_of_file, 1);
         assert_eq!(found.stat.attributes, FileAttributes::NORMAL);
@@ -75,7 +75,7 @@ fn the_calling_threads_rights_decide() {
         assert_eq!(s.open("new", &create_dir()).unwrap_err(), Fault::AccessDenied);
         assert_eq!(s.open("closed\\f", &how()).unwrap_err(), Fault::AccessDenied);
         assert_eq!(s.open("closed\\none", &how()).unwrap_err(), Fault::AccessDenied);
-        // Where names may not be listed only exact ones are found.
+        // A user who may not list a directory finds exact names only.
         assert_eq!(s.content("dark\\known").unwrap(), "k");
         assert_eq!(s.open("dark\\KNOWN", &how()).unwrap_err(), Fault::NotFound);
         assert_eq!(s.open("dark", &read()).unwrap_err(), Fault::AccessDenied);
@@ -101,7 +101,7 @@ fn the_calling_threads_rights_decide() {
         let all = HostAccess { read: true, write: true, execute: true, owner: true };
         assert_eq!(access("mine"), all);
     });
-    // The rights of one thread are not those of the next.
+    // The user's rights apply to one thread only.
     assert_eq!(s.content("secret").unwrap(), "s");
     assert!(s.open("dark\\KNOWN", &how()).is_ok());
     as_user(4_243, || {
@@ -248,7 +248,7 @@ fn attributes_may_be_off() {
     let listed = listing.entry_stat().unwrap().unwrap();
     assert_eq!(listed.ea_size, 4 + 5 + 5 + 3);
     assert_eq!(listed, s.vfs.stat(&name(".a")).unwrap());
-    // As is told of one name that is asked for.
+    // A query for this single name returns the same facts as the listing.
     assert_eq!(s.open(".a", &how()).unwrap().stat, listed);
 }
 
@@ -258,12 +258,12 @@ fn local_leases_do_not_block() {
     let s = share();
     let path = s.file("leased", "x");
     let holder = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    // linux/fcntl.h
+    // The value is from linux/fcntl.h.
     const F_SETSIG: libc::c_int = 10;
     // SAFETY: F_SETSIG and F_SETLEASE take an integer and touch no memory.
     let set = unsafe {
         use std::os::fd::AsRawFd as _;
-        // The signal that tells of the break would end the test.
+        // The default signal of a lease break would end the test.
         libc::fcntl(holder.as_raw_fd(), F_SETSIG, libc::SIGWINCH);
         libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
     };

@@ -124,7 +124,7 @@ fn a_listing_tells_the_access_that_an_open_has() {
     for round in 0..3 {
         let told = told(&share);
         assert_eq!(told, if tells { plain.clone() } else { Vec::new() }, "round {round}");
-        // Facts are kept from now on.
+        // After this pause the facts are cached.
         std::thread::sleep(SETTLED);
     }
 }

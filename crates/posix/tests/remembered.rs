@@ -32,7 +32,7 @@ fn what_is_remembered_is_counted_and_given_up() {
             listing.entry_stat().unwrap().unwrap();
         }
     };
-    // The folder is read for a new name, and stays open from the second time on.
+    // Each new name needs the folder's listing; from its second use the folder stays open.
     for n in 0..3 {
         drop(share.vfs.open_parent(&name("d\\new")).unwrap());
         make(&format!("new{n}")).unwrap();
@@ -48,10 +48,10 @@ fn what_is_remembered_is_counted_and_given_up() {
         assert!(began.elapsed() < Duration::from_secs(5), "{} bytes stay", remembered_bytes());
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Facts are not gathered again at once.
+    // Facts are not cached again immediately.
     list();
     assert_eq!(remembered_bytes(), 0);
-    // Names are needed; they stay although they are to be given up once more.
+    // New names are cached although a second release is requested.
     assert!(make("new0").is_err());
     make("new9").unwrap();
     let again = remembered_bytes();
@@ -59,7 +59,7 @@ fn what_is_remembered_is_counted_and_given_up() {
     forget_remembered();
     std::thread::sleep(SETTLED);
     assert_eq!(remembered_bytes(), again);
-    // All that a share remembers goes with it.
+    // Everything that a share caches is dropped with it.
     drop(share);
     assert_eq!(remembered_bytes(), 0);
 }

@@ -62,14 +62,14 @@ fn descriptors_are_kept_where_every_user_may() {
         drop(file);
         let file = share.vfs.open(&name("F"), &write()).unwrap();
         assert_eq!(file.node.stored_security().unwrap(), Some(wanted));
-        // Clients neither see it among their own nor write it.
+        // Clients can neither list nor write the private attribute.
         file.node.set_ea("theirs", b"1").unwrap();
         let names: Vec<_> = file.node.eas().unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["theirs"]);
         for private in ["NTACL", "ntacl"] {
             assert_eq!(file.node.set_ea(private, b"forged"), Err(Fault::AccessDenied));
         }
-        // As everywhere it is out of force once the host's mode is another.
+        // As on every file system, the descriptor becomes invalid when the host changes the mode.
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
         let file = share.vfs.open(&name("f"), &how()).unwrap();
@@ -101,13 +101,13 @@ fn descriptors_of_a_privileged_server_are_obeyed() {
         let file = vfs.open(&name("f"), &write()).unwrap();
         assert_eq!(file.node.stored_security().unwrap().as_ref(), Some(&wanted));
         assert_eq!(file.node.security().unwrap(), Security::Stored(wanted.clone()));
-        // It cannot be replaced, and a second one beside it would say something else.
+        // The attribute cannot be replaced, and a second attribute could contradict it.
         let refused =
             file.node.set_security(&SecurityChange { mode: Some(0o666), ..stored_by(&wanted) });
         assert_eq!(refused, Err(Fault::AccessDenied));
         assert_eq!(file.node.stat().unwrap().mode & 0o777, 0o640, "nothing has changed");
         assert_eq!(getxattr(&path, c"user.NTACL", &mut [0; 8]).unwrap_err(), Errno::NODATA);
-        // A new file takes one of this server's.
+        // A new file gets the attribute that this server writes.
         let new = vfs.open(&name("new"), &create()).unwrap();
         new.node.set_security(&stored_by(&wanted)).unwrap();
         assert_eq!(new.node.stored_security().unwrap(), Some(wanted));
@@ -143,7 +143,7 @@ fn descriptors_are_never_in_two_places() {
     vfs.open(&name("f"), &write()).unwrap().node.set_security(&stored_by(&newer)).unwrap();
     assert!(has("security.NTACL") && !has("user.NTACL"));
     assert_eq!(stored().as_ref(), Some(&newer));
-    // Once the host's mode is another, neither is in force.
+    // Both attributes are invalid once the host has changed the mode.
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(stored(), None);
 }
@@ -182,7 +182,7 @@ fn times_that_the_host_refuses_are_kept() {
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(file.node.stat().unwrap().written, WRITTEN);
         assert_eq!(seen("theirs"), (before.0, WRITTEN));
-        // Attributes and the other time leave it alone.
+        // Changes of attributes and of the other timestamp keep this timestamp.
         let hidden = Some(FileAttributes::HIDDEN);
         file.node.set_basic(&BasicChange { attributes: hidden, ..times(None, None) }).unwrap();
         file.node.set_basic(&times(Some(ACCESSED), None)).unwrap();
@@ -193,7 +193,7 @@ fn times_that_the_host_refuses_are_kept() {
         let listed = listing.entry_stat().unwrap().unwrap();
         assert_eq!((listed.accessed, listed.written), (ACCESSED, WRITTEN));
         assert!(listed.attributes.contains(FileAttributes::HIDDEN));
-        // A change of the data makes them void.
+        // A change of the data makes the client's timestamps invalid.
         std::thread::sleep(std::time::Duration::from_millis(30));
         std::fs::write(&path, "more").unwrap();
         let now = seen("theirs").1;
@@ -201,7 +201,7 @@ fn times_that_the_host_refuses_are_kept() {
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(seen("theirs").1, WRITTEN);
         assert_ne!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());
-        // The owner sets them on the host.
+        // The owner's timestamps are set on the host's file.
         std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());

@@ -56,12 +56,12 @@ fn an_attribute_is_the_data_and_a_nul() {
     assert_eq!(content(&s, "f:theirs").unwrap(), b"of smbd");
     let found = listed(&s, "f");
     assert_eq!(found, [("empty".into(), 0), ("Theirs".into(), 7), ("Zone.Identifier".into(), 14)]);
-    // They are no extended attributes that a client sees.
+    // Clients do not see streams as extended attributes.
     let node = s.vfs.open(&name("f"), &how()).unwrap().node;
     assert!(node.eas().unwrap().is_empty());
     assert_eq!(node.set_ea("DosStream.x:$DATA", b"x"), Err(Fault::AccessDenied));
     assert_eq!(node.stat().unwrap().ea_size, 0);
-    // The host takes it away under an open handle.
+    // Another program removes the stream while a handle is open.
     let held = s.vfs.open(&stream("f:theirs"), &read()).unwrap().node;
     rustix::fs::removexattr(s.path("f"), "user.DosStream.Theirs:$DATA").unwrap();
     assert_eq!(held.read_at(0, &mut [0; 4]), Err(Fault::Stale));
@@ -79,27 +79,27 @@ fn what_an_attribute_cannot_hold_is_in_the_side_folder() {
     let kept = s.path(&format!(".frevo-streams/{mark}/:large"));
     assert_eq!(std::fs::read(&kept).unwrap(), [8; 200_000]);
     assert_eq!(content(&s, "f:LARGE").unwrap(), [8; 200_000]);
-    // No client sees the folder or reaches it.
+    // Clients can neither list nor open the side folder.
     assert_eq!(s.list(""), ["f"]);
     for path in [".frevo-streams", ".FREVO-Streams", ".frevo-streams\\x", "d\\.frevo-streams"] {
         for how in [how(), either(), OpenHow { case_sensitive: true, ..create() }] {
             assert_eq!(s.vfs.open(&name(path), &how).unwrap_err(), Fault::NameInvalid, "{path}");
         }
     }
-    // A long name has no room in an attribute's.
+    // A long stream name does not fit into the name of an extended attribute.
     let long = format!("f:{}", "n".repeat(240));
     fill(&s, &long, b"long");
     assert_eq!(content(&s, &long).unwrap(), b"long");
     let longer = stream(&format!("f:{}", "n".repeat(255)));
     assert_eq!(s.vfs.open(&longer, &create()).unwrap_err(), Fault::NameTooLong);
-    // A copy made by the host with all attributes has no part in it.
+    // A copy that the host makes with all attributes does not share the large streams.
     s.file("copy", "");
     set(&s, "copy", "user.frevo.streams", mark.as_bytes());
     assert_eq!(listed(&s, "copy"), []);
     let other = s.vfs.stat(&name("copy")).unwrap().key;
     s.vfs.remove(&name("copy"), other).unwrap();
     assert!(kept.exists());
-    // Another server on the same folder finds it; it goes with the file.
+    // Another server on the same folder finds the stream; removing the file removes it.
     let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
     assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);

@@ -38,7 +38,7 @@ fn allocation_reserves_and_cuts() {
     let s = share();
     let made = s.open("a", &create()).unwrap();
     made.node.set_allocation(1 << 20).unwrap();
-    // More than there is takes nothing from others, not even for a moment.
+    // A request for more than the free space reserves nothing, not even for a moment.
     let before = made.node.stat().unwrap().allocation;
     assert_eq!(made.node.set_allocation(1 << 60).unwrap_err(), Fault::DiskFull);
     assert_eq!(made.node.stat().unwrap().allocation, before);
@@ -65,7 +65,7 @@ fn case_is_ignored_and_kept() {
     let opened = s.open("sub\\GRÖßE\\datei.txt", &read()).unwrap();
     assert_eq!(opened.name, name("Sub\\Größe\\Datei.TXT"));
     assert_eq!(content(&opened.node), "1");
-    // An exact match wins; otherwise the first in byte order.
+    // An exact match wins; otherwise the first name in byte order.
     s.file("Sub/twin", "lower");
     s.file("Sub/TWIN", "upper");
     assert_eq!(s.content("Sub\\twin").unwrap(), "lower");
@@ -142,14 +142,14 @@ fn renaming() {
     assert_eq!(rename("a", key("b"), "c", false), Err(Fault::Stale));
     assert_eq!(rename("a", a, "b", false), Err(Fault::Exists));
     assert_eq!(rename("a", a, "no\\b", false), Err(Fault::PathNotFound));
-    // Only the case.
+    // Only upper and lower case change.
     assert_eq!(rename("a", a, "A", false), Ok(name("A")));
     assert_eq!(s.list(""), ["A", "b", "d"]);
     assert_eq!(rename("A", a, "A", false), Ok(name("A")));
-    // Into another directory, spelled in another case.
+    // The file moves into another directory, whose name is sent in another case.
     assert_eq!(rename("A", a, "D\\x", false), Ok(name("d\\x")));
     assert_eq!(s.content("d\\x").unwrap(), "a");
-    // A replaced file leaves its place but not its spelling.
+    // A file that replaces another takes the spelling of the request.
     assert_eq!(rename("d\\X", a, "B", true), Ok(name("B")));
     assert_eq!(s.list(""), ["B", "d"]);
     assert_eq!(s.content("b").unwrap(), "a");
@@ -175,7 +175,7 @@ fn links_are_other_names_of_a_file() {
     s.vfs.link(&*a.node, &name("C"), true).unwrap();
     assert_eq!(s.content("c").unwrap(), "a");
     assert_eq!(s.list(""), ["a", "b", "c"]);
-    // Renaming one link onto another leaves one; MS-FSA wants no leave to replace.
+    // A rename of a link onto another link leaves one; MS-FSA does not require ReplaceIfExists.
     let renamed = s.vfs.rename(&name("b"), a.node.key(), &name("C"), false).unwrap();
     assert_eq!(renamed, name("C"));
     assert_eq!(s.list(""), ["C", "a"]);
@@ -209,7 +209,7 @@ fn long_names_and_paths() {
     let wide = format!("{}y", "é".repeat(127));
     s.open(&wide, &create()).unwrap();
     assert_eq!(s.open(&"é".repeat(128), &create()).unwrap_err(), Fault::NameTooLong);
-    // Deeper than one system call can say.
+    // The path is longer than one system call accepts.
     let mut path = String::new();
     for depth in 0..20 {
         if depth > 0 {
@@ -242,7 +242,7 @@ fn times_are_set_to_100_nanoseconds() {
         let after = made.node.stat().unwrap();
         assert_eq!((after.created, after.written), (stat.created, stat.written));
     }
-    // Through a descriptor that can do nothing else.
+    // The handle was opened without access to data.
     let bare = s.open("a", &how()).unwrap();
     let change = BasicChange { written: at(9), mode: Some(0o640), ..BasicChange::default() };
     bare.node.set_basic(&change).unwrap();
@@ -263,14 +263,14 @@ fn a_change_time_is_kept_until_something_changes() {
         made.node.set_basic(&BasicChange { changed: Some(wanted), ..change }).unwrap();
         assert_eq!(made.node.stat().unwrap().changed, wanted);
         assert_eq!(shown(), wanted);
-        // The clock's tick, and the slack that a finer one is given.
+        // The wait covers the clock's tick and the tolerance for finer clocks.
         std::thread::sleep(std::time::Duration::from_millis(30));
     };
     set(BasicChange::default());
     let mut listing = s.open("", &read()).unwrap().node.directory().unwrap();
     listing.next_name().unwrap();
     assert_eq!(listing.entry_stat().unwrap().unwrap().changed, wanted);
-    // Whoever changes anything, and whatever it is.
+    // Every change makes the cached facts invalid, whoever makes it.
     made.node.write_at(0, b"x").unwrap();
     assert_ne!(shown(), wanted);
     let all = BasicChange {
@@ -337,7 +337,7 @@ fn attributes_are_kept() {
     let normal = BasicChange { attributes: Some(FileAttributes::NORMAL), ..change };
     made.node.set_basic(&normal).unwrap();
     assert_eq!(s.vfs.stat(&name("a")).unwrap().attributes, FileAttributes::NORMAL);
-    // Local files: as smbd shows them.
+    // Local files have the attributes that smbd shows.
     s.file("local", "");
     s.file(".dot", "");
     s.mkdir(".hidden");
@@ -409,7 +409,7 @@ fn symbolic_links_lead_nowhere_by_default() {
             assert_eq!(s.open(text, &how).unwrap_err(), Fault::Symlink, "{text}");
         }
     }
-    // The answer does not show what lies behind a link that leads out.
+    // The fault does not reveal if a target outside the share exists.
     assert_eq!(s.open("out\\no-such-file", &read()).unwrap_err(), Fault::Symlink);
     assert_eq!(s.open("out\\new", &create()).unwrap_err(), Fault::Symlink);
     let link = s.open("OUT", &OpenHow { open_link: true, ..how() }).unwrap();
@@ -459,8 +459,8 @@ fn special_files_are_never_opened() {
     for how in [read(), write(), either()] {
         assert_eq!(s.open("fifo", &how).unwrap_err(), Fault::AccessDenied);
     }
-    // A reader that the open must not have woken: opening for write without
-    // waiting still finds nobody at the other end.
+    // The open must not have started a FIFO reader: a non-blocking open for writing still finds
+    // none.
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let writer = rustix::fs::open(s.path("fifo"), flags, rustix::fs::Mode::empty());
     assert_eq!(writer.unwrap_err(), rustix::io::Errno::NXIO);

@@ -183,8 +183,8 @@ impl State {
         match note {
             Note::Lost => {
                 for directory in self.directories.values_mut() {
-                    // A directory that is being read will not be kept; the others keep their watch
-                    // until they are read again.
+                    // A directory that is being read is not cached afterwards; other directories
+                    // keep their watch until they are read again.
                     if let Trust::Watch(watch) = directory.trust {
                         directory.trust = Trust::Lost(watch);
                     }
@@ -207,7 +207,7 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
-            // The second half of an exchange begins, or a name moves on.
+            // The second half of an exchange begins, or a name is renamed a second time.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)
@@ -238,7 +238,7 @@ impl State {
                 update.apply(table);
                 self.names = self.names - before + table.weight();
                 if table.doubtful() > DOUBTFUL_NAMES {
-                    // Reading again costs less than so many doubtful names.
+                    // Reading the directory again is cheaper than checking so many doubtful names.
                     self.names -= table.weight();
                     directory.content = Content::Reading(None);
                 }

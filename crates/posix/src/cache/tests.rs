@@ -89,14 +89,14 @@ fn a_large_directory_is_not_read_for_absent_names() {
             f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
         })
     };
-    // A core does not read it.
+    // An async worker (core) does not read the directory itself.
     assert_eq!(quick("new"), (Err(Errno::AGAIN), true));
     assert_eq!(f.find("new"), None);
     let absent = (0..1_000).filter(|i| quick(&format!("new{i}")) == (Ok(None), false)).count();
     assert!(absent > 980, "{absent} of 1000");
     assert_eq!(f.find("NAME7").as_deref(), Some("Name7"));
     assert_eq!(quick("NAME7"), (Ok(Some(b"Name7".to_vec())), false), "remembered");
-    // Created, renamed and removed names are followed.
+    // The cache follows created, renamed and removed names.
     let absent = (0..).map(|i| format!("Fresh{i}")).find(|name| !quick(name).1).unwrap();
     f.find(&absent);
     f.touch(&absent);
@@ -131,11 +131,11 @@ fn short_names_of_a_small_directory_are_remembered() {
     assert_eq!(f.find(&short(&name(7))), None);
     let moved = short("another long name.text");
     assert_eq!(f.find(&moved).as_deref(), Some("another long name.text"));
-    // A name in another case has the same short name.
+    // A name in another case has the same short name as the removed one.
     f.touch("ANOTHER long name.text");
     std::fs::remove_file(f.host.path().join("another long name.text")).unwrap();
     assert_eq!(f.find(&moved).as_deref(), Some("ANOTHER long name.text"));
-    // A file that is called so comes first.
+    // A file whose long name equals the short name is found first.
     f.touch(&moved);
     assert_eq!(f.find(&moved.to_lowercase()).as_deref(), Some(&*moved));
     assert_eq!(f.readings(), 1);
@@ -168,7 +168,7 @@ fn short_names_of_a_large_directory_are_remembered() {
     assert!(known > 980, "{known} of 1000");
     assert_eq!(f.find(&short(&name(7))), Some(name(7)));
     assert_eq!(quick(&short(&name(7))), (Ok(Some(name(7).into())), false), "remembered");
-    // Notes of changes reach the answers about short names.
+    // Inotify events update the answers about short names.
     f.rename(&name(7), "moved to a long name");
     assert_eq!(f.find(&short(&name(7))), None);
     assert_eq!(quick(&short(&name(7))), (Ok(None), false), "remembered");
@@ -302,7 +302,7 @@ fn times_are_believed_after_a_tick_of_their_clock() {
     let (fine, coarse): (state::Times, state::Times) = ([(5, 7); 2], [(5, 0); 2]);
     let holds = |trust: Proof| format!("{trust:?}").contains("holds: true");
     for (times, is_believed) in [(fine, true), (coarse, false)] {
-        // An old time says nothing: the clock of a file server may be late.
+        // An old timestamp proves nothing: the clock of a file server may be behind.
         let first = Proof::of(times, None);
         assert!(!holds(first));
         std::thread::sleep(TICK);
@@ -336,7 +336,7 @@ fn names_of_a_silent_file_system_are_only_hints() {
     assert_eq!(f.find("FIRST"), None);
     f.touch("fIRST");
     assert_eq!(f.find("FIRST").as_deref(), Some("fIRST"));
-    // Names that this process makes are known without a reading.
+    // The cache knows names that this process creates without reading the directory.
     let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
     f.touch("Own");
     f.cache.came(key, b"Own");
@@ -371,7 +371,7 @@ fn lost_notes_mean_a_new_reading() {
     assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // Renames make two notes each, and none like the one before it.
+    // Each rename makes two events, and no event equals its predecessor.
     f.touch("m0");
     for i in 0..limit / 2 + 10 {
         f.rename(&format!("m{i}"), &format!("m{}", i + 1));
@@ -435,7 +435,7 @@ fn what_is_kept_is_bounded() {
             assert_eq!(names, state.names, "the count agrees");
         }
     }
-    // Notes that add names to what is kept are bounded as well.
+    // Cached names that inotify events add are limited as well.
     let grows = &dirs[1];
     find_in(&f.cache, grows, "f0");
     for i in 0..200 {
@@ -469,7 +469,7 @@ fn threads_agree_on_what_there_is() {
         }
         for i in 0..8_000 {
             let (from, to) = if i % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
-            // Odd while a rename is under way.
+            // The version is odd while a rename is in progress.
             version.fetch_add(1, Ordering::SeqCst);
             f.rename(from, to);
             version.fetch_add(1, Ordering::SeqCst);
@@ -505,7 +505,7 @@ fn a_directory_that_changes_while_it_is_read() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // The cached names equal the present names.
+    // The cached names equal the names on disk.
     for i in 0..3_000 {
         assert_eq!(f.find(&format!("NAME{i}")), Some(format!("Name{i}")));
         assert_eq!(f.find(&format!("MOVED{i}")), None);
@@ -564,7 +564,7 @@ fn half_an_exchange_removes_no_name() {
         assert_eq!(f.find("AA").as_deref(), Some("Aa"));
         assert_eq!(f.find("BB").as_deref(), Some("Bb"));
     }
-    // A name that has left for good is known to be absent, without a look, after the next note.
+    // A removed name is known to be absent after the next event, without a look at the file.
     f.rename("Aa", "Cc");
     f.touch("Dd");
     assert_eq!(f.find("AA"), None);

@@ -100,7 +100,7 @@ enum Owned {
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // The thread works for all users.
+        // The thread serves all users, so it starts with the server's credentials.
         let _server = crate::credentials::as_server();
         let group = Fanotify::new().ok()?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
@@ -178,7 +178,7 @@ impl Drop for Guard {
             state.forget(&self.hub.group, self.id, ended, |_| true);
         }
         drop(state);
-        // Its observer may own objects that take locks when dropped.
+        // The observer may own objects whose drop takes locks, so it is dropped without the lock.
         drop(ended);
     }
 }
@@ -206,7 +206,7 @@ impl Observed {
 
 impl Hub {
     fn wake(&self) {
-        // Fails only if the thread has been woken many times already.
+        // The write fails only if the eventfd has been signalled very often already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -222,7 +222,8 @@ impl Hub {
             let mut told = DueReports::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
             if told.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
-                // Only changes by this process: the next ones are read together.
+                // All events are of this process, so the next events are collected and read
+                // together.
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
             tell(&mut told);
@@ -295,7 +296,7 @@ impl State {
     /// Returns the path of an entry in each observation that contains it.
     fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
         let Some((handle, name)) = entry else { return Vec::new() };
-        // The directory itself, which events of its parent report.
+        // Events of the parent report changes of the directory itself.
         if name.is_empty() || **name == *b"." {
             return Vec::new();
         }
@@ -328,8 +329,8 @@ impl State {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
         let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
-        // The kernel may have merged several events into one without their order: the present state
-        // decides.
+        // The kernel may have merged several events without their order, so the present state of
+        // the file decides.
         let is_there = came
             && (!went
                 || self
@@ -404,7 +405,7 @@ impl State {
                 self.tell(*id, come, told);
             }
             if is_directory && !from_here {
-                // Entries from before the move are not reported.
+                // The entries moved together with the directory, so they are not reported as added.
                 self.add(*id, to, true);
             }
         }
@@ -456,8 +457,8 @@ impl State {
             let Member { path, .. } = members.swap_remove(at);
             if members.is_empty() {
                 self.directories.remove(handle);
-                // The mark of a directory that has moved or gone ends with it; until then its
-                // events match nothing.
+                // The mark of a moved or removed directory ends with the directory; until then its
+                // events match no observation.
                 if let Ok(dir) = reopen(root, &path)
                     && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
                 {

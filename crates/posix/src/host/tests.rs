@@ -77,10 +77,10 @@ fn losses(root: &Path, below: usize) -> usize {
     });
     let _watched = observe(opened(root).as_fd(), true, Spelling::Bytes, observer).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    // Changes in each directory, until all are known to be watched or one is known not to be.
+    // Each directory is changed until every watch has reported a change or one reports a loss.
     for round in 0.. {
         assert!(Instant::now() < until, "neither a loss nor a change in each directory");
-        // By another program: nobody is told of this one's own.
+        // Another program makes the files, because changes by this process are not reported.
         let files = (0..below).map(|directory| root.join(format!("{directory}/f{round}")));
         assert!(Command::new("touch").args(files).status().unwrap().success());
         std::thread::sleep(Duration::from_millis(20));
@@ -104,7 +104,7 @@ fn so_many_files_are_watched() {
     };
     let mut held: Vec<_> = (0..HOST_FILES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_FILES).map(drop), Err(Fault::NoMemory));
-    // A file that is watched already takes no further place.
+    // A second watch of the same file does not count against the limit.
     let again = watch(0).unwrap();
     held.pop();
     held.push(watch(HOST_FILES).unwrap());

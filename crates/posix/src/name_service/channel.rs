@@ -52,7 +52,7 @@ impl Channel {
     }
 
     fn ask(&self, id: u64, question: &Question) -> Result<(Answer, Option<OwnedFd>), Errno> {
-        // Late answers, and crashes while nobody asked.
+        // Late answers and crash reports of earlier questions are read and dropped.
         let mut old = [0_u8; 1];
         while recv(&self.0, &mut old, RecvFlags::DONTWAIT).is_ok_and(|(_, length)| length > 0) {}
         let packet = [&id.to_le_bytes()[..], &question.encode()].concat();
@@ -69,7 +69,7 @@ impl Channel {
                 received => received?,
             };
             let packet = packet.get(..length).and_then(|packet| packet.split_first_chunk());
-            // Nothing at all: the process has ended for good.
+            // An end of file means that the process has ended for good.
             let Some((number, [is_last, piece @ ..])) = packet else { return Err(Errno::PIPE) };
             match u64::from_le_bytes(*number) {
                 CRASH => return Err(Errno::PIPE),
@@ -121,7 +121,7 @@ impl Channels {
         let mut state = self.state.lock();
         match &answered {
             Ok(_) => state.free.push_front(channel),
-            // Its thread may hang in a module.
+            // The process's thread may hang in an NSS module, so another channel is tried first.
             Err(_) => state.free.push_back(channel),
         }
         drop(state);
@@ -193,7 +193,7 @@ pub(super) fn answer(
 /// Tells that the process has crashed: the question that it was asked here has no answer.
 pub(super) fn tell_crash(channel: BorrowedFd<'_>) {
     let packet = [&CRASH.to_le_bytes()[..], &[1]].concat();
-    // A channel that is full has packets that nobody waits for.
+    // A full channel holds only packets that no thread waits for, so this one may be lost.
     let _ = send(channel, &packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
@@ -224,7 +224,7 @@ mod tests {
         let soon = Some(Duration::from_millis(20));
         sockopt::set_socket_timeout(&channel, sockopt::Timeout::Send, soon).unwrap();
         sockopt::set_socket_timeout(&channel, sockopt::Timeout::Recv, soon).unwrap();
-        // Nobody reads: at last the socket takes no more questions.
+        // The peer does not read, so the socket finally refuses more questions.
         while send(&channel.0, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
         let answer = channel.ask(1, &Question::User(String::from("ann")));
         assert_eq!(answer.unwrap_err(), Errno::TIMEDOUT);

@@ -98,7 +98,7 @@ impl Answer {
         match self {
             Self::Nobody => Ok(None),
             Self::Failed(errno) => Err(errno),
-            // An answer to another question.
+            // The answer belongs to another kind of question.
             _ => Err(Errno::IO),
         }
     }

@@ -129,8 +129,8 @@ impl PosixNode {
             return Ok(());
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
-            // The attributes cannot be stored. A client that copies a file can do nothing about
-            // that, so it gets success, as from smbd.
+            // The file system cannot store the attributes. A copying client can do nothing about
+            // that, so the request succeeds, as with smbd.
             return if let TimesSet::Refused(_) = times {
                 Err(Fault::AccessDenied)
             } else {
@@ -148,7 +148,7 @@ impl PosixNode {
             Some(new) => (new & STORED_ATTRIBUTES).0,
             None => before & STORED_ATTRIBUTES.0,
         };
-        // Only FSCTL_SET_REPARSE_POINT changes this one.
+        // Only FSCTL_SET_REPARSE_POINT changes the REPARSE_POINT attribute.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let at_birth = created.is_none() && old.is_some_and(|old| old.at_birth);
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
@@ -166,7 +166,7 @@ impl PosixNode {
             Some(changed) => self.keep_change_time(value, changed),
             None => self.store_attributes(&value),
         };
-        // The host has times of its own, as for attributes that it does not store.
+        // The file system keeps its own timestamps, so a failure to store the client's is ignored.
         let is_optional = is_bare && matches!(times, TimesSet::Ignored(_));
         if is_optional { Ok(()) } else { stored }
     }
@@ -198,7 +198,7 @@ impl PosixNode {
                 return Ok(());
             }
         }
-        // The medium has a clock of its own: its time is shown, as if none were set.
+        // The file system sets this timestamp from its own clock, which clients then see.
         Ok(())
     }
 }

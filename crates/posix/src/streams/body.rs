@@ -59,7 +59,7 @@ impl State {
                 value.pop();
                 Ok(value)
             }
-            // Another program removed it.
+            // Another program removed the stream's attribute.
             Err(Errno::NODATA) => Err(Fault::Stale),
             Err(errno) => Err(fault_of(errno)),
         }

@@ -112,7 +112,7 @@ impl Share {
         let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
             return;
         };
-        // One reading does not return all entries of a directory that an earlier version has filled.
+        // A directory filled by an earlier version may need several listings.
         let is_removed = |entry: &Vec<u8>| {
             rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty()).is_ok()
         };
@@ -226,7 +226,7 @@ impl Share {
             return Err(fault);
         }
         if let Some(attribute) = attribute(stream) {
-            // If it remains, it is the older of two and is ignored.
+            // An attribute that remains is older than the file in the side folder and is ignored.
             let _ = file.remove(&attribute);
         }
         Ok(fd)

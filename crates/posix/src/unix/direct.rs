@@ -29,8 +29,8 @@ fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
     let filled =
         unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
     if filled < 0 {
-        // More groups than the kernel takes. A part of them would not do, because shares can refuse
-        // groups.
+        // The user has more groups than the kernel takes. An incomplete list is refused, because
+        // shares can deny access by group.
         return Err(Errno::TOOBIG);
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));

@@ -39,7 +39,7 @@ fn older_kernels_list_the_same() {
         while let Some(entry) = listing.next_name().unwrap() {
             let entry = entry.to_owned();
             let mut stat = listing.entry_stat().unwrap().unwrap();
-            // The first look at a link's target may change it.
+            // The first lookup of a link may change the access time of its target.
             stat.accessed = stat.created;
             found.push((entry, stat));
         }
@@ -97,8 +97,8 @@ fn no_descriptor_is_left_behind() {
         vfs.remove(&other, key).unwrap();
     };
     round(0);
-    // The next descriptor would get the lowest free number. Other tests of this process open and
-    // close their own, so only a trend counts.
+    // The next descriptor gets the lowest free number. Other tests of this process open and close
+    // descriptors too, so only a trend counts.
     let next = || std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let before = next();
     for i in 1..300 {
