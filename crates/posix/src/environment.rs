@@ -27,7 +27,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
         };
         found.get_or_insert_with(|| OsString::from_vec(bytes.to_vec()));
         bytes.fill(0);
-        // SAFETY: as above.
+        // SAFETY: the name is a C string, and no other thread changes the environment.
         if unsafe { libc::unsetenv(name.as_ptr()) } != 0 {
             return found;
         }

@@ -24,7 +24,7 @@ impl Inherited {
             numbers.filter(|number| *number >= FIRST && !passed.contains(number)).collect();
         // The descriptor used for the listing is closed by now, so it is not marked.
         let is_open = |number: &c_int| {
-            // SAFETY: it changes one flag of a descriptor and touches no memory.
+            // SAFETY: fcntl changes one flag of a descriptor and touches no memory.
             unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) == 0 }
         };
         Self(open.into_iter().filter(is_open).collect())
@@ -33,8 +33,8 @@ impl Inherited {
     /// Closes them.
     pub fn close(self) {
         for number in self.0 {
-            // SAFETY: it was open before this process opened anything, so that nothing here owns
-            // it, and it has stayed open since, so that its number means nothing else.
+            // SAFETY: the descriptor was open before this process opened any, so no code here owns
+            // it, and it has stayed open since, so its number was not given to another file.
             unsafe { libc::close(number) };
         }
     }
@@ -67,7 +67,7 @@ mod tests {
         // A file opened later under an inherited number is not treated as inherited.
         let file = std::fs::File::open("/").unwrap();
         assert!(flags(file.as_raw_fd()).is_ok());
-        // SAFETY: it was opened above, and nothing owns it.
+        // SAFETY: the descriptor was opened above, and no value owns it.
         unsafe { libc::close(two) };
     }
 }

@@ -58,8 +58,8 @@ pub struct Confine {
 pub fn start(confine: Confine) -> io::Result<()> {
     let pairs: io::Result<Vec<_>> = (0..NAME_SERVICE_THREADS).map(|_| Channel::pair()).collect();
     let (ours, theirs): (Vec<Channel>, Vec<OwnedFd>) = pairs?.into_iter().unzip();
-    // SAFETY: no other thread runs, so nothing that the child uses (the allocator,
-    // standard library locks) can be held by a thread that it does not have.
+    // SAFETY: this process has one thread, so no lock that the child uses (the allocator's, the
+    // standard library's) can be held by a thread that the child lacks.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -190,7 +190,7 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
             continue;
         }
         let mut status: c_int = 0;
-        // SAFETY: `status` is a place for the child's status; the child is ours.
+        // SAFETY: `status` may be written, and `child` is a child of this process.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         if waited == child && libc::WIFEXITED(status) {
             exit(0);
@@ -203,7 +203,7 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
 
 /// Ends the process without the exit handlers of the server.
 fn exit(code: c_int) -> ! {
-    // SAFETY: it ends the process and touches nothing of it.
+    // SAFETY: _exit ends the process and touches none of its memory.
     unsafe { libc::_exit(code) }
 }
 
@@ -224,8 +224,8 @@ fn alone(channels: &[OwnedFd]) {
     let mut first = 3;
     for next in kept {
         if first < next {
-            // SAFETY: this process uses no descriptor of the server but those that are
-            // left out; owners of the others are never dropped here.
+            // SAFETY: the process uses no descriptor of the server except those left out here, and
+            // owners of the closed descriptors are never dropped.
             unsafe { libc::syscall(libc::SYS_close_range, first, next - 1, 0) };
         }
         first = next.saturating_add(1);

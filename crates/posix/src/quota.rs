@@ -208,7 +208,7 @@ unsafe fn quotactl(
     data: *mut libc::c_void,
 ) -> Result<(), Errno> {
     let command = command << 8 | OF_USERS;
-    // SAFETY: the descriptor is open, and the caller vouches for `data`.
+    // SAFETY: the descriptor is open, and the caller guarantees that `data` is valid.
     let done =
         unsafe { libc::syscall(libc::SYS_quotactl_fd, root.as_raw_fd(), command, uid, data) };
     if done == 0 { Ok(()) } else { Err(crate::sys::last_errno()) }

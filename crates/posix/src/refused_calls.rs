@@ -33,7 +33,7 @@ pub fn handle() -> io::Result<UnixStream> {
     ours.set_nonblocking(true)?;
     // The descriptor is never closed: a call may be refused as long as the process runs.
     BELL.store(bell.into_raw_fd(), Ordering::Release);
-    // SAFETY: all zeros is a valid sigaction, which is then filled.
+    // SAFETY: all zeros is a valid sigaction; the needed fields are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_refused as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
@@ -71,8 +71,8 @@ struct Refusal {
 const BY_FILTER: c_int = 1;
 
 extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands a siginfo_t of SIGSYS over, which is larger than
-    // `Refusal` and begins like it.
+    // SAFETY: the kernel passes a siginfo_t of SIGSYS, which is larger than `Refusal` and begins
+    // with its fields.
     let refusal = unsafe { &*info.cast::<Refusal>() };
     if refusal.code != BY_FILTER {
         // Another process sent the signal: no call was refused.
@@ -80,15 +80,15 @@ extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *m
     }
     let number = usize::try_from(refusal.number).unwrap_or(NUMBERS);
     let answer = if number > NEWEST { libc::ENOSYS } else { libc::EPERM };
-    // SAFETY: with SA_SIGINFO the third argument is the context that the thread goes on
-    // with when the handler returns.
+    // SAFETY: with SA_SIGINFO the third argument is the context with which the thread continues
+    // after the handler.
     unsafe { answer_call(context.cast(), -i64::from(answer)) };
     let Some(word) = REFUSED.get(number / 64) else { return };
     let bit = 1 << (number % 64);
     if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
         let (bell, one) = (BELL.load(Ordering::Acquire), 1_u8);
-        // SAFETY: errno belongs to this thread and is put back; write(2) may be called in
-        // a signal handler, and reads one byte, `one`.
+        // SAFETY: errno belongs to this thread and is restored; write(2) is allowed in a signal
+        // handler, and reads one byte, `one`.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
@@ -104,7 +104,7 @@ extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *m
 /// `context` must be the context of a thread that is stopped in a system call.
 #[cfg(target_arch = "x86_64")]
 unsafe fn answer_call(context: *mut libc::ucontext_t, result: i64) {
-    // SAFETY: the caller says that it is a whole context; REG_RAX is one of its registers.
+    // SAFETY: the caller guarantees a complete context; REG_RAX is one of its registers.
     unsafe { (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = result };
 }
 
@@ -114,7 +114,7 @@ unsafe fn answer_call(context: *mut libc::ucontext_t, result: i64) {
 /// `context` must be the context of a thread that is stopped in a system call.
 #[cfg(target_arch = "aarch64")]
 unsafe fn answer_call(context: *mut libc::ucontext_t, result: i64) {
-    // SAFETY: the caller says that it is a whole context; x0 is one of its registers.
+    // SAFETY: the caller guarantees a complete context; x0 is one of its registers.
     unsafe { (*context).uc_mcontext.regs[0] = result.cast_unsigned() };
 }
 

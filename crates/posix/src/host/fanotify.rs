@@ -148,7 +148,7 @@ fn group(reports: libc::c_uint) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(last_errno());
     }
-    // SAFETY: the kernel has just given this descriptor to us alone.
+    // SAFETY: the kernel has just returned this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -200,11 +200,11 @@ pub(super) fn handle_of(dir: BorrowedFd<'_>) -> Result<Handle, Errno> {
 /// Returns f_fsid as in events.
 fn fsid_of(dir: BorrowedFd<'_>) -> Result<[u8; 8], Errno> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the descriptor is open and the structure is the call's to fill.
+    // SAFETY: the descriptor is open, and the call may fill the whole structure.
     if unsafe { libc::fstatfs(dir.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
         return Err(last_errno());
     }
-    // SAFETY: it was zeroed, which is a valid value, and then filled.
+    // SAFETY: the structure was zeroed, which is a valid value, and then filled.
     let stat = unsafe { stat.assume_init() };
     // SAFETY: fsid_t is two integers of four bytes without padding; libc keeps
     // them private.

@@ -12,7 +12,7 @@ use crate::limits::{GROUPS_PER_USER, PASSWD_BYTES};
 pub(crate) fn user(name: &str) -> Said<UnixUser> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let found = look_up(
-        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        // SAFETY: the name is NUL-terminated; `look_up` passes the other arguments as required.
         |entry, buffer, len, found| unsafe {
             libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found)
         },
@@ -40,7 +40,7 @@ fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
 /// Returns the name of a user id.
 pub(crate) fn user_name(uid: u32) -> Said<String> {
     look_up(
-        // SAFETY: all is as `look_up` gives it.
+        // SAFETY: `look_up` passes all arguments as required.
         |entry, buffer, len, found| unsafe { libc::getpwuid_r(uid, entry, buffer, len, found) },
         // SAFETY: the name of an entry that was found is NUL-terminated.
         |entry: &libc::passwd| unsafe { text(entry.pw_name) },
@@ -50,7 +50,7 @@ pub(crate) fn user_name(uid: u32) -> Said<String> {
 /// Returns the name of a group id.
 pub(crate) fn group_name(gid: u32) -> Said<String> {
     look_up(
-        // SAFETY: all is as `look_up` gives it.
+        // SAFETY: `look_up` passes all arguments as required.
         |entry, buffer, len, found| unsafe { libc::getgrgid_r(gid, entry, buffer, len, found) },
         // SAFETY: the name of an entry that was found is NUL-terminated.
         |entry: &libc::group| unsafe { text(entry.gr_name) },
@@ -61,7 +61,7 @@ pub(crate) fn group_name(gid: u32) -> Said<String> {
 pub(crate) fn group_id(name: &str) -> Said<u32> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     look_up(
-        // SAFETY: the name is NUL-terminated; the rest is as `look_up` gives it.
+        // SAFETY: the name is NUL-terminated; `look_up` passes the other arguments as required.
         |entry, buffer, len, found| unsafe {
             libc::getgrnam_r(name.as_ptr(), entry, buffer, len, found)
         },
@@ -74,7 +74,7 @@ pub(crate) fn group_id(name: &str) -> Said<u32> {
 /// # Safety
 /// It must be NUL-terminated.
 unsafe fn text(name: *const c_char) -> Option<String> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees a NUL-terminated string.
     unsafe { CStr::from_ptr(name) }.to_str().ok().map(str::to_owned)
 }
 
@@ -94,8 +94,8 @@ fn look_up<E, T>(
         match call(entry.as_mut_ptr(), place, buffer.len(), &raw mut found) {
             libc::ERANGE => len *= 4,
             0 if !found.is_null() => {
-                // SAFETY: the call succeeded and found one: `entry` is filled, and
-                // the buffer that it points into is still there.
+                // SAFETY: the call succeeded and found an entry: `entry` is filled, and the buffer
+                // that it points into still exists.
                 return Ok(read(unsafe { entry.assume_init_ref() }));
             }
             said => return nobody(said),
