@@ -297,7 +297,7 @@ impl File {
             |e: &Entry| !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id);
         let room = Room {
             is_shared: others.any(counts),
-            // MS-FSA 2.1.5.18: readers are not let in beside locks of data that there is.
+            // MS-FSA 2.1.5.18: no read caching beside a byte-range lock on existing data.
             is_locked: self.ranges.first_offset().is_some_and(|first| allocation > first),
             is_going: self.is_going(id),
             is_directory,
@@ -448,8 +448,8 @@ impl File {
         let removed = self.removed_by(&link, unlinks || self.is_left_to_posix(&link, id));
         let mut breaks = Vec::new();
         if deletes && !unlinks && !self.oplocks.is_empty() {
-            // MS-FSA 2.1.5.5 marks the link as FileDispositionInformation does, which takes the
-            // caching of handles away (2.1.4.12).
+            // MS-FSA 2.1.5.5 marks the link like FileDispositionInformation, which breaks the
+            // caching of handles (2.1.4.12).
             breaks = self.oplocks.contend(Actor { open: id, lease }, Cause::Delete).breaks;
         }
         let departure = match (removed.is_empty(), self.open_count() == 0) {
@@ -466,7 +466,8 @@ impl File {
     fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
         let is_last = self.open_count() == 0;
         let goes = |doomed: &&Doomed| {
-            // A name in another folder that may be this one has waited for it.
+            // The doomed link may be this link, under another folder; its removal waited for this
+            // Open.
             let has_waited = self.is_one_link(&doomed.link, link);
             is_last
                 || unlinks && is_surely_one_link(self.key, &doomed.link, link)
@@ -484,8 +485,8 @@ impl File {
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
-        // Each name is recorded that may be a link of its own: the removal of one that is gone by then
-        // does nothing.
+        // A name is recorded unless it surely is a recorded link. Removing a link that does not
+        // exist any more has no effect.
         if !self.doomed.iter().any(|doomed| is_surely_one_link(self.key, &doomed.link, &link)) {
             self.doomed.push(Doomed { link, by, remover: None, parent });
         }

@@ -165,7 +165,8 @@ impl FileTable {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         file.forget_deleted(links);
-        // Another Open may have come by another link, or ended the same removal.
+        // Meanwhile another Open may have found the file by another link, or the same removal ended
+        // twice.
         if file.open_count() == 0 && !file.is_delete_pending() && !file.is_retired() {
             file.retire();
             shard.remove(&key);
@@ -199,7 +200,7 @@ impl FileTable {
             return is_moved;
         }
         drop(old);
-        // A fixed order of the two shards: no two threads wait for each other.
+        // The shards are locked in a fixed order, so that two threads cannot deadlock.
         let (mut first, mut second) = if Self::number(from) < Self::number(to) {
             let first = self.shard(from).lock();
             (first, self.shard(to).lock())
@@ -281,7 +282,7 @@ impl FileTable {
     }
 
     fn number(key: FileKey) -> usize {
-        // Inode numbers come in runs: mix before taking the top bits.
+        // Inode numbers are consecutive, so they are mixed before the top bits are taken.
         let mixed = (key.inode ^ key.device.rotate_left(32) ^ key.stream)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 58).unwrap_or(0)
@@ -397,7 +398,7 @@ mod tests {
         let between = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is removed");
         table.unlinked(&cell, &[link("a")]);
-        // The name may be made again.
+        // The removed name can be created again.
         table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
         for (id, departure) in [
             (2, Departure::StillOpen),
@@ -409,7 +410,7 @@ mod tests {
         table.unlinked(&cell, &[link("a")]);
         assert!(table.is_empty());
         table.unlinked(&cell, &[link("a")]);
-        // An Open by another link comes while the last one's link is being removed.
+        // An Open by another link arrives while the last Open's link is being removed.
         let cell = table.admit(KEY, &name("a"), ask(5, Sharing::ALL, true)).unwrap().cell;
         assert_eq!(table.leave(&cell, OpenId(5), &mine), Departure::Remove(vec![link("a")]));
         let late = table.admit(KEY, &name("b"), ask(6, Sharing::ALL, false)).unwrap();
@@ -431,7 +432,7 @@ mod tests {
             if forgotten {
                 cell.lock().forget_delete_on_close(OpenId(1));
             }
-            // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is the Open's mode.
+            // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is a mode of the Open and is not cleared.
             let left = table.leave(&cell, OpenId(1), &vfs());
             assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
             table.unlinked(&cell, &[link("a")]);
@@ -456,7 +457,7 @@ mod tests {
             (table.open_below(HERE, &name("e")), table.open_below(there, &name("e"))),
             (0, 1)
         );
-        // A deletion by a name of one share is carried out in that share.
+        // The deletion of a name of one share is carried out in that share.
         cell.lock().set_delete_pending(OpenId(2), true);
         let (its, mine) = (vfs(), vfs());
         assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);
@@ -485,7 +486,7 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(both.clone()));
         table.unlinked(&cell, &both);
         assert!(table.is_empty());
-        // POSIX: the Open's own name goes at its close, another's does not.
+        // POSIX semantics: closing an Open removes its own name, not the name of another Open.
         let cell = table.admit(KEY, &name("sub\\a"), ask(3, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("b"), other(4)).unwrap();
         cell.lock().set_delete_pending(OpenId(3), true);

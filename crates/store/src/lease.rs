@@ -288,8 +288,7 @@ impl Oplocks {
                 to => to,
             };
             match &mut grant.breaking {
-                // One break at a time: the client is told of the next one after it has acknowledged
-                // this one.
+                // The client gets one break at a time; the next follows its acknowledgement.
                 Some(breaking) => {
                     let needed = breaking.needed & to;
                     breaking.needed = if needed.contains(R) { needed } else { NONE };
@@ -330,8 +329,8 @@ impl Oplocks {
         let kept = grant.caching;
         let mut next = None;
         if !breaking.needed.contains(kept) {
-            // Windows: a promise of more than reads is broken to reads first, and only then to
-            // nothing.
+            // Like Windows, breaks a lease with more than read caching to read caching first, and
+            // only then to none.
             let step = if kept == R { NONE } else { R };
             self.last_number = self.last_number.wrapping_add(1);
             next = Some(grant.begin(breaking.needed | step, self.last_number));
@@ -406,8 +405,8 @@ impl Oplocks {
             _ => NONE,
         };
         let beside = self.held_by_others(Owner::Open(open));
-        // MS-FSA 2.1.5.18.2: level II goes beside readers, never beside a client that caches
-        // handles or writes.
+        // MS-FSA 2.1.5.18.2: a level II oplock is granted beside read caching, never beside handle
+        // or write caching.
         if room.is_directory || beside.intersects(H | W) {
             return Granted::Nothing;
         }
@@ -433,7 +432,7 @@ impl Oplocks {
         room: Room,
     ) -> Granted {
         if room.is_directory && wish.v2.is_none() {
-            // MS-SMB2 3.3.5.9.11: leases on directories exist since version 2.
+            // MS-SMB2 3.3.5.9.11: only version 2 leases apply to directories.
             return Granted::Nothing;
         }
         let owner = Owner::Lease(wish.owner);
@@ -453,7 +452,8 @@ impl Oplocks {
         }
         if let Some(grant) = self.grants.iter_mut().find(|grant| grant.owner == owner) {
             grant.opens.push((open, route));
-            // MS-SMB2 3.3.5.9.8 and .11: a lease grows, or stays as it is.
+            // MS-SMB2 3.3.5.9.8 and .11: a request adds caching rights to a lease or leaves them as
+            // they are.
             let grows = granted == wanted && granted.contains(grant.caching);
             if grows && granted != grant.caching && grant.breaking.is_none() {
                 grant.caching = granted;
@@ -505,7 +505,7 @@ impl Oplocks {
             self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
             self.grants.retain(|grant| !grant.opens.is_empty());
         }
-        // A wait for a share mode also waits for this.
+        // Requests that wait for a share mode are woken here too.
         self.changed();
     }
 
@@ -551,7 +551,7 @@ fn fitting(wanted: LeaseState, room: Room) -> LeaseState {
     if room.is_going {
         fits = fits.without(H);
     }
-    // MS-FSA 2.1.5.18: readers are not let in beside byte-range locks.
+    // MS-FSA 2.1.5.18: no read caching beside byte-range locks.
     if room.is_locked && !fits.contains(W) {
         fits = NONE;
     }

@@ -8,7 +8,7 @@
 //! its doc says so, and no lock is held across I/O that may block for long.
 #![no_std]
 #![forbid(unsafe_code)]
-// A temporary of a `for` or `match` lives to its end, a lock's guard too.
+// A temporary of a `for` or `match` lives until its end, including a lock guard.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@
 )]
 
 extern crate alloc;
-// Only builds with assertions record the locks of a thread.
+// Only builds with assertions record the locks that a thread holds.
 #[cfg(any(test, debug_assertions))]
 extern crate std;
 

@@ -77,7 +77,7 @@ impl Name {
             _ => (text, None),
         };
         let components = || path.split(separator).filter(|component| !component.is_empty());
-        // Each component but the last has a separator behind it.
+        // A separator follows each component but the last, so short paths need no count.
         if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
             return Err(Status::OBJECT_NAME_INVALID);
         }
@@ -219,7 +219,7 @@ const fn is_reserved(byte: u8, rules: Rules) -> bool {
 
 /// True if the text has more than `most` code units of UTF-16.
 fn has_more_units(text: &str, most: usize) -> bool {
-    // No character has more of them than bytes.
+    // A character has at most as many UTF-16 units as bytes of UTF-8.
     text.len() > most && text.encode_utf16().take(most.saturating_add(1)).count() > most
 }
 
@@ -240,7 +240,7 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
 /// Parses `name:stream:type` behind its first colon. `::$DATA` is the unnamed stream.
 fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
-    // MS-FSCC 2.1.5.3: control characters are allowed here, unlike in files' names.
+    // MS-FSCC 2.1.5.3: stream names may contain control characters, unlike file names.
     if stream.chars().any(|c| matches!(c, '\0' | '/' | '\\' | ':')) || kind.contains('\\') {
         return Err(Status::OBJECT_NAME_INVALID);
     }
@@ -248,7 +248,7 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if kind.eq_ignore_ascii_case("$INDEX_ALLOCATION") {
-        // MS-FSCC 2.1.5.3: a directory's own index may be named; it is the directory.
+        // MS-FSCC 2.1.5.3: a client may name a directory's index, which means the directory itself.
         let is_index = stream.is_empty() || stream.eq_ignore_ascii_case("$I30");
         return if is_index && !path.is_empty() {
             Ok(None)
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(id("a:one"), id("b:ONE:$data"));
         assert_eq!(id("a:é"), id("a:É"));
         assert_ne!(id("a:one"), id("a:two"));
-        // Leases of durable opens are found by it: it must not change.
+        // Stored leases of durable opens contain this id, so its value must not change.
         assert_eq!(id("a:Zone.Identifier"), 0x872F_B356_0C0C_DF88);
         assert_eq!(parse("a").unwrap().with_stream(Some("s")), parse("a:s").unwrap());
         assert_eq!(parse("a:s").unwrap().with_stream(None), parse("a").unwrap());

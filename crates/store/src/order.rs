@@ -141,7 +141,7 @@ mod checked {
     /// Calls `look` with the locks that this thread holds.
     fn with_held<T>(look: impl FnOnce(&mut [u8; RANKS]) -> T) -> Option<T> {
         let thread = model::thread();
-        // A thread that ends may have lost its counts already.
+        // The counts may not exist any more when the thread ends.
         let looked = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if held.len() <= thread {
@@ -291,7 +291,7 @@ mod tests {
             let _shard = shard.lock();
             let _session = session.read();
         }));
-        // Two locks of one rank, except the ranks with an order of their own.
+        // Two locks of one rank, except for ranks that define an order of their own.
         assert!(caught(|| {
             let (one, other) = (file(), file());
             let _one = one.lock();

@@ -150,7 +150,7 @@ impl Watches {
         if let Some(watch) = index.by_open.get(&id) {
             return Ok((Arc::clone(watch), false));
         }
-        // Under the index's lock: a rename that this misses calls `report_rename` later.
+        // The index is locked: a rename that this code does not see calls `report_rename` later.
         let name = String::from(directory.lock().name_of(id).path());
         let payer = payer(name.len())?;
         let directory = index.directory(folder_id, directory.key(), name, &self.bytes);
@@ -170,7 +170,7 @@ impl Watches {
         let forgotten = index.remove(id);
         self.count.store(index.by_open.len(), Ordering::Release);
         drop(index);
-        // This ends an observation, which takes locks of its own.
+        // The drop ends observations, which takes other locks, so the index is unlocked first.
         drop(forgotten);
     }
 
@@ -374,7 +374,7 @@ impl Index {
             let rest = name.strip_prefix(from)?;
             (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
         };
-        // Names with this beginning are adjacent.
+        // Names with this prefix are adjacent in the map.
         let candidates =
             named.range::<str, _>((Bound::Included(from), Bound::Unbounded)).map(|(name, _)| name);
         let candidates = candidates.take_while(|name| name.starts_with(from));

@@ -27,7 +27,7 @@ pub fn times_are_set(s: &dyn Subject) {
         assert_eq!((after.created, after.accessed), (stat.created, stat.accessed));
         assert_eq!(after.written, stat.written);
     }
-    // Through a node that can do nothing else.
+    // The node was opened without access to data.
     let bare = s.open("a", &LOOK).unwrap();
     let change = BasicChange { written: at(9), mode: Some(0o640), ..BasicChange::default() };
     bare.node.set_basic(&change).unwrap();

@@ -91,7 +91,7 @@ impl MemoryNode {
     /// (`allowed`).
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            // The file may have become a link since it was opened.
+            // The file may have become a symbolic link since it was opened.
             Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
                 Err(Fault::IsADirectory)
             }
@@ -170,7 +170,7 @@ impl Node for MemoryNode {
     fn key(&self) -> FileKey {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };
-        // The key of a removed stream belongs to nothing else.
+        // The key of a removed stream is not used for another stream.
         let gone = || FileKey { stream: u64::MAX, ..key };
         self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(gone, |s| s.key(key))))
             .unwrap_or_else(|_| gone())
@@ -248,7 +248,7 @@ impl Node for MemoryNode {
             if let Some(mode) = change.mode {
                 meta.mode = mode & 0o7777;
             }
-            // A link cannot store these two, as on the host.
+            // As on the host, a symbolic link cannot store attributes and a creation time.
             if !is_link {
                 if let Some(attributes) = change.attributes {
                     meta.attributes = storable(attributes);

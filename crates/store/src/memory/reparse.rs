@@ -51,7 +51,7 @@ impl MemoryVfs {
         let meta = &mut inode.meta;
         (meta.reparse, meta.written, meta.changed) = (None, now, now);
         if *by != Replacement::File {
-            // A link and a special file cannot store these, as on the host.
+            // As on the host, a symbolic link or special file cannot store these values.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
             meta.needed_eas.clear();

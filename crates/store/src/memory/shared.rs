@@ -29,7 +29,7 @@ impl Shared {
     }
 
     pub(super) fn key(&self, ino: Ino) -> FileKey {
-        // No device of the host has such a number.
+        // No device of the host has a number this large.
         FileKey::of_file(u64::from(self.options.serial) | 0xFFFF << 48, ino.0)
     }
 

@@ -88,7 +88,7 @@ fn a_crash_leaves_what_was_synced() {
     let again = open(&after, "D\\A");
     assert_eq!((again.key(), again.eas().unwrap()), (key, vec![("x".into(), b"y".to_vec())]));
     assert_eq!(again.stat().unwrap().links, 1);
-    // The old one goes on by itself.
+    // The original file system stays usable and separate from the copy.
     assert_eq!(contents(&vfs), pairs(&[("d\\a", "kelost"), ("d\\b", "lost")]));
     open(&after, "new").sync().unwrap();
     assert_ne!(open(&after, "new").key(), open(&vfs, "d\\b").key());
@@ -105,7 +105,7 @@ fn directories_change_in_order() {
     c.write_at(0, b"c").unwrap();
     vfs.remove(&name("b"), a.key()).unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("a", "a")]));
-    // Each change may have reached the medium, with all before it.
+    // The medium may hold any number of the changes, always in order from the first.
     for (count, expected) in [
         (0, pairs(&[("a", "a")])),
         (1, pairs(&[("b", "a")])),
@@ -119,7 +119,7 @@ fn directories_change_in_order() {
         });
         assert_eq!(contents(&after), expected, "{count}");
     }
-    // A sync of anything takes them along.
+    // A sync of any node also writes all earlier directory changes.
     open(&vfs, "d").sync().unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("c", ""), ("d", "")]));
     assert_eq!(contents(&vfs.crash_with(&mut || true)), contents(&vfs));
@@ -280,7 +280,7 @@ proptest! {
     #[test]
     fn no_crash_takes_what_was_synced(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let vfs = memory(MemoryOptions::default());
-        // Content of each file when it was synced last, while nothing touched it.
+        // The content of each file at its last sync; None after later changes.
         let mut synced: [Option<Vec<u8>>; 4] = [None, None, None, None];
         let whole = |vfs: &MemoryVfs, at: usize| {
             vfs.contents().into_iter().find(|(n, _)| n.path() == NAMES[at]).map(|(_, c)| c)
@@ -304,7 +304,7 @@ proptest! {
                 Step::Rename(a, b) => {
                     if a != b && vfs.stat(&name(NAMES[a])).is_ok() {
                         rename(&vfs, NAMES[a], NAMES[b]);
-                        // Which of the two names it has is open.
+                        // After a crash the file may have either name.
                         (synced[a], synced[b]) = (None, None);
                     }
                 }
@@ -323,7 +323,7 @@ proptest! {
                 prop_assert_eq!(whole(&after, f), Some(expected), "{}", NAMES[f]);
             }
         }
-        // The remains are in order: they can be used, and all of them removed.
+        // The file system after the crash is consistent: every file can be opened and removed.
         let used = after.contents().len();
         for (name, _) in after.contents() {
             let key = after.stat(&name).unwrap().key;

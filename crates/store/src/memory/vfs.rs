@@ -82,7 +82,7 @@ impl MemoryVfs {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: self.shared.volume.clone(),
-            // As at first: it is not specified when limits become stable.
+            // A crash resets quotas to the options, because no rule makes their changes durable.
             quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
@@ -286,12 +286,12 @@ impl Vfs for MemoryVfs {
         let target = state.live.place(to, to.is_exact())?;
         let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
         if let Some((existing, other, other_kind)) = there(&state.live, &target, to.is_exact()) {
-            // MS-FSA 2.1.5.15.12: another link of this file, or another case of its name, needs no
+            // MS-FSA 2.1.5.15.12: another link of this file, or its name in another case, needs no
             // permission to replace; a directory is never replaced.
             if other != ino {
                 let directories = kind == Kind::Directory && other_kind == Kind::Directory;
                 if to.is_exact() && directories && replace {
-                    // POSIX lets a directory replace an empty one.
+                    // POSIX lets a directory replace an empty directory.
                     if state.live.entries(other).is_some_and(|entries| !entries.is_empty()) {
                         return Err(Fault::NotEmpty);
                     }
@@ -305,7 +305,7 @@ impl Vfs for MemoryVfs {
             // A directory cannot move into itself.
             return Err(Fault::Invalid);
         }
-        // The new entry takes its spelling from the request.
+        // The entry takes the upper and lower case of the requested name.
         edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(target.parent.child(&target.wanted))

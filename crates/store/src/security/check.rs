@@ -65,7 +65,7 @@ const fn privileged(token: &Token) -> AccessMask {
 
 /// Returns the rights that the list gives. The first entry that names a right decides about it.
 fn rights(descriptor: &SecurityDescriptor, token: &Token) -> AccessMask {
-    // No list means no protection; an empty list denies everything.
+    // A missing DACL grants everything; an empty DACL denies everything.
     let Some(dacl) = &descriptor.dacl else { return AccessMask::FILE_ALL };
     let owns = descriptor.owner.as_ref().is_some_and(|owner| token.contains(owner));
     let mut granted = AccessMask::EMPTY;

@@ -124,7 +124,7 @@ fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace
             aces.push(again(ace, ace.sid().copied(), flags | mark));
             continue;
         }
-        // One entry for the creator of this object, one for creators below it.
+        // One entry applies to this object's creator, a second one to creators of objects below it.
         if applies {
             aces.push(again(ace, heir_of(ace, heirs), kept(ace.flags) | mark));
         }
@@ -152,7 +152,7 @@ fn passed_on(flags: AceFlags, is_directory: bool) -> Option<AceFlags> {
             let inherits = AceFlags::CONTAINER_INHERIT | AceFlags::OBJECT_INHERIT;
             Some(audit | (flags & inherits))
         }
-        // Only for the files in it.
+        // The entry applies only to files in this directory.
         (false, true, false) => Some(audit | AceFlags::OBJECT_INHERIT | AceFlags::INHERIT_ONLY),
         _ => None,
     }

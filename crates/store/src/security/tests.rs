@@ -61,7 +61,7 @@ fn owners_may_read_and_change_the_list_unless_it_says_what_they_may() {
     assert_eq!(rights(deny), AccessMask::EMPTY);
     let later = Ace::allow(AceFlags::INHERIT_ONLY, AccessMask::READ_DATA, Sid::OWNER_RIGHTS);
     assert_eq!(rights(later), implied);
-    // A user who is not the owner gets nothing from OWNER RIGHTS.
+    // OWNER RIGHTS grants nothing to a user who is not the owner.
     let only = Ace::allow(NONE, AccessMask::FILE_ALL, Sid::OWNER_RIGHTS);
     assert_eq!(maximal(&of(user(1), vec![only]), &token(2)), AccessMask::EMPTY);
 }
@@ -111,7 +111,7 @@ fn conditions_that_nobody_evaluates_deny_and_do_not_allow() {
 fn a_child_inherits_what_is_for_its_kind() {
     let (oi, ci) = (AceFlags::OBJECT_INHERIT, AceFlags::CONTAINER_INHERIT);
     let (np, io) = (AceFlags::NO_PROPAGATE_INHERIT, AceFlags::INHERIT_ONLY);
-    // The flags of the parent's entry, of a file's, of a directory's.
+    // Each row has the flags of the parent's entry, of a new file's and of a new directory's.
     let table = [
         (NONE, None, None),
         (np, None, None),
@@ -188,7 +188,7 @@ fn every_combination_of_inheritance_flags() {
                 for (sid, heir) in given.iter().zip([user(7), user(2), user(513)]) {
                     match passed {
                         None => {}
-                        // It is for what the directory will hold.
+                        // The entry is inherit-only: it applies to objects in the directory.
                         Some(9) => expected.push(ace(9, *sid)),
                         Some(0) => expected.push(ace(0, heir)),
                         Some(on) if *sid == heir => expected.push(ace(on, heir)),
@@ -200,13 +200,13 @@ fn every_combination_of_inheritance_flags() {
                 if inherits {
                     assert_eq!(aces, expected, "{flags:#x} {is_directory}");
                 } else {
-                    // SecurityContext.DefaultDACL.
+                    // The list equals SecurityContext.DefaultDACL.
                     assert_eq!(aces[0], Ace::allow(NONE, AccessMask::FILE_ALL, user(2)));
                 }
                 let is_marked = made.control.contains(SdControl::DACL_AUTO_INHERITED);
                 assert_eq!(is_marked, automatic && inherits, "{flags:#x} {is_directory}");
-                // A protected list in the request gets no further entries; nor does a list that
-                // does not ask for inheritance.
+                // The request's DACL gets no inherited entries if it is protected or does not ask
+                // for inheritance.
                 for control in [
                     SdControl::DACL_PROTECTED | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED,
                     SdControl::DACL_PROTECTED,
@@ -307,7 +307,7 @@ fn only_the_named_parts_are_set() {
     assert_eq!((dacl.owner, dacl.group), (old.owner, old.group));
     let full = Ace::allow(NONE, AccessMask::FILE_ALL, user(2));
     assert_eq!(dacl.dacl.clone().unwrap().aces, [full]);
-    // It says that it was inherited but does not ask for that.
+    // The new DACL claims AUTO_INHERITED without the request for it, so the flag is cleared.
     assert!(!dacl.control.contains(SdControl::DACL_AUTO_INHERITED));
     assert_eq!(set(SecurityInformation::OWNER, &token(1)), Err(Refused::Owner));
     let taken = set(SecurityInformation::OWNER, &token(2)).unwrap();

@@ -77,8 +77,8 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // Windows: a user over quota has no space left. QUOTA_EXCEEDED is about memory, and
-            // programs cannot handle it.
+            // Like Windows, reports a full disk to a user over quota. QUOTA_EXCEEDED is about
+            // memory, and programs do not handle it.
             Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
             Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,

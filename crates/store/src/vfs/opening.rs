@@ -78,11 +78,11 @@ impl OpenHow {
             (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
             (Kind::Directory, _) => Ok(()),
             (Kind::Symlink, _) if !self.open_link => Err(Fault::Symlink),
-            // Its target tells what it is.
+            // The link itself is opened; the kind of its target is not known here.
             (Kind::Symlink, _) => Ok(()),
             (_, KindWanted::Directory) => Err(Fault::NotADirectory),
             (Kind::File, _) => Ok(()),
-            // FIFOs, sockets and devices have no data that a client could want.
+            // FIFOs, sockets and devices have no data for clients.
             _ if (self.read || self.write) && !self.open_link => Err(Fault::AccessDenied),
             _ => Ok(()),
         }

@@ -47,7 +47,7 @@ impl Payer for Poor {
 
 impl Drop for Poor {
     fn drop(&mut self) {
-        // One that begins a watch is moved into it, and the test has another.
+        // The clone that begins a watch is dropped with it; the test holds another clone.
         if Arc::strong_count(&self.0) > 1 {
             self.0.store(0, Ordering::Relaxed);
         }
@@ -192,7 +192,7 @@ fn other_directories_cost_nothing() {
         let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
     }
     let index = watches.index.bare().read();
-    // A look at one of these logs would wait for ever.
+    // The logs are locked, so a report that looks at one of them would never return.
     let guards: Vec<_> =
         index.by_open.values().map(|watch| watch.directory.log.bare().lock()).collect();
     let added = NotifyAction::ADDED;
@@ -368,7 +368,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
             (0..3_000).find(|i| waiting[*i].is_some() && woken[*i].0.load(Ordering::Relaxed) > 0);
         let at = next.expect("somebody is woken while there are some left");
         let mut next = waiting[at].take().unwrap();
-        // Half of them are cancelled at this moment.
+        // Every second request is polled; the drop below cancels the others.
         if at % 2 == 0 {
             let told = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
             let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
@@ -378,7 +378,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
         assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
         done += 1;
     }
-    // The next request gets the answers of the cancelled ones.
+    // The next request of a watch returns the changes that its cancelled request missed.
     assert_eq!(told(&many[1]), pairs(&[(1, "a")]));
     assert!(told(&many[0]).is_empty());
 }
@@ -512,7 +512,7 @@ fn the_slowest_watch_pays_for_the_log() {
     (20..60).for_each(change);
     assert_eq!(told(&slow).len(), 40);
     (60..400).for_each(change);
-    // The watch that is slower now has a limit of 4,000 bytes, and drops the rest.
+    // The slower watch now has a limit of 4,000 bytes, so its other reports are dropped.
     assert_eq!(held(), [0, watches.bytes()]);
     assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
     assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));
