@@ -307,8 +307,8 @@ impl Acceptor {
         // The first token belongs to the client's preferred mechanism (RFC 4178 4.2.1).
         match init.token {
             Some(first) if !needs_mic => self.on_first(first, envelope, init.mic, now),
-            // RFC 4178 5: without a token of the mechanism there is no key for it. That of another
-            // mechanism than the chosen one is ignored, with its token (4.2.1).
+            // RFC 4178 5: without a token there is no key that could have signed the list. A MIC of
+            // a mechanism that was not chosen is ignored together with its token (4.2.1).
             None if init.mic.is_some() => Err(Reason::WrongMechListMic.into()),
             _ => {
                 let state =
@@ -340,7 +340,7 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         match envelope.mechanism() {
-            // The first token of NTLM comes before any key that could sign the list.
+            // The first token of NTLM precedes any key that could sign the list.
             Mechanism::Ntlm if mic.is_some() => Err(Reason::WrongMechListMic.into()),
             Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
             Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),
@@ -401,7 +401,8 @@ impl Acceptor {
         };
         match envelope {
             Some(mut envelope) if envelope.needs_mic && mic.is_none() => {
-                // RFC 4178 5: the context is established, so this end begins.
+                // RFC 4178 5: the acceptor's context is established first, so it sends its MIC
+                // first.
                 let own = accepted.context.mic(End::Acceptor, envelope.mechanisms.as_bytes());
                 let reply = accepted.reply.take();
                 let token =

@@ -294,7 +294,7 @@ impl Initiator {
         }
         let theirs = match answer.token {
             Some(theirs) => theirs,
-            // The server chose Kerberos without having looked at a message of it.
+            // The server chose Kerberos before it received a Kerberos token.
             None if answer.mechanism.is_some() && !is_second => {
                 return self.request_again(FileTime(now));
             }
@@ -376,7 +376,7 @@ impl Initiator {
             self.needs_mic = true;
         }
         let Some(challenge) = answer.token else {
-            // The server chose NTLM without having received a message of it.
+            // The server chose NTLM before it received an NTLM message.
             if answer.mechanism.is_none() {
                 return Err(Reason::OutOfTurn.into());
             }
@@ -387,8 +387,8 @@ impl Initiator {
         let mic = reply.mic(Mode::Client, self.mechanisms.as_bytes());
         let next = NegTokenResp {
             token: Some(&reply.message),
-            // Windows wants mechListMIC from a client whose NTLM message has a MIC (MS-SPNG note
-            // <8>); without a MIC it is sent only if necessary.
+            // Windows requires mechListMIC if the client's NTLM message has a MIC (MS-SPNG note
+            // <8>); otherwise mechListMIC is sent only if necessary.
             mic: mic.as_ref().map(<[u8; 16]>::as_slice).filter(|_| reply.has_mic || self.needs_mic),
             ..NegTokenResp::default()
         };
@@ -398,8 +398,7 @@ impl Initiator {
     }
 
     fn on_end(&mut self, token: &[u8], established: &Established) -> Result<Step, Refusal> {
-        // A server that has nothing to add may leave the token out, unless it must send
-        // mechListMIC.
+        // A server without further data may omit the token, unless it must send mechListMIC.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
         match answer.state {

@@ -186,7 +186,7 @@ impl AccountFile {
 
     /// Returns the text of the file. It contains secrets, so it is wiped when dropped.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // One allocation, because growing would leave copies behind.
+        // The text is allocated once, because growing it would leave copies of secrets in memory.
         let mut out = Zeroizing::new(String::with_capacity(self.text_len()));
         if self.header != Header::default() {
             // Writing to a String cannot fail.
@@ -289,7 +289,7 @@ impl AccountFile {
     ) -> bool {
         let Some(entry) = self.find_mut(name) else { return false };
         entry.nt_hash = Some(nt_hash);
-        // Keys of another password are worse than none.
+        // Kerberos keys of the previous password are replaced or removed.
         entry.kerberos = kerberos;
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
@@ -423,7 +423,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     check_name(name)?;
     let uid =
         fields.next().and_then(|uid| uid.trim().parse().ok()).ok_or("the uid is no number")?;
-    // The LM hash is not needed, and dangerous to keep.
+    // The LM hash is dropped: it is not needed and easy to break.
     let is_hash_field = |field: &str| field.len() == NO_HASH.len() && field.is_ascii();
     fields.next().filter(|lm| is_hash_field(lm)).ok_or("the LM hash field is not 32 characters")?;
     let nt = fields.next().filter(|nt| is_hash_field(nt));
@@ -431,7 +431,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     let nt_hash = nt_hash(nt)?;
     let flags = match fields.next() {
         Some(letters) if letters.starts_with('[') => flags(letters)?,
-        // The oldest files end here or continue with the full name: all are users.
+        // The oldest files end here or continue with the full name; all their accounts are users.
         _ => "U".to_owned(),
     };
     let last_change = match fields.next().and_then(|field| field.strip_prefix("LCT-")) {

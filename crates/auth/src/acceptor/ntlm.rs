@@ -66,7 +66,7 @@ impl Challenged {
         now: u64,
     ) -> Result<Self, Refusal> {
         let offered = Negotiate::parse(negotiate)?.flags;
-        // MS-NLMP 2.2.2.5: without either, no name can be read.
+        // MS-NLMP 2.2.2.5: without either flag, names cannot be decoded.
         if !offered.intersects(Flags::UNICODE | Flags::OEM) {
             return Err(Reason::TooWeak("neither Unicode nor OEM names").into());
         }
@@ -158,7 +158,7 @@ impl Judge<'_> {
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Refusal> {
         let (user, domain) = Authenticate::claim(token);
-        // A controller that was not reached says nothing of the password.
+        // An unreachable domain controller has not checked the password, so this is no wrong guess.
         let is_guess = !matches!(answer, Err(Reason::DomainSilent(_)));
         let account = if is_guess { account } else { String::new() };
         let prove = |_: &Authenticate<'_>, _: &NtlmV2<'_>| Proof::of_domain(answer);
@@ -336,7 +336,7 @@ impl<'a> Form<'a> {
         let av_flags = response.av_pairs.flags()?;
         let bindings = response.av_pairs.channel_bindings()?;
         let target = response.av_pairs.target_name()?;
-        // A name that the client itself does not trust counts as missing.
+        // A target name that the client itself marks as untrusted counts as missing.
         let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
         let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
         Ok(Ok(Self { response, mic, target, bindings }))
@@ -350,7 +350,7 @@ fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
     }
     match <[u8; 16]>::try_from(sent) {
         Ok(sent) => Ok(Some(sent)),
-        // Without SIGN or SEAL the specification sends no key; some clients do.
+        // Without SIGN or SEAL the specification sends no key; some clients send one anyway.
         Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
         Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
     }

@@ -165,7 +165,7 @@ impl Judge<'_> {
         let end = self.check_times(&ticket, authenticator.time)?;
         let pac = self.check_pac(&ticket, known)?;
         let expires = self.check_kick_off(end, pac.as_ref())?;
-        // Last, so that only what is accepted is remembered.
+        // The replay cache is updated last, so that it holds accepted requests only.
         let until = authenticator.time.seconds.saturating_add(self.now.skew);
         let replay = Replay::new(request.authenticator.cipher, &ticket.client, until);
         self.service.replays.record(replay, self.now.moment.seconds)?;
@@ -276,7 +276,8 @@ impl Judge<'_> {
         };
         match &info {
             None if policy == PacPolicy::Required => Err(Fault::MissingPac),
-            // MS-KILE 3.1.5.4: the KDC of a domain has checked the realms, whatever the flag says.
+            // MS-KILE 3.1.5.4: the KDC of a domain has checked the transited realms even without
+            // the flag.
             None if ticket.has_transited
                 && ticket.client.realm != known.principal.realm
                 && !ticket.flags.contains(TicketFlags::TRANSITED_POLICY_CHECKED) =>
@@ -313,7 +314,7 @@ impl Proven {
             gss::framed(gss::AP_REP, &ApRep(sealed).encode())
         });
         let key = own.unwrap_or_else(|| base.clone());
-        // Without an AP-REP both ends count from the client's number.
+        // Without an AP-REP both directions count from the client's sequence number.
         let acceptor = if self.is_mutual { sequence } else { self.sequence };
         let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
         let user = DomainUser { principal: self.client, expires: self.expires, pac: self.pac };

@@ -99,7 +99,8 @@ impl Fault {
             Self::Skew(_) => ErrorCode::SKEW,
             Self::Expired(_) => ErrorCode::TICKET_EXPIRED,
             Self::NotYetValid(_) => ErrorCode::TICKET_NOT_YET_VALID,
-            // MS-KILE 3.4.5: one code for all that does not decrypt. Windows then gets a new ticket.
+            // MS-KILE 3.4.5: every failure to decrypt has this code; Windows then gets a new
+            // ticket.
             Self::NoKey { .. } | Self::NoKeyVersion { .. } | Self::WrongKey { .. } => {
                 ErrorCode::MODIFIED
             }

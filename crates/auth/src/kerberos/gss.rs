@@ -93,14 +93,14 @@ impl ContextChecksum {
         let bindings = reader.array(WHAT)?;
         let flags = ContextFlags(reader.u32(WHAT)?);
         if flags.contains(ContextFlags::DELEGATE) {
-            // A ticket of the client, which this server does not use.
+            // The client may forward its own ticket here; this server does not use it.
             let (option, length) = (reader.u16(WHAT)?, reader.u16(WHAT)?);
             reader.take(usize::from(length), WHAT)?;
             if option != 1 {
                 return Err(Malformed::new(WHAT));
             }
         }
-        // Extensions may follow; RFC 4121 section 4.1.1 has them ignored.
+        // RFC 4121 section 4.1.1: extensions may follow and are ignored.
         Ok(Self { bindings, flags })
     }
 
@@ -162,7 +162,7 @@ impl Context {
 
 /// Returns the MIC of RFC 4757 section 7.2, in its frame.
 fn rc4_mic(key: &Key, from: End, sequence: u32, message: &[u8]) -> Vec<u8> {
-    // TOK_ID, SGN_ALG of HMAC, and Filler.
+    // The header: TOK_ID, SGN_ALG of HMAC, and Filler.
     const HEAD: [u8; 8] = [1, 1, 0x11, 0, 0xff, 0xff, 0xff, 0xff];
     const TOKEN: [u8; 2] = [1, 1];
     let checksum = key.checksum(KeyUsage(15), &[&HEAD[..], message].concat());

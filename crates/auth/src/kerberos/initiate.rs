@@ -115,7 +115,7 @@ impl Sent {
         }
         let theirs = part.subkey.map(|key| {
             let etype = EncryptionType::from_number(key.number)?;
-            // No weaker type than the one that the KDC chose.
+            // A subkey with a weaker encryption type than the KDC chose is refused.
             let is_weaker = etype == EncryptionType::Rc4Hmac && etype != self.subkey.etype();
             Key::new(etype, key.bytes).filter(|_| !is_weaker)
         });

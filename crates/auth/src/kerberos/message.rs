@@ -195,8 +195,8 @@ impl<'a> EncTicketPart<'a> {
         let end_time = time(fields.required(7, WHAT)?, "endtime")?;
         fields.optional(8, WHAT)?.map(|t| time(t, "renew-till")).transpose()?;
         // Deviation: RFC 4120 section 3.2.3 compares caddr (section 7.5.1) with the client's
-        // address. KDCs have put none into tickets for twenty years, because networks translate
-        // addresses, and a client may always ask for a ticket without one.
+        // address. KDCs no longer put addresses into tickets, because networks translate them, and
+        // a client may always ask for a ticket without one.
         fields.optional(9, "caddr")?;
         let authorization_data = fields.optional(10, "authorization-data")?;
         fields.end(WHAT)?;

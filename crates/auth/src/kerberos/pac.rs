@@ -78,7 +78,7 @@ impl<'a> Pac<'a> {
             buffers.push((kind, start..end.ok_or(fault)?));
         }
         let header = reader.position();
-        // MS-PAC 2.4: on boundaries of eight bytes, behind the array.
+        // MS-PAC 2.4: buffers follow the array, on boundaries of eight bytes.
         let is_placed =
             |range: &Range<usize>| range.start >= header && range.start.is_multiple_of(8);
         if !buffers.iter().all(|(_, range)| is_placed(range)) {
@@ -100,8 +100,8 @@ impl<'a> Pac<'a> {
     /// signatures, by the key that the ticket is encrypted with.
     pub(super) fn verify(&self, key: &Key) -> Result<(), Fault> {
         let (server, cleared) = self.cleared()?;
-        // MS-PAC 2.8.4: the type of the key, and no other. Old controllers sign with HMAC-MD5 under
-        // keys of RC4 only.
+        // MS-PAC 2.8.4: only the signature type of the key is accepted. Old controllers use
+        // HMAC-MD5, which belongs to RC4 keys only.
         if server.kind != key.etype().checksum_type() {
             return Err(Fault::PacSignatureType(server.kind));
         }

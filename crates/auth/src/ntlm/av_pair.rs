@@ -74,7 +74,7 @@ impl<'a> AvPairs<'a> {
             if pairs.len() >= MAX_AV_PAIR_COUNT {
                 return Err(Malformed::new("number of AV_PAIRs"));
             }
-            // Two pairs with one id: it would be a guess which one counts.
+            // Two pairs with one AvId are refused, because it is unclear which one applies.
             if pairs.iter().any(|&(seen, _)| seen == id) {
                 return Err(Malformed::new("AV_PAIR list: the same AvId twice"));
             }

@@ -23,8 +23,8 @@ pub enum Mode {
 
 /// Returns HMAC-MD5 of the parts, one after the other.
 pub(crate) fn hmac_md5(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
-    // HMAC pads a short key with zeros to the hash's block; padding here uses the constructor that
-    // cannot fail.
+    // HMAC pads a short key with zeros to a block. The padding is done here, so that a constructor
+    // that cannot fail is used.
     let mut block = Zeroizing::new([0u8; 64]);
     if let Some(start) = block.first_chunk_mut::<16>() {
         *start = *key;
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn the_checksum_of_the_wrap_example() {
-        // MS-NLMP 4.2.4.4 seals 18 bytes before it seals the checksum, so only the checksum can be
-        // compared: without KEY_EXCH it is not sealed.
+        // MS-NLMP 4.2.4.4 seals 18 bytes before it seals the checksum. Without KEY_EXCH the
+        // checksum is not sealed, so it can be compared.
         let exported = Zeroizing::new(RANDOM_SESSION_KEY);
         let message = b"P\0l\0a\0i\0n\0t\0e\0x\0t\0";
         let bare = FLAGS.without(Flags::KEY_EXCH);

@@ -140,7 +140,7 @@ mod tests {
         let mut signature = client.seal(&mut message, 0..4);
         signature[5] ^= 1;
         assert!(!server.unseal(&mut message, 0..4, &signature));
-        // A message that was sent before is refused, and the part in the clear is protected too.
+        // A repeated message is refused, and the signature also covers the unsealed part.
         let (mut client, mut server) = ends();
         let mut message = *b"head and body";
         let signature = client.seal(&mut message, 4..13);

@@ -58,7 +58,7 @@ impl AccountFile {
             return parse(text);
         }
         let mut file = Self::parse(text)?;
-        // A time of 0 in a file of Frevo's means that nobody knows it.
+        // In Frevo's own files the time 0 means "unknown".
         let is_samba = file.header == super::Header::default();
         let rules = file.entries().map(|entry| {
             let must_change = is_samba && entry.last_change == Some(0);
@@ -99,7 +99,7 @@ fn is_end(time: &str) -> bool {
     if matches!(time, "" | "never" | "0") {
         return false;
     }
-    // `Thu, 01 Jan 2026 00:00:00 UTC`
+    // The format is `Thu, 01 Jan 2026 00:00:00 UTC`.
     let year = time.split_whitespace().nth(3).and_then(|year| year.parse::<u32>().ok());
     year.is_none_or(|year| year < YEAR_WITHOUT_END)
 }
@@ -209,7 +209,7 @@ impl AccountFile {
                 let (machine, rid) = sid
                     .and_then(|sid| sid.split_rid())
                     .ok_or("the SID is not one of an account")?;
-                // Accounts of another domain have no place here.
+                // Accounts of another domain are not imported.
                 if *self.header.machine.get_or_insert(machine) == machine {
                     account.entry.rid = Some(rid);
                 }

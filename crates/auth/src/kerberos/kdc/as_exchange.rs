@@ -122,7 +122,7 @@ impl AsExchange {
             etypes: &self.etypes,
         };
         let proof = key.map(|key| {
-            // PA-ENC-TS-ENC.
+            // The value is PA-ENC-TS-ENC.
             let microseconds = number(1, i64::from(nanoseconds / 1_000));
             let time = sequence(&[&time_field(0, seconds), &microseconds]);
             let cipher = key.encrypt(KeyUsage::AS_REQ_TIMESTAMP, &entropy.confounder, &time);
@@ -131,7 +131,7 @@ impl AsExchange {
         let mut padata = Vec::new();
         if let Some(value) = proof.as_deref() {
             padata.push(PaData { kind: PaType::ENC_TIMESTAMP, value });
-            // RFC 6113 section 5.2: the KDC's cookie comes back.
+            // RFC 6113 section 5.2: the client returns the KDC's cookie.
             let cookie = self.cookie.as_deref();
             padata.extend(cookie.map(|value| PaData { kind: PaType::FX_COOKIE, value }));
         }

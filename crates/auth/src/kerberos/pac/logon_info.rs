@@ -113,7 +113,7 @@ impl LogonInfo {
 
         let of = |domain: &Sid, rid: u32| domain.with_rid(rid).ok_or(Fault::Malformed("SID"));
         let (user, extra) = match (fixed.user, extra.split_first()) {
-            // MS-PAC 2.5: the first of ExtraSids is the account then.
+            // MS-PAC 2.5: without a UserId, the first of ExtraSids is the account.
             (0, Some((first, rest))) => (*first, rest.to_vec()),
             (0, None) => return Err(Fault::Malformed("UserId")),
             (rid, _) => (of(&domain_sid, rid)?, extra),
@@ -181,17 +181,17 @@ impl Fixed {
         let [_, _, kick_off, ..] = times;
         let mut head = || ndr.unicode_head(WHAT);
         let names = [head()?, head()?, head()?, head()?, head()?, head()?];
-        // LogonCount and BadPasswordCount.
+        // The two numbers are LogonCount and BadPasswordCount.
         ndr.u16(WHAT)?;
         ndr.u16(WHAT)?;
         let (user, primary_group) = (ndr.u32(WHAT)?, ndr.u32(WHAT)?);
         let (group_count, has_groups) = (ndr.u32(WHAT)?, ndr.pointer(WHAT)?);
         let flags = UserFlags(ndr.u32(WHAT)?);
-        // UserSessionKey
+        // The field is UserSessionKey.
         ndr.fixed::<16>(WHAT)?;
         let (logon_server, domain) = (ndr.unicode_head(WHAT)?, ndr.unicode_head(WHAT)?);
         let has_domain_sid = ndr.pointer(WHAT)?;
-        // Reserved1
+        // The field is Reserved1.
         ndr.fixed::<8>(WHAT)?;
         let control = UserAccountControl(ndr.u32(WHAT)?);
         // SubAuthStatus, LastSuccessfulILogon, LastFailedILogon, FailedILogonCount and Reserved3.
@@ -295,11 +295,11 @@ fn trusted(mut groups: Vec<Sid>) -> Result<Vec<Sid>, Fault> {
 /// which no access list of a file names.
 fn may_come_from_a_controller(sid: &Sid) -> bool {
     match (sid.authority(), sid.sub_authorities()) {
-        // NT Account Domain: a domain of three numbers, and a principal in it.
+        // NT Account Domain: the three numbers of a domain, and a principal in it.
         (5, [21, _, _, _, _]) => true,
-        // "This Org" and "Other Organization".
+        // "This Organization" and "Other Organization".
         (5, [15]) | (5, [1000]) => true,
-        // Asserted identities, MS-DTYP 2.4.2.4: S-1-18-1 and its kin.
+        // Asserted identities such as S-1-18-1 (MS-DTYP 2.4.2.4).
         (18, [_]) => true,
         _ => false,
     }

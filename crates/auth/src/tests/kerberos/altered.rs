@@ -35,7 +35,7 @@ fn no_changed_bit_makes_another_logon() {
             harmless += 1;
         }
     }
-    // Some hundred bits of names, of some ten thousand.
+    // Of about ten thousand bits, some hundred belong to names that are not checked.
     assert!((50..600).contains(&harmless), "{harmless} of {}", token.len() * 8);
 }
 
@@ -60,7 +60,7 @@ fn no_changed_bit_of_a_pac_is_accepted() {
         matches!(acceptor(service()).step(&first, NOW, &accounts()), Ok(AcceptorStep::Done(_)))
     };
     assert!(is_accepted(&pac));
-    // The KDC's signature is the last buffer: twelve bytes, which the server cannot check.
+    // The last buffer is the KDC's signature: twelve bytes, which the server cannot check.
     let start = pac.len() - 12;
     for bit in 0..pac.len() * 8 {
         let mut changed = pac.clone();
@@ -171,7 +171,7 @@ fn mutated_tokens_make_no_other_user_and_no_panic() {
             harmless += 1;
         }
     }
-    // Printed by `cargo test -- --nocapture`.
+    // The counts are printed by `cargo test -- --nocapture`.
     #[allow(clippy::print_stdout, reason = "tests")]
     {
         std::println!("{count} mutated tokens, {harmless} of them without an effect");
