@@ -112,7 +112,8 @@ impl<'a> ErrorResponse<'a> {
         let length = w.offset().saturating_sub(data_at);
         w.patch_u32(length_at, field_u32(length));
         if length == 0 {
-            // Windows: one byte of ErrorData although ByteCount is zero, which clients expect.
+            // Like Windows, sends one byte of ErrorData although ByteCount is zero; clients expect
+            // it.
             w.u8(0);
         }
     }

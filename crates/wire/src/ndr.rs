@@ -110,7 +110,7 @@ impl<'a> NdrReader<'a> {
         self.align(4)?;
         let (length, maximum) = (self.0.u16(what)?, self.0.u16(what)?);
         let points = self.pointer(what)?;
-        // MS-DTYP 2.3.10: whole characters, no more than there is room for.
+        // MS-DTYP 2.3.10: Length is even and at most MaximumLength.
         if length % 2 != 0 || length > maximum || (length > 0 && !points) {
             return Err(Malformed::new(what));
         }
@@ -293,7 +293,7 @@ impl NdrWriter {
         if !points {
             return self.u32(0);
         }
-        // Identifiers only have to differ; these are the ones that Windows uses.
+        // Referent identifiers only have to be unique; these are the ones that Windows uses.
         let referent = 0x0002_0000u32.wrapping_add(self.referents.wrapping_mul(4));
         self.referents = self.referents.wrapping_add(1);
         self.u32(referent)

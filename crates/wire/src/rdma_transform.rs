@@ -62,7 +62,7 @@ impl<'a> RdmaTransform<'a> {
             r.skip(2, "Reserved")?;
             let signature = r.take(signature_length, "Signature")?;
             let nonce = r.take(nonce_length, "Nonce")?;
-            // The last one needs no padding when nothing follows.
+            // The last transform needs no padding if nothing follows it.
             let padding = r.position().wrapping_neg() % 8;
             r.skip(padding.min(r.remaining()), "Padding")?;
             transforms.push(RdmaCryptoTransform { transform_type, signature, nonce });
@@ -167,7 +167,8 @@ mod tests {
     fn refuses_counts_and_lengths() {
         let mut bytes = Vec::new();
         example().encode(&mut Writer::new(&mut bytes));
-        // TransformCount, NonceLength, RdmaDescriptorOffset before and behind, and its length.
+        // Wrong TransformCount, NonceLength, RdmaDescriptorOffset (too low, too high) and
+        // RdmaDescriptorLength.
         for (at, value) in [(8, 0), (8, 9), (20, 200), (0, 16), (0, 48), (0, 57), (0, 64), (2, 17)]
         {
             let mut bytes = bytes.clone();

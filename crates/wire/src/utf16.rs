@@ -27,7 +27,7 @@ impl<'a> Utf16<'a> {
     }
 
     /// Encodes `text`.
-    #[allow(clippy::should_implement_trait)] // Cannot fail, and the lifetime is 'static.
+    #[allow(clippy::should_implement_trait)] // cannot fail, and returns a Utf16<'static>
     pub fn from_str(text: &str) -> Utf16<'static> {
         Utf16::from_units(text.encode_utf16())
     }
@@ -42,7 +42,7 @@ impl<'a> Utf16<'a> {
     }
 
     /// The text, when it is valid Unicode: a lone surrogate is malformed.
-    #[allow(clippy::inherent_to_string_shadow_display)] // Fallible, where Display is lossy.
+    #[allow(clippy::inherent_to_string_shadow_display)] // can fail, unlike Display
     pub fn to_string(&self) -> Parsed<String> {
         if self.is_ascii() {
             let bytes = self.0.iter().copied().step_by(2).collect();
@@ -55,7 +55,7 @@ impl<'a> Utf16<'a> {
 
     /// True if all characters are ASCII, as nearly always.
     fn is_ascii(&self) -> bool {
-        // All units are looked at: several at a time, unlike in a search for the first.
+        // All units are combined without an early exit, so that the loop is vectorised.
         self.units().fold(0, |all, unit| all | unit) < 0x80
     }
 
@@ -75,7 +75,7 @@ impl<'a> Utf16<'a> {
     pub fn units(&self) -> impl DoubleEndedIterator<Item = u16> + ExactSizeIterator + Clone + '_ {
         self.0.chunks_exact(2).map(|pair| match pair {
             [low, high] => u16::from_le_bytes([*low, *high]),
-            _ => 0, // chunks_exact(2) yields pairs
+            _ => 0, // never: chunks_exact(2) yields pairs
         })
     }
 

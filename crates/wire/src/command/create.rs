@@ -214,7 +214,7 @@ impl<'a> Request<'a> {
             w.patch_u32(contexts_at, field_u32(w.offset()));
             w.bytes(contexts);
         } else if name.is_empty() {
-            // MS-SMB2 2.2.13: the buffer has at least one byte.
+            // MS-SMB2 2.2.13: the buffer has at least one byte, even without a name.
             w.u8(0);
         }
     }

@@ -96,7 +96,7 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.input);
         if self.input.is_empty() {
-            // StructureSize counts one byte of the buffer; Windows sends it too.
+            // StructureSize counts one byte of the buffer; Windows sends this byte too.
             w.u8(0);
         }
     }
@@ -143,7 +143,7 @@ impl<'a> QueryQuotaInfo<'a> {
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
-            // MS-SMB2 3.3.5.20.4: a list has priority over StartSid.
+            // MS-SMB2 3.3.5.20.4: a SID list has priority over StartSid.
             _ => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
         };
         Ok(Self { return_single, restart_scan, sids })

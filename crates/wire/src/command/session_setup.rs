@@ -68,7 +68,7 @@ impl<'a> Request<'a> {
         w.u16(field_u16(REQUEST_FIXED)).u16(field_u16(self.security_buffer.len()));
         w.u64(self.previous_session_id).bytes(self.security_buffer);
         if self.security_buffer.is_empty() {
-            // StructureSize counts one byte of the buffer; some servers insist.
+            // StructureSize counts one byte of the buffer, which some servers require.
             w.u8(0);
         }
     }

@@ -47,7 +47,7 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.buffer);
         if self.buffer.is_empty() {
-            // StructureSize counts one byte of the buffer; some servers insist.
+            // StructureSize counts one byte of the buffer, which some servers require.
             w.u8(0);
         }
     }

@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
         self.encode_fixed(field_u32(self.data.len()), w);
         w.bytes(self.data).bytes(self.channel_info);
         if self.data.is_empty() && self.channel_info.is_empty() {
-            // StructureSize counts one byte of the buffer; Windows insists.
+            // StructureSize counts one byte of the buffer, which Windows requires.
             w.u8(0);
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Request<'a> {
     /// Appends only the 48 bytes between the header and the data, for a client that sends
     /// `data_len` bytes from a buffer of its own behind them (and then the channel information).
     pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
-        // MS-SMB2 3.2.4.7: zero if RDMA moves the data.
+        // MS-SMB2 3.2.4.7: the offset is zero if RDMA moves the data.
         let is_moved = self.channel != Channel::NONE && data_len == 0;
         let data_offset = if is_moved { 0 } else { REQUEST_DATA_OFFSET };
         w.u16(49).u16(data_offset).u32(data_len).u64(self.offset);

@@ -82,8 +82,8 @@ fn chained_by_its_bytes() {
 #[test]
 fn chains_that_lie() {
     let good = chained(&EXAMPLE);
-    // The sum, a pattern's length and repetitions, an algorithm, a payload's
-    // length past the end and below OriginalPayloadSize, the size of a payload.
+    // Wrong values for the sum, a pattern's length and repetitions, an algorithm, a payload's
+    // length (past the end, below OriginalPayloadSize) and the size of a payload.
     for (at, value) in
         [(4, 0x49), (12, 7), (12, 9), (20, 0x65), (8, 6), (28, 200), (28, 3), (32, 1), (23, 0xFF)]
     {
@@ -91,7 +91,7 @@ fn chains_that_lie() {
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
     }
-    // MS-SMB2 3.1.5.3: a rest that is no longer than a payload header is ignored.
+    // MS-SMB2 3.1.5.3: trailing bytes up to the length of a payload header are ignored.
     let mut bytes = good;
     bytes.extend([0xFF; 8]);
     assert!(Compressed::parse(&bytes).is_ok());
@@ -103,7 +103,7 @@ fn chains_that_lie() {
 fn sums_do_not_wrap() {
     let payload = Payload::Pattern { pattern: 0, repetitions: u32::MAX };
     let mut bytes = chained(&[payload, payload]);
-    // 2 * (2^32 - 1) modulo 2^32.
+    // The value is 2 * (2^32 - 1) modulo 2^32.
     bytes[4..8].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
     assert!(Compressed::parse(&bytes).is_err());
 }

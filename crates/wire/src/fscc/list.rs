@@ -90,7 +90,7 @@ impl<'a> Entries<'a> {
         if next == 0 {
             return Ok(bytes);
         }
-        // An entry is not shorter than its fixed part, so that the walk ends.
+        // Each entry is at least as long as its fixed part, so that the loop ends.
         if next < self.min_size.max(4) {
             return Err(malformed);
         }

@@ -143,7 +143,7 @@ fn interface_chains_cannot_loop_or_leave() {
         bytes[..4].copy_from_slice(&next.to_le_bytes());
         assert!(network_interface::parse_list(&bytes).is_err(), "{next}");
     }
-    // An address family that we do not know is passed over.
+    // An interface with an unknown address family is skipped.
     let mut bytes = bytes;
     bytes[24] = 0x99;
     assert_eq!(network_interface::parse_list(&bytes).unwrap(), [one]);

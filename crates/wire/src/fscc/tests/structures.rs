@@ -110,7 +110,7 @@ fn all_information() {
     let read = FileAllInformation::parse(&out).unwrap();
     assert!(read.name.is(r"\dir\ä"));
     assert_eq!((read.basic, read.position), (BASIC, all("").position));
-    // A name that was cut by STATUS_BUFFER_OVERFLOW.
+    // STATUS_BUFFER_OVERFLOW cut the name.
     assert!(FileAllInformation::parse(&out[..105]).unwrap().name.is(r"\d"));
     assert!(FileAllInformation::parse(&out[..99]).is_err());
 }

@@ -18,7 +18,7 @@ fn ms_fsa_2_1_4_4() {
         ("a?c", "a.c", true),
         ("f*o*o", "foo", true),
         ("f*o*o", "fo", false),
-        // `*.` of DOS becomes `<`: names without an extension.
+        // The DOS pattern `*.` becomes `<`: names without an extension.
         ("<", "readme", true),
         ("<", "readme.txt", false),
         ("<.txt", "a.b.txt", true),
@@ -26,7 +26,7 @@ fn ms_fsa_2_1_4_4() {
         ("<\"*", "plain", true),
         ("<\"*", "a.b.c", true),
         ("<.b", "a.b.c", false),
-        // `????.*` of DOS becomes this.
+        // The DOS pattern `????.*` becomes question marks of this kind.
         (">>>>.txt", "ab.txt", true),
         (">>>>.txt", "abcde.txt", false),
         (">>>", "a", true),
@@ -51,7 +51,7 @@ fn ms_fsa_2_1_4_4() {
         assert_eq!(matches(expression, name), expected, "{expression:?} against {name:?}");
     }
     assert!(!Pattern::new("*.TXT", false).matches("a.txt"));
-    // A character beyond the basic plane is two code units.
+    // A character outside the basic plane has two code units.
     assert!(!matches("?", "\u{1F600}") && matches("??", "\u{1F600}"));
 }
 
