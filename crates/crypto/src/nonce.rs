@@ -55,8 +55,8 @@ impl NonceSequence {
 
     /// Returns a nonce that this sequence has not returned before.
     pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
-        // A plain addition that wrapped would repeat nonces after 2^64 refusals; this update leaves
-        // an exhausted counter unchanged.
+        // This update leaves an exhausted counter unchanged. A plain addition could wrap after 2^64
+        // refusals and repeat nonces.
         let counter = self
             .next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
@@ -109,7 +109,7 @@ mod tests {
         });
         let distinct: BTreeSet<[u8; 16]> = seen.iter().flatten().copied().collect();
         assert_eq!(distinct.len(), 4000);
-        // The bytes that a CCM key does not use stay zero: only the first 11 count.
+        // CCM uses only the first 11 bytes; the other bytes stay zero.
         assert!(distinct.iter().all(|n| n[11..] == [0; 5]));
     }
 }

@@ -108,7 +108,8 @@ impl Key {
 
     fn seal(&self, nonce: &[u8; 16], aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
         let (gcm, ccm) = split(nonce);
-        // GCM takes 64 GiB and CCM with 11-byte nonces 4 GiB; a frame has 16 MiB.
+        // The call cannot fail by length: GCM takes 64 GiB, CCM with 11-byte nonces 4 GiB, a frame
+        // at most 16 MiB.
         let tag = match self {
             Self::Gcm(key) => {
                 let nonce = aead::Nonce::assume_unique_for_key(gcm);
@@ -262,7 +263,7 @@ impl SealingKey {
 
     /// Encrypts `in_out` in place and returns the tag, which covers it and `aad`. `nonce` comes
     /// from this key's [`Self::next_nonce`].
-    #[allow(clippy::needless_pass_by_value)] // taken, so that it is used once
+    #[allow(clippy::needless_pass_by_value)] // taken by value, so that a nonce is used once
     pub fn seal(&self, nonce: Nonce, aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
         self.key.seal(nonce.field(), aad, in_out)
     }

@@ -262,7 +262,7 @@ impl SigningKey {
                 let mut context = hmac::Context::with_key(key);
                 parts.iter().for_each(|part| context.update(part));
                 let tag = context.sign();
-                // The first half of the 32 bytes, MS-SMB2 3.1.4.1.
+                // MS-SMB2 3.1.4.1: the signature is the first half of the 32 bytes.
                 signature.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
             }
             Key::Cmac(key) => return key.of(parts),
@@ -285,7 +285,7 @@ impl SigningKey {
     /// Returns the signature of data outside of a message, MS-SMB2 3.2.4.7. `None` if the key's
     /// algorithm is not AES-GMAC: the others have no nonce that tells data from messages, so that
     /// the signature of a file's content could be that of a message which nobody has sent.
-    #[allow(clippy::needless_pass_by_value)] // taken, so that it is used once
+    #[allow(clippy::needless_pass_by_value)] // taken by value, so that a nonce is used once
     pub fn data_signature(&self, data: &[u8], nonce: DataNonce) -> Option<[u8; SIGNATURE_LEN]> {
         match &self.0 {
             Key::Gmac(key) => Some(gmac(key, nonce.0, data)),

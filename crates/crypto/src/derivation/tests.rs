@@ -95,7 +95,7 @@ fn aes_256_keys_come_from_the_full_key_and_the_others_do_not() {
     // Computed with Python's hmac: HMAC-SHA256(full, 1 | label | 0 | 64 zeros | 256).
     let expected = "1e63f9cbd3a0f6859efddca3bb4812fdf7c9a01907bd15e549b6641ffd9c4854";
     assert_eq!(with_256.client_to_server, cipher_key(Cipher::Aes256Gcm, expected));
-    // A 16-byte key of NTLM is its own full key, and L still counts 256 bits.
+    // The 16-byte key of NTLM serves as the full key; L still is 256 bits.
     let ntlm = derive(&full[..16], Cipher::Aes256Gcm).client_to_server.unwrap().1;
     assert_ne!(ntlm.expose()[..16], short.client_to_server.unwrap().1.expose()[..16]);
 }

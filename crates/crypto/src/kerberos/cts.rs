@@ -64,7 +64,7 @@ fn decrypt_with(
         rest => rest,
     };
     let Some(chained) = sealed.len().checked_sub(BLOCK.saturating_add(short)) else {
-        // One block is alone, and has no place to change.
+        // A single block is decrypted alone, without ciphertext stealing.
         return Some(Zeroizing::new(decrypt(sealed.try_into().ok()?).to_vec()));
     };
     let (chained, tail) = sealed.split_at_checked(chained)?;
@@ -75,7 +75,8 @@ fn decrypt_with(
     }
     let (whole, stolen) = tail.split_first_chunk::<BLOCK>()?;
     let last = decrypt(*whole);
-    // The block before the last: what was sent of it, and what the last block took over.
+    // Rebuilds the second last block from its sent part and from the bytes that the last block took
+    // from it.
     let mut rebuilt = last;
     rebuilt.get_mut(..short)?.copy_from_slice(stolen);
     let opened = decrypt(rebuilt);

@@ -148,7 +148,8 @@ fn fold(constant: &[u8]) -> [u8; BLOCK] {
     let Some(before) = BLOCK.checked_sub(constant.len()).filter(|_| bits > 0) else {
         return [0; BLOCK];
     };
-    // The least number of copies that fills whole blocks: 16 without the powers of two in the length.
+    // The least number of copies that fills whole blocks: 16 without the powers of two in the
+    // length.
     let copies = BLOCK.wrapping_shr(constant.len().trailing_zeros().min(4));
     let mut value = constant.iter().fold(0, |value: u128, byte| (value << 8) | u128::from(*byte));
     let mask = u128::MAX.wrapping_shr(128_u32.saturating_sub(bits));

@@ -54,7 +54,8 @@ impl Cmac {
     pub(super) fn of_all(&self, messages: &[&[u8]], mut code: impl FnMut([u8; BLOCK_LEN])) {
         let mut rest = messages;
         while !rest.is_empty() {
-            // A loop for each number is much code.
+            // Only these counts have a loop of their own, because one for each count would be much
+            // code.
             let count = match rest.len() {
                 1 => 1,
                 2 | 3 => 2,
@@ -138,7 +139,7 @@ impl BlockCipherEncClosure for One<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let mut chain = Chain::new();
-        // Bytes that are not in the chain yet, because they may be the last.
+        // The last bytes stay outside the chain, because the last block is handled differently.
         let mut kept = [0; BLOCK_LEN];
         let mut count = 0_usize;
         for part in self.parts {
@@ -187,7 +188,7 @@ impl<const N: usize> BlockCipherEncClosure for Beside<'_, N> {
         let mut chains = [(); N].map(|()| Chain::new());
         let messages = self.messages.map(split_last);
         let common = messages.iter().map(|(blocks, _)| blocks.len()).min().unwrap_or(0);
-        // One block of each message in turn, so that the processor works on all of them at once.
+        // One block of each message is handled in turn, so that the processor works on all at once.
         for at in 0..common {
             for (chain, (blocks, _)) in chains.iter_mut().zip(&messages) {
                 if let Some(block) = blocks.get(at) {

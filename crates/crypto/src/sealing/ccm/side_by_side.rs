@@ -44,7 +44,8 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
                 (None, 1) if self.alone(direction, group) => false,
-                // The others come in the next turns: a loop for each number is much code.
+                // Remaining messages are handled in the next turns: a loop for each count would be
+                // much code.
                 (None, 1) => self.beside::<1>(direction, group),
                 (None, 2 | 3) => self.beside::<2>(direction, group),
                 (None, 4..LANES) => self.beside::<4>(direction, group),
@@ -173,7 +174,7 @@ impl<const N: usize> Beside<'_, '_, N> {
         let mut streams = [aes::Block::default(); N];
         let next = |streams: &mut [aes::Block; N], numbers: &mut [u32; N]| {
             for ((stream, start), number) in streams.iter_mut().zip(starts).zip(numbers) {
-                // There are fewer than 2^28 blocks, so it does not wrap.
+                // A message has fewer than 2^28 blocks, so the number does not wrap.
                 *number = number.wrapping_add(1);
                 *stream = (start | u128::from(*number)).to_be_bytes().into();
             }
