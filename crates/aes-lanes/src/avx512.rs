@@ -101,8 +101,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
     for (wide, key) in round.iter_mut().zip(keys) {
         *wide = _mm512_broadcast_i32x4(load(key));
     }
-    // The number of a counter block is big-endian: it is the last word of the register in the
-    // other order.
+    // A counter block's number is big-endian. With its bytes reversed it is the last word of the
+    // register.
     let order = _mm_set_epi8(12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     let order = _mm512_broadcast_i32x4(order);
     let one = _mm512_broadcast_i32x4(_mm_set_epi32(1, 0, 0, 0));
@@ -128,7 +128,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
         for q in 0..Q {
             let out = _mm512_xor_si512(text[q], stream[q]);
             let plain = if SEAL { text[q] } else { out };
-            // The plaintext and the first key meet before the chain, which waits for nothing else.
+            // The plaintext is combined with the first key before the chain, which is the only
+            // input that is not ready yet.
             chain[q] = _mm512_xor_si512(chain[q], _mm512_xor_si512(plain, round[0]));
             scatter(out, &mut all[q], at);
         }
