@@ -92,7 +92,8 @@ impl Health {
         table.looks.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
             let look = table.looks.entry(name.clone()).or_default();
-            // A folder that does not answer costs one thread, however often it is asked for.
+            // A folder that does not answer blocks one thread only, because a second probe waits
+            // for it.
             if !look.is_wanted {
                 look.is_wanted = true;
                 tokio::task::spawn_local(Arc::clone(self).probe(server.clone(), name));
@@ -125,7 +126,7 @@ impl Health {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // Those that take longer are shown so.
+        // Shares with a slower probe are reported as such.
         let _ = timeout(PROBE_PATIENCE, settled).await;
     }
 
@@ -203,7 +204,7 @@ mod tests {
     async fn so_many_threads_look_and_none_more() {
         let (health, server) = (Arc::<Health>::default(), server(1));
         let look = async {
-            // Folders that do not answer have all threads.
+            // Probes of folders that do not answer occupy all threads.
             let mut held = Vec::new();
             for _ in 0..PROBE_THREADS {
                 held.push(Arc::clone(&health.threads).try_acquire_owned().unwrap());
@@ -261,7 +262,7 @@ mod tests {
         assert!(later.reason.is_some_and(|reason| reason.contains("not answered for 5 s")));
         look.outcome = Some((Err("gone".into()), now, Duration::ZERO));
         let failed = look.shown("data", now);
-        // One that waits for a thread has not been asked.
+        // A probe that still waits for a thread leaves the state unknown.
         look = Look { is_wanted: true, ..Look::default() };
         assert_eq!(look.shown("data", now + PROBE_SLOW).state, State::Unknown);
         assert_eq!((failed.state, failed.reason), (State::Failed, Some("gone".into())));

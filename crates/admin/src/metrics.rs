@@ -218,7 +218,7 @@ impl Scrape {
         let mut counts: Vec<(&str, usize, usize)> =
             shown.iter().map(|share| (&*share.name, share.connections, share.opens)).collect();
         if !rest.is_empty() {
-            // No share can have this name.
+            // A share's name cannot contain slashes, so this label is unique.
             let sum = |of: fn(&ShareStatus) -> usize| rest.iter().map(of).sum();
             counts.push(("/others/", sum(|share| share.connections), sum(|share| share.opens)));
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn so_many_shares_have_metrics_of_their_own() {
-        // IPC$ is one too.
+        // IPC$ counts as a share, too.
         for shares in [SHARE_LABELS - 2, SHARE_LABELS - 1, SHARE_LABELS] {
             let builder = (0..shares).fold(Server::builder(), |builder, number| {
                 builder.share(&format!("share{number:04}"), vfs::memory(1 << 20))

@@ -39,7 +39,8 @@ impl Listening {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         remove_abandoned(path)?;
-        // Nobody connects between bind(2) and chmod(2): the mask is 0600 at once.
+        // The umask makes the socket 0600 at once, so no other user can connect between bind and
+        // chmod.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
