@@ -88,7 +88,7 @@ impl Body {
             put_u32(&mut inner, length(value));
             inner.extend(value);
         }
-        // Both begin at a multiple of four, so the inner alignment holds.
+        // Outer and inner array begin at a multiple of four, so the inner alignment stays valid.
         put_u32(&mut self.bytes, length(&inner));
         self.bytes.extend(inner);
         self
@@ -202,7 +202,7 @@ impl Bus {
         let mut stream = UnixStream::connect_addr(address)?;
         stream.set_read_timeout(Some(REPLY_TIME))?;
         stream.set_write_timeout(Some(REPLY_TIME))?;
-        // EXTERNAL without an identity: the bus takes that of the socket.
+        // EXTERNAL without an identity: the bus uses the socket's user.
         stream.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\n")?;
         let mut answered = Vec::new();
         while !answered.ends_with(b"\r\n") || !answered.windows(3).any(|three| three == b"OK ") {

@@ -40,7 +40,8 @@ impl Announced {
                     it does not exist, or the server does not listen there");
             }
         }
-        // With none the server may still get one: a network that comes later.
+        // A server that listens on no address is never announced. A missing interface is no reason
+        // to stop, because it may appear later.
         if announcement.addresses.is_empty() {
             return Self { mdns: None, wsd: None };
         }

@@ -38,7 +38,7 @@ impl Responder {
     pub(crate) async fn stop(self) {
         match self {
             Self::Own(own) => own.stop().await,
-            // Avahi says goodbye for a client that is gone.
+            // Avahi sends the goodbye message when its client disconnects.
             Self::Avahi(registered) => drop(registered),
         }
     }

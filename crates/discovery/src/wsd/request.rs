@@ -107,7 +107,7 @@ impl Texts {
                         place.push_str(text);
                     }
                 }
-                // Nobody needs entities here, and definitions of them are dangerous.
+                // WS-Discovery needs no XML entities, and entity definitions are dangerous.
                 Event::DocType(_) | Event::GeneralRef(_) => return None,
                 Event::Eof => return path.is_empty().then_some(found),
                 _ => {}
