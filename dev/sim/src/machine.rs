@@ -83,7 +83,7 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
-        // Two shares of the same files; handles opened through one of them outlive the server.
+        // Both shares have the same files; handles of the second share survive the server.
         let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
         let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
         let settings = Settings {
@@ -123,7 +123,7 @@ impl Machine {
         let (serving, all) = (server.clone(), Arc::clone(&connections));
         let accepting = spawn_local(async move {
             while let Some(stream) = heard.recv().await {
-                // A stream that is refused ends.
+                // A refused stream is closed by the drop.
                 let Ok(served) = serving.serve_connection(stream) else { continue };
                 let connection = spawn_local(async move { drop(served.await) });
                 let mut all = all.lock();
@@ -174,7 +174,7 @@ impl Machine {
             Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
         };
         *vfs = Arc::new(left);
-        // Changes that the process did not see as stable may be stable or lost.
+        // Changes that the store had not confirmed may be stable or lost.
         let mut store = self.store.lock();
         let records = store.after_fall(&mut || dice.percent(50));
         *store = Arc::new(Store::new(records, Dice::new(dice.next(), 0)));

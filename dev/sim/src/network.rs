@@ -281,7 +281,7 @@ impl Network {
                     network.change(&link, State::Ended);
                 });
             }
-            // `carry` ends it.
+            // `carry` ends the connection.
             State::Late | State::Flowing | State::Ended => {}
         }
     }

@@ -5,7 +5,7 @@ use frevo_sim::Run;
 #[test]
 fn two_runs_of_one_seed_are_the_same() {
     for seed in 1..=12 {
-        // Each on a thread of its own: hash maps have other keys there.
+        // Each run has a thread of its own, so that the random keys of its hash maps differ.
         let run = move || Run { seed, trace: true }.run();
         let [first, second] =
             [std::thread::spawn(run), std::thread::spawn(run)].map(|thread| thread.join().unwrap());

@@ -35,7 +35,7 @@ impl Actor {
                 )
                 .await;
             let end = match written.end() {
-                // It was written before the sync failed.
+                // The record was written, but the sync failed, so it may be lost.
                 End::Not if self.is_lasting => End::Unknown,
                 end => end,
             };

@@ -62,7 +62,7 @@ impl Actor {
 async fn hear(watch: &mut Watch, name: &str) -> bool {
     loop {
         let Ok(changes) = watch.next_changes().await else { return false };
-        // Its maker writes to the file too, which is a change of its own.
+        // The creator of the file also writes to it, which is another change.
         let tells = |change: &Change| match change {
             Change::Added(found) => found == name,
             Change::Missed => true,

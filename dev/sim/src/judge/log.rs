@@ -95,7 +95,8 @@ impl Log {
             }
         }
         if is_crash {
-            // An append in progress goes to its planned offset, after lost records.
+            // After a crash, an append in progress still writes at its planned offset, behind lost
+            // records.
             let lost = (content.len() as u64).next_multiple_of(RECORD as u64)..self.reached;
             self.holes.extend(lost.step_by(RECORD));
         }

@@ -81,7 +81,7 @@ impl LockFile {
 
     /// Records that the lock holder has read `number`; `at_least` was acknowledged when it asked.
     pub fn read(&mut self, number: u64, at_least: u64) {
-        // A crash may have come between.
+        // A crash during the read may have reset `acknowledged`.
         let at_least = at_least.min(self.acknowledged);
         if number < at_least || number > self.tried {
             violation!(

@@ -106,7 +106,7 @@ fn either(folder: &Folder, step: &Step) -> Vec<Folder> {
     let mut all = vec![folder.clone()];
     all.extend(after(folder, step));
     if let Step::Write(name, _) = step {
-        // Made or emptied, and not written.
+        // The file may exist or be truncated without the data.
         all.extend(after(folder, &Step::Write(name.clone(), 0)));
     }
     all

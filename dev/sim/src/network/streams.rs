@@ -48,7 +48,7 @@ impl Network {
             self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
             if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
                 if count == 0 {
-                    // The end is not seen either.
+                    // The receiver does not see the end of the stream either.
                     while link.state() != State::Ended {
                         link.changed[direction].notified().await;
                     }
@@ -65,7 +65,7 @@ impl Network {
                 continue;
             }
             if is_reset(from) {
-                // The sender has closed the connection.
+                // The sender has reset the connection.
                 break;
             }
             if count == 0 {
@@ -107,7 +107,7 @@ impl Network {
         to: &MemoryStream,
     ) {
         if direction == 1 {
-            // The answers go nowhere.
+            // The server's answers are dropped.
             while link.state() != State::Ended {
                 tokio::select! {
                     biased;
