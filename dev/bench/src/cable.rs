@@ -92,7 +92,7 @@ fn start(args: &Arguments, peer: &Peer, links: &Links) -> Result<Child> {
 fn watch(args: &Arguments, links: &Links) -> Result<Vec<Sample>> {
     let mut meter = Meter::new(links)?;
     let begun = Instant::now();
-    // Both links carry data.
+    // Waits until both links carry data.
     while meter.look()?.iter().any(|rate| *rate < IN_USE) {
         ensure!(begun.elapsed() < MARGIN, "the links are not used within {MARGIN:?}");
     }
@@ -178,7 +178,7 @@ fn picture(args: &Arguments, samples: &[Sample]) -> String {
             in_words(&args.rates[link])
         );
     }
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     for at in [args.phase, args.phase * 2.0] {
         let _ = writeln!(
             out,

@@ -107,7 +107,7 @@ impl Counted<'_> {
         let warm_up = Duration::from_secs(self.args.warm_up);
         let mut load = warmed(self.row, &peer, self.share, warm_up).await?;
         self.tell(peer.pid(), &["instrumentation", "on"])?;
-        // The first round after it is left out: code is translated anew.
+        // The first instrumented round is not counted, because valgrind translates code in it.
         load.round(&peer, Duration::from_millis(500)).await?;
         self.tell(peer.pid(), &["zero"])?;
         let round = load.round(&peer, Duration::from_secs(self.args.seconds)).await?;

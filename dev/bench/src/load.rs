@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     }
     let labels = args.only.iter().map(|name| label(name).map(str::to_owned));
     let mut page = Page::new(labels.collect::<Result<_>>()?, setting(args, scratch.path()));
-    // One set of servers after the other; rows with the same options follow each other.
+    // Rows with the same options share one set of servers.
     let mut running: Option<(Listed, Vec<Peer>)> = None;
     for row in rows {
         let how = row.listed();

@@ -96,7 +96,7 @@ impl Sample {
                 "windows" => Who::Windows,
                 "user" => Who::User,
                 "ksmbd" => Who::Ksmbd,
-                // Frevo under strace.
+                // The line belongs to the run of Frevo under strace.
                 _ => return None,
             },
             test: test.to_owned(),
@@ -130,7 +130,7 @@ type Key<'a> = (&'a str, &'a str, u32);
 
 /// Runs the guest and prints the page.
 pub(crate) fn run(args: &Arguments) -> Result<()> {
-    // Not below /dev/shm, of which the guest has its own.
+    // The folder must not be below /dev/shm, because the guest has its own /dev/shm.
     let room = tempfile::Builder::new().prefix("frevo-bench-rdma-").tempdir()?;
     let report = room.path().join("report");
     let transport = format!("{:?}", args.transport).to_lowercase();
@@ -287,7 +287,8 @@ mod tests {
         let mut out = String::new();
         page(&mut out, text).unwrap();
         let row = out.lines().find(|line| line.starts_with("| read")).unwrap();
-        // 2 s less 0.5 s of the client for 1,000; 2 s less 0.2 s and 0.5 s for 2,000.
+        // ksmbd: 2 s less the client's 0.5 s for 1,000 requests. Frevo: 2 s less 0.2 s and 0.5 s
+        // for 2,000.
         assert!(
             row.contains(
                 "| 1000 | 500 | 2.00 | 0.25 | 0.50 | 650 | 1500 | 0.43 | 150 | 250 | 1.25 | 0.90 |"

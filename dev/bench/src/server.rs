@@ -80,7 +80,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // smbd's process tree is a PID namespace, whose first process dies with this one.
+        // The child is the first process of smbd's PID namespace; the kernel kills all others with
+        // it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -39,7 +39,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     let socket = TcpStream::connect(&target.addr).await?;
     socket.set_nodelay(true)?;
     let socket = socket.into_std()?;
-    // Further descriptors of the same socket; nobody reads by them once the client is dropped.
+    // The clone keeps the socket open; after the client's drop only the load reads from it.
     let kept = socket.try_clone()?;
     let socket = Socket::new(socket)?;
     let cipher = if row.is_older { Cipher::Aes128Ccm } else { Cipher::Aes128Gcm };
@@ -87,7 +87,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
         number: n,
     };
     drop(client);
-    // The client's tasks end when they run next.
+    // The client's tasks end when the runtime polls them next.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }

@@ -41,7 +41,7 @@ pub(super) fn picture(label: &str, others: &[String], lines: &[Line]) -> String 
          <text x=\"10\" y=\"20\" font-size=\"14\">Processor time of {label}, as a part of that of another \
          server: left is better</text>\n"
     );
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     for (n, (other, colour)) in others.iter().zip(COLOURS).enumerate() {
         let at = LEFT + 130.0 * n as f64;
         let _ = writeln!(
@@ -94,7 +94,7 @@ mod tests {
         let line = Line { name: "read".to_owned(), parts: vec![Some(0.5), None] };
         let others = ["smbd".to_owned(), "bare".to_owned()];
         let svg = picture("Frevo", &others, &[line]);
-        // Two in the legend, one in the row.
+        // Two circles belong to the legend, one to the row.
         assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
         assert!(svg.contains(">of bare</text>") && svg.ends_with("</svg>\n"));
     }
