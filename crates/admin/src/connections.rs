@@ -35,7 +35,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
                 }
                 Err(error) => after_failure(&error).await,
             }
-            // Yields, so that connections that lost their place end before the next accept.
+            // Yields, so that connections that lost their slot end before the next accept.
             tokio::task::yield_now().await;
         }
     };

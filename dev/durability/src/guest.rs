@@ -155,7 +155,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // An error has been told before, or there is no guest.
+        // An error has been reported before, or the guest has ended already.
         let _ = self.kill();
     }
 }

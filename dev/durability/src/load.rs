@@ -68,7 +68,7 @@ pub(crate) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
     let (w, mut r) = (Arc::clone(world), random());
     tasks.spawn(async move {
         while !w.is_over() {
-            // Nothing is promised, so that nothing can be lost.
+            // These calls give no guarantee, so no failure is a loss.
             let _ = litter(&w, &mut r).await;
             sleep(Duration::from_millis(20)).await;
         }

@@ -128,7 +128,7 @@ impl Names {
                 known.insert(name.clone(), Possible::default());
                 self.write(known, &name, random).await
             }
-            // Nothing but the share's promise makes these stable.
+            // Only a continuously available share guarantees that these changes are stable.
             5 if is_there && self.way == Way::Continuous => self.remove(known, file).await,
             6 | 7 if is_there && self.way == Way::Continuous => {
                 let to = FILES[random.below(FILES.len() as u64) as usize];

@@ -103,7 +103,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some((mut child, _)) = self.running.take() {
-            // The kill fails if the process has ended; both are fine.
+            // The kill fails if the process has ended already, which is fine.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -166,7 +166,8 @@ impl World {
         let (session, share) = log_on(address, KEPT, true).await?;
         let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
         let common = common.open(&share, COMMON).await?;
-        // A reconnect by name alone could not restore the lock.
+        // This lock is lost unless the handle itself is restored; opening the file by name is not
+        // enough.
         common.try_lock(STANDING - 1, 1, LockKind::Exclusive).await?;
         Ok(Self {
             files: machine.files(),
