@@ -118,8 +118,6 @@ pub use audit::Events;
 #[doc(inline)]
 pub use base::watchdog::client_served;
 #[doc(inline)]
-pub use embed::review::Reviewed;
-#[doc(inline)]
 pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
     Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
@@ -134,6 +132,8 @@ pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 pub use frevo_store::state::StateStore;
 #[doc(inline)]
 pub use objects::durable::disk::DiskState;
+#[doc(inline)]
+pub use objects::review::Reviewed;
 #[doc(inline)]
 pub use objects::server::SharedAccounts;
 #[doc(inline)]
@@ -161,16 +161,12 @@ pub mod internal {
 
     parts! {
         access { host_users, id_map }
-        base { ambient, limits, #[cfg(feature = "plant")] plant }
-        objects { admission, durable, lease, ledger, server }
+        base { ambient, host, limits, #[cfg(feature = "plant")] plant }
+        objects { admission, audited, durable, lease, ledger, notice, server }
         serve { idle }
-        shares { apple, host, impersonation, time_machine, user_folders }
+        shares { apple, impersonation, time_machine, user_folders }
     }
-    pub use crate::audit::told;
     pub mod command {
         pub use crate::command::*;
-    }
-    pub mod connection {
-        pub use crate::connection::*;
     }
 }

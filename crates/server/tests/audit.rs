@@ -17,12 +17,12 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
 use frevo_server::internal::admission::EVICTED;
 use frevo_server::internal::ambient::Host;
-use frevo_server::internal::connection::Notice;
 use frevo_server::internal::ledger::GAVE_UP_WAITING;
 use frevo_server::internal::limits::{
     AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_VALUE_BYTES, AUDIT_WRITE_BYTES,
     LINES_AT_ONCE_PER_NETWORK, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
+use frevo_server::internal::notice::Notice;
 use frevo_server::share::{Share, Target};
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
@@ -271,7 +271,7 @@ async fn everything(world: &World) {
     broken.negotiate(&Offer::default()).await;
     broken.send_frame(&[0; 64]).await;
     broken.expect_disconnect().await;
-    frevo_server::internal::told::limit(&world.server, broken_peer(), "test");
+    frevo_server::internal::audited::limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
     // These are the program's; its own test shows that it emits them.

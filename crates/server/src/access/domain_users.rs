@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use frevo_auth::kerberos::{DomainUser, LogonInfo};
-use frevo_auth::{Identity, Reason, Refusal};
+use frevo_auth::{Accounts, Identity, Reason, Refusal};
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{FileTime, Sid};
 
-use crate::access::host_users::HostUser;
 use crate::access::principals::{Principal, Use};
-use crate::objects::server::ServerState;
+use crate::base::host::HostUser;
 
 /// Returns the name by which the server knows a user, with the facts about the user that count
 /// here.
@@ -21,10 +20,10 @@ use crate::objects::server::ServerState;
 /// # Errors
 /// The reason of a refusal, with what to do, for the log.
 pub(crate) fn known(
-    server: &ServerState,
+    realms: &[String],
+    accounts: &dyn Accounts,
     user: &Arc<DomainUser>,
 ) -> Result<(String, Arc<DomainUser>), String> {
-    let realms = &server.settings().realms;
     let principal = &user.principal;
     if realms.is_empty() {
         let pac = user.pac.as_ref().ok_or_else(|| {
@@ -44,7 +43,7 @@ pub(crate) fn known(
     };
     // MS-KILE 3.1.5.7: names are compared without case. Domain controllers give a name as the
     // client wrote it.
-    let account = server.accounts().membership(name).ok_or_else(|| {
+    let account = accounts.membership(name).ok_or_else(|| {
         format!("there is no account for {principal}; add it: frevo user add {name}")
     })?;
     if !account.is_enabled {
@@ -72,10 +71,10 @@ pub(crate) fn facts(identity: &Identity) -> Option<&LogonInfo> {
 }
 
 /// Returns the advice about a user of a domain who came with a password that nobody here can judge.
-pub(crate) fn hint(server: &ServerState, refusal: &Refusal) -> Option<&'static str> {
+/// `takes_tickets` says that tickets of every realm are taken; `own` is the name of the server.
+pub(crate) fn hint(refusal: &Refusal, takes_tickets: bool, own: &str) -> Option<&'static str> {
     let is_stranger = refusal.reason == Reason::UnknownUser && !refusal.domain.is_empty();
-    let takes_tickets = server.kerberos.service().is_some() && server.settings().realms.is_empty();
-    let is_own = refusal.domain.eq_ignore_ascii_case(&server.settings().server_name);
+    let is_own = refusal.domain.eq_ignore_ascii_case(own);
     (is_stranger && takes_tickets && !is_own).then_some(
         "users of a domain log on by Kerberos: connect by the server's name, with a ticket; for NTLM \
          name the domain in winbind_domains of [server]",

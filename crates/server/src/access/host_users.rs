@@ -16,23 +16,14 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use crate::access::actor::Actor;
 use crate::base::ambient::Ambient;
+use crate::base::host::{HostUser, Said};
 use crate::base::limits::{
     HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_LOOKUPS_PER_USER, HOST_USER_FRESH,
     HOST_USERS_REMEMBERED,
 };
 use crate::base::pools::places::Places;
-use crate::shares::host::{Credentials, HostNames, Said, UnixUser};
-use crate::shares::impersonation::Actor;
-
-/// A user of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostUser {
-    /// The numbers of the user and its groups.
-    pub unix: UnixUser,
-    /// The names of the groups, in lower case.
-    pub groups: Vec<String>,
-}
 
 /// The user of the host that an account is, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,32 +47,6 @@ impl OnHost {
     /// True once the host has answered.
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Known(_))
-    }
-}
-
-impl HostUser {
-    /// Asks the name service, which may wait.
-    ///
-    /// # Errors
-    /// When it does not answer, or does not name one of the groups.
-    pub fn look_up(names: &dyn HostNames, name: &str) -> Said<Self> {
-        let exact = names.user(name)?;
-        let unix = match exact {
-            Some(unix) => Some(unix),
-            None => names.user(&fold_name(name))?,
-        };
-        let Some(unix) = unix else { return Ok(None) };
-        let mut groups = Vec::with_capacity(unix.groups.len());
-        for gid in &unix.groups {
-            groups.extend(names.group_name(*gid)?.map(|name| fold_name(&name)));
-        }
-        Ok(Some(Self { unix, groups }))
-    }
-
-    /// The credentials for impersonation, with another primary group where the share has one;
-    /// none for root.
-    pub fn credentials(&self, group: Option<u32>) -> Option<Credentials> {
-        Credentials::new(self.unix.uid, group.unwrap_or(self.unix.gid), &self.unix.groups)
     }
 }
 
@@ -273,6 +238,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use crate::base::host::UnixUser;
 
     fn user(uid: u32) -> HostUser {
         let unix = UnixUser { uid, gid: uid, groups: vec![uid] };

@@ -6,8 +6,8 @@
 use frevo_auth::kerberos::LogonInfo;
 use frevo_wire::dtyp::{AceBody, Acl, SecurityDescriptor, Sid};
 
-use crate::access::host_users::HostUser;
-use crate::shares::host::UnixUser;
+use crate::base::host::HostUser;
+use crate::base::host::UnixUser;
 
 /// The numbers of one domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

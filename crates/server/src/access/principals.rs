@@ -17,8 +17,8 @@ use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
 use frevo_wire::fscc::fold_name;
 
+use crate::base::host::HostNames;
 use crate::base::limits::ACCOUNTS_LISTED;
-use crate::shares::host::HostNames;
 pub(crate) use listing::Listing;
 
 /// Accounts that can be swapped for newer ones while the server runs.
@@ -340,7 +340,7 @@ mod tests {
     use frevo_auth::smbpasswd::Entry;
 
     use super::*;
-    use crate::shares::host;
+    use crate::base::host;
 
     fn accounts() -> SharedAccounts {
         let mut file = AccountFile::default();

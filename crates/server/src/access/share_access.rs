@@ -12,7 +12,6 @@ use frevo_wire::dtyp::{
 };
 
 use crate::base::limits::SHARE_ACCESS_ENTRIES;
-use crate::embed::NotEdited;
 
 /// Rights of Windows' Read: FILE_GENERIC_READ and FILE_EXECUTE.
 const READ: AccessMask = AccessMask(0x0012_00A9);
@@ -27,12 +26,21 @@ const WORDS: [(&str, AccessMask); 3] =
 pub(crate) const UNIX: u64 = 22;
 
 /// A descriptor that is malformed, or has no DACL.
-fn invalid() -> NotEdited {
-    NotEdited::BadAccess(String::from("the security descriptor is malformed or has no DACL"))
+const fn invalid() -> NotAccepted {
+    NotAccepted::Malformed("the security descriptor is malformed or has no DACL")
 }
 
-fn unsupported(why: &str) -> NotEdited {
-    NotEdited::Unsupported(why.to_owned())
+const fn unsupported(why: &'static str) -> NotAccepted {
+    NotAccepted::Unsupported(why)
+}
+
+/// The reason why the access list of a client's security descriptor is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotAccepted {
+    /// The descriptor is malformed.
+    Malformed(&'static str),
+    /// An entry would not be enforced.
+    Unsupported(&'static str),
 }
 
 /// An entry of an access list, written `allow:SID:RIGHTS` or `deny:SID:RIGHTS`.
@@ -104,7 +112,7 @@ impl AccessList {
     pub(crate) fn of_descriptor(
         bytes: &[u8],
         knows: impl Fn(&Sid) -> bool,
-    ) -> Result<Option<Self>, NotEdited> {
+    ) -> Result<Option<Self>, NotAccepted> {
         let descriptor = SecurityDescriptor::parse(bytes).map_err(|_| invalid())?;
         if descriptor.sacl.as_ref().is_some_and(|sacl| !sacl.aces.is_empty()) {
             return Err(unsupported("the access list of a share cannot audit"));
@@ -183,7 +191,7 @@ impl AccessEntry {
 }
 
 /// True for an entry that allows, false for one that denies.
-fn kind(kind: AceType) -> Result<bool, NotEdited> {
+fn kind(kind: AceType) -> Result<bool, NotAccepted> {
     match kind {
         AceType::ACCESS_ALLOWED => Ok(true),
         AceType::ACCESS_DENIED => Ok(false),
@@ -278,7 +286,7 @@ mod tests {
             encoded(vec![Ace::deny(AceFlags::EMPTY, FULL, "S-1-5-113".parse().unwrap())]),
             encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::EMPTY); SHARE_ACCESS_ENTRIES + 1]),
         ] {
-            assert!(matches!(taken(&bytes), Err(NotEdited::Unsupported(_))));
+            assert!(matches!(taken(&bytes), Err(NotAccepted::Unsupported(_))));
         }
         let most =
             encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::EMPTY); SHARE_ACCESS_ENTRIES]);

@@ -3,14 +3,15 @@
 //! `docs/audit.md` has the schema. A handler only queues an event, and never waits for
 //! that; a thread of its own writes the lines. What does not fit into the queue, or
 //! cannot be written, is counted, and the next line says how many events were lost.
+//!
+//! It may touch `access` and `base`. The rooms above make the events: `objects::audited` those of
+//! files, `command::audited` those of requests.
 
 mod event;
 mod json;
 mod queue;
 mod sink;
 mod stream;
-#[doc(hidden)]
-pub mod told;
 
 use std::fmt;
 use std::io;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use crate::base::host;
 use crate::base::limits::AUDIT_SEND;
-use crate::shares::host;
 
 /// Somewhere that lines are written to.
 pub trait Sink: Send {

@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frevo_wire::dtyp::FileTime;
 
-use crate::access::host_users::HostUser;
-use crate::shares::host::{self, HostNames, Said};
+use crate::base::host::{self, HostNames, HostUser, Said};
 
 /// Where a message is signed, verified, sealed or unsealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

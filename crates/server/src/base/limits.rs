@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::objects::ledger::{KINDS, Kind};
-
 /// Largest READ or WRITE payload, bytes (MaxReadSize, MaxWriteSize).
 pub const MAX_IO: u32 = 8 * 1024 * 1024;
 
@@ -647,24 +645,6 @@ pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
-
-/// Objects of each kind that one account, and one client network before logon, may
-/// have. They are in the order of `ledger::Kind`.
-pub const LIMITS: [(Kind, usize, usize); KINDS] = [
-    (Kind::Connection, CONNECTIONS_PER_USER, CONNECTIONS_PER_ADDRESS),
-    (Kind::Session, SESSIONS_PER_USER, SESSIONS_PER_ADDRESS),
-    (Kind::TreeConnect, TREES_PER_USER, TREES_PER_USER),
-    (Kind::Open, OPENS_PER_USER, OPENS_PER_USER),
-    (Kind::Watch, usize::MAX, usize::MAX),
-    (Kind::Waiting, usize::MAX, usize::MAX),
-    (Kind::Lock, LOCKS_PER_USER, LOCKS_PER_USER),
-    (Kind::Lease, usize::MAX, usize::MAX),
-    (Kind::Listing, usize::MAX, usize::MAX),
-    (Kind::Pipe, usize::MAX, usize::MAX),
-    (Kind::Offload, usize::MAX, usize::MAX),
-    (Kind::Frame, usize::MAX, usize::MAX),
-    (Kind::Reply, usize::MAX, usize::MAX),
-];
 
 /// Time between two looks for memory to give back to the system.
 pub const GIVE_BACK_LOOK: Duration = Duration::from_secs(1);

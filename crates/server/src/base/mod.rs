@@ -8,8 +8,7 @@
 
 pub(crate) mod ambient;
 pub(crate) mod descriptors;
-#[cfg(test)]
-pub(crate) mod full_tables;
+pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod lines;
 pub mod panics;

@@ -22,8 +22,6 @@ use tokio::time::Instant;
 
 use crate::base::limits::{CULPRIT_FROM, REFUSAL_LOG_INTERVAL, SLOW_POLL};
 
-pub(crate) mod handled;
-
 /// Long polls of all cores.
 #[derive(Debug, Default)]
 pub struct Watchdog {
@@ -65,13 +63,32 @@ struct Lines {
 
 /// The request that took the largest part of a poll.
 #[derive(Debug)]
-struct Culprit {
-    took: Duration,
-    command: Command,
-    share: String,
-    user: String,
-    session: u64,
-    file: String,
+pub(crate) struct Culprit {
+    /// Time of the poll.
+    pub(crate) took: Duration,
+    /// Command of the request.
+    pub(crate) command: Command,
+    /// Name of its share; empty for none.
+    pub(crate) share: String,
+    /// Account of its session; empty for none.
+    pub(crate) user: String,
+    /// SessionId of its header.
+    pub(crate) session: u64,
+    /// Name of its file; empty for none.
+    pub(crate) file: String,
+}
+
+/// Notes a part of the present poll that took `took`, with what `culprit` says of it, unless a longer
+/// part is known.
+pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
+    if took < CULPRIT_FROM {
+        return;
+    }
+    let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
+    if CULPRIT.with_borrow(is_worse) {
+        // The earlier culprit is dropped outside of the borrow.
+        drop(CULPRIT.replace(Some(culprit())));
+    }
 }
 
 // Of the thread: one poll of one task, noted within it and taken at its end.

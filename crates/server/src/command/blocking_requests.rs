@@ -18,16 +18,17 @@ use frevo_wire::dtyp::AccessMask;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
+use crate::base::host::short_patience;
 use crate::base::limits::CLOSED_ON_CORE;
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
-use crate::command::request::{Cancellation, Request};
+use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::command::{self, OffCore, Row};
-use crate::connection::ConnectionInfo;
+use crate::objects::cancellation::Cancellation;
+use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::open::{Open, OpenTarget};
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Session;
-use crate::shares::host::short_patience;
 use crate::shares::share::{Share, Target};
 
 /// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does

@@ -76,7 +76,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 /// names in a folder that the host's user may not list.
 fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let is_acting = impersonation::actor_of(&*file.node).is_some();
-    let viewer = visibility::viewer(&open.tree());
+    let viewer = open.tree().viewer();
     if is_acting || viewer.is_some() {
         // Each name and each folder on its way would be looked up, on the core.
         let above = file.name().components().count();

@@ -7,7 +7,6 @@ use frevo_wire::command::close::{self, CloseFlags};
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::durable::record;
-use crate::objects::lease;
 use crate::objects::open::{Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::shown;
@@ -37,7 +36,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         doomed = (deletes || is_doomed).then(|| (file, file.name()));
         // Windows: what is deleted by being closed is first taken from those who
         // keep closed handles; smbtorture's lease.unlink shows it.
-        if deletes && lease::contend(rq, file, Cause::Delete).await.is_err() {
+        if deletes && rq.contend(file, Cause::Delete).await.is_err() {
             // The client is gone, or has given up: it is closed all the same.
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }

@@ -27,10 +27,10 @@ use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateAction};
 use frevo_wire::dtyp::AccessMask;
 
-use crate::audit::told;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
+use crate::objects::audited;
 use crate::objects::lease::{self as breaks, delivery};
 use crate::objects::open::Open;
 use crate::objects::refusal::{Outcome, Refusal};
@@ -115,7 +115,7 @@ fn choose(
     (tree, live): (&TreeConnect, &Arc<dyn Vfs>),
 ) -> Result<Chosen, Refusal> {
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
-    let posix = posix::mode_asked(rq, request)?;
+    let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let text = validate::spelling(text, &tree.share, posix.is_some());
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
     let is_past = !Arc::ptr_eq(&vfs, live);
@@ -165,7 +165,7 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     create.grant_survival(open, action)?;
     create.keep(open).await?;
     create.report(file, action, file_created);
-    told::opened(tree, open, action);
+    audited::opened(tree, open, action);
     rq.session()?.add_open(open, &rq.server().files)?;
     let open = fresh.kept();
     out.set_file_id(create.file_id);
@@ -187,7 +187,7 @@ fn again(
     let file = open.file()?;
     let (name, file_id, desired) = (file.name(), open.file_id, open.granted_access);
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
-    let posix = posix::mode_asked(rq, request)?;
+    let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
     // Breaks are told where the client is now.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);

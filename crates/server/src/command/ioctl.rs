@@ -23,10 +23,11 @@ use frevo_wire::command::ioctl::operation::{self, OperationId};
 use frevo_wire::command::ioctl::{self, IoctlFlags, pipe_wait};
 use frevo_wire::file_id::FileId;
 
-use crate::audit::{Recorded, told};
+use crate::audit::Recorded;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
+use crate::objects::audited;
 use crate::objects::open::{FileOpen, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable::{self, Change};
@@ -86,10 +87,10 @@ fn audit(call: &Call<'_>, row: &Row, acted: &Answer) {
     let (Recorded::Attributes(parts), true) = (row.recorded, row.changes) else { return };
     let Ok(open) = call.open() else { return };
     match acted {
-        Ok(_) => told::attributes(open, parts, Ok(())),
+        Ok(_) => audited::attributes(open, parts, Ok(())),
         Err(refusal) => {
             if let Some(status) = refusal.status() {
-                told::attributes(open, parts, Err(status));
+                audited::attributes(open, parts, Err(status));
             }
         }
     }

@@ -23,7 +23,6 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::durable::{Survival, record};
 use crate::objects::host_locks;
-use crate::objects::lease;
 use crate::objects::ledger::{Charge, Kind};
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Outcome;
@@ -83,7 +82,7 @@ async fn carry_out(
     let modes = modes(locks)?;
     let mut taken = Taken { rq, open, file, ranges: Vec::new(), places: Vec::new(), sequence };
     taken.places = places_for(rq, modes.len())?;
-    lease::contend(rq, file, Cause::Write).await?;
+    rq.contend(file, Cause::Write).await?;
     let locking = Locking { open, file, ranges: RefCell::default() };
     lock(&locking, locks, &modes).await?;
     taken.ranges = locking.carried_out(sequence);

@@ -1,5 +1,8 @@
 //! The commands: one table of what must hold before a handler runs, one place
 //! that chooses the handler, one file for each handler.
+//!
+//! It may touch the objects and all below them, and `ipc` for requests to pipes. `request` and
+//! `response` are what a handler gets and gives; `blocking_requests` runs handlers on other threads.
 
 pub(crate) mod blocking_requests;
 pub mod change_notify;
@@ -24,6 +27,9 @@ pub mod tree_connect;
 pub mod tree_disconnect;
 pub mod write;
 
+#[doc(hidden)]
+pub(crate) mod audited;
+pub(crate) mod handled;
 mod table;
 
 pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Signing, Waits, row};
@@ -32,7 +38,6 @@ use std::pin::pin;
 
 use frevo_wire::Command;
 
-use crate::audit::told;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
@@ -40,7 +45,7 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // Pinned before it is awaited, as in `blocking_requests`: that saves a copy of its state.
-    told::outcome(rq, pin!(handle(rq, out)).await)
+    audited::outcome(rq, pin!(handle(rq, out)).await)
 }
 
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

@@ -12,9 +12,11 @@ use frevo_wire::negotiate_context::{self as context, NegotiateContext, Negotiate
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
 use crate::base::limits::MAX_IO_SINGLE_CREDIT;
-use crate::command::request::{Cancellation, Request};
+use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::connection::{Connection, Negotiated};
+use crate::connection::Connection;
+use crate::objects::cancellation::Cancellation;
+use crate::objects::connection_info::Negotiated;
 use crate::objects::refusal::{Doom, Outcome};
 use crate::objects::settings::{Encryption, Settings, Signing};
 use crate::shares::posix;

@@ -1,6 +1,7 @@
 //! QUERY_DIRECTORY: MS-SMB2 3.3.5.18, with the object store's part of MS-FSA
 //! 2.1.5.6.3.
 
+pub(crate) mod apple;
 mod enumeration;
 #[cfg(test)]
 mod tests;
@@ -19,14 +20,13 @@ use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
 use self::enumeration::Filled;
 use super::query_info::Output;
+use crate::command::query_directory::apple::Filling;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::enumeration::Scan;
 use crate::objects::ledger::{Holder, Kind};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
-use crate::shares::apple::entries::Filling;
-use crate::shares::visibility;
 
 /// Entries looked at before other requests of the core get their turn; an entry that
 /// takes long to compare counts more than once.
@@ -49,7 +49,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
     let class = FileInfoClass(request.file_information_class);
     let filling = Filling::of(open, file, class);
-    let viewer = visibility::viewer(&open.tree());
+    let viewer = open.tree().viewer();
     let holder = rq.session()?.holder();
     let listed =
         list(file, holder, &request, filling.as_ref(), viewer.as_deref(), &mut output).await;
@@ -98,7 +98,7 @@ async fn list(
             let mut place = file.enumeration.lock();
             let scan =
                 place.as_mut().and_then(|e| e.scan.as_deref_mut()).ok_or(Status::NO_MORE_FILES)?;
-            scan.fill(file, filling, &mut writer, single, viewer, SLICE)
+            enumeration::fill(scan, file, filling, &mut writer, single, viewer, SLICE)
         };
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,
@@ -130,7 +130,7 @@ fn cut_first(
     let place = file.enumeration.lock();
     let scan = place.as_ref().and_then(|e| e.scan.as_deref());
     let shown = scan.map(Scan::shown).unwrap_or_default();
-    let held = scan.and_then(|scan| scan.held(file, filling, &shown));
+    let held = scan.and_then(|scan| enumeration::held(scan, file, filling, &shown));
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {

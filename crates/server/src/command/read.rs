@@ -9,13 +9,13 @@ use frevo_wire::command::read::{self, ReadFlags, ReadResponseFlags};
 use frevo_wire::dtyp::AccessMask;
 
 use super::client_memory::{self, ClientMemory};
+use crate::base::host;
 use crate::command::request::Request;
 use crate::command::response::{Payload, RemoteData, Response};
 use crate::ipc;
+use crate::objects::data;
 use crate::objects::open::{FileOpen, OpenTarget};
 use crate::objects::refusal::Outcome;
-use crate::shares::data;
-use crate::shares::host;
 use crate::shares::share::MAX_OFFSET;
 
 /// From this many bytes on, data that needs neither signature nor seal goes

@@ -1,25 +1,28 @@
 //! One request on its way through a handler: MS-SMB2 3.3.1.13.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::Cell;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use frevo_net::buffer::Buf;
 use frevo_net::file_io::{self, run_blocking};
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
+use frevo_store::lease::{Actor, Cause};
+use frevo_store::{FileCell, OpenId};
 use frevo_wire::Header;
 use frevo_wire::Status;
 
-use crate::connection::{Connection, ConnectionInfo};
-use crate::objects::open::Open;
+use crate::connection::Connection;
+use crate::objects::cancellation::Cancellation;
+use crate::objects::connection_info::ConnectionInfo;
+use crate::objects::data;
+use crate::objects::lease;
+use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
 use crate::objects::session::Session;
 use crate::objects::shown::Shown;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::data;
 
 /// A request whose session, tree connect and Open have been found, as far as
 /// its row in the command table demands them.
@@ -55,64 +58,6 @@ pub struct Request<'a> {
     pub busy: Cell<Duration>,
 }
 
-/// CANCEL, for requests that wait in one place only.
-#[derive(Debug, Default)]
-pub struct Cancellation {
-    told: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-    /// The time since which somebody waits for others within the request.
-    since: Cell<Option<Instant>>,
-}
-
-impl Cancellation {
-    /// The client has cancelled, or is gone.
-    pub(crate) fn tell(&self) {
-        self.told.set(true);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// Resolves when somebody waits for others within the request: it will take
-    /// as long as they like.
-    pub(crate) async fn awaited(&self) {
-        poll_fn(|_| if self.waker.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending })
-            .await;
-    }
-
-    /// The time from the first wait for others within the request until now.
-    pub(crate) fn waited(&self) -> Duration {
-        self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    /// Returns the outcome of `work`, or None when the client cancels before. The time does not
-    /// count as a wait for other clients.
-    pub(crate) async fn unless_told<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let done = tokio::select! {
-            biased;
-            done = work => Some(done),
-            () = self.told() => None,
-        };
-        self.since.set(None);
-        done
-    }
-
-    /// Waits until it does.
-    pub async fn told(&self) {
-        poll_fn(|cx| {
-            if self.told.get() {
-                return Poll::Ready(());
-            }
-            if self.since.get().is_none() {
-                self.since.set(Some(Instant::now()));
-            }
-            self.waker.replace(Some(cx.waker().clone()));
-            Poll::Pending
-        })
-        .await;
-    }
-}
-
 impl Request<'_> {
     /// Returns the server of the connection.
     pub fn server(&self) -> &Arc<ServerState> {
@@ -128,6 +73,12 @@ impl Request<'_> {
     /// Connection.Dialect
     pub fn dialect(&self) -> Dialect {
         self.connection.dialect()
+    }
+
+    /// True when client and server have agreed on the POSIX extensions, and the share has them.
+    pub fn has_posix_extensions(&self) -> bool {
+        self.connection.negotiated().is_ok_and(|negotiated| negotiated.posix)
+            && self.tree().is_ok_and(|tree| tree.share.has_posix())
     }
 
     /// The connection, for the handlers that `command::row` keeps on its core.
@@ -187,6 +138,27 @@ impl Request<'_> {
         self.server().host_users.naming(&identity.user, ask).await
     }
 
+    /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where
+    /// MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
+    pub async fn contend(&self, file: &FileOpen, cause: Cause) -> Result<(), Status> {
+        self.contend_for(&file.cell, file.id, cause).await
+    }
+
+    /// The same for a file that `id` need not be an Open of.
+    pub async fn contend_for(
+        &self,
+        cell: &Arc<FileCell>,
+        id: OpenId,
+        cause: Cause,
+    ) -> Result<(), Status> {
+        lease::contend(self.server(), &self.cancellation, cell, id, cause).await
+    }
+
+    /// Waits until nobody is giving back anything. Then it is to be asked again.
+    pub async fn settled(&self, cell: &FileCell, actor: Actor) -> Result<(), Status> {
+        lease::settled(&self.cancellation, cell, actor).await
+    }
+
     /// True for a response without signature and seal: its file data may go to the socket
     /// without entering user space.
     pub fn response_is_bare(&self) -> bool {
@@ -200,33 +172,5 @@ impl Request<'_> {
     pub fn check_charge(&self, bytes: u32) -> Result<(), Status> {
         let multi_credit = self.connection.supports_multi_credit();
         check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A place in a blocking pool is no other client.
-    #[tokio::test]
-    async fn a_wait_for_a_thread_is_no_wait_for_others() {
-        let cancellation = Cancellation::default();
-        // Longer than the clock's step, however coarse that is.
-        let later = || async {
-            let since = Instant::now();
-            while since.elapsed().is_zero() {
-                tokio::task::yield_now().await;
-            }
-        };
-        assert_eq!(cancellation.unless_told(later()).await, Some(()));
-        assert_eq!(cancellation.waited(), Duration::ZERO);
-        tokio::select! {
-            biased;
-            () = cancellation.told() => panic!("nobody has told"),
-            () = later() => {}
-        }
-        assert!(!cancellation.waited().is_zero());
-        cancellation.tell();
-        assert_eq!(cancellation.unless_told(std::future::pending::<()>()).await, None);
     }
 }

@@ -20,12 +20,12 @@ use crate::access::domain_users;
 use crate::access::host_users::OnHost;
 use crate::access::principals::SharedAccounts;
 use crate::access::throttle::{Attempt, shortened};
-use crate::audit::told;
 use crate::base::limits::{
     EXCHANGE_BYTES, SESSION_BYTES, SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION,
     TAKE_OVER_PATIENCE, THROTTLE_TOLD,
 };
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
+use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::connection::{Authentication, Channel, Connection, Purpose};
@@ -121,13 +121,15 @@ async fn judged(
 
 /// Reports a refused logon.
 fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
-    let hint = domain_users::hint(rq.server(), refusal);
+    let settings = rq.server().settings();
+    let takes_tickets = rq.server().kerberos.service().is_some() && settings.realms.is_empty();
+    let hint = domain_users::hint(refusal, takes_tickets, &settings.server_name);
     rq.tell(|left_out| {
         tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
             user = %shortened(&refusal.user), reason = %refusal.reason, hint, left_out,
             "logon refused");
     });
-    told::logon_refused(rq, refusal);
+    audited::logon_refused(rq, refusal);
 }
 
 /// Looks up the host's user of an account that has logged on, and gives a user of a KDC the name of
@@ -136,7 +138,8 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
 /// SIDs would have no effect.
 async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
     if let Some(by_kdc) = &done.identity.kerberos {
-        match domain_users::known(rq.server(), by_kdc) {
+        let (settings, accounts) = (rq.server().settings(), rq.server().accounts());
+        match domain_users::known(&settings.realms, &*accounts, by_kdc) {
             Ok((name, user)) => {
                 done.identity.user = name;
                 done.identity.kerberos = Some(user);
@@ -193,7 +196,7 @@ async fn heed(rq: &Request<'_>, connection: &Connection, account: &str, success:
         counts = rq.server().throttle.heed(attempt) => {
             let wait = asked.elapsed();
             if !counts || wait >= THROTTLE_TOLD {
-                told::throttled(rq, account, wait, !counts);
+                audited::throttled(rq, account, wait, !counts);
             }
             counts
         }
@@ -581,5 +584,5 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
             cipher = negotiated.terms.cipher.map(cipher_name),
             signing = signing_name(negotiated.terms.signing_algorithm), mic = done.has_mic, left_out, "logged on");
     });
-    told::logged_on(rq, session.id, done, purpose, sealed);
+    audited::logged_on(rq, session.id, done, purpose, sealed);
 }

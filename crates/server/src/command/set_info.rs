@@ -25,9 +25,9 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 use self::writable::writable;
 use super::query_info::security;
 use crate::access::domain_names::DomainNames;
-use crate::audit::told;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::objects::audited;
 use crate::objects::durable::record;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Outcome;
@@ -111,7 +111,7 @@ fn apply(
             writable(open)?;
             let asked = request.security_information();
             let set = security::set(open, asked, request.buffer);
-            told::protected(open, asked, request.buffer, names, set);
+            audited::protected(open, asked, request.buffer, names, set);
             set?;
             if !open.file()?.is_directory {
                 // MS-FSA 2.1.5.17.

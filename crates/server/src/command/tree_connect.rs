@@ -10,8 +10,9 @@ use frevo_wire::{HeaderFlags, Status};
 
 use crate::access::access_rules::{Caller, Verdict};
 use crate::access::throttle::shortened;
-use crate::audit::{Event, Kind, told};
+use crate::audit::{Event, Kind};
 use crate::base::pools::blocking_pool::BlockingPool;
+use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::refusal::{Doom, Outcome};
@@ -46,7 +47,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let peer = rq.connection.peer;
     // A caller without an account is told so, and nothing of any share.
     if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
-        told::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
+        audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
     }
     let (share, granted) = match admit(rq, name, &identity) {
@@ -98,7 +99,7 @@ fn refused(rq: &Request<'_>, name: &str, identity: &Identity, why: &'static str)
         tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, user = %identity.user,
             share = shortened(name), left_out, "refused: {why}");
     });
-    told::connect_refused(rq, name, Status::BAD_NETWORK_NAME, why);
+    audited::connect_refused(rq, name, Status::BAD_NETWORK_NAME, why);
     Status::BAD_NETWORK_NAME
 }
 
@@ -158,7 +159,7 @@ fn take_use(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<Use,
                 user = %identity.user, share = %share.name,
                 "refused: the share has as many connections as max_connections allows");
         });
-        told::connect_refused(rq, &share.name, Status::REQUEST_NOT_ACCEPTED, "max_connections");
+        audited::connect_refused(rq, &share.name, Status::REQUEST_NOT_ACCEPTED, "max_connections");
         Status::REQUEST_NOT_ACCEPTED
     })
 }
@@ -175,7 +176,7 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
                 "refused: the share demands encryption and the client offers none; mount with SMB 3 \
                  and encryption (Linux: vers=3.1.1,seal), or set encryption = \"offered\"");
         });
-        told::connect_refused(rq, &share.name, Status::ACCESS_DENIED, "no encryption");
+        audited::connect_refused(rq, &share.name, Status::ACCESS_DENIED, "no encryption");
         return Err(Status::ACCESS_DENIED);
     }
     Ok(())

@@ -11,11 +11,10 @@ use super::client_memory;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
-use crate::objects::lease;
+use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable;
-use crate::shares::data;
 use crate::shares::share::MAX_OFFSET;
 
 /// MS-SMB2 3.3.5.13: no header is longer.
@@ -93,7 +92,7 @@ async fn write_file(
         return Err(Status::INVALID_PARAMETER);
     }
     may_write_there(open, file, request)?;
-    lease::contend(rq, file, Cause::Write).await?;
+    rq.contend(file, Cause::Write).await?;
     let offset = request.offset;
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
         return Err(Status::FILE_LOCK_CONFLICT);

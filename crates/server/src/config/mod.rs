@@ -25,12 +25,12 @@ mod values;
 pub use crate::base::limits::CONFIG_FILE_BYTES;
 #[doc(hidden)]
 pub use crate::base::limits::NETWORK_SHARES;
-pub use crate::shares::host::FolderFault;
 #[doc(hidden)]
-pub use crate::shares::host::{Look, accept_folder, claim_folder, look_at_folder};
+pub use crate::shares::folders::{Look, accept_folder, claim_folder, look_at_folder};
 pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;
+pub use folders::FolderFault;
 pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};
 pub use kerberos::{KerberosSection, Realm};
@@ -47,5 +47,6 @@ pub use values::{
     SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
 };
 
+mod folders;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use super::values::{
 };
 use crate::access::access_rules::Network;
 use crate::access::share_access::AccessEntry;
-use crate::shares::host::SnapshotFolders;
+use crate::base::host::SnapshotFolders;
 use crate::shares::user_folders::USER;
 
 /// `[[share]]`

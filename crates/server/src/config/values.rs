@@ -7,7 +7,7 @@ use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::shares::host::SnapshotFolders;
+use crate::base::host::SnapshotFolders;
 
 /// A value that is one of a few words.
 macro_rules! words {

@@ -20,8 +20,9 @@ use super::receive::{Element, Opened};
 use crate::base::limits::FRAME_KEPT_BYTES;
 use crate::base::panics;
 use crate::command;
-use crate::command::request::{Cancellation, Request};
+use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::objects::cancellation::Cancellation;
 use crate::objects::operations::Running;
 use crate::objects::refusal::{Doom, Refusal};
 use crate::objects::shown::Shown;
@@ -255,7 +256,7 @@ fn span_of(rq: &Request<'_>) -> tracing::Span {
     }
     let identity = rq.session.as_ref().and_then(|session| session.identity());
     let is_of_file = rq.open.is_some() || rq.header.command == Command::CREATE;
-    let file = is_of_file.then(|| crate::base::watchdog::handled::file(rq));
+    let file = is_of_file.then(|| crate::command::handled::file(rq));
     traces::tell(
         &span,
         &Facts {

@@ -17,12 +17,12 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::Connection;
 use super::answering::{Answering, InTurn};
 use super::burst::Burst;
 use super::driver::{Driver, any_ended, rung};
 use super::end_reason::End;
-use super::{Connection, ConnectionInfo, Notice, notice};
-use crate::audit::{self, Event, told};
+use crate::audit::{self, Event};
 use crate::base::limits::{
     AUTHENTICATE_DEADLINE, CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX, CLOSED_ON_CORE,
     IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
@@ -30,15 +30,18 @@ use crate::base::limits::{
 use crate::base::panics::{self, Steps};
 use crate::base::watchdog::Whose;
 use crate::objects::admission::{EVICTED, Ticket};
+use crate::objects::audited;
+use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::lease::delivery::{deliver, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
+use crate::objects::notice::{self, Notice};
 use crate::objects::refusal::Doom;
 use crate::objects::server::ServerState;
 use crate::shares::impersonation;
 
 /// A connection that has been accepted, with the first frame, if it was read already.
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// The transport connection to write to.
     pub stream: Stream,
     /// Reader of the frames that arrive on the transport connection.
@@ -62,7 +65,10 @@ const REQUEST_BYTES: usize = if cfg!(feature = "traces") { 9500 } else { 5500 };
 ///
 /// The future is boxed and not an `async fn`: each `async fn` on the way keeps a copy of its
 /// arguments for as long as the connection lives.
-pub fn run(server: Arc<ServerState>, accepted: Accepted) -> impl Future<Output = io::Result<()>> {
+pub(crate) fn run(
+    server: Arc<ServerState>,
+    accepted: Accepted,
+) -> impl Future<Output = io::Result<()>> {
     let peer = accepted.stream.peer_addr();
     let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted));
     let bytes = size_of_val(&*whole);
@@ -406,7 +412,7 @@ impl Connection {
             Notice::SessionClosed(id) => self.remove_channel(id),
             Notice::GiveUpWaiting => {
                 if self.waiting.borrow().len() > 0 {
-                    told::limit(&self.info.server, self.info.peer, GAVE_UP_WAITING);
+                    audited::limit(&self.info.server, self.info.peer, GAVE_UP_WAITING);
                 }
                 self.waiting.borrow().give_up();
             }
@@ -500,7 +506,7 @@ impl Connection {
         let reason = match end {
             Err(End::Receive(error)) if !matches!(error, ReceiveError::Io(_)) => error.to_string(),
             Err(End::Doomed(Doom::Limit(why))) => {
-                return told::limit(&self.info.server, peer, why);
+                return audited::limit(&self.info.server, peer, why);
             }
             Err(End::Doomed(Doom::Late(_))) => return,
             Err(End::Doomed(why)) => why.to_string(),

@@ -3,6 +3,9 @@
 //! A [`Connection`] lives on one core and has no locks: it owns framing, sequence window,
 //! credits, send queue and channels. Its [`ConnectionInfo`] has the facts that handlers
 //! read on any thread.
+//!
+//! It may touch the objects and all below them, and `command`, whose handlers it runs. NEGOTIATE and
+//! SESSION_SETUP get the `Connection` itself; all others know its facts alone.
 
 mod answer;
 mod answering;
@@ -18,9 +21,7 @@ mod driver;
 mod elsewhere;
 mod end_reason;
 mod event_loop;
-mod info;
 mod look_up;
-pub mod notice;
 #[cfg(feature = "rdma")]
 mod rdma;
 mod receive;
@@ -34,15 +35,9 @@ mod uncopied_reads;
 mod verify;
 mod waiting;
 
-pub use authentication::{Authentication, Authentications, Purpose};
-pub use channel::Channel;
-pub use event_loop::{Accepted, run};
-#[cfg(feature = "test-hooks")]
-pub use info::TestHooks;
-pub use info::{ConnectionInfo, Negotiated};
-#[cfg(test)]
-pub use notice::notices;
-pub use notice::{ConnectionHandle, Notice};
+pub(crate) use authentication::{Authentication, Authentications, Purpose};
+pub(crate) use channel::Channel;
+pub(crate) use event_loop::{Accepted, run};
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,10 +50,11 @@ use frevo_proto::window::CommandSequenceWindow;
 
 use crate::objects::activity::Stall;
 use crate::objects::admission::Ticket;
+use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::ledger::{Charge, Tabs};
+use crate::objects::notice::Notices;
 use crate::objects::refusal::Doom;
 use crate::objects::session::State;
-use notice::Notices;
 use row::Row;
 use stalls::Stalled;
 

@@ -5,7 +5,7 @@ use frevo_store::vfs::{Fault, Space};
 use frevo_store::{Name, Vfs};
 
 use crate::objects::server::ServerState;
-use crate::shares::host;
+use crate::shares::folders;
 use crate::shares::share::Target;
 
 /// The space of a share's file system, bytes.
@@ -22,7 +22,7 @@ pub struct ShareSpace {
 pub(super) fn share(server: &ServerState, name: &str) -> Option<Result<ShareSpace, String>> {
     let share = server.shares().find(name).cloned()?;
     let Target::Disk(vfs) = &share.target else { return None };
-    Some(match host::probe_folder(&**vfs) {
+    Some(match folders::probe_folder(&**vfs) {
         Some(probed) => probed.map(in_bytes),
         None => look(&**vfs).map_err(reason),
     })

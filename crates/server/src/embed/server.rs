@@ -17,13 +17,14 @@ use tokio::sync::watch;
 
 use super::{
     IntoListeners, Kick, Kicked, Limits, Metrics, Reload, ServerBuilder, ServerStatus, ShareSpace,
-    ShareStatus, Status, StatusQuery, kick, probe, snapshot,
+    ShareStatus, Status, StatusQuery, probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
-use crate::embed::review::Reviewed;
 use crate::objects::durable::{handover, record};
+use crate::objects::kick;
+use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
 use crate::serve::{Listeners, serve};
 use crate::shares::share::{Share, Shares, Target};

@@ -4,7 +4,6 @@
 //! time; nothing is formatted under a lock.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,16 +21,13 @@ use super::status::{
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
 use crate::objects::durable::Survival;
+use crate::objects::kick::hex;
 use crate::objects::ledger::Kind;
+use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::shares::share::{Share, Target};
-
-/// A number as the identity of a session or an Open: hexadecimal, with its prefix.
-pub(super) fn hex(id: u64) -> String {
-    format!("{id:#x}")
-}
 
 fn seconds(time: FileTime) -> i64 {
     time.to_unix().0
@@ -352,15 +348,6 @@ fn add_locks(
             exclusive: mode == Mode::Exclusive,
         });
     }
-}
-
-/// The path in the share as Windows shows it, with the stream.
-pub(crate) fn path_of(name: &frevo_store::Name) -> String {
-    let mut path = name.path().replace('/', "\\");
-    if let Some(stream) = name.stream() {
-        let _ = write!(path, ":{stream}");
-    }
-    path
 }
 
 fn letters<const N: usize>(of: [(bool, char); N]) -> String {

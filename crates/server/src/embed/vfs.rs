@@ -35,5 +35,5 @@ pub fn memory(capacity: u64) -> Arc<dyn Vfs> {
 /// When it does not exist, is not a folder, or must not be read.
 #[cfg(feature = "posix")]
 pub fn folder(path: impl AsRef<std::path::Path>) -> std::io::Result<Arc<dyn Vfs>> {
-    crate::shares::host::open_folder(path.as_ref())
+    crate::base::host::open_folder(path.as_ref())
 }

@@ -1,80 +1,17 @@
 //! Information about open pipes: MS-FSCC 2.4.37 to 2.4.39 and 2.3.46.
 
 use frevo_rpc::Endpoint;
-use frevo_rpc::limits::{MAX_FRAG, MAX_UNREAD};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{
-    FilePipeInformation, FilePipeLocalInformation, FilePipeRemoteInformation,
-    FileStandardInformation,
+    FilePipeInformation, FilePipeRemoteInformation, FileStandardInformation,
 };
 
-use super::{ALLOCATION, Pipe, pipe};
+use super::ALLOCATION;
 use crate::objects::open::Open;
-
-/// FILE_PIPE_MESSAGE_TYPE
-const MESSAGE_TYPE: u32 = 1;
-/// FILE_PIPE_FULL_DUPLEX
-const FULL_DUPLEX: u32 = 2;
-/// FILE_PIPE_CONNECTED_STATE
-const CONNECTED: u32 = 3;
-/// FILE_PIPE_CLOSING_STATE
-const CLOSING: u32 = 4;
-/// FILE_PIPE_CLIENT_END
-const CLIENT_END: u32 = 0;
-
-impl Pipe {
-    fn state(&self) -> u32 {
-        if self.is_closed() { CLOSING } else { CONNECTED }
-    }
-
-    fn unread(&self) -> u32 {
-        u32::try_from(self.waiting().map_or(0, Endpoint::unread)).unwrap_or(u32::MAX)
-    }
-
-    /// Where there is something to read, unless it is being made just now.
-    const fn waiting(&self) -> Option<&Endpoint> {
-        self.endpoint.as_ref()
-    }
-
-    const fn mode(&self) -> FilePipeInformation {
-        FilePipeInformation {
-            read_mode: self.by_message as u32,
-            completion_mode: self.completes as u32,
-        }
-    }
-
-    fn local(&self) -> FilePipeLocalInformation {
-        let quota = u32::from(MAX_FRAG);
-        let is_full =
-            self.waiting().is_none_or(|end| end.is_closed() || end.unread() >= MAX_UNREAD);
-        FilePipeLocalInformation {
-            named_pipe_type: MESSAGE_TYPE,
-            named_pipe_configuration: FULL_DUPLEX,
-            maximum_instances: u32::MAX,
-            current_instances: 1,
-            inbound_quota: quota,
-            read_data_available: self.unread(),
-            outbound_quota: quota,
-            write_quota_available: if is_full { 0 } else { quota },
-            named_pipe_state: self.state(),
-            named_pipe_end: CLIENT_END,
-        }
-    }
-
-    fn peek(&self) -> PipePeekHeader {
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        PipePeekHeader {
-            named_pipe_state: self.state(),
-            read_data_available: self.unread(),
-            number_of_messages: count(self.waiting().map_or(0, Endpoint::unread_messages)),
-            message_length: count(self.waiting().map_or(0, Endpoint::first_message_len)),
-        }
-    }
-}
 
 /// Appends the information that QUERY_INFO asks of a pipe.
 ///
@@ -87,7 +24,7 @@ pub(crate) fn pipe_info(
     class: FileInfoClass,
     w: &mut Writer<'_>,
 ) -> Result<(), Status> {
-    let pipe = pipe(open)?.lock();
+    let pipe = open.pipe()?.lock();
     match class {
         FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
             open.require(AccessMask::READ_ATTRIBUTES)?
@@ -123,7 +60,7 @@ pub(crate) fn pipe_info(
 /// As [`pipe_info`]; INFO_LENGTH_MISMATCH for a short buffer,
 /// INVALID_PARAMETER for modes that do not exist.
 pub(crate) fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<(), Status> {
-    let mut pipe = pipe(open)?.lock();
+    let mut pipe = open.pipe()?.lock();
     if class != FileInfoClass::PIPE {
         return Err(Status::NOT_SUPPORTED);
     }
@@ -147,7 +84,7 @@ pub(crate) fn set_pipe_info(open: &Open, class: FileInfoClass, bytes: &[u8]) -> 
 /// closed.
 pub(crate) fn peek(open: &Open, max_output: u32) -> Result<(Vec<u8>, Status), Status> {
     open.require(AccessMask::READ_DATA)?;
-    let pipe = pipe(open)?.lock();
+    let pipe = open.pipe()?.lock();
     if pipe.is_closed() && pipe.unread() == 0 {
         return Err(Status::PIPE_DISCONNECTED);
     }

@@ -10,11 +10,10 @@ use frevo_wire::dtyp::{AccessMask, Sid};
 use frevo_wire::fscc::fold_name;
 
 use super::services::Caller;
-use crate::embed::Kick;
-use crate::embed::kick::kick;
-use crate::embed::snapshot::path_of;
 use crate::objects::activity::Entry;
-use crate::objects::open::{Open, OpenTarget};
+use crate::objects::kick::Kick;
+use crate::objects::kick::kick;
+use crate::objects::open::{Open, OpenTarget, path_of};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Identity, Session};
 use crate::shares::share::Target;

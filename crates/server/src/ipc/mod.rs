@@ -2,17 +2,17 @@
 //!
 //! Nothing is looked up by what a client calls a pipe: the name is compared
 //! with the list, and whatever is not in it does not exist.
+//!
+//! It may touch the objects and all below them, and of `command` the request and the response. What
+//! the bytes in a pipe mean is of `frevo-rpc`; `services` answers its calls.
 
 mod info;
 mod manage;
 mod password;
-pub(crate) mod pipe;
 mod services;
 mod share_changes;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};
-pub(crate) use pipe::Pipe;
-use pipe::Written;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::ledger::Kind;
 use crate::objects::open::{Open, OpenTarget};
+use crate::objects::pipe::{Pipe, Written};
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::session::Identity;
 use services::Caller;
@@ -126,13 +127,6 @@ fn granted(desired: AccessMask, maximal: AccessMask) -> Result<AccessMask, Statu
     if granted.without(maximal).is_empty() { Ok(granted) } else { Err(Status::ACCESS_DENIED) }
 }
 
-fn pipe(open: &Open) -> Result<&Mutex<Pipe>, Status> {
-    match &open.target {
-        OpenTarget::Pipe(pipe) => Ok(pipe),
-        OpenTarget::File(_) => Err(Status::INVALID_DEVICE_REQUEST),
-    }
-}
-
 /// READ: one message, or the part of it that was asked for with
 /// BUFFER_OVERFLOW; the rest stays.
 ///
@@ -147,7 +141,7 @@ pub(crate) async fn read(
     out: &mut Response,
 ) -> Outcome {
     open.require(AccessMask::READ_DATA)?;
-    let pipe = pipe(open)?;
+    let pipe = open.pipe()?;
     let room = rq.room.saturating_sub(READ_HEAD);
     let max_len = usize::try_from(length).unwrap_or(usize::MAX).min(room);
     let filled = Arc::clone(&pipe.lock().filled);
@@ -192,7 +186,7 @@ async fn put(
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let address = rq.connection.peer.ip();
     let (kind, is_work) = {
-        let pipe = pipe(open)?.lock();
+        let pipe = open.pipe()?.lock();
         (pipe.kind, pipe.is_work(data))
     };
     let manages = kind == rpc::Pipe::Srvsvc && manage::is_administrator(rq.server(), &identity);
@@ -202,7 +196,7 @@ async fn put(
         password::answer(rq, open, &identity).await?;
         (written, Some(turn))
     } else {
-        let mut pipe = pipe(open)?.lock();
+        let mut pipe = open.pipe()?.lock();
         pipe.reserve(data.len())?;
         let caller = Caller::new(rq.server(), &identity, address);
         let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
@@ -231,7 +225,7 @@ async fn write_elsewhere(
     manages: bool,
 ) -> Result<(Written, OwnedSemaphorePermit), Status> {
     let (turn, asks_host) = {
-        let pipe = pipe(open)?.lock();
+        let pipe = open.pipe()?.lock();
         (Arc::clone(&pipe.turn), pipe.asks_host())
     };
     let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
@@ -240,7 +234,7 @@ async fn write_elsewhere(
     let address = rq.connection.peer.ip();
     let manager = manages.then(Handle::current);
     let written = move || {
-        let pipe = pipe(&open)?;
+        let pipe = open.pipe()?;
         let endpoint = {
             let mut pipe = pipe.lock();
             pipe.reserve(data.len())?;
@@ -270,7 +264,7 @@ pub(crate) async fn transceive(
     open.require(AccessMask::READ_DATA)?;
     // Nobody else's answer comes between.
     let (_, _turn) = put(rq, open, input).await?;
-    let mut pipe = pipe(open)?.lock();
+    let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
     let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.is_closed() {
         Status::PIPE_DISCONNECTED
@@ -284,22 +278,4 @@ pub(crate) async fn transceive(
 /// end, so that there is nothing to wait for.
 pub(crate) fn wait(name: &str) -> Result<(), Status> {
     find(name).map(|_| ()).ok_or(Status::OBJECT_NAME_NOT_FOUND)
-}
-
-/// Pipes for tests that need Opens and no file.
-#[cfg(test)]
-pub(crate) mod testing {
-    use std::sync::Arc;
-
-    use frevo_rpc as rpc;
-
-    use super::pipe::Pipe;
-    use crate::base::pools::slots::Slots;
-    use crate::objects::ledger::{Holder, Kind};
-
-    /// A pipe that nobody has written to.
-    pub(crate) fn pipe(holder: &Arc<Holder>) -> Pipe {
-        let slot = Slots::default().take(1).unwrap();
-        Pipe::new(rpc::Pipe::Srvsvc, 1, slot, holder.charge(Kind::Pipe, 0).unwrap())
-    }
 }

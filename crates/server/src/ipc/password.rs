@@ -17,12 +17,11 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
 
-use super::pipe;
 use crate::access::principals::SharedAccounts;
 use crate::access::throttle::Attempt;
-use crate::audit::told;
 use crate::base::limits::PASSWORD_DERIVATIONS;
 use crate::base::pools::places::Places;
+use crate::command::audited;
 use crate::command::request::Request;
 use crate::objects::open::Open;
 use crate::objects::session::Identity;
@@ -97,7 +96,7 @@ pub(super) async fn answer(
     identity: &Identity,
 ) -> Result<(), Status> {
     let (question, is_sealed) = {
-        let mut pipe = pipe(open)?.lock();
+        let mut pipe = open.pipe()?.lock();
         let Some(endpoint) = &mut pipe.endpoint else { return Ok(()) };
         (endpoint.question(), endpoint.is_sealed())
     };
@@ -111,11 +110,11 @@ pub(super) async fn answer(
         }
         Question::Change(change) => {
             let status = change_password(rq, identity, is_sealed, change).await;
-            told::password_changed(rq, identity, status);
+            audited::password_changed(rq, identity, status);
             Box::new(move |endpoint| endpoint.answer_change(status))
         }
     };
-    let mut pipe = pipe(open)?.lock();
+    let mut pipe = open.pipe()?.lock();
     let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
     answered(&mut endpoint);
     pipe.put_back(endpoint, Ok(()))

@@ -19,9 +19,9 @@ use super::manage::number;
 use super::password::Ends;
 use crate::access::access_rules;
 use crate::access::domain_names::DomainNames;
-use crate::access::host_users::HostUser;
 use crate::access::principals::{Listing, Principal, Principals, Use};
 use crate::access::share_access::AccessList;
+use crate::base::host::HostUser;
 use crate::base::limits::{
     BREAK_TIMEOUT, DOMAIN_NAMES_TIMEOUT, IN_FLIGHT_PER_CONNECTION, OPENS_PER_SESSION,
     SESSIONS_PER_CONNECTION, TREES_PER_SESSION,

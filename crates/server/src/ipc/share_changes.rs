@@ -11,7 +11,7 @@ use crate::access::share_access::{AccessList, UNIX};
 use crate::audit::{Event, Kind};
 use crate::base::limits::AUDIT_VALUE_BYTES;
 use crate::base::quoted::{Quoted, cut};
-use crate::embed::{NotEdited, ShareEdit};
+use crate::shares::share_editor::{NotEdited, ShareEdit};
 
 /// Returns the limit of tree connects for max_uses. None for all ones and for zero.
 fn limit(max_uses: u32) -> Option<usize> {

@@ -22,7 +22,7 @@ use crate::base::limits::{
     UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use crate::base::prefix::Prefix;
-use crate::connection::{ConnectionHandle, Notice};
+use crate::objects::notice::{ConnectionHandle, Notice};
 
 /// The reason in the log for the end of an evicted connection.
 pub const EVICTED: &str = "had not logged on when newcomers needed its place";

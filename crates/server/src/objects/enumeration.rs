@@ -1,11 +1,15 @@
 //! The place of an Open in a directory: MS-FSA 2.1.1.6 Open.QueryPattern and
-//! Open.QueryLastEntry. `command::query_directory` moves it on.
+//! Open.QueryLastEntry. `scan` moves it on.
+
+use std::sync::Arc;
 
 use frevo_store::Stat;
 use frevo_store::vfs::{Directory, HostAccess};
+use frevo_wire::Status;
 use frevo_wire::fscc::Pattern;
 
-use crate::objects::ledger::Charge;
+use crate::base::limits::SCAN_BYTES;
+use crate::objects::ledger::{Charge, Holder, Kind};
 
 /// Where the enumerations of an Open stand.
 #[derive(Debug, Default)]
@@ -47,4 +51,60 @@ pub(crate) enum Stage {
     List,
     Names,
     End,
+}
+
+impl Enumeration {
+    /// True when the scan may keep the descriptor that it has begun to use, or has none.
+    /// Otherwise the scan gives it up and begins again with the next request.
+    pub(crate) fn keeps_within(&mut self, admits: impl FnOnce(usize) -> bool) -> bool {
+        let Some(scan) = &mut self.scan else { return true };
+        let number = scan.listing.as_ref().and_then(|listing| listing.descriptor());
+        let is_kept = !std::mem::take(&mut scan.is_new) || number.is_none_or(admits);
+        if !is_kept {
+            scan.close();
+            scan.restart();
+        }
+        is_kept
+    }
+}
+
+impl Scan {
+    /// A scan from the beginning, at the cost of `holder`.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when the holder may not have more.
+    pub fn new(pattern: Pattern, posix: bool, holder: &Arc<Holder>) -> Result<Self, Status> {
+        Ok(Self {
+            charge: holder.charge(Kind::Listing, SCAN_BYTES)?,
+            pattern,
+            posix,
+            stage: Stage::Dot,
+            listing: None,
+            is_new: false,
+            name: String::new(),
+            held: None,
+            plain: None,
+            compared: 0,
+        })
+    }
+
+    /// Begins with another pattern.
+    pub fn search(&mut self, pattern: Pattern) {
+        self.pattern = pattern;
+        self.close();
+        self.restart();
+    }
+
+    /// Begins again with the same pattern.
+    pub fn restart(&mut self) {
+        self.stage = Stage::Dot;
+        self.held = None;
+    }
+
+    /// Gives up the reader of the names: it is large, and clients keep directories open.
+    pub(super) fn close(&mut self) {
+        self.listing = None;
+        // Less is never refused.
+        let _ = self.charge.resize(SCAN_BYTES);
+    }
 }

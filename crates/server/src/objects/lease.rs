@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 pub use self::client::client_id;
 use self::parcel::Parcel;
 use crate::base::limits::BREAK_TIMEOUT;
-use crate::command::request::Request;
+use crate::objects::cancellation::Cancellation;
 use crate::objects::open::FileOpen;
 use crate::objects::server::ServerState;
 
@@ -30,15 +30,12 @@ impl FileOpen {
     }
 }
 
-/// Breaks what others cache of a file and `cause` is about to invalidate, and
-/// waits where MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
-pub async fn contend(rq: &Request<'_>, file: &FileOpen, cause: Cause) -> Result<(), Status> {
-    contend_for(rq, &file.cell, file.id, cause).await
-}
-
-/// The same for a file that `id` need not be an Open of.
-pub async fn contend_for(
-    rq: &Request<'_>,
+/// Breaks what others cache of a file and `cause` is about to invalidate, and waits where
+/// MS-FSA 2.1.4.12 waits. `id` is who asks, and need not be an Open of the file. CANCELLED when the
+/// client gives up.
+pub async fn contend(
+    server: &Arc<ServerState>,
+    cancellation: &Cancellation,
     cell: &Arc<FileCell>,
     id: OpenId,
     cause: Cause,
@@ -51,21 +48,25 @@ pub async fn contend_for(
             }
             (state.actor(id), state.contend(id, cause))
         };
-        rq.server().announce_breaks(cell, contention.breaks);
+        server.announce_breaks(cell, contention.breaks);
         if !contention.waits {
             return Ok(());
         }
-        settled(rq, cell, actor).await?;
+        settled(cancellation, cell, actor).await?;
     }
 }
 
 /// Waits until nobody is giving back anything. Then it is to be asked again.
-pub async fn settled(rq: &Request<'_>, cell: &FileCell, actor: Actor) -> Result<(), Status> {
+pub async fn settled(
+    cancellation: &Cancellation,
+    cell: &FileCell,
+    actor: Actor,
+) -> Result<(), Status> {
     let settled = changed(cell, |cell| !cell.lock().oplocks.would_wait(actor));
     tokio::select! {
         biased;
         () = settled => Ok(()),
-        () = rq.cancellation.told() => Err(Status::CANCELLED),
+        () = cancellation.told() => Err(Status::CANCELLED),
     }
 }
 

@@ -23,13 +23,14 @@ use frevo_wire::Status;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
-use crate::base::limits::{LIMITS, RELIEF_PATIENCE, RELIEF_PAUSE};
+use crate::base::limits::{RELIEF_PATIENCE, RELIEF_PAUSE};
 use crate::base::prefix::network;
-use crate::connection::{ConnectionHandle, Notice};
+use crate::objects::notice::{ConnectionHandle, Notice};
 
 mod kind;
 mod tab;
 
+use kind::LIMITS;
 pub use kind::{KINDS, Kind};
 pub use tab::{Tab, Tabs};
 

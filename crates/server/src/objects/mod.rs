@@ -4,23 +4,36 @@
 //! server keep, the admission of connections, and the activity of channels. Objects are shared by all
 //! cores; the order of their locks is in the types of the store crate.
 //!
-//! It may touch `shares`, `access`, `audit` and `base`. It knows no request and no connection.
+//! It may touch `shares`, `access`, `audit` and `base`. It knows no request and no
+//! connection: `connection_info` has the facts of a connection, and [`notice::ConnectionHandle`] sends
+//! a [`notice::Notice`] to the core that owns it.
 
 pub(crate) mod activity;
 pub(crate) mod admission;
 pub(crate) mod archive;
+pub(crate) mod audited;
+pub(crate) mod cancellation;
 pub(crate) mod changes;
 pub(crate) mod client;
+pub(crate) mod connection_info;
+pub(crate) mod data;
 pub(crate) mod durable;
 pub(crate) mod enumeration;
+#[cfg(test)]
+pub(crate) mod full_tables;
 pub(crate) mod host_locks;
+pub(crate) mod kick;
 pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod name_holds;
+pub(crate) mod notice;
 pub(crate) mod offload;
 pub(crate) mod open;
 pub(crate) mod operations;
+pub(crate) mod pipe;
 pub(crate) mod refusal;
+pub(crate) mod review;
+pub(crate) mod scan;
 pub(crate) mod server;
 pub(crate) mod session;
 pub mod settings;

@@ -4,7 +4,7 @@ use frevo_store::name_locks::NamesLocked;
 use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, FileTable, FolderId, Name};
 
-use crate::shares::host;
+use crate::base::host;
 
 /// Locks a name. On a core the request gives up when another thread has it, and goes on on a thread
 /// that waits.

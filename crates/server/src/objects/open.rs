@@ -1,8 +1,10 @@
 //! Opens: MS-SMB2 3.3.1.10, the server's side of an open file or pipe.
 
 mod deletion;
+mod vanishing;
 
 use std::fmt;
+use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,11 +27,11 @@ use crate::base::limits::{LOCKS_LIKE_AN_OPEN, LOCKS_RELEASED_AT_ONCE};
 use crate::base::panics::Steps;
 use crate::base::pools::slots::Slot;
 use crate::base::under_way::UnderWay;
-use crate::ipc::pipe::Pipe;
 use crate::objects::durable::{Durables, Survival};
 use crate::objects::enumeration::Enumeration;
 use crate::objects::ledger::Charge;
 use crate::objects::name_holds;
+use crate::objects::pipe::Pipe;
 use crate::objects::syncs::Syncs;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
@@ -142,6 +144,15 @@ pub(crate) fn shared_fd(node: &dyn Node) -> Option<Arc<OwnedFd>> {
     node.descriptor().and_then(|any| any.downcast().ok())
 }
 
+/// The path in the share as Windows shows it, with the stream.
+pub(crate) fn path_of(name: &Name) -> String {
+    let mut path = name.path().replace('/', "\\");
+    if let Some(stream) = name.stream() {
+        let _ = write!(path, ":{stream}");
+    }
+    path
+}
+
 impl Open {
     /// Makes an Open that no table knows yet.
     pub fn new(
@@ -208,6 +219,17 @@ impl Open {
     pub fn survival_or(&self, table: &Arc<Durables>, make: impl FnOnce() -> Survival) -> &Survival {
         let kept = || Box::new(Kept { survival: make(), table: Arc::clone(table) });
         &self.survival.get_or_init(kept).survival
+    }
+
+    /// The pipe, of an Open of one.
+    ///
+    /// # Errors
+    /// INVALID_DEVICE_REQUEST for a file.
+    pub(crate) const fn pipe(&self) -> Result<&Mutex<Pipe>, Status> {
+        match &self.target {
+            OpenTarget::Pipe(pipe) => Ok(pipe),
+            OpenTarget::File(_) => Err(Status::INVALID_DEVICE_REQUEST),
+        }
     }
 
     /// The file part; INVALID_DEVICE_REQUEST for a pipe.

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::access::domain_logons::DomainLogonSlot;
 use crate::access::domain_names::DomainNames;
-use crate::access::host_users::{HostUser, HostUsers, OnHost};
+use crate::access::host_users::{HostUsers, OnHost};
 use crate::access::kerberos::KerberosSlot;
 use crate::access::principals::Principals;
 pub use crate::access::principals::SharedAccounts;
@@ -29,6 +29,7 @@ use crate::access::throttle::LogonThrottle;
 use crate::audit::{self, Event, Kind};
 use crate::base::ambient::Ambient;
 use crate::base::descriptors::Descriptors;
+use crate::base::host::{self, HostUser};
 use crate::base::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::base::lines::Lines;
 use crate::base::panics::{self, Steps};
@@ -36,7 +37,6 @@ use crate::base::pools::blocking_pool::{self, BlockingPool};
 use crate::base::pools::crypto_threads::CryptoThreads;
 use crate::base::surplus::return_surplus;
 use crate::base::watchdog::Watchdog;
-use crate::embed::ShareEditor;
 use crate::objects::activity;
 use crate::objects::admission::Ticket;
 use crate::objects::client::ClientTable;
@@ -46,6 +46,7 @@ use crate::objects::open::{Deletion, Open};
 use crate::objects::session::Session;
 use crate::objects::settings::Settings;
 use crate::shares::share::Shares;
+use crate::shares::share_editor::ShareEditor;
 
 /// The state that all connections of one server share. A process may have several.
 pub struct ServerState {
@@ -146,7 +147,10 @@ impl ServerState {
             rdma_addresses: OnceLock::new(),
         });
         #[cfg(feature = "posix")]
-        server.ledger.set_cache(crate::shares::host::CACHE);
+        server.ledger.set_cache(crate::objects::ledger::Cache {
+            bytes: host::remembered_bytes,
+            forget: host::forget_remembered,
+        });
         server.domain_names.want(server.shares().names_of_domains());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();

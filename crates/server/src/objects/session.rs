@@ -24,10 +24,10 @@ use crate::base::limits::{
 use crate::base::panics::Steps;
 use crate::base::pools::slots::Slots;
 use crate::base::under_way::UnderWay;
-use crate::connection::{ConnectionHandle, Notice};
 use crate::objects::client::ClientTable;
 use crate::objects::lease::client::client_id;
 use crate::objects::ledger::{Charge, Holder, Kind};
+use crate::objects::notice::{ConnectionHandle, Notice};
 use crate::objects::offload::Offloads;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::operations::Operations;

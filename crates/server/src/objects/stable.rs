@@ -13,9 +13,9 @@ use frevo_store::{Fault, Name, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 
+use crate::objects::data::status;
 use crate::objects::open::FileOpen;
 use crate::objects::syncs::Syncs;
-use crate::shares::data::status;
 
 /// Puts what was done through an Open on stable storage: what was written, attributes, and the name
 /// that the file got.

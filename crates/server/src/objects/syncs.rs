@@ -14,7 +14,7 @@ use frevo_wire::Status;
 use rustix::io::Errno;
 use tokio::sync::Mutex;
 
-use crate::shares::host;
+use crate::base::host;
 
 /// The syncs of one Open.
 #[derive(Debug, Default)]

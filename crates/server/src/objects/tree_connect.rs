@@ -104,6 +104,12 @@ impl TreeConnect {
         }
     }
 
+    /// The token of the user whose rights decide on what is listed, on a share that hides what cannot
+    /// be read.
+    pub fn viewer(&self) -> Option<Arc<Token>> {
+        self.share.hide_unreadable.then(|| self.token())
+    }
+
     /// Marks the end. True for the one caller that ended it: of two
     /// parallel disconnects exactly one succeeds.
     pub fn disconnect(&self) -> bool {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::base::limits::IDLE_LOOK;
 use crate::base::panics;
-use crate::connection::Notice;
+use crate::objects::notice::Notice;
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 

@@ -4,6 +4,8 @@
 //! read: a NEGOTIATE names the client, and the connection moves to the core
 //! that has the fewest of that client's, so that the channels of one client
 //! use many cores and not one.
+//!
+//! It may touch all rooms below; it hands each connection to `connection::run`.
 
 pub(crate) mod idle;
 
@@ -27,7 +29,6 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::audit::told;
 use crate::base::limits::{
     ACCEPT_PAUSE, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, NEGOTIATE_DEADLINE,
     REFUSAL_LOG_INTERVAL,
@@ -36,6 +37,7 @@ use crate::base::panics;
 use crate::base::surplus::return_surplus;
 use crate::connection::{self, Accepted};
 use crate::objects::admission::{EVICTED, Ticket};
+use crate::objects::audited;
 use crate::objects::durable::handover;
 use crate::objects::server::ServerState;
 use crate::shares::recycle;
@@ -73,7 +75,8 @@ pub(crate) async fn serve(
     server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
-    accepting.spawn(recycle::watch(Arc::clone(&server)));
+    let (ambient, sharing) = (Arc::clone(&server.ambient), Arc::clone(&server));
+    accepting.spawn(recycle::watch(ambient, move || sharing.shares().sorted()));
     for listener in listeners.tcp {
         accepting.spawn(accept(Arc::clone(&door), listener));
     }
@@ -195,7 +198,7 @@ impl Door {
         let Some(ticket) = self.server.admit(peer.ip()) else {
             let is_full = !self.server.ledger.has_room_for_newcomers();
             let reason = if is_full { "memory" } else { "unauthenticated connections" };
-            told::limit(&self.server, peer, reason);
+            audited::limit(&self.server, peer, reason);
             self.refusals.note(|count| {
                 if is_full {
                     tracing::warn!(target: "frevo::connection", %peer, count,
@@ -209,7 +212,7 @@ impl Door {
             return;
         };
         let Some(place) = self.loads.enter(self.connections_max) else {
-            told::limit(&self.server, peer, "connections");
+            audited::limit(&self.server, peer, "connections");
             self.refusals.note(|count| {
                 tracing::warn!(target: "frevo::connection", %peer, count,
                     "refused: as many connections as limits.connections allows");
@@ -297,7 +300,7 @@ impl Door {
         let frame = tokio::select! {
             frame = timeout(NEGOTIATE_DEADLINE, reader.next(stream)) => frame,
             () = ticket.evicted() => {
-                told::limit(&self.server, peer, EVICTED);
+                audited::limit(&self.server, peer, EVICTED);
                 self.tell_disconnected(peer, EVICTED);
                 return None;
             }

@@ -4,7 +4,6 @@
 //! smbtorture suites judge this.
 
 pub mod afp_info;
-pub mod entries;
 pub mod nfs_aces;
 
 use std::any::Any;
@@ -16,7 +15,6 @@ use frevo_wire::Status;
 use frevo_wire::fscc::eq_ignore_case;
 
 use self::afp_info::{AfpInfoNode, Record};
-use crate::objects::open::FileOpen;
 
 /// The stream of Finder information, a [`Record`].
 pub const AFP_INFO: &str = "AFP_AfpInfo";
@@ -82,62 +80,47 @@ pub fn wrap(name: &Name, node: Arc<dyn Node>) -> Arc<dyn Node> {
 
 /// A new end of the file, or where it is reserved up to: macOS and everybody else
 /// finds Finder information 60 bytes long, whatever is set.
-pub fn check_end(file: &FileOpen, end: u64) -> Result<(), Status> {
-    if as_info(file).is_some() && end > Record::SIZE as u64 {
+pub fn check_end(node: &dyn Node, end: u64) -> Result<(), Status> {
+    if as_info(node).is_some() && end > Record::SIZE as u64 {
         return Err(Status::ALLOTTED_SPACE_EXCEEDED);
     }
     Ok(())
 }
 
-fn as_info(file: &FileOpen) -> Option<&AfpInfoNode> {
-    let node: &dyn Any = &*file.node;
+fn as_info(node: &dyn Node) -> Option<&AfpInfoNode> {
+    let node: &dyn Any = node;
     node.downcast_ref()
 }
 
-impl FileOpen {
-    /// Deletes an empty stream that does not exist while it is empty, when its last Open
-    /// closes.
-    pub(crate) fn leave_vanishing(&self) {
-        if self.base.is_none() {
-            return;
-        }
-        let is_empty = match as_info(self) {
-            Some(info) => info.is_empty(),
-            None => {
-                Kind::of_name(&self.name()).is_some_and(|kind| kind.vanishes(self.apple))
-                    && self.stat().is_ok_and(|stat| stat.end_of_file == 0)
-            }
-        };
-        if is_empty {
-            let mut shared = self.cell.lock();
-            if shared.open_count() == 1 {
-                shared.set_delete_pending(self.id, true);
-            }
-        }
-    }
+/// True when Finder information, through the node of its stream, says nothing; None for another
+/// stream.
+pub fn is_empty_info(node: &dyn Node) -> Option<bool> {
+    as_info(node).map(AfpInfoNode::is_empty)
+}
 
-    /// True when `name` stays although it is deleted: a resource fork goes by being made
-    /// empty, as macOS does it, or with its file. Deletion alone, which Finder asks for as
-    /// well, would lose it.
-    pub(crate) fn outlives_deletion(&self, name: &Name) -> bool {
-        Kind::of_name(name) == Some(Kind::Resource)
-            && self.stat().is_ok_and(|stat| stat.end_of_file != 0)
-    }
+/// True for the name of a stream that does not exist while it is empty.
+pub fn vanishes(name: &Name, is_apple: bool) -> bool {
+    Kind::of_name(name).is_some_and(|kind| kind.vanishes(is_apple))
+}
+
+/// True for the name of a resource fork.
+pub fn is_resource(name: &Name) -> bool {
+    Kind::of_name(name) == Some(Kind::Resource)
 }
 
 /// True for a stream of `file` that listings show.
-pub fn shows(file: &FileOpen, stream: &StreamStat) -> bool {
+pub fn shows(vfs: &dyn Vfs, file: &Name, is_apple: bool, stream: &StreamStat) -> bool {
     match Kind::of(&stream.name) {
         Kind::Info => {
-            let name = file.name().with_stream(Some(&stream.name));
-            stream.size == Record::SIZE as u64 && info_of(&*file.vfs, &name).is_some()
+            let name = file.with_stream(Some(&stream.name));
+            stream.size == Record::SIZE as u64 && info_of(vfs, &name).is_some()
         }
-        kind => !kind.vanishes(file.apple) || stream.size != 0,
+        kind => !kind.vanishes(is_apple) || stream.size != 0,
     }
 }
 
 /// The Finder information in the stream `name`.
-fn info_of(vfs: &dyn Vfs, name: &Name) -> Option<Record> {
+pub(crate) fn info_of(vfs: &dyn Vfs, name: &Name) -> Option<Record> {
     let opened: Result<_, Fault> = vfs.open(name, &READ);
     Record::read(&*opened.ok()?.node)
 }

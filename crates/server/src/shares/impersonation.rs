@@ -10,7 +10,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Node, ObjectId,
@@ -21,39 +20,17 @@ use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
 
-use crate::shares::host::{self, Assumed, Credentials, Scope};
+use crate::access::actor::Actor;
+use crate::base::host::{self, Assumed, Scope};
 use crate::shares::protection;
 
-pub use crate::shares::host::begin_thread;
+pub use crate::base::host::begin_thread;
 
 /// Opens the scope in which a thread polls a connection. With `lazily` a thread that has
 /// acted as a user goes on as this user until another one is needed or the scope ends: all
 /// shares of the server are wrapped then, those too whose files are the server's.
 pub fn scope(lazily: bool) -> Option<Scope> {
     lazily.then(Scope::open)
-}
-
-/// A user of the host, shared by all that is open for it: new groups hold for open files too.
-#[derive(Debug)]
-pub struct Actor(ArcSwap<Credentials>);
-
-impl Actor {
-    /// Makes an actor with these credentials.
-    pub fn new(credentials: Arc<Credentials>) -> Self {
-        Self(ArcSwap::new(credentials))
-    }
-
-    /// The credentials as they are now.
-    pub fn credentials(&self) -> Arc<Credentials> {
-        self.0.load_full()
-    }
-
-    /// Replaces the credentials, after the host's groups changed.
-    pub fn renew(&self, credentials: Credentials) {
-        if *self.0.load_full() != credentials {
-            self.0.store(Arc::new(credentials));
-        }
-    }
 }
 
 /// The user of the host as which files are used.
@@ -68,7 +45,7 @@ impl As {
     fn act(&self) -> VfsResult<Assumed> {
         match self {
             Self::Server => Ok(host::as_server()),
-            Self::User(actor) => actor.0.load().assume().map_err(|errno| {
+            Self::User(actor) => actor.assume().map_err(|errno| {
                 tracing::error!(target: "frevo::server", %errno,
                     "cannot act as a user of the host; the request fails");
                 Fault::AccessDenied
@@ -117,7 +94,7 @@ pub fn act_for(node: &dyn Node) -> Result<Option<Assumed>, Status> {
 
 /// The number of the user of the host that uses `node`.
 pub fn uid_of(node: &dyn Node) -> u32 {
-    actor_of(node).map_or_else(|| host::server_ids().0, |actor| actor.0.load().uid())
+    actor_of(node).map_or_else(|| host::server_ids().0, |actor| actor.uid())
 }
 
 /// Checks that the host would let the user of `node` remove its `name`. It is checked when the
@@ -133,7 +110,7 @@ pub fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Result<(), 
     }
     let Ok(Some(parent)) = protection::parent(vfs, name) else { return Ok(()) };
     let access = parent.node.host_access();
-    let uid = actor.0.load().uid();
+    let uid = actor.uid();
     let is_kept = parent.stat.mode & STICKY != 0
         && parent.stat.uid != uid
         && node.stat_without_eas().map_err(Fault::status)?.uid != uid;

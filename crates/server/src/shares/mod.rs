@@ -4,17 +4,18 @@
 //! security descriptors, the recycle bin, Time Machine, access-based enumeration, quotas, and what
 //! Apple's and POSIX clients expect of files.
 //!
-//! It may touch `access` and `base`. `host` alone names `frevo-posix`.
+//! It may touch `audit`, `access` and `base`. `folders` names `frevo-posix`. It knows no Open, no
+//! session and no request: callers give nodes, names and tokens.
 
 pub(crate) mod apple;
-pub(crate) mod data;
-pub(crate) mod host;
+pub(crate) mod folders;
 pub(crate) mod impersonation;
 pub(crate) mod posix;
 pub(crate) mod protection;
 pub(crate) mod quota;
 pub(crate) mod recycle;
 pub mod share;
+pub(crate) mod share_editor;
 pub(crate) mod time_machine;
 pub(crate) mod user_folders;
 pub(crate) mod visibility;

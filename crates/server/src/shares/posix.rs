@@ -17,8 +17,6 @@ use frevo_wire::fscc::posix::{FsPosixInformation, PosixAttributes};
 use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::negotiate_context::{NegotiateContext, POSIX_GUID};
 
-use crate::command::request::Request;
-
 /// Where the file type stands in a mode: behind the permission bits, with
 /// numbers that are not those of `stat`.
 const TYPE_SHIFT: u32 = 12;
@@ -46,19 +44,17 @@ pub(crate) fn is_offered(contexts: &[NegotiateContext<'_>]) -> Result<bool, Stat
     Ok(is_offered)
 }
 
-/// The mode of a CREATE that asks for a POSIX Open, if it gets one: the
-/// extensions were negotiated and the share has them. Else the context is one
+/// The mode of a CREATE that asks for a POSIX Open, if it gets one: `has_extensions`
+/// says that they were negotiated and that the share has them. Else the context is one
 /// that nobody knows, and ignored.
 ///
 /// # Errors
 /// INVALID_PARAMETER for a context of another length.
 pub(crate) fn mode_asked(
-    rq: &Request<'_>,
     request: &create::Request<'_>,
+    has_extensions: bool,
 ) -> Result<Option<u32>, Status> {
-    let negotiated = rq.connection.negotiated().is_ok_and(|negotiated| negotiated.posix);
-    let shared = rq.tree().is_ok_and(|tree| tree.share.has_posix());
-    let asked = request.contexts.find(name::POSIX).filter(|_| negotiated && shared);
+    let asked = request.contexts.find(name::POSIX).filter(|_| has_extensions);
     let Some(data) = asked else { return Ok(None) };
     let mode = data.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
     Ok(Some(u32::from_le_bytes(mode) & 0o7777))

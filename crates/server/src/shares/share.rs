@@ -9,11 +9,13 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
 
 use crate::access::access_rules::Rules;
-use crate::access::host_users::{HostUser, HostUsers};
+use crate::access::actor::Actor;
+use crate::access::host_users::HostUsers;
 use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
+use crate::base::host::Credentials;
+use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
-use crate::shares::host::Credentials;
 use crate::shares::impersonation;
 use crate::shares::recycle::{RecycleBin, RecyclingVfs};
 use crate::shares::time_machine::Limit;
@@ -41,6 +43,17 @@ pub enum RunAs {
     User,
     /// One user for all accounts.
     One(Arc<Credentials>),
+}
+
+impl RunAs {
+    /// True if both stand for the same user of the host.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Server, Self::Server) | (Self::User, Self::User) => true,
+            (Self::One(one), Self::One(other)) => one.uid() == other.uid(),
+            _ => false,
+        }
+    }
 }
 
 /// A share: a name, what it shows, and who may use it.
@@ -256,7 +269,7 @@ impl Share {
                 impersonation::for_user(recycling(Some(owner)), actor)
             }
             RunAs::One(credentials) => {
-                let actor = impersonation::Actor::new(Arc::clone(credentials));
+                let actor = Actor::new(Arc::clone(credentials));
                 impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor))
             }
         };

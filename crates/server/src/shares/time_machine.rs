@@ -139,7 +139,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use crate::shares::host::testing::{PosixOptions, PosixVfs};
+    use crate::shares::folders::testing::{PosixOptions, PosixVfs};
     use frevo_store::vfs::{Opened, VfsResult, Volume};
     use frevo_store::{FileKey, Stat};
 

@@ -1,25 +1,17 @@
 //! Access-based enumeration: on a share that hides what cannot be read, such a
 //! thing does not exist for the user. MS-SMB2 3.3.5.9 and 3.3.5.18.
 
-use std::sync::Arc;
-
 use frevo_store::security::Token;
 use frevo_store::vfs::{Kind, Node, Vfs, VfsResult};
 use frevo_store::{Fault, Name};
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
-use crate::objects::tree_connect::TreeConnect;
-use crate::shares::host;
+use crate::base::host;
 use crate::shares::protection::{self, LOOK};
 
 /// GENERIC_READ; of a directory READ_DATA is FILE_LIST_DIRECTORY.
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
-
-/// Whose eyes decide, on a share that hides.
-pub(crate) fn viewer(tree: &TreeConnect) -> Option<Arc<Token>> {
-    tree.share.hide_unreadable.then(|| tree.token())
-}
 
 /// True when a user with these rights sees the file.
 pub(crate) const fn shows(rights: AccessMask) -> bool {

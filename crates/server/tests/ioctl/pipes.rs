@@ -23,7 +23,7 @@ use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::host::HostUser;
 use frevo_server::internal::limits::PIPES_PER_SESSION;
 use frevo_server::share::{RunAs, Share, Target};
 

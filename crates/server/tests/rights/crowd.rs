@@ -12,7 +12,7 @@ use std::sync::Arc;
 use frevo_auth::{Account, Accounts, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser, credentials};
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::host::HostUser;
 use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use frevo_posix::credentials;
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::host::HostUser;
 use frevo_server::share::{RunAs, Share, Target};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::create_context::CreateContext;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
 use frevo_server::internal::ambient::{Ambient, Host};
 use frevo_server::internal::durable::{handover, record};
-use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::host::HostUser;
 use frevo_server::internal::id_map::{IdMap, IdRange};
 use frevo_server::share::{RunAs, Share, Target};
 use frevo_store::state::MemoryState;

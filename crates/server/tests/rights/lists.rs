@@ -9,7 +9,7 @@ use frevo_auth::{AccountFile, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said};
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host_users::HostUser;
+use frevo_server::internal::host::HostUser;
 use frevo_server::share::{Share, Shares, Target};
 use frevo_server::user_map::{Mapped, UserMap};
 use frevo_wire::command::create::CreateDisposition;

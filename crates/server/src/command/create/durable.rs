@@ -19,9 +19,9 @@ use crate::base::limits::{
     DURABLE_TIMEOUT, DURABLE_TIMEOUT_MAX, DURABLE_TIMEOUT_V2, PERSISTENT_TIMEOUT,
 };
 use crate::command::request::Request;
-use crate::embed::review;
 use crate::objects::durable::{Asked, Caching, Reconnect, Survival, Version, record};
 use crate::objects::open::{FileOpen, Open};
+use crate::objects::review;
 
 /// True for a request that takes up an Open after its connection was lost.
 pub(super) fn is_reconnect(request: &create::Request<'_>) -> bool {

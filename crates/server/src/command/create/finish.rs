@@ -19,10 +19,10 @@ use super::{apple, contexts, lease, streams};
 use crate::base::pools::blocking_pool;
 use crate::command::response::Response;
 use crate::objects::changes;
+use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::objects::stable::{self, Change};
 use crate::objects::times::Times;
-use crate::shares::data;
 
 /// CreateOptions that FileModeInformation shows, MS-FSCC 2.4.31.
 const MODE: u32 = CreateOptions::WRITE_THROUGH.0

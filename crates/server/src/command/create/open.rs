@@ -16,14 +16,13 @@ use super::access::{self, Nursery};
 use super::creation::{Create, Entered, Made, creates, overwrites};
 use super::symlink::{self, Separator};
 use super::{apple, contexts, host_lease, streams, validate};
+use crate::base::host;
 use crate::base::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
 use crate::objects::archive;
-use crate::objects::lease;
 use crate::objects::ledger::{self, Charge};
 use crate::objects::name_holds;
 use crate::objects::open::shared_fd;
 use crate::objects::refusal::Refusal;
-use crate::shares::host;
 use crate::shares::impersonation;
 use crate::shares::visibility;
 
@@ -94,7 +93,7 @@ impl Create<'_> {
                 }
                 attempts = 0;
                 let actor = Actor { open: self.id(), lease: self.wish.owner() };
-                lease::settled(self.rq, &cell, actor).await?;
+                self.rq.settled(&cell, actor).await?;
                 self.check_held()?;
                 continue;
             }
@@ -275,7 +274,7 @@ impl Create<'_> {
 
     /// MS-SMB2 3.3.5.9: where what cannot be read is hidden, no refusal tells of it.
     pub(super) fn discreet(&self, refusal: Refusal) -> Refusal {
-        let viewer = self.rq.tree().ok().and_then(|tree| visibility::viewer(tree));
+        let viewer = self.rq.tree().ok().and_then(|tree| tree.viewer());
         let (Some(viewer), Some(status)) = (viewer, refusal.status()) else { return refusal };
         if matches!(refusal, Refusal::Data(..)) {
             return refusal;

@@ -11,10 +11,10 @@ use frevo_wire::{HeaderFlags, Status};
 
 use super::creation::Create;
 use super::{access, durable};
+use crate::base::host;
 use crate::base::limits::OPENS_OF_INSTANCE_COMPARED;
 use crate::objects::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
 use crate::objects::open::Open;
-use crate::shares::host;
 use crate::shares::protection;
 
 /// A CREATE by its CreateGuid.

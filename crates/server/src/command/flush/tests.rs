@@ -8,10 +8,10 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
 use super::super::query_info::testing::Bench;
+use crate::objects::data::write;
 use crate::objects::open::OpenTarget;
 use crate::objects::stable::sync;
 use crate::objects::syncs::Syncs;
-use crate::shares::data::write;
 use frevo_store::Fault;
 use std::sync::Arc;
 

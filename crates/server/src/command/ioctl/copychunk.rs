@@ -19,10 +19,9 @@ use rustix::io::Errno;
 use super::call::{Answer, Call, output};
 use super::copyfile;
 use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
-use crate::objects::lease;
+use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::stable;
-use crate::shares::data;
 use crate::shares::impersonation;
 use crate::shares::share::MAX_OFFSET;
 
@@ -129,7 +128,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
-    lease::contend(call.rq, target, Cause::Write).await?;
+    call.rq.contend(target, Cause::Write).await?;
     if let Err(conflict) = check_locks(&from, source, to, target, &request.chunks) {
         return Progress::failed(conflict).answer();
     }

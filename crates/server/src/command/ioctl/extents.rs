@@ -21,7 +21,6 @@ use frevo_wire::fscc::fsctl::{
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use super::copychunk;
 use crate::base::limits::TRIM_RANGES;
-use crate::objects::lease;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::shares::share::MAX_OFFSET;
 
@@ -80,7 +79,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     check_pair((&from, source), target, &copy, source_end)?;
     // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
     // changes as by MS-FSA 2.1.5.4, which has.
-    lease::contend(call.rq, target, Cause::Write).await?;
+    call.rq.contend(target, Cause::Write).await?;
     // Windows: ReFS, which alone has this, does not look at byte-range locks (MS-FSA
     // 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
@@ -206,7 +205,7 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     }
     // Freed ranges read as zeros: data changes, MS-FSA 2.1.5.4. And data that its cachers have to
     // write may move the end.
-    lease::contend(call.rq, file, Cause::Write).await?;
+    call.rq.contend(file, Cause::Write).await?;
     let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
     let (mut ranges_processed, mut changed) = (0, false);
     for range in request.ranges() {

@@ -11,8 +11,8 @@ use frevo_wire::command::ioctl::network_interface::{
 use frevo_wire::command::negotiate::GlobalCapabilities;
 
 use super::call::{Answer, Call, output};
+use crate::objects::data;
 use crate::objects::settings::InterfaceOverride;
-use crate::shares::data;
 
 /// Bits per second of an interface whose driver does not know.
 const SPEED_UNKNOWN: u64 = 1_000_000_000;

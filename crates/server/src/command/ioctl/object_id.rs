@@ -16,7 +16,7 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
-use crate::audit::told;
+use crate::objects::audited;
 
 /// A request about an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
         let id = whole(Guid(id), file.vfs.volume().serial)?;
         if let Some(extended) = id.last_chunk() {
             change(call, ObjectIdChange::Extended(*extended))?;
-            told::attributes(call.open()?, "object_id", Ok(()));
+            audited::attributes(call.open()?, "object_id", Ok(()));
         }
         return Ok((id.to_vec(), Status::SUCCESS));
     }
@@ -79,7 +79,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
     let id = whole(Guid(object_id), file.vfs.volume().serial)?;
     match file.node.change_object_id(&ObjectIdChange::New(id)) {
         Ok(()) => {
-            told::attributes(call.open()?, "object_id", Ok(()));
+            audited::attributes(call.open()?, "object_id", Ok(()));
             Ok((id.to_vec(), Status::SUCCESS))
         }
         // Somebody else was faster.

@@ -17,7 +17,6 @@ use frevo_wire::fscc::fsctl::{
 use super::call::{Answer, Call, output};
 use super::{copychunk, extents};
 use crate::base::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
-use crate::objects::lease;
 use crate::objects::offload::{Content, Offloaded};
 use crate::objects::open::FileOpen;
 use crate::shares::share::MAX_OFFSET;
@@ -138,7 +137,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
     // The target's data changes as by MS-FSA 2.1.5.4, and what its cachers have
     // to write may move its end.
-    lease::contend(call.rq, file, Cause::Write).await?;
+    call.rq.contend(file, Cause::Write).await?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
     let range = Range { offset, length: wanted };
     if !file.cell.lock().ranges.may_write(open.id(), range) {

@@ -14,7 +14,6 @@ use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
-use crate::objects::lease;
 use crate::objects::open::FileOpen;
 use crate::objects::stable;
 use crate::shares::share::MAX_OFFSET;
@@ -73,7 +72,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     let open = call.open()?;
-    lease::contend(call.rq, file, Cause::Write).await?;
+    call.rq.contend(file, Cause::Write).await?;
     // Clients that cached the file may have written behind its old end.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);

@@ -26,6 +26,7 @@ use crate::objects::refusal::Refusal;
 use crate::objects::shown::{self, Shown};
 use crate::shares::apple;
 use crate::shares::posix;
+use frevo_store::vfs::StreamStat;
 
 /// The conditions that a class demands before it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -323,7 +324,9 @@ fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     let named = file.node.streams().map_err(frevo_store::Fault::status)?;
     let own = (own.kind != Kind::Directory)
         .then(|| ("::$DATA".to_owned(), own.end_of_file, own.allocation));
-    let named = named.into_iter().filter(|stream| apple::shows(file, stream));
+    let name = file.name();
+    let shows = |stream: &StreamStat| apple::shows(&*file.vfs, &name, file.apple, stream);
+    let named = named.into_iter().filter(shows);
     let named = named.map(|s| (format!(":{}:$DATA", s.name), s.size, s.allocation));
     let (room, mut used) = (output.room, 0usize);
     let mut overflowed = false;

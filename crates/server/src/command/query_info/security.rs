@@ -12,8 +12,8 @@ use frevo_wire::dtyp::{
 };
 
 use super::Output;
-use crate::audit::told;
 use crate::command::create::refused;
+use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Refusal;
 use crate::shares::apple::nfs_aces;
@@ -75,7 +75,7 @@ pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result
         let mode = nfs_aces::take(&mut new);
         let asked = if new.dacl.is_none() { asked.without(Asked::DACL) } else { asked };
         store(open, file, asked, &new)?;
-        return nfs_aces::set_mode(file, mode);
+        return nfs_aces::set_mode(&*file.node, &file.stat()?, mode);
     }
     store(open, file, asked, &new)
 }
@@ -108,7 +108,7 @@ fn store(
     }
     protection::store(&*file.vfs, &*file.node, &stat, &merged)?;
     if let Some(owner) = merged.owner.filter(|owner| old.owner != Some(*owner)) {
-        told::gave(open, &owner, &token);
+        audited::gave(open, &owner, &token);
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ fn set_numbers(
     if change != BasicChange::default() {
         file.node.set_basic(&change).map_err(Fault::status)?;
         if let Some(uid) = change.uid {
-            told::gave(open, &Sid::unix_user(uid), token);
+            audited::gave(open, &Sid::unix_user(uid), token);
         }
     }
     Ok(parts(asked).without(done))

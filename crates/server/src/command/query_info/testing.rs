@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::shares::host::testing::{PosixOptions, PosixVfs};
+use crate::shares::folders::testing::{PosixOptions, PosixVfs};
 use frevo_net::file_io::Caching;
 use frevo_store::file::Admission;
 use frevo_store::name::{Name, Rules};

@@ -1,4 +1,4 @@
-use crate::shares::host::testing::{NtAcls, PosixOptions};
+use crate::shares::folders::testing::{NtAcls, PosixOptions};
 use frevo_proto::Dialect;
 use frevo_wire::Status;
 use frevo_wire::command::query_info::{InfoType, QueryInfoFlags, Request};

@@ -11,11 +11,10 @@ use frevo_wire::fscc::set::{
 };
 
 use super::{file, rename};
+use crate::base::host;
 use crate::base::limits::OPEN_FILES_COMPARED;
 use crate::command::request;
-use crate::objects::lease;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
-use crate::shares::host;
 
 /// Breaks what is in the way, and waits for it. What will be refused for want of
 /// rights breaks nothing.
@@ -33,7 +32,7 @@ pub(super) async fn contend(
             return Err(Fault::Busy.status());
         }
     }
-    lease::contend(rq, target, cause).await?;
+    rq.contend(target, cause).await?;
     if cause == Cause::Rename {
         below(rq, target).await?;
         replaced(rq, open, request).await?;
@@ -49,7 +48,7 @@ async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Statu
         return Ok(());
     }
     for cell in rq.server().files.below(target.folder_id(), &target.name()) {
-        lease::contend_for(rq, &cell, target.id, Cause::Rename).await?;
+        rq.contend_for(&cell, target.id, Cause::Rename).await?;
     }
     Ok(())
 }
@@ -74,7 +73,7 @@ async fn replaced(
                 && rename::may_replace(open, file, &wanted, &there).is_ok() =>
         {
             let cause = if wanted.replaces_open() { Cause::Write } else { Cause::Rename };
-            lease::contend_for(rq, &cell, file.id, cause).await
+            rq.contend_for(&cell, file.id, cause).await
         }
         _ => Ok(()),
     }
@@ -98,7 +97,7 @@ async fn destination(
     match verdict {
         Verdict::Violation => {
             let cause = Cause::Violation { overwrites: false };
-            lease::contend_for(rq, &cell, target.id, cause).await
+            rq.contend_for(&cell, target.id, cause).await
         }
         Verdict::Compatible => Ok(()),
     }

@@ -19,8 +19,9 @@ use frevo_wire::fscc::set::{
 
 use super::writable::writable;
 use super::{basic_information, disposition, eas, rename, sizes};
-use crate::audit::{Recorded, told};
+use crate::audit::Recorded;
 use crate::ipc;
+use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::shares::apple;
 
@@ -164,20 +165,20 @@ fn audit(
                 _ => rename::wanted(bytes, file.posix),
             };
             if let Ok(wanted) = wanted {
-                told::renamed(open, from, wanted.name(), applied);
+                audited::renamed(open, from, wanted.name(), applied);
             }
         }
         Recorded::Link => {
             if let Ok(wanted) = rename::wanted(bytes, file.posix) {
-                told::linked(open, from, wanted.name(), applied);
+                audited::linked(open, from, wanted.name(), applied);
             }
         }
         Recorded::Basic => {
             if let Some(parts) = basic_information::parts(bytes) {
-                told::attributes(open, parts, applied);
+                audited::attributes(open, parts, applied);
             }
         }
-        Recorded::Attributes(parts) => told::attributes(open, parts, applied),
+        Recorded::Attributes(parts) => audited::attributes(open, parts, applied),
         Recorded::Data | Recorded::Removal | Recorded::Nothing => {}
     }
 }
@@ -252,7 +253,7 @@ fn apply(
         FileInfoClass::END_OF_FILE => {
             let size = parse(FileEndOfFileInformation::parse(bytes))?.end_of_file;
             let size = data_size(file, size)?;
-            apple::check_end(file, size)?;
+            apple::check_end(&*file.node, size)?;
             file.node.set_end_of_file(size).map_err(Fault::status)
         }
         FileInfoClass::VALID_DATA_LENGTH => {

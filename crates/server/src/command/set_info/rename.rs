@@ -14,9 +14,9 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 use frevo_wire::fscc::{WireName, eq_ignore_case};
 
-use crate::audit::told;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
+use crate::objects::audited;
 use crate::objects::name_holds;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Refusal;
@@ -198,7 +198,7 @@ pub(super) fn rename(
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     if let Some(there) = replaced {
-        told::replaced(open, &wanted.name, there.kind == Kind::Directory);
+        audited::replaced(open, &wanted.name, there.kind == Kind::Directory);
     }
     file.cell.lock().rename(file.folder_id(), &from, &name);
     if file.is_directory && is_unix {
@@ -246,7 +246,7 @@ pub(super) fn link(
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
     if let Some(there) = replaced {
-        told::replaced(open, &wanted.name, there.kind == Kind::Directory);
+        audited::replaced(open, &wanted.name, there.kind == Kind::Directory);
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ fn check_parent(
     files: &FileTable,
     to: &Name,
 ) -> Result<Option<Opened>, Status> {
-    if let Some(viewer) = visibility::viewer(&open.tree())
+    if let Some(viewer) = open.tree().viewer()
         && !visibility::is_way_visible(&*file.vfs, to, &viewer)
     {
         return Err(Status::OBJECT_PATH_NOT_FOUND);

@@ -5,7 +5,7 @@ use frevo_store::{Fault, FileKey, FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::fscc::{WireName, eq_ignore_case};
 
-use crate::audit::told;
+use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open};
 
 /// True for a new name that names a stream and no file.
@@ -68,7 +68,7 @@ pub(super) fn rename(
     let is_replaced = check_target(file, files, (&to, target), replace)?;
     let name = file.vfs.rename(&from, key, &to, replace).map_err(Fault::status)?;
     if is_replaced {
-        told::replaced(open, &to, false);
+        audited::replaced(open, &to, false);
     }
     file.cell.lock().rename(file.folder_id(), &from, &name);
     if target.stream != 0 {

@@ -1,4 +1,4 @@
-use crate::shares::host::testing::{NtAcls, PosixOptions};
+use crate::shares::folders::testing::{NtAcls, PosixOptions};
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
@@ -274,7 +274,7 @@ fn a_deletion_that_nobody_makes_again_is_not_given_up() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         });
         is_locked.recv().unwrap();
-        let ((), gave_up) = crate::shares::host::short_patience(|| open.close(files));
+        let ((), gave_up) = crate::base::host::short_patience(|| open.close(files));
         assert!(!gave_up);
     });
     assert!(!bench.exists("f"));

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::errors::Errors;
 use super::{Activity, Spent, Totals, is_failure};
 use crate::base::surplus::return_surplus;
-use crate::connection::ConnectionInfo;
+use crate::objects::connection_info::ConnectionInfo;
 
 /// All channels of a server, with the sum of those that have ended.
 #[derive(Debug, Default)]

@@ -224,7 +224,7 @@ async fn one_customer_of_ipv6_cannot_take_all_places() {
 async fn an_eviction_is_told_before_and_after_there_is_a_handle() {
     let admission = Admission::default();
     let tickets = entered(&admission, (0..UNAUTHENTICATED_PER_ADDRESS).map(|_| v4(1, 1)));
-    let (handle, notices) = crate::connection::notices();
+    let (handle, notices) = crate::objects::notice::notices();
     tickets[1].reach_by(handle.clone());
     advance(UNAUTHENTICATED_SPARED).await;
     let _newer = entered(&admission, (0..3).map(|_| v4(1, 1)));

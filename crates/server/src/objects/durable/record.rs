@@ -27,8 +27,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AppInstance, Asked, Survival};
-use crate::access::host_users::HostUser;
+use crate::base::host::HostUser;
+use crate::base::host::UnixUser;
 use crate::base::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
+use crate::objects::data;
 use crate::objects::host_locks;
 use crate::objects::lease::client::client_id;
 use crate::objects::ledger::Kind;
@@ -36,8 +38,6 @@ use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::objects::server::ServerState;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::data;
-use crate::shares::host::UnixUser;
 use crate::shares::share::{RunAs, Share};
 
 /// Why an Open of an earlier run is made again.

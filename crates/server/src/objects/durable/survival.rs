@@ -13,7 +13,7 @@ use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 use super::Caching;
-use crate::access::host_users::HostUser;
+use crate::base::host::HostUser;
 
 /// The parameters of its CREATE, to be compared with those of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]

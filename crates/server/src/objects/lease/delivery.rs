@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::parcel::{Parcel, Via};
 use crate::base::limits::BREAKS_PASSED_ON;
-use crate::connection::{ConnectionHandle, Notice};
 use crate::objects::durable;
+use crate::objects::notice::{ConnectionHandle, Notice};
 use crate::objects::open::FileOpen;
 use crate::objects::server::ServerState;
 

@@ -1,5 +1,10 @@
 //! The kinds of objects that clients make the server keep.
 
+use crate::base::limits::{
+    CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER, LOCKS_PER_USER, OPENS_PER_USER,
+    SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER,
+};
+
 /// The kinds of things that are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
@@ -35,8 +40,26 @@ pub enum Kind {
 /// The number of kinds.
 pub const KINDS: usize = 13;
 
+/// Objects of each kind that one account, and one client network before logon, may
+/// have. They are in the order of [`Kind`].
+pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
+    (Kind::Connection, CONNECTIONS_PER_USER, CONNECTIONS_PER_ADDRESS),
+    (Kind::Session, SESSIONS_PER_USER, SESSIONS_PER_ADDRESS),
+    (Kind::TreeConnect, TREES_PER_USER, TREES_PER_USER),
+    (Kind::Open, OPENS_PER_USER, OPENS_PER_USER),
+    (Kind::Watch, usize::MAX, usize::MAX),
+    (Kind::Waiting, usize::MAX, usize::MAX),
+    (Kind::Lock, LOCKS_PER_USER, LOCKS_PER_USER),
+    (Kind::Lease, usize::MAX, usize::MAX),
+    (Kind::Listing, usize::MAX, usize::MAX),
+    (Kind::Pipe, usize::MAX, usize::MAX),
+    (Kind::Offload, usize::MAX, usize::MAX),
+    (Kind::Frame, usize::MAX, usize::MAX),
+    (Kind::Reply, usize::MAX, usize::MAX),
+];
+
 impl Kind {
-    /// All kinds, in the order of [`LIMITS`](crate::base::limits::LIMITS).
+    /// All kinds, in the order of [`LIMITS`].
     pub const ALL: [Self; KINDS] = [
         Self::Connection,
         Self::Session,

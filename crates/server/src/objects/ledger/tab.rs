@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Holder, Kind, Member};
 use crate::base::limits::TAB_STEP_BYTES;
-use crate::connection::ConnectionHandle;
+use crate::objects::notice::ConnectionHandle;
 
 /// A connection's buffers. They are added up on the connection's core; the holder is
 /// charged in steps of [`TAB_STEP_BYTES`].

@@ -165,7 +165,7 @@ fn holders_of_many_threads_meet() {
 fn a_connection_moves_to_its_account_with_all_it_has() {
     let ledger = Ledger::default();
     let (network, ann) = (ledger.network("192.0.2.1".parse().unwrap()), ledger.account("ann"));
-    let (handle, _notices) = crate::connection::notices();
+    let (handle, _notices) = crate::objects::notice::notices();
     let tabs = Tabs::new(1, Some(handle), Arc::clone(&network));
     tabs.set(TAB_STEP_BYTES, 2 * TAB_STEP_BYTES);
     assert_eq!((network.bytes(), ann.bytes()), (3 * TAB_STEP_BYTES, 0));
@@ -186,7 +186,7 @@ async fn the_biggest_holder_loses_step_by_step() {
     ledger.set_limit(LIMIT);
     let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
     let connection = |id, holder: &Arc<Holder>| {
-        let (handle, notices) = crate::connection::notices();
+        let (handle, notices) = crate::objects::notice::notices();
         (Tabs::new(id, Some(handle), Arc::clone(holder)), notices)
     };
     let (small, small_notices) = connection(1, &ann);

@@ -10,8 +10,8 @@ use frevo_wire::create_context::LeaseKey;
 use frevo_wire::dtyp::AccessMask;
 
 use super::{FileOpen, Open, OpenTarget};
+use crate::base::host::{long_patience, short_patience};
 use crate::base::panics;
-use crate::shares::host::{long_patience, short_patience};
 
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,10 @@
 //! Owner, group and mode as macOS reads and sets them: entries of the access
 //! control list for S-1-5-88-1, -2 and -3 that grant nothing and deny nothing.
 
-use frevo_store::vfs::BasicChange;
-use frevo_store::{Fault, Stat};
+use frevo_store::vfs::{BasicChange, Kind};
+use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, SecurityDescriptor, Sid};
-
-use crate::objects::open::FileOpen;
 
 /// S-1-5-88, as Windows' server for NFS has it.
 const AUTHORITY: u64 = 5;
@@ -28,7 +26,7 @@ fn number(ace: &Ace) -> Option<(u32, u32)> {
 pub fn add(descriptor: &mut SecurityDescriptor, stat: &Stat) {
     let Some(dacl) = &mut descriptor.dacl else { return };
     dacl.aces.retain(|ace| number(ace).is_none());
-    let mode = u32::from(super::entries::mode(stat));
+    let mode = u32::from(mode(stat));
     for (kind, number) in [(MODE, mode), (OWNER, stat.uid), (GROUP, stat.gid)] {
         if let Some(sid) = Sid::new(AUTHORITY, &[NFS, kind, number]) {
             dacl.aces.push(Ace::deny(AceFlags::EMPTY, AccessMask::EMPTY, sid));
@@ -49,13 +47,27 @@ pub fn take(descriptor: &mut SecurityDescriptor) -> Option<u32> {
     found.map(|(_, mode)| mode & 0o777)
 }
 
-/// Changes the mode, if it is another. A stored list is out of force then, as
+/// Changes the mode from that of `stat`, if it is another. A stored list is out of force then, as
 /// after a `chmod` on the host.
-pub fn set_mode(file: &FileOpen, mode: Option<u32>) -> Result<(), Status> {
-    let old = file.stat()?.mode;
+pub fn set_mode(node: &dyn Node, stat: &Stat, mode: Option<u32>) -> Result<(), Status> {
+    let old = stat.mode;
     let Some(mode) = mode.map(|mode| old & !0o777 | mode).filter(|mode| *mode != old) else {
         return Ok(());
     };
     let change = BasicChange { mode: Some(mode & 0o7777), ..BasicChange::default() };
-    file.node.set_basic(&change).map_err(Fault::status)
+    node.set_basic(&change).map_err(Fault::status)
+}
+
+/// The mode as `stat` has it, type and all.
+pub(crate) fn mode(stat: &Stat) -> u16 {
+    let kind: u16 = match stat.kind {
+        Kind::Fifo => 0o010_000,
+        Kind::CharDevice => 0o020_000,
+        Kind::Directory => 0o040_000,
+        Kind::BlockDevice => 0o060_000,
+        Kind::File => 0o100_000,
+        Kind::Symlink => 0o120_000,
+        Kind::Socket => 0o140_000,
+    };
+    kind | u16::try_from(stat.mode & 0o7777).unwrap_or_default()
 }

@@ -9,8 +9,8 @@ use tokio::time::sleep;
 
 use super::RecycleBin;
 use super::expiry::Walk;
+use crate::base::ambient::Ambient;
 use crate::base::limits::{RECYCLE_FIRST_SWEEP, RECYCLE_PAUSE, RECYCLE_SWEEP};
-use crate::objects::server::ServerState;
 use crate::shares::share::Share;
 
 /// Ends a walk on another thread when the task ends.
@@ -23,13 +23,13 @@ impl Drop for Stop {
     }
 }
 
-/// Sweeps the bins from time to time, until it is dropped.
-pub(crate) async fn watch(server: Arc<ServerState>) {
+/// Sweeps the bins of the shares that `shares` tells from time to time, until it is dropped.
+pub(crate) async fn watch(ambient: Arc<dyn Ambient>, shares: impl Fn() -> Vec<Arc<Share>>) {
     let stop = Stop::default();
     sleep(RECYCLE_FIRST_SWEEP).await;
     loop {
-        for share in server.shares().sorted() {
-            sweep_share(&share, server.ambient.now(), &stop.0).await;
+        for share in shares() {
+            sweep_share(&share, ambient.now(), &stop.0).await;
         }
         sleep(RECYCLE_SWEEP).await;
     }

@@ -8,7 +8,7 @@ use frevo_wire::dtyp::FileTime;
 
 use super::expiry::Walk;
 use super::*;
-use crate::shares::host::testing::{PosixOptions, PosixVfs};
+use crate::shares::folders::testing::{PosixOptions, PosixVfs};
 use crate::shares::protection::LOOK;
 
 /// A folder of the host, shared with a bin.
@@ -461,7 +461,7 @@ fn a_deletion_far_below_leaves_the_core() {
     for (depth, leaves) in [(10, false), (300, true)] {
         let path = format!("{}file", "a\\".repeat(depth));
         world.write(&path.replace('\\', "/"), "text");
-        let (done, gave_up) = crate::shares::host::short_patience(|| delete(&*ann, &path));
+        let (done, gave_up) = crate::base::host::short_patience(|| delete(&*ann, &path));
         assert_eq!((done.is_err(), gave_up), (leaves, leaves), "{depth}");
         if leaves {
             assert!(world.path(&path.replace('\\', "/")).exists(), "nothing was changed");

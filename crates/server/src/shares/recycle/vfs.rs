@@ -17,8 +17,8 @@ use frevo_wire::fscc::eq_ignore_case;
 use super::RecycleBin;
 use super::naming::{free_number, numbered};
 use super::top::Top;
+use crate::base::host;
 use crate::base::limits::RECYCLE_ATTEMPTS;
-use crate::shares::host;
 use crate::shares::protection::LOOK;
 
 /// A file system whose deleted files go to a bin, as one account uses it.

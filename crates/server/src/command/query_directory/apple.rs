@@ -8,8 +8,9 @@ use frevo_store::{Fault, Name, Stat};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::{DirectoryEntry, FileInfoClass, ShortName};
 
-use super::{Kind as Stream, info_of};
 use crate::objects::open::{FileOpen, Open};
+use crate::shares::apple::nfs_aces::mode;
+use crate::shares::apple::{Kind as Stream, info_of};
 use crate::shares::protection::{self, LOOK, WRITES};
 
 /// Seconds between FILETIME's beginning and that of AppleDouble, 2000-01-01.
@@ -19,7 +20,7 @@ const SECOND: u64 = 10_000_000;
 
 /// How entries of one directory are filled in.
 #[derive(Debug)]
-pub struct Filling {
+pub(crate) struct Filling {
     token: std::sync::Arc<frevo_store::security::Token>,
     /// The most that the share gives.
     within: AccessMask,
@@ -29,7 +30,7 @@ pub struct Filling {
 
 impl Filling {
     /// For a request of `class` by macOS; None for all others.
-    pub fn of(open: &Open, file: &FileOpen, class: FileInfoClass) -> Option<Self> {
+    pub(crate) fn of(open: &Open, file: &FileOpen, class: FileInfoClass) -> Option<Self> {
         let tree = open.tree();
         let agreed = file.apple && tree.apple_entries.load(Ordering::Relaxed);
         if !agreed || class != FileInfoClass::ID_BOTH_DIRECTORY {
@@ -54,7 +55,7 @@ impl Filling {
     /// # Errors
     /// `Leased` for a file with so many streams that a core does not look at them: the request
     /// begins again on a thread. An entry without its streams would show that it has none.
-    pub fn fill(
+    pub(crate) fn fill(
         &self,
         file: &FileOpen,
         stat: &Stat,
@@ -142,18 +143,4 @@ fn finder(file: &FileOpen, stream: &Name, stat: &Stat) -> [u8; 16] {
         *added = u32::try_from(seconds).unwrap_or(u32::MAX).to_be_bytes();
     }
     short
-}
-
-/// The mode as `stat` has it, type and all.
-pub(super) fn mode(stat: &Stat) -> u16 {
-    let kind: u16 = match stat.kind {
-        Kind::Fifo => 0o010_000,
-        Kind::CharDevice => 0o020_000,
-        Kind::Directory => 0o040_000,
-        Kind::BlockDevice => 0o060_000,
-        Kind::File => 0o100_000,
-        Kind::Symlink => 0o120_000,
-        Kind::Socket => 0o140_000,
-    };
-    kind | u16::try_from(stat.mode & 0o7777).unwrap_or_default()
 }

@@ -15,10 +15,10 @@ use crate::Server;
 use crate::base::limits::{
     DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, DURABLE_OPENS, OPENS_PER_SESSION, SESSIONS,
 };
-use crate::ipc::testing::pipe;
 use crate::objects::durable::{Asked, Durables, Survival};
 use crate::objects::ledger::{Holder, Ledger};
 use crate::objects::open::{Open, OpenTarget};
+use crate::objects::pipe::testing::pipe;
 use crate::objects::session::Session;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{Share, Target};

@@ -127,10 +127,3 @@ pub const fn fault_of(errno: Errno) -> Fault {
 pub fn names() -> &'static dyn HostNames {
     &NoNames
 }
-
-/// Looks at the folder of a share; there are none.
-pub(crate) fn probe_folder(
-    _vfs: &dyn frevo_store::Vfs,
-) -> Option<Result<frevo_store::vfs::Space, String>> {
-    None
-}

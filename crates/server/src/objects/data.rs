@@ -12,8 +12,8 @@ use frevo_store::Fault;
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 
+use crate::base::host;
 use crate::objects::open::{FileOpen, Open};
-use crate::shares::host;
 use crate::shares::impersonation;
 use crate::shares::share::Share;
 

@@ -8,8 +8,7 @@ use frevo_net::watchdog;
 use frevo_wire::Command;
 use frevo_wire::command::create;
 
-use super::{CULPRIT, Culprit};
-use crate::base::limits::CULPRIT_FROM;
+use crate::base::watchdog::{Culprit, note};
 use crate::command::request::Request;
 
 /// Runs the handler of a request. Polls of it that take long are noted with what
@@ -22,28 +21,20 @@ pub(crate) fn handled<'a, F: Future>(
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));
-        if took >= CULPRIT_FROM {
-            let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
-            if CULPRIT.with_borrow(is_worse) {
-                // The earlier culprit is dropped outside of the borrow.
-                drop(CULPRIT.replace(Some(Culprit::new(rq, took))));
-            }
-        }
+        note(took, || culprit(rq, took));
         polled
     })
 }
 
-impl Culprit {
-    fn new(rq: &Request<'_>, took: Duration) -> Self {
-        let identity = rq.session.as_ref().and_then(|session| session.identity());
-        Self {
-            took,
-            command: rq.header.command,
-            share: rq.tree.as_ref().map_or_else(String::new, |tree| tree.share.name.clone()),
-            user: identity.map_or_else(String::new, |identity| identity.user.clone()),
-            session: rq.header.session_id,
-            file: file(rq),
-        }
+fn culprit(rq: &Request<'_>, took: Duration) -> Culprit {
+    let identity = rq.session.as_ref().and_then(|session| session.identity());
+    Culprit {
+        took,
+        command: rq.header.command,
+        share: rq.tree.as_ref().map_or_else(String::new, |tree| tree.share.name.clone()),
+        user: identity.map_or_else(String::new, |identity| identity.user.clone()),
+        session: rq.header.session_id,
+        file: file(rq),
     }
 }
 

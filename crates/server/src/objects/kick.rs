@@ -7,13 +7,17 @@ use std::sync::Arc;
 use frevo_wire::fscc::fold_name;
 use serde::Serialize;
 
-use super::snapshot::hex;
 use crate::audit::{Event, Kind};
 use crate::base::panics;
 use crate::objects::durable::record;
 use crate::objects::open::Open;
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
+
+/// A number as the identity of a session or an Open: hexadecimal, with its prefix.
+pub(crate) fn hex(id: u64) -> String {
+    format!("{id:#x}")
+}
 
 /// The target of a kick.
 #[derive(Debug, Clone, PartialEq, Eq)]

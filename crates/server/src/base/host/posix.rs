@@ -11,11 +11,7 @@ pub use frevo_posix::patience::{
 };
 pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
-/// Facts, names and open folders that are remembered of the host.
-pub const CACHE: crate::objects::ledger::Cache = crate::objects::ledger::Cache {
-    bytes: frevo_posix::remembered_bytes,
-    forget: frevo_posix::forget_remembered,
-};
+pub use frevo_posix::{forget_remembered, remembered_bytes};
 
 /// The users of this host, as its name service knows them.
 #[derive(Debug, Clone, Copy, Default)]

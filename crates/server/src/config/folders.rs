@@ -12,8 +12,8 @@ use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
 
-use super::share_folder::ShareFolder;
-use crate::config::{Identities, NtAclsChoice, RunAsChoice, ShareSection, StreamsChoice, nearest};
+use super::{Identities, NtAclsChoice, RunAsChoice, ShareSection, StreamsChoice, nearest};
+use crate::shares::folders::ShareFolder;
 use crate::shares::share::RunAs;
 use crate::shares::user_folders::{USER, UserFolders};
 

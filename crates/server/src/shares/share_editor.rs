@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::access::share_access::AccessList;
+use crate::access::share_access::{AccessList, NotAccepted};
 
 /// A change of the shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,15 @@ pub enum NotEdited {
     Unsupported(String),
     /// The change could not be stored or applied; nothing was changed.
     Failed(String),
+}
+
+impl From<NotAccepted> for NotEdited {
+    fn from(why: NotAccepted) -> Self {
+        match why {
+            NotAccepted::Malformed(why) => Self::BadAccess(why.to_owned()),
+            NotAccepted::Unsupported(why) => Self::Unsupported(why.to_owned()),
+        }
+    }
 }
 
 impl fmt::Display for NotEdited {

@@ -14,7 +14,7 @@ use crate::objects::server::{ServerState, SharedAccounts};
 use crate::objects::session::{Identity, Session, State};
 use crate::objects::settings::Settings;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::share::{RunAs, Share, Shares};
+use crate::shares::share::{Share, Shares};
 
 /// The number of objects that a reload ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -143,17 +143,6 @@ impl ServerState {
             };
             event.with("share", &*tree.share.name).with("reason", why)
         });
-    }
-}
-
-impl RunAs {
-    /// True if both stand for the same user of the host.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Server, Self::Server) | (Self::User, Self::User) => true,
-            (Self::One(one), Self::One(other)) => one.uid() == other.uid(),
-            _ => false,
-        }
     }
 }
 

@@ -1,0 +1,92 @@
+//! The cancellation of a request: MS-SMB2 3.3.5.16.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// CANCEL, for requests that wait in one place only.
+#[derive(Debug, Default)]
+pub struct Cancellation {
+    told: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// The time since which somebody waits for others within the request.
+    since: Cell<Option<Instant>>,
+}
+
+impl Cancellation {
+    /// The client has cancelled, or is gone.
+    pub(crate) fn tell(&self) {
+        self.told.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Resolves when somebody waits for others within the request: it will take
+    /// as long as they like.
+    pub(crate) async fn awaited(&self) {
+        poll_fn(|_| if self.waker.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending })
+            .await;
+    }
+
+    /// The time from the first wait for others within the request until now.
+    pub(crate) fn waited(&self) -> Duration {
+        self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Returns the outcome of `work`, or None when the client cancels before. The time does not
+    /// count as a wait for other clients.
+    pub(crate) async fn unless_told<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let done = tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.told() => None,
+        };
+        self.since.set(None);
+        done
+    }
+
+    /// Waits until it does.
+    pub async fn told(&self) {
+        poll_fn(|cx| {
+            if self.told.get() {
+                return Poll::Ready(());
+            }
+            if self.since.get().is_none() {
+                self.since.set(Some(Instant::now()));
+            }
+            self.waker.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place in a blocking pool is no other client.
+    #[tokio::test]
+    async fn a_wait_for_a_thread_is_no_wait_for_others() {
+        let cancellation = Cancellation::default();
+        // Longer than the clock's step, however coarse that is.
+        let later = || async {
+            let since = Instant::now();
+            while since.elapsed().is_zero() {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(cancellation.unless_told(later()).await, Some(()));
+        assert_eq!(cancellation.waited(), Duration::ZERO);
+        tokio::select! {
+            biased;
+            () = cancellation.told() => panic!("nobody has told"),
+            () = later() => {}
+        }
+        assert!(!cancellation.waited().is_zero());
+        cancellation.tell();
+        assert_eq!(cancellation.unless_told(std::future::pending::<()>()).await, None);
+    }
+}

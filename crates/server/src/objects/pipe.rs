@@ -1,0 +1,183 @@
+//! Opens of named pipes, and the data that waits in them.
+
+use std::sync::Arc;
+
+use frevo_rpc::limits::{MAX_FRAG, MAX_UNREAD};
+use frevo_rpc::{self as rpc, Endpoint};
+use frevo_wire::Status;
+use frevo_wire::fscc::fsctl::PipePeekHeader;
+use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::base::limits::PIPE_BYTES;
+use crate::base::pools::slots::Slot;
+use crate::objects::ledger::Charge;
+
+/// FILE_PIPE_MESSAGE_TYPE
+const MESSAGE_TYPE: u32 = 1;
+/// FILE_PIPE_FULL_DUPLEX
+const FULL_DUPLEX: u32 = 2;
+/// FILE_PIPE_CONNECTED_STATE
+const CONNECTED: u32 = 3;
+/// FILE_PIPE_CLOSING_STATE
+const CLOSING: u32 = 4;
+/// FILE_PIPE_CLIENT_END
+const CLIENT_END: u32 = 0;
+
+/// The outcome of a write to a pipe.
+pub(crate) type Written = Result<(), Status>;
+
+/// The client's end of an open pipe.
+#[derive(Debug)]
+pub struct Pipe {
+    pub(crate) kind: rpc::Pipe,
+    /// None while what was written is answered on another thread.
+    pub(crate) endpoint: Option<Endpoint>,
+    /// Whose WRITE is answered there: one after the other.
+    pub(crate) turn: Arc<Semaphore>,
+    /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
+    pub(crate) by_message: bool,
+    /// FILE_PIPE_COMPLETE_OPERATION: a READ of an empty pipe does not wait.
+    pub(crate) completes: bool,
+    /// Told when there may be something to read.
+    pub(crate) filled: Arc<Notify>,
+    charge: Charge,
+    _slot: Slot,
+}
+
+impl Pipe {
+    pub(crate) fn new(kind: rpc::Pipe, association: u32, slot: Slot, charge: Charge) -> Self {
+        Self {
+            kind,
+            endpoint: Some(Endpoint::new(kind, association)),
+            turn: Arc::new(Semaphore::new(1)),
+            by_message: true,
+            completes: false,
+            filled: Arc::default(),
+            charge,
+            _slot: slot,
+        }
+    }
+
+    /// Its name, without a path.
+    pub const fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// Takes what can be read now: the bytes, and whether the message goes on.
+    pub(crate) fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
+        let got = self.endpoint.as_mut()?.read(max_len)?;
+        // Less is never refused.
+        let _ = self.settle();
+        Some((got.data, got.remaining > 0 && self.by_message))
+    }
+
+    /// Makes room for `more` bytes that the client writes.
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<(), Status> {
+        self.charge.resize(self.charge.bytes().saturating_add(more))
+    }
+
+    /// Charges the bytes that it holds now.
+    fn settle(&mut self) -> Result<(), Status> {
+        let Some(endpoint) = &self.endpoint else { return Ok(()) };
+        self.charge.resize(PIPE_BYTES.saturating_add(endpoint.bytes()))
+    }
+
+    /// Puts the endpoint back after a write with the outcome `written`. An endpoint that
+    /// holds more than its client may have is closed, with all that it holds.
+    pub(crate) fn put_back(&mut self, mut endpoint: Endpoint, written: Written) -> Written {
+        let bytes = PIPE_BYTES.saturating_add(endpoint.bytes());
+        let is_refused = self.charge.resize(bytes).is_err();
+        if is_refused {
+            endpoint.give_up();
+            let _ = self.charge.resize(PIPE_BYTES);
+        }
+        self.endpoint = Some(endpoint);
+        self.filled.notify_waiters();
+        if is_refused { Err(Status::INSUFFICIENT_RESOURCES) } else { written }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.endpoint.as_ref().is_some_and(Endpoint::is_closed)
+    }
+
+    /// True when answering `data` may take long: the service looks up users of the host, there are
+    /// several messages, or earlier messages are being answered.
+    pub(crate) fn is_work(&self, data: &[u8]) -> bool {
+        let is_long = |endpoint: &Endpoint| endpoint.has_several(data);
+        self.asks_host() || self.endpoint.as_ref().is_none_or(is_long)
+    }
+
+    /// True for a service that looks up users of the host, which may take long.
+    pub(crate) const fn asks_host(&self) -> bool {
+        matches!(self.kind, rpc::Pipe::Lsarpc | rpc::Pipe::Samr)
+    }
+}
+
+impl Pipe {
+    fn state(&self) -> u32 {
+        if self.is_closed() { CLOSING } else { CONNECTED }
+    }
+
+    pub(crate) fn unread(&self) -> u32 {
+        u32::try_from(self.waiting().map_or(0, Endpoint::unread)).unwrap_or(u32::MAX)
+    }
+
+    /// Where there is something to read, unless it is being made just now.
+    pub(crate) const fn waiting(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
+    pub(crate) const fn mode(&self) -> FilePipeInformation {
+        FilePipeInformation {
+            read_mode: self.by_message as u32,
+            completion_mode: self.completes as u32,
+        }
+    }
+
+    pub(crate) fn local(&self) -> FilePipeLocalInformation {
+        let quota = u32::from(MAX_FRAG);
+        let is_full =
+            self.waiting().is_none_or(|end| end.is_closed() || end.unread() >= MAX_UNREAD);
+        FilePipeLocalInformation {
+            named_pipe_type: MESSAGE_TYPE,
+            named_pipe_configuration: FULL_DUPLEX,
+            maximum_instances: u32::MAX,
+            current_instances: 1,
+            inbound_quota: quota,
+            read_data_available: self.unread(),
+            outbound_quota: quota,
+            write_quota_available: if is_full { 0 } else { quota },
+            named_pipe_state: self.state(),
+            named_pipe_end: CLIENT_END,
+        }
+    }
+
+    pub(crate) fn peek(&self) -> PipePeekHeader {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        PipePeekHeader {
+            named_pipe_state: self.state(),
+            read_data_available: self.unread(),
+            number_of_messages: count(self.waiting().map_or(0, Endpoint::unread_messages)),
+            message_length: count(self.waiting().map_or(0, Endpoint::first_message_len)),
+        }
+    }
+}
+
+/// Pipes for tests that need Opens and no file.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use frevo_rpc as rpc;
+
+    use super::Pipe;
+    use crate::base::pools::slots::Slots;
+    use crate::objects::ledger::{Holder, Kind};
+
+    /// A pipe that nobody has written to.
+    pub(crate) fn pipe(holder: &Arc<Holder>) -> Pipe {
+        let slot = Slots::default().take(1).unwrap();
+        Pipe::new(rpc::Pipe::Srvsvc, 1, slot, holder.charge(Kind::Pipe, 0).unwrap())
+    }
+}
