@@ -53,14 +53,14 @@ struct Taken {
 
 /// The slot of one connection, which is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionSlot {
+pub(crate) struct PeerSlot {
     slots: Rc<ConnectionSlots>,
     taken: Rc<Taken>,
 }
 
 impl ConnectionSlots {
     /// Gives a slot to a connection of `peer`. Another one loses its slot if there is none.
-    pub(crate) fn take(self: &Rc<Self>, peer: Peer) -> ConnectionSlot {
+    pub(crate) fn take(self: &Rc<Self>, peer: Peer) -> PeerSlot {
         let mut table = self.0.borrow_mut();
         let of = |peer| table.taken.iter().filter(|taken| taken.peer == peer).count();
         let is_full_for_peer = of(peer) >= CONNECTIONS_PER_PEER;
@@ -77,11 +77,11 @@ impl ConnectionSlots {
         let taken = Rc::new(Taken { peer, is_known: Cell::new(false), lost: Notify::new() });
         table.taken.push(Rc::clone(&taken));
         drop(table);
-        ConnectionSlot { slots: Rc::clone(self), taken }
+        PeerSlot { slots: Rc::clone(self), taken }
     }
 }
 
-impl ConnectionSlot {
+impl PeerSlot {
     /// The peer has shown that it may use the interface.
     pub(crate) fn is_of_known_peer(&self) {
         self.taken.is_known.set(true);
@@ -93,7 +93,7 @@ impl ConnectionSlot {
     }
 }
 
-impl Drop for ConnectionSlot {
+impl Drop for PeerSlot {
     fn drop(&mut self) {
         self.slots.0.borrow_mut().taken.retain(|taken| !Rc::ptr_eq(taken, &self.taken));
     }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn is_lost(slot: &ConnectionSlot) -> bool {
+    fn is_lost(slot: &PeerSlot) -> bool {
         let is_over = pin!(slot.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if is_over {
             // The check consumed the notification, so it is sent again for the next check.
@@ -116,7 +116,7 @@ mod tests {
         is_over
     }
 
-    fn lost(slots: &[ConnectionSlot]) -> Vec<usize> {
+    fn lost(slots: &[PeerSlot]) -> Vec<usize> {
         let lost = slots.iter().enumerate().filter(|(_, slot)| is_lost(slot));
         lost.map(|(at, _)| at).collect()
     }

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::access::{Caller, may_connect};
 use crate::answers::Answer;
-use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Peer};
+use crate::connection_slots::{ConnectionSlots, Peer, PeerSlot};
 use crate::limits::{HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
 use crate::{Admin, Listening, routes};
 
@@ -78,7 +78,7 @@ fn begin<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     service: &Rc<routes::Service>,
     stream: S,
     caller: Caller,
-    slot: ConnectionSlot,
+    slot: PeerSlot,
 ) {
     let service = Rc::clone(service);
     tokio::task::spawn_local(async move {

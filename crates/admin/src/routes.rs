@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::access::{Caller, fault_of, has_token, is_of_another_site};
 use crate::answers::{Answer, json, refusal, text};
-use crate::connection_slots::ConnectionSlot;
+use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
@@ -82,7 +82,7 @@ impl Service {
         &self,
         request: Request<Incoming>,
         caller: Caller,
-        slot: &ConnectionSlot,
+        slot: &PeerSlot,
     ) -> Answer {
         match tokio::time::timeout(ANSWER_TIME, self.route(request, caller, slot)).await {
             Ok(answer) => answer,
@@ -90,12 +90,7 @@ impl Service {
         }
     }
 
-    async fn route(
-        &self,
-        request: Request<Incoming>,
-        caller: Caller,
-        slot: &ConnectionSlot,
-    ) -> Answer {
+    async fn route(&self, request: Request<Incoming>, caller: Caller, slot: &PeerSlot) -> Answer {
         if let Some(why) = fault_of(request.headers(), request.version()) {
             return refusal(StatusCode::BAD_REQUEST, &why);
         }

@@ -38,7 +38,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         (pool.closing_place().await?, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        // The handler has not begun: a cancelled request need not wait.
+        // The request waits for the pool before its handler begins, so CANCEL may end it here.
         let entry = async {
             let place = pool.place(&identity.user).await?;
             Ok::<_, Status>((place, pool.turns(&identity.user).await?))
@@ -53,7 +53,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     let core = Handle::current();
     pool.run(move || {
         let _place = place;
-        // Fails where the request has been dropped meanwhile.
+        // The send fails if the request has been dropped meanwhile.
         drop(answer.send(core.block_on(turns.carry_out(moved.handle(&told)))));
     })?;
     let ended = tokio::select! {
@@ -101,11 +101,11 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
         Some(pool) => pool,
         None => match pin!(on_core(rq, row, out)).await {
             Some(outcome) => return outcome,
-            // It would have taken long, and has done nothing.
+            // A handler that would take long returns None before it changes anything.
             None => &rq.server().blocking_pool,
         },
     };
-    // Boxed: requests of other shares need not hold its state.
+    // The future is boxed, so that requests of other shares do not hold its state.
     Box::pin(run(pool, rq, row, out)).await
 }
 
@@ -228,7 +228,7 @@ impl Moved {
             open: self.open,
             encrypted: self.encrypted,
             fetched: std::cell::Cell::new(self.fetched),
-            // Its payload is copied: the descriptor stays where it is.
+            // The payload is copied; the descriptor stays with the connection.
             alone: false,
             shown: None,
             room: self.room,

@@ -39,12 +39,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::File(file) if file.is_directory => file,
         _ => return Err(Status::INVALID_PARAMETER.into()),
     };
-    // FILE_LIST_DIRECTORY. What the client asked for does not count, what it
-    // was granted does.
+    // FILE_LIST_DIRECTORY, in the granted access, not in the access that CREATE asked for.
     open.require(AccessMask::READ_DATA)?;
     if !rq.tree()?.share.change_notify {
-        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for what cannot do it. As
-        // a choice for one share it is Samba's, and so is what clients then meet.
+        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for a file system without notification. The
+        // option of a share is Samba's, and so is its status.
         return Err(Status::NOT_IMPLEMENTED.into());
     }
     let notifies = &rq.session()?.notifies;
@@ -135,7 +134,7 @@ fn watch(
         return Err(Status::DELETE_PENDING);
     }
     if open.is_closed() {
-        // Closed on another channel meanwhile: nobody else would forget it.
+        // The Open was closed on another channel meanwhile, and its CLOSE did not see this watch.
         watches.forget(open.id());
         return Err(Status::NOTIFY_CLEANUP);
     }

@@ -83,7 +83,7 @@ pub(crate) fn of_write(
         (true, Some(kind)) => {
             transformed(length, request.channel_info, kind, negotiated.terms.cipher)?
         }
-        // Deviation: the data would be in the clear although its message is not.
+        // Deviation: unprotected data beside a protected message is refused.
         (false, Some(_)) | (true, None) => return Err(Status::INVALID_PARAMETER),
     };
     Ok(Some(memory))
@@ -249,7 +249,7 @@ mod tests {
         for (channel, list) in bad {
             assert_eq!(of(*channel, list, ENCRYPTION), Err(Status::INVALID_PARAMETER), "{list:?}");
         }
-        // RemainingBytes is more than the memory, and zero.
+        // RemainingBytes of zero, and one byte more than the buffer has.
         let bytes = transforms(v1, &[good]);
         for length in [0, 101] {
             let outcome = transformed(length, &bytes, ENCRYPTION, GCM);

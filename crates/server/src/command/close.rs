@@ -34,15 +34,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if let OpenTarget::File(file) = &open.target {
         let (deletes, is_doomed) = file.cell.lock().deletion_of(file.id);
         doomed = (deletes || is_doomed).then(|| (file, file.name()));
-        // Windows: what is deleted by being closed is first taken from those who
-        // keep closed handles; smbtorture's lease.unlink shows it.
+        // Windows: a close that deletes the file first breaks the handle caching of other clients;
+        // smbtorture's lease.unlink shows it.
         if deletes && rq.contend(file, Cause::Delete).await.is_err() {
-            // The client is gone, or has given up: it is closed all the same.
+            // The client is gone, or has cancelled: the Open is closed all the same.
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }
     }
     for deletion in rq.session()?.close_open(open, &rq.server().files)? {
-        // It ends in a panic, too.
+        // The deletion finishes also after a panic.
         let _ = rq.server().finish_deletion(open, deletion).await;
     }
     open.under_way.end();
@@ -50,12 +50,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
-    // The record of a file that may come back stays with it.
+    // The record stays with the file until the removal of its name is stable.
     let stable = match doomed {
         Some((file, name)) => stable::sync_removal(file, name).await,
         None => Ok(()),
     };
-    // It is closed whether or not the record could be removed, which is tried again.
+    // The Open is closed also if its record could not be removed; the scavenger tries again.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }

@@ -48,14 +48,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     let checked = validate::parameters(&request);
     if checked.is_err() && !durable::is_reconnect(&request) {
-        // MS-SMB2 3.3.5.9.7: of a reconnect nothing else is looked at.
+        // MS-SMB2 3.3.5.9.7: a reconnect ignores the rest of the request.
         checked?;
     }
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        // A session that has authenticated anew without an account keeps its Opens, and opens
-        // nothing.
+        // A session that has authenticated again without an account keeps its Opens, and opens no
+        // further file.
         Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
             return Err(Status::ACCESS_DENIED.into());
         }
@@ -81,14 +81,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let _creating = match create.enter()? {
         Entry::Same(open) => {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
-            // The first time may not have come so far.
+            // The first processing of this request may have ended before its record was stable.
             create.keep(&open).await?;
             return again(rq, &request, wanted, (&open, action), out);
         }
         Entry::New(creating) => creating,
     };
-    // An application instance takes its place over before the name is held by
-    // an Open that waits for its client (MS-SMB2 3.3.5.9.13).
+    // An application instance closes its earlier Opens before the name is checked against Opens
+    // that wait for their client (MS-SMB2 3.3.5.9.13).
     create.take_over()?;
     create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     let made = pin!(create.open()).await.map_err(|refusal| create.discreet(refusal))?;
@@ -124,7 +124,7 @@ fn choose(
     let name = validate::name(&text, request.create_options, rules)?;
     if rules == Rules::Windows {
         if text.contains(':') && !vfs.volume().streams {
-            // Windows: not even the file's own data can be meant so.
+            // Windows: the name of the file's own data is refused in this form, too.
             return Err(Status::OBJECT_NAME_INVALID.into());
         }
         validate::stream_type(&text, &name, request)?;
@@ -150,7 +150,7 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // Before anything is promised that stands on the file, such as its record.
+    // The new file is stable before its record or another promise depends on it.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };
@@ -189,7 +189,7 @@ fn again(
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
-    // Breaks are told where the client is now.
+    // Breaks go to the client's present connection.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);
     let stat = file.stat()?;
     out.set_file_id(file_id);

@@ -53,7 +53,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return test_hooks::handle(rq, &request, out).await;
     }
     rq.session()?;
-    // MS-SMB2 3.3.5.15.8: a code that nobody knows goes nowhere.
+    // MS-SMB2 3.3.5.15.8: an unknown code is refused.
     let row = table::row(request.ctl_code).ok_or(Status::NOT_SUPPORTED)?;
     check_open(rq, &request, row)?;
     check_sizes(rq, &request)?;
@@ -75,7 +75,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         stable::sync_change(file, change).await?;
     }
     if output.len() > max_output as usize {
-        // No handler does that; were one to, nothing of it may leave.
+        // No handler writes more than MaxOutputResponse; this check keeps such a fault from the
+        // wire.
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)
@@ -206,7 +207,7 @@ fn operation(call: &Call<'_>) -> Answer {
 
 /// FSCTL_PIPE_WAIT.
 fn pipe_wait(call: &Call<'_>) -> Answer {
-    // MS-SMB2 3.3.5.15.10: a malformed name is one that does not exist.
+    // MS-SMB2 3.3.5.15.10: a malformed name counts as a name that does not exist.
     let request =
         pipe_wait::Request::parse(call.input).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     if call.rq.tree()?.share.vfs().is_some() {

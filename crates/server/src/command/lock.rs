@@ -39,8 +39,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.locks.len() > LOCKS_PER_REQUEST {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // Windows: MS-SMB2 3.3.5.2.9 has every LOCK processed after the session has expired; there as in
-    // smbd only unlocking is.
+    // Windows: after the session has expired only unlocking is processed, as in smbd; MS-SMB2
+    // 3.3.5.2.9 has every LOCK.
     let unlocks = request.locks.iter().all(|lock| lock.flags == LockFlags::UNLOCK);
     if !unlocks && rq.session()?.state() == State::Expired {
         return Err(Status::NETWORK_SESSION_EXPIRED.into());
@@ -123,7 +123,7 @@ async fn begin<'a>(
     };
     loop {
         let mut turn = pin!(open.lock_turns.notified());
-        // Listens before it looks, so that an end in between is not missed.
+        // Registers for the wake-up before the check, so that no end in between is missed.
         turn.as_mut().enable();
         let (is_done, begins) = {
             // Deviation: MS-SMB2 3.3.5.2.10 lets a LOCK of a lost channel pass. One that arrives
@@ -146,7 +146,7 @@ async fn begin<'a>(
             turn.await;
             continue;
         }
-        // The first time may still be on its way to the disk, its answer lost.
+        // The record of the first processing may not be stable yet, although its answer was lost.
         record::keep(rq.server(), open).await?;
         if open.lock_sequences.lock().promise(number) {
             return Ok(None);
@@ -267,7 +267,7 @@ impl Drop for Taken<'_> {
             host_locks::show_unlocked(self.file, &shared.ranges, *range);
         }
         drop(shared);
-        // They may be on record already, where nobody would look for them.
+        // The record may contain these locks already, and would keep them without this renewal.
         record::renew(self.rq.server(), self.open);
     }
 }

@@ -44,7 +44,7 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    // Also over TCP: a client takes over what the first connection of a server has settled.
+    // Over TCP, too: a client uses the terms of its first connection for all others to this server.
     let has_rdma = rq.connection.is_rdma || rq.server().rdma_addresses.get().is_some();
     let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
@@ -216,7 +216,7 @@ fn settle(
     if multi_credit {
         capabilities |= Capabilities::LARGE_MTU | Capabilities::LEASING;
     }
-    // MS-SMB2 3.3.5.4: told to those who know of them.
+    // MS-SMB2 3.3.5.4: only to clients that announce it.
     if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }

@@ -49,7 +49,7 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
         _ => (LeaseState::EMPTY, Some(Status::INVALID_OPLOCK_PROTOCOL)),
     };
     let acknowledged = match state.oplocks.acknowledge(owner, kept) {
-        // It was told to keep nothing.
+        // The break took all caching from it.
         Err(Status::REQUEST_NOT_ACCEPTED) => state.oplocks.acknowledge(owner, LeaseState::EMPTY)?,
         other => other?,
     };

@@ -134,7 +134,7 @@ fn cut_first(
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
-        // It fits without a limit; `Output` cuts it.
+        // The entry always fits here; `Output` cuts it to the client's length.
         let _ = writer.push(&entry);
     }
 }
@@ -154,7 +154,7 @@ fn start(
     match &mut place.scan {
         Some(scan) if restart => {
             let text = text()?;
-            // MS-FSA: without a pattern the one in use stays.
+            // MS-FSA: without a pattern the present one stays.
             if text.is_empty() {
                 scan.restart();
             } else {
@@ -174,8 +174,8 @@ fn start(
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
-    // MS-FSA 2.1.5.6.3: no component has a separator. Windows: those at the end of a plain name are
-    // dropped.
+    // MS-FSA 2.1.5.6.3: a pattern has no separator. Windows: separators at the end of a plain name
+    // are dropped.
     let text = match text.trim_end_matches('\\') {
         "" => text,
         _ if posix => text,
@@ -186,7 +186,7 @@ fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
         true => matches!(c, '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
     };
-    // Nothing longer is a component, and matching it would take long.
+    // A longer text matches no name, and the attempt would take long.
     let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
     if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);

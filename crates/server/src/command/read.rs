@@ -35,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let memory = client_memory::of_read(rq, &request)?;
     out.set_invalidates(memory.as_ref().and_then(|memory| memory.invalidates));
     if memory.is_none() && request.length as usize > rq.room.saturating_sub(FIXED) {
-        // Together with what comes before it in its compound it is too much.
+        // The answers of this compound would become longer than allowed.
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(request.length)?;
@@ -45,7 +45,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::Pipe(_) if request.flags.contains(ReadFlags::READ_UNBUFFERED) => {
             return Err(Status::INVALID_PARAMETER.into());
         }
-        // A pipe's data is small.
+        // A pipe's data goes in the message, not by RDMA.
         OpenTarget::Pipe(_) if memory.is_some() => return Err(Status::INVALID_PARAMETER.into()),
         OpenTarget::Pipe(_) => return ipc::read(rq, open, request.length, out).await,
     };
@@ -58,7 +58,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     let range = Range { offset: request.offset, length };
-    // MS-FSA 2.1.5.3: reading nothing meets no lock.
+    // MS-FSA 2.1.5.3: a read of zero bytes conflicts with no lock.
     if length != 0 && !file.cell.lock().ranges.may_read(open.id(), range) {
         return Err(Status::FILE_LOCK_CONFLICT.into());
     }
@@ -114,13 +114,13 @@ fn direct(
     let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
         return Ok(None);
     };
-    // The size alone: attributes are not asked for here.
+    // Only the size is needed, so fstat is enough.
     let end = rustix::fs::fstat(io.fd()).map_err(|errno| host::fault_of(errno).status())?;
     let end = u64::try_from(end.st_size).unwrap_or(0);
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
     if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {
-        // sendfile would wait for the disk, and the core with it.
+        // sendfile would block the core until the disk has answered.
         return Ok(None);
     }
     Ok(Some(Payload::File { file: Arc::clone(io.fd()), offset: request.offset, length }))

@@ -112,7 +112,7 @@ impl Request<'_> {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
         if file_io::stays() {
-            // A thread of a blocking pool, where the request has its place already.
+            // The request runs on a thread of a blocking pool already.
             return Ok(call());
         }
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;

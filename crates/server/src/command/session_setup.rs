@@ -48,7 +48,7 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     let accounts = rq.server().accounts();
     let step = judged(rq, connection, acceptor, request.security_buffer, &accounts).await;
     match step {
-        // A question is asked once.
+        // A second question of the acceptor is a fault.
         Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
@@ -62,8 +62,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
-            // The connection ended meanwhile and has given back what it held:
-            // nothing must come to be on it any more.
+            // The connection ended meanwhile and has released its objects, so no session may be
+            // added to it.
             _ if connection.is_doomed() => {
                 // Other channels of an older session go on as they are.
                 if authentication.purpose == Purpose::New {
@@ -160,8 +160,8 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
         done.identity.user = domain_users::name(user);
     }
     let user = &*done.identity.user;
-    // Nobody's logon is no guess, and must not be remembered as a good one. A ticket is none either:
-    // whoever guesses at a password must not keep its owner's tickets out.
+    // An anonymous logon is no guess, and must not be remembered as a success. A ticket is no guess
+    // either: wrong passwords of an attacker must not lock out the owner's tickets.
     let may_be_guess = !user.is_empty() && done.identity.kerberos.is_none();
     if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
@@ -251,8 +251,8 @@ fn find(
         return begin_charged(rq, connection, Purpose::Bind, session);
     }
     let channel = connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.2.9: a session that encrypts takes nothing in the clear, but the
-    // binding of a channel.
+    // MS-SMB2 3.3.5.2.9: a session that encrypts accepts no unencrypted request but the binding of
+    // a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
         && !rq.encrypted
         && rq.connection.is_smb3()
@@ -263,7 +263,7 @@ fn find(
         return Ok(under_way);
     }
     if channel.session.security().is_none() {
-        // Its exchange is being answered right now: one token at a time.
+        // An earlier token of this exchange is still being processed.
         return Err(Status::INVALID_PARAMETER.into());
     }
     begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))
@@ -335,7 +335,7 @@ fn begin(
         // A controller compares MsvAvNbDomainName and MsvAvNbComputerName with its member.
         config.domain = domain.to_uppercase();
     }
-    // Nobody shares a secret with the server: there is nothing to seal or to bind with.
+    // An anonymous user shares no secret with the server: no key could seal or bind.
     config.anonymous = settings.anonymous
         && match purpose {
             Purpose::New => settings.encryption != Encryption::Required,
@@ -380,7 +380,8 @@ fn finish(
     out: &mut Response,
 ) -> Outcome {
     let is_nobody = done.identity.user.is_empty();
-    // A session without an account goes on using its Opens as its earlier user of the host.
+    // A session without an account goes on using its Opens with the host identity of its earlier
+    // user.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
     let identity = Identity {
@@ -484,13 +485,13 @@ fn establish(
     let sealing_key = keys.sealing_key(Sender::Server);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
-    // Deviation: not of nobody, also when the client asks for it: MS-SMB2 3.2.5.3.1 has that
-    // client sign nothing, and everybody knows the key.
+    // Deviation: never for an anonymous session: MS-SMB2 3.2.5.3.1 has that client sign nothing,
+    // and the key is known to all.
     let signing_required = !encrypt_data
         && !identity.is_nobody()
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
-    // Nobody is no account: strangers on other networks are not charged for it.
+    // Anonymous sessions are charged to their network, not to an account that all of them share.
     let ledger = &rq.server().ledger;
     let holder = if identity.is_nobody() {
         ledger.network(rq.connection.peer.ip())
@@ -552,7 +553,7 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
     }
     let Some(old) = rq.server().session(previous) else { return };
     let same = match (old.identity(), session.identity()) {
-        // Two that are nobody need not be the same.
+        // Two anonymous users need not be the same person.
         (Some(a), Some(b)) => a.is_same_user(&b) && !b.is_nobody(),
         _ => false,
     };

@@ -66,7 +66,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Some(change) => stable::sync_change(file, change).await,
             None => Ok(()),
         };
-        // Persistent handles have the new name whether or not the change is stable.
+        // The records get the new name also if the change is not stable.
         record::keep_file(rq.server(), &file.cell).await?;
         stable?;
     }

@@ -173,8 +173,8 @@ pub const fn row(command: Command) -> Option<Row> {
     Some(match command {
         Command::NEGOTIATE => NEGOTIATE,
         Command::ECHO | Command::CANCEL => BARE,
-        // Finds its session itself: new, binding and renewed ones differ. It waits for the
-        // throttle and for the host's user database.
+        // The handler finds its session itself, because new, binding and renewed sessions differ.
+        // It waits for the throttle and for the host's user database.
         Command::SESSION_SETUP => {
             Row { signing: Signing::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
         }
@@ -228,8 +228,8 @@ pub const fn row(command: Command) -> Option<Row> {
         }
         Command::QUERY_INFO => Row { file_id: Needed(88), restarts: true, ..SLOW },
         Command::SET_INFO => Row { file_id: Needed(80), restarts: true, ..SETTING },
-        // The handler tells oplock and lease acknowledgments apart. It waits until the rest
-        // that is cached of a persistent Open is on record.
+        // The handler tells oplock and lease acknowledgments apart. It waits until the new state of
+        // a persistent Open is on record.
         Command::OPLOCK_BREAK => Row { waits: Waits::Silent, ..TREE },
         _ => return None,
     })
@@ -255,7 +255,7 @@ mod tests {
             // A command that ends an object waits for its other operations.
             assert!(row.ends == Ends::Nothing || row.waits == Waits::Slow, "{number}");
             assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
-            // Each look-up needs the one before it.
+            // A tree connect is looked up in its session, an Open in its tree connect.
             assert!(!row.tree || row.session, "{number}");
             let is_named = matches!(row.file_id, FileIdAt::Needed(_) | FileIdAt::Optional(_));
             assert!(!is_named || row.tree, "{number}");
@@ -268,7 +268,7 @@ mod tests {
         let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
         assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
         assert_eq!(kept(Command::LOCK), Some(1000));
-        // The payload is needed to the end, or nothing is waited for.
+        // A WRITE needs its payload to the end, and ECHO does not wait.
         assert_eq!(kept(Command::WRITE), None);
         assert_eq!(kept(Command::ECHO), None);
         assert_eq!(kept(Command::SESSION_SETUP), None);

@@ -45,7 +45,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
-    // A caller without an account is told so, and nothing of any share.
+    // A caller without an account gets the same status for every share.
     if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
         audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
@@ -63,7 +63,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .connected_from(rq.source())
             .counted(share_use)
     })?;
-    // A review of changed rules that came before the tree did has not seen it.
+    // A review of changed rules that ran before this tree connect was added has not seen it.
     let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
     if let Some(why) = rq.server().excess(&tree, &present) {
         rq.server().end_tree(session, &tree);
@@ -134,7 +134,7 @@ fn admit(
     let found = shares.find_for(name, &identity.user);
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
-    // Its time counts also where nothing depends on it.
+    // The check runs for unknown shares, too, so that its time does not tell them apart.
     let verdict = black_box(rules.judge(&caller, read_only));
     let share = found.map(Arc::clone).ok_or("there is no share of that name")?;
     let granted = share.rules.granted(&caller);

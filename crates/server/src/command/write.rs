@@ -36,7 +36,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     let fetched = rq.fetched.take();
     if memory.is_some() {
-        // The connection has fetched it before.
+        // The connection has read the data by RDMA before.
         request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
     }
     let open = rq.open()?;
@@ -77,11 +77,11 @@ async fn write_file(
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
     let rights = open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA);
-    // MS-FSA 2.1.5.4: of a snapshot, which nobody has rights to write to.
+    // MS-FSA 2.1.5.4: a file of a snapshot gives no write access.
     rights.map_err(|denied| if is_protected(open, file) { PROTECTED } else { denied })?;
     let length = request.data.len() as u64;
-    // Windows: to MS-FSA 2.1.5.4 a negative offset is the end of the file, but
-    // the server lets none through.
+    // Windows: MS-FSA 2.1.5.4 takes a negative offset as the end of the file, but the SMB server
+    // refuses it.
     if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
         return Err(Status::INVALID_PARAMETER);
     }
@@ -100,7 +100,7 @@ async fn write_file(
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
     let written = data::write(file, offset, request.data, caching).await;
-    // Also a write that fails may have changed some of the data.
+    // A failed write may have changed part of the data.
     file.set_archive();
     written?;
     // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;

@@ -23,7 +23,7 @@ pub(super) fn grant(
 ) -> Result<AccessMask, Status> {
     let read_only = opened.stat.attributes.contains(FileAttributes::READONLY);
     let is_file = opened.stat.kind != Kind::Directory;
-    // A new stream of a file that was there changes that file.
+    // A new stream changes a file that existed before.
     let existed = !opened.file_created;
     let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
     if existed
@@ -34,7 +34,7 @@ pub(super) fn grant(
         return Err(Status::ACCESS_DENIED);
     }
     if create.has(CreateOptions::DELETE_ON_CLOSE) {
-        // An attribute of Windows does not stop a POSIX client.
+        // READONLY does not restrict a POSIX client.
         if read_only && create.posix.is_none() {
             return Err(Status::CANNOT_DELETE);
         }
@@ -92,7 +92,8 @@ fn granted(
     if !missing.without(by_parent).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
-    // The directory gives no rights on a file that is hidden from the user.
+    // The rights that a directory gives on its entries do not count for a file that is hidden from
+    // the user.
     let own = maximal_of(descriptor, token);
     let given = if hides(create, own) {
         if own.without(AccessMask::SYNCHRONIZE).is_empty() {
@@ -231,7 +232,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     }
     let parent = match protection::parent(&**create.vfs, &create.name) {
         Ok(Some(parent)) => parent,
-        // Opening it says what is wrong.
+        // The open itself reports the error.
         _ => return Ok(Nursery::OPEN),
     };
     let descriptor = protection::stored_of(&parent)?;
@@ -259,7 +260,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
     let file = match create.vfs.open(&create.name.with_stream(None), &protection::LOOK) {
         Ok(file) => file,
         Err(Fault::NotFound) => return Ok(None),
-        // Opening it says what is wrong.
+        // The open itself reports the error.
         Err(_) => return Ok(Some(Nursery::OPEN)),
     };
     let stored = protection::stored_of(&file)?;
@@ -291,8 +292,8 @@ pub(super) fn protect(
     let parent = nursery.descriptor.clone().unwrap_or_default();
     let made = new_object(&parent, given, &token, is_directory).map_err(refused)?;
     match protection::store(&**create.vfs, &*opened.node, &opened.stat, &made) {
-        // Nothing keeps descriptors here, and a client that copies a file
-        // cannot do anything about that.
+        // This file system stores no security descriptors, and a client that copies a file cannot
+        // change that.
         Err(Status::NOT_SUPPORTED) => Ok(()),
         other => other,
     }

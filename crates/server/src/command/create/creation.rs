@@ -63,7 +63,7 @@ impl Drop for Entered<'_> {
         let Create { rq, vfs, .. } = self.create;
         let (files, id) = (&rq.server().files, self.create.id());
         if self.leaves {
-            // A CREATE that fails deletes nothing.
+            // A CREATE that fails must not delete the file on close.
             self.cell.lock().forget_delete_on_close(id);
             panics::contained(|| streams::leave(files, vfs, &self.cell, id));
         }

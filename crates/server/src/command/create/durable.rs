@@ -232,7 +232,7 @@ impl Create<'_> {
             let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
             return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
         }
-        // Windows: a reconnect is not answered with it since Windows 8.
+        // Windows: since Windows 8 a reconnect gets no such context in its answer.
         (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
     }
 }

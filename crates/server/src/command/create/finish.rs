@@ -75,18 +75,18 @@ impl Create<'_> {
         open.set_promise(promise);
         let files = &self.rq.server().files;
         let fresh = Fresh { open, files, is_kept: false };
-        // From here on its close leaves the file.
+        // From here on a close no longer removes the file.
         entered.stays = true;
         let open = &fresh.open;
         if blocking_pool::is_here() {
-            // To look up where its data lies may have to be waited for; the core cannot.
+            // The look-up of the data's mount may block, so it is done here and not on a core.
             let _ = open.file()?.io();
         }
         let applied = open.file().and_then(|file| {
             let changed = self.apply((file, &*node), action, stat.attributes)?;
             let makes_stream = action == CreateAction::CREATED && file.base.is_some();
             if makes_stream && !file_created {
-                // MS-FSA 2.1.5.1.2: a file that gets a stream.
+                // MS-FSA 2.1.5.1.2: a file that gets a stream is marked for the archive.
                 file.set_archive();
             }
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
@@ -147,7 +147,7 @@ impl Create<'_> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
             if self.name.stream().is_some() {
-                // Only the file's own data brings its attributes along.
+                // Only an overwrite of the unnamed stream changes the file's attributes.
                 node.set_end_of_file(0).map_err(Fault::status)?;
                 file.set_archive();
             } else {
@@ -159,7 +159,7 @@ impl Create<'_> {
         if !made {
             return Ok(false);
         }
-        // Directories have no data to make room for.
+        // Directories have no data, hence no allocation.
         let data = !self.has(CreateOptions::DIRECTORY_FILE);
         if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
             node.set_allocation(bytes).map_err(Fault::status)?;
@@ -176,7 +176,8 @@ impl Create<'_> {
             && self.name.stream().is_none()
             && self.has(CreateOptions::NO_COMPRESSION);
         if uncompressed {
-            // MS-FSA 2.1.5.1.1: what it would have of its directory.
+            // MS-FSA 2.1.5.1.1: NO_COMPRESSION cancels the flag that the file inherits from its
+            // directory.
             node.set_compressed(false).map_err(Fault::status)?;
         }
         let added = self.wanted.allocation.is_some() || !self.wanted.eas.is_empty();
@@ -198,7 +199,7 @@ impl Create<'_> {
         node.set_end_of_file(0).inspect_err(|_| {
             let _ = set(before);
         })?;
-        // MS-FSA 2.1.5.1.2: what is overwritten loses its named streams.
+        // MS-FSA 2.1.5.1.2: an overwritten file loses its named streams.
         node.clear_streams()
     }
 

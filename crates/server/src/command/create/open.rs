@@ -45,7 +45,7 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
-        // Before anything is made that would have to be undone.
+        // The charges come before anything is created that would have to be removed again.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
@@ -53,13 +53,13 @@ impl Create<'_> {
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
-            // Nobody renames or removes it from here to its admission.
+            // The name hold keeps renames and removals away until the Open is admitted.
             let held = self.hold_name()?;
-            // Another attempt may have waited meanwhile, and walks anew.
+            // An attempt that had to wait walks the path again.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
-                // Nobody has a lease: another thread does what takes long.
+                // No lease: the look-up takes long, and is repeated on another thread.
                 Err(Fault::Leased) if host::has_given_up() => {
                     return Err(Fault::Leased.status().into());
                 }
@@ -85,7 +85,8 @@ impl Create<'_> {
             drop(held);
             self.rq.server().announce_breaks(&cell, breaks);
             if waits {
-                // Others may rename or remove it meanwhile: all begins anew.
+                // Other clients may rename or remove the file while this request waits, so it
+                // starts again.
                 drop((entered, opened));
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
@@ -116,7 +117,7 @@ impl Create<'_> {
     fn charges(&self) -> Result<(Charge, Option<Charge>), Status> {
         let holder = self.rq.session()?.holder();
         let charge = holder.charge(ledger::Kind::Open, OPEN_BYTES)?;
-        // MS-SMB2 3.3.5.9.8: a lease that has no room fails the request.
+        // MS-SMB2 3.3.5.9.8: a lease that would exceed the limits fails the request.
         let wishes = self.wish != Wish::Nothing;
         let promise =
             wishes.then(|| holder.charge(ledger::Kind::Lease, LEASE_BYTES)).transpose()?;
@@ -248,14 +249,15 @@ impl Create<'_> {
             return Ok(CreateAction::OPENED);
         }
         if opened.stat.kind == Kind::Directory {
-            // Directories are not overwritten.
+            // A directory cannot be overwritten.
             return Err(if self.name.is_root() {
                 Status::ACCESS_DENIED
             } else {
                 Status::OBJECT_NAME_COLLISION
             });
         }
-        // A hidden or system file is overwritten only by one that is so too.
+        // MS-FSA 2.1.5.1.2: a hidden or system file is overwritten only if the request has the same
+        // attribute.
         let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
         if opened.node.is_hidden_by_name() {
             // The new file will be hidden by its name too.

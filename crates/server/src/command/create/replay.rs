@@ -56,7 +56,7 @@ impl Create<'_> {
                 if is_persistent && !durable::is_continuous(rq)? {
                     return Err(Status::DUPLICATE_OBJECTID);
                 }
-                // It has no session that the replay could be compared with: MS-SMB2 3.3.5.9.10
+                // The Open has no session to compare with that of the replay: MS-SMB2 3.3.5.9.10
                 // attaches it to the connection of the replay.
                 self.take_up(open)
             }
@@ -86,7 +86,7 @@ impl Create<'_> {
             Caching::Lease { key, .. } => Some(key),
             _ => None,
         };
-        // Windows: a lease asked for where there is none is denied too.
+        // Windows: a replay that asks for a lease where the Open has none is denied, too.
         if asked != has {
             return Err(Status::ACCESS_DENIED);
         }
@@ -194,7 +194,7 @@ impl Create<'_> {
     fn force_closed(&self, open: &Arc<Open>, session: Option<u64>) {
         let server = self.rq.server();
         match session.and_then(|id| server.session(id)) {
-            // A CLOSE that comes meanwhile does the same.
+            // A CLOSE that comes at the same time has the same effect.
             Some(session) => {
                 for deletion in session.close_open(open, &server.files).unwrap_or_default() {
                     drop(server.finish_deletion(open, deletion));

@@ -29,7 +29,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let able = file.vfs.volume().compresses;
     let compressed = match CompressionState::parse(call.input)?.format {
         CompressionFormat::NONE => false,
-        // Windows: what ReFS says.
+        // Windows: the status of ReFS.
         _ if !able => return Err(Status::NOT_SUPPORTED.into()),
         CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
         _ => return Err(Status::INVALID_PARAMETER.into()),

@@ -174,13 +174,13 @@ fn check_locks(
             let range = Range { offset: c.source_offset, length: length(c) };
             range.check().is_ok_and(|range| shared.ranges.may_read(from.id(), range))
         };
-        // A range that no file has is for the copy to refuse.
+        // A range beyond the largest offset is refused later, by the copy itself.
         let beyond = |c: &Chunk| c.source_offset > MAX_OFFSET;
         if !chunks.iter().all(|c| beyond(c) || may(c)) {
             return Err(Status::FILE_LOCK_CONFLICT);
         }
     }
-    // Where the end will be when a chunk's turn comes.
+    // The end of the target after each chunk.
     let mut end = target.stat()?.end_of_file;
     let mut ranges = chunks.iter().map(|c| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
@@ -190,7 +190,7 @@ fn check_locks(
     let shared = target.cell.lock();
     let is_free =
         |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
-    // One that is too far for any file is for the copy to refuse, in its turn.
+    // A chunk beyond the largest file is refused by the copy, after the chunks before it.
     let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
     if ranges.all(|range| is_too_far(&range) || is_free(range)) {
         Ok(())
@@ -274,7 +274,7 @@ impl Job {
         let (source_end, target_end) = pair.ends()?;
         let last = chunk.source_offset.checked_add(u64::from(chunk.length));
         if last.is_none_or(|last| last > source_end) {
-            // Windows: a range that is not all in the source.
+            // Windows: the range reaches beyond the source.
             return Err(Status::INVALID_VIEW_SIZE);
         }
         let at_the_end = chunk.target_offset == AT_THE_END;
@@ -315,12 +315,11 @@ impl Pair for Descriptors<'_> {
                 left,
             );
             match copied {
-                // The source became shorter, or the file system pretends so.
+                // The source became shorter, or the file system reports so.
                 Ok(0) => return self.copy_through(chunk, done),
                 Ok(count) => *done += count as u32,
                 Err(Errno::INTR) => {}
-                // One file with overlapping ranges, two file systems, or one
-                // that cannot.
+                // Overlapping ranges of one file, two file systems, or one without copy_file_range.
                 Err(Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return self.copy_through(chunk, done);
                 }

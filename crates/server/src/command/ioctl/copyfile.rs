@@ -49,7 +49,7 @@ pub(super) async fn copy(
         };
         call.rq.beside_core(move || rest.copy()).await?.map_err(Fault::status)?;
     }
-    // Also when there is no data: attributes and streams count.
+    // An empty file counts too: its attributes and streams were copied.
     target.set_archive();
     Ok(size)
 }
@@ -76,7 +76,7 @@ impl Rest {
                 Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)
             };
             let from = match open(&self.from, &READ) {
-                // Gone since it was listed.
+                // The stream was removed after it was listed.
                 Err(Fault::NotFound) => continue,
                 other => other?,
             };

@@ -63,8 +63,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     let copy = ranges(request, is_atomic)?;
     let cluster = u64::from(volume.cluster);
     let is_aligned = |number: u64| number.is_multiple_of(cluster);
-    // Deviation: MS-FSA wants ByteCount aligned too. Linux clients ask for
-    // whole files, and what ends with its source has no cluster behind it.
+    // Deviation: MS-FSA wants ByteCount aligned, too. Linux clients ask for whole files, and behind
+    // the end of the source there is no further cluster.
     let source_end = if source.is_directory { 0 } else { source.stat()?.end_of_file };
     let ends_with_source = copy.source_offset.checked_add(copy.length) == Some(source_end);
     if !is_aligned(copy.source_offset)
@@ -295,7 +295,7 @@ pub(super) fn integrity(call: &Call<'_>) -> Answer {
     if (call.max_output as usize) < IntegrityInformation::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // The checksums that btrfs keeps are its own affair: nobody turns them off.
+    // Clients cannot switch off the checksums of btrfs.
     let information = IntegrityInformation {
         checksum_algorithm: CHECKSUM_TYPE_NONE,
         flags: IntegrityFlags::EMPTY,
@@ -313,7 +313,7 @@ pub(super) fn set_integrity(call: &Call<'_>) -> Answer {
     }
     let request = SetIntegrityInformation::parse(call.input)?;
     if !request.flags.is_empty() {
-        // Either unknown, or about checksums that the file does not have.
+        // The request has unknown values, or is about checksums that the file does not have.
         let known = request.flags == IntegrityFlags::CHECKSUM_ENFORCEMENT_OFF;
         let wants = matches!(request.checksum_algorithm, CHECKSUM_TYPE_CRC32 | CHECKSUM_TYPE_CRC64);
         let status = if known && wants { Status::NOT_SUPPORTED } else { Status::INVALID_PARAMETER };

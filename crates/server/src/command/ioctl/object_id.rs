@@ -82,7 +82,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
             audited::attributes(call.open()?, "object_id", Ok(()));
             Ok((id.to_vec(), Status::SUCCESS))
         }
-        // Somebody else was faster.
+        // Another request has given the file an object ID meanwhile.
         Err(Fault::Exists) => get(call),
         Err(fault) => Err(status(fault).into()),
     }

@@ -70,7 +70,7 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
     }
     let trimmed = wanted.min((end - offset).next_multiple_of(SECTOR));
     let length = trimmed.min(OFFLOAD_BYTES);
-    // All that was asked for beyond the token is zeros.
+    // The requested range beyond the token reads as zeros.
     let reaches_end = offset + wanted > end && length == trimmed;
     let what = Offloaded { source: Arc::clone(open), offset, length, content };
     let ambient = &*call.rq.server().ambient;
@@ -116,7 +116,7 @@ async fn settled(call: &Call<'_>, file: &FileOpen) -> Result<Content, Status> {
         tokio::time::sleep(left).await;
         content = Content::of(&file.stat()?);
     }
-    // Somebody writes all the time; a token would be worth nothing.
+    // The file changed at each attempt; a token would be invalid at once.
     Err(Status::INSUFFICIENT_RESOURCES)
 }
 
@@ -135,8 +135,8 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
         return Ok((write_reply(0), Status::SUCCESS));
     }
     check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
-    // The target's data changes as by MS-FSA 2.1.5.4, and what its cachers have
-    // to write may move its end.
+    // The target's data changes as by MS-FSA 2.1.5.4, and clients that cache the file may write
+    // beyond its end first.
     call.rq.contend(file, Cause::Write).await?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
     let range = Range { offset, length: wanted };
@@ -146,7 +146,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     if offset >= end {
         return Err(Status::END_OF_FILE.into());
     }
-    // The end stays where it is: what would come behind it is not there.
+    // The copy does not extend the file: data beyond its end is left out.
     let room = wanted.min(OFFLOAD_BYTES).min((end - offset).next_multiple_of(SECTOR));
     let written = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
         zero(call, file, offset, room.min(end - offset)).await?;

@@ -32,7 +32,7 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     if !sparse {
-        // A file that is not sparse has all of its space.
+        // A file that is not sparse has space for all of its data.
         let node = Arc::clone(&file.node);
         let reserve = move || node.set_allocation(now.end_of_file);
         call.rq.beside_core(reserve).await?.map_err(Fault::status)?;

@@ -79,7 +79,7 @@ fn shown(kept: Vec<u8>, separator: Separator) -> Vec<u8> {
         let names = [link.substitute_name.decode().ok()?, link.print_name.decode().ok()?];
         let [substitute, print] = names.clone().map(|name| separator.show_kept(name));
         if names == [&*substitute, &*print] {
-            // As the client laid it out.
+            // The buffer is read as the client wrote it.
             return None;
         }
         let link = Symlink { substitute_name: &*substitute, print_name: &*print, relative: true };
@@ -110,7 +110,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat_with_eas()?;
     if file.base.is_some() {
-        // The file of a stream is not alone, and what it becomes has no streams.
+        // A file with streams cannot become a reparse point, which has none.
         return Err(Status::NOT_SUPPORTED.into());
     }
     if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory(&stat) {
@@ -133,7 +133,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
         check_same(file, stat.reparse_tag, &buffer)?;
     }
     let whole = call.input.to_vec();
-    // Another thread may have the name, and search a large folder under it.
+    // Another thread may hold the name while it searches a large folder, so this runs beside the
+    // core.
     let placed = beside_core(call, move |file, name| {
         let buffer = ReparseBuffer::parse(&whole).map_err(|_| Fault::Invalid)?;
         let meaning = buffer.meaning().map_err(|_| Fault::Invalid)?;
@@ -184,7 +185,7 @@ fn place(
     let is_alone = is_bare && file.cell.lock().is_alone(file.id);
     match by.filter(|_| is_alone) {
         Some(by) => match replace(file, name, &by) {
-            // The host has no such objects here, or something is in the file.
+            // The host has no such objects here, or the file has data.
             Err(Fault::NotSupported | Fault::Invalid) if plain => {}
             other => return other,
         },
@@ -256,7 +257,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat()?;
     if stat.reparse_tag == 0 {
-        // Windows: rather than IO_REPARSE_TAG_MISMATCH.
+        // Windows: not IO_REPARSE_TAG_MISMATCH.
         return Err(Status::NOT_A_REPARSE_POINT.into());
     }
     check_same(file, stat.reparse_tag, &ReparseBuffer { tag, guid, data: &[] })?;

@@ -191,7 +191,7 @@ pub static TABLE: &[Row] = &[
     // Both check the rights that READ and WRITE check.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
     pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
-    // MS-SMB2 3.3.5.15.6: a pipe is told the limits.
+    // MS-SMB2 3.3.5.15.6: on a pipe the answer has the limits.
     Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
     copies(CtlCode::SRV_COPYCHUNK_WRITE),
     // The rights that the key needs are checked where it is used.
@@ -201,7 +201,7 @@ pub static TABLE: &[Row] = &[
     blocked(CtlCode::SRV_READ_HASH),
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
-    // MS-FSCC 2.3. To know a file again takes no right, though it makes the id.
+    // MS-FSCC 2.3: no right is needed, although the call may create the object ID.
     Row {
         recorded: Recorded::Attributes("object_id"),
         ..shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId(Asked::CreateOrGet))
@@ -233,7 +233,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::GET_RETRIEVAL_POINTERS),
     absent(CtlCode::GET_RETRIEVAL_POINTER_COUNT),
     absent(CtlCode::GET_RETRIEVAL_POINTERS_AND_REFCOUNT),
-    // MS-FSA 2.1.5.10.18: whatever the name.
+    // MS-FSA 2.1.5.10.18: success for every name.
     shows(CtlCode::IS_PATHNAME_VALID, Act::Nothing),
     absent(CtlCode::FILESYSTEM_GET_STATISTICS),
     blocked(CtlCode::MARK_HANDLE),
@@ -299,8 +299,8 @@ mod tests {
             assert!(!row.any.is_empty(), "{:?}", row.code);
             assert!(!row.any.intersects(reader), "{:?}", row.code);
         }
-        // Method bits and device type say nothing; the access bits of a code
-        // (14 and 15) do: one that asks for write access changes something.
+        // The access bits of a control code (14 and 15) decide: a code with write access changes
+        // something.
         let writers = TABLE.iter().filter(|row| row.code.0 & 0x8000 != 0 && row.on == On::File);
         for row in writers {
             assert!(row.changes, "{:?}", row.code);

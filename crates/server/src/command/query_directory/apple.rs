@@ -79,7 +79,7 @@ impl Filling {
         size.copy_from_slice(&seen.fork.to_le_bytes());
         info.copy_from_slice(&seen.finder);
         entry.ea_size = access.0;
-        // Of a link too; its tag is asked for where it is opened.
+        // For a link, too; clients ask for its tag when they open it.
         entry.reparse_tag = access.0;
         entry.short_name = ShortName::filled(short);
         entry.reserved2 = mode(stat);

@@ -58,8 +58,7 @@ pub(super) fn fill(
     let mut may_take_long = asks;
     while looked_at.saturating_add(scan.compared) < slice {
         looked_at += 1;
-        // Entries take long that are far apart on the disk, or whose access
-        // lists are long.
+        // Entries that are far apart on the disk, or have long access lists, take long.
         if (std::mem::take(&mut may_take_long) || looked_at.is_multiple_of(LOOKS)) && is_due() {
             return Ok(Filled::Slice);
         }

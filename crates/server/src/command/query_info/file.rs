@@ -115,7 +115,7 @@ pub(super) fn query(
         }
         FileInfoClass::STREAM => streams(file, output)?,
         FileInfoClass::NORMALIZED_NAME => {
-            // No half of a code unit.
+            // The buffer ends at a whole code unit.
             output.room &= !1;
             let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
@@ -334,7 +334,7 @@ fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     for (name, size, allocation_size) in own.into_iter().chain(named) {
         let end = used.next_multiple_of(8) + STREAM_ENTRY + utf16_len(&name);
         overflowed = used > 0 && end > room;
-        // Of the first, what does not fit is cut off in the end.
+        // The first entry is cut off at the end of the buffer if it does not fit.
         if overflowed
             || writer.push(&StreamEntry { name: &name, size, allocation_size }) == Pushed::Full
         {

@@ -37,7 +37,7 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         FsInfoClass::SECTOR_SIZE => FsSectorSizeInformation::SIZE,
         FsInfoClass::POSIX => FsPosixInformation::SIZE,
         FsInfoClass::CONTROL => FsControlInformation::SIZE,
-        // For local use.
+        // These classes are for local use only.
         FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {
             return Err(Status::NOT_SUPPORTED);
         }
@@ -92,7 +92,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::VOLUME => FsVolumeInformation {
             creation_time: volume.created,
             serial_number: volume.serial,
-            // Windows: of NTFS (MS-FSCC 2.5.9), whose object ids these are.
+            // Windows: NTFS announces it (MS-FSCC 2.5.9).
             supports_objects: volume.xattrs,
             label: share.name.as_str(),
         }

@@ -100,7 +100,7 @@ fn store(
     }
     let stat = file.stat()?;
     let mut old = protection::descriptor(&*file.node, &stat, &token)?;
-    // As clients see it, so that a descriptor that comes back changes nothing.
+    // The old descriptor as clients see it, so that setting it again changes nothing.
     open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
     if merged == old {

@@ -336,7 +336,7 @@ fn a_volume_is_told_of_as_it_is() {
     let expected = expected.fold(always, |all, (_, attribute)| all | *attribute);
     assert_eq!(attributes.attributes, expected);
     assert!(file(&open).node.object_id().unwrap().is_none(), "there can be one");
-    // Where no list is kept none is promised, nor where it is only the mode.
+    // PERSISTENT_ACLS is not announced where lists are not stored, or only as a mode.
     for nt_acls in [NtAcls::Posix, NtAcls::Off] {
         let bench = Bench::with(false, PosixOptions { nt_acls, ..PosixOptions::default() });
         let attributes =

@@ -93,12 +93,12 @@ pub(super) fn bind(
 ) -> Result<(), Status> {
     let session = &authentication.session;
     let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.5: nor to a session of nobody.
+    // MS-SMB2 3.3.5.5: no channel is bound to an anonymous session.
     if !owner.is_same_user(identity) || owner.is_nobody() {
         return Err(Status::NOT_SUPPORTED);
     }
     if session.state() != State::Valid {
-        // It ended or expired since this exchange began.
+        // The session ended or expired after this exchange began.
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.channel(session.id).is_some() {

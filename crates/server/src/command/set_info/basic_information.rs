@@ -28,7 +28,7 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     if (directory && !is_directory(file)?) || (temporary && is_directory(file)?) {
         return Err(Status::INVALID_PARAMETER);
     }
-    // CreationTime moves by being set alone: -1 and -2 say nothing of it.
+    // CreationTime changes only by being set: -1 and -2 have no meaning for it.
     let [created, accessed, written, changed] =
         [new.creation_time, new.last_access_time, new.last_write_time, new.change_time]
             .map(Setting::of);

@@ -11,7 +11,7 @@ use crate::shares::impersonation;
 /// Marks the file to go with its last close, or takes the mark back.
 pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Status> {
     if delete {
-        // An attribute of Windows does not stop a POSIX client.
+        // READONLY does not restrict a POSIX client.
         check(file, file.posix)?;
     }
     file.cell.lock().set_delete_pending(open.id(), delete);

@@ -78,7 +78,7 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
             let access = AccessMask::WRITE_ATTRIBUTES;
             Row { access, min: 8, modifies: false, recorded: Nothing }
         }
-        // A length that may be set is there already.
+        // A valid data length that passes the checks needs no change.
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
         }

@@ -119,7 +119,7 @@ pub(super) fn set_control(open: &Open, buffer: &[u8]) -> Result<(), Status> {
     let kept = vfs.quota_defaults().map_err(Fault::status)?;
     match kept {
         Some(kept) if kept != wanted => vfs.set_quota_defaults(wanted).map_err(Fault::status),
-        // MS-FSA 2.1.5.16.6: what is not implemented.
+        // MS-FSA 2.1.5.16.6: these defaults are not implemented.
         None if wanted != QuotaLimits::default() => Err(Status::INVALID_PARAMETER),
         _ => Ok(()),
     }

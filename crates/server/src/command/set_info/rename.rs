@@ -123,7 +123,7 @@ pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Statu
 /// Returns the access and sharing with which adding a name opens its directory.
 pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
     let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // An Open of the directory does not hinder POSIX clients.
+    // An Open of the directory does not conflict with POSIX clients.
     Claim { access, sharing: Sharing { read: true, write: true, delete: file.posix } }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn rename(
             return Err(Status::SHARING_VIOLATION);
         }
         if state.has_open_streams() {
-            // Windows: whatever they share.
+            // Windows: the sharing modes do not matter.
             return Err(Status::ACCESS_DENIED);
         }
         state.name_of(open.id()).clone()
@@ -174,8 +174,7 @@ pub(super) fn rename(
     let _names = name_holds::hold_both(files, file.folder_id(), &from, &wanted.name)
         .map_err(Fault::status)?;
     if from.stream().is_some() && wanted.name.stream().is_some() {
-        // Windows: it would be its file that gets another name, and that has an
-        // open stream, this one.
+        // Windows: the stream's file would be renamed, and it has an open stream, namely this one.
         return Err(Status::SHARING_VIOLATION);
     }
     if from.stream().is_some() || wanted.name.stream().is_some() {
@@ -279,10 +278,10 @@ fn check_parent(
     {
         return Err(Status::OBJECT_PATH_NOT_FOUND);
     }
-    // A directory that is not there is told of by the operation itself.
+    // A missing directory is reported by the operation itself.
     let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(None) };
-    // MS-FSA 2.1.5.15.12: to add a name is a right on its directory. Whether one
-    // may be taken away the handle's DELETE says.
+    // MS-FSA 2.1.5.15.12: adding a name needs a right on its directory; removing the old one needs
+    // the handle's DELETE.
     protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
     let Some(cell) = files.find(parent.stat.key) else { return Ok(Some(parent)) };
     let state = cell.lock();

@@ -90,7 +90,7 @@ fn check_target(
         Err(fault) => return Err(fault.status()),
     };
     if there.kind == frevo_store::vfs::Kind::Directory {
-        // It has no data of its own.
+        // This type of stream has no data.
         return Err(Status::INVALID_PARAMETER);
     }
     if !replace {

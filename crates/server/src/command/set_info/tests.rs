@@ -113,7 +113,7 @@ fn nothing_changes_without_right_or_in_a_read_only_share() {
             if access.is_empty() && !withheld.is_empty() || !modifies(class) {
                 continue;
             }
-            // The host's file system would not open it for writing.
+            // Simulates a host that opens the file for reading only.
             let mut open = bench.open("f", granted.without(AccessMask::WRITE_DATA));
             open.granted_access = granted;
             let bytes = match class {
@@ -173,7 +173,7 @@ fn times_and_attributes_are_set() {
     send([created.0, accessed.0, written.0, 0], FileAttributes::EMPTY).unwrap();
     let now = file(&open).stat().unwrap();
     assert_eq!((now.accessed, now.written), (accessed, written));
-    // -1 and -2 leave all as it is, lower is no time.
+    // -1 and -2 change no time; lower values are invalid.
     send([u64::MAX, u64::MAX - 1, u64::MAX, u64::MAX - 1], FileAttributes::EMPTY).unwrap();
     assert_eq!(file(&open).stat().unwrap(), now);
     for field in 0..4 {
@@ -211,7 +211,7 @@ fn sizes_are_set() {
     assert_eq!(std::fs::read(bench.path().join("f")).unwrap(), b"0123\0\0");
     send(&open, FileInfoClass::ALLOCATION, 1 << 20).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
-    // MS-FSA 2.1.5.15.1: what is in the last cluster stays.
+    // MS-FSA 2.1.5.15.1: the data in the last cluster stays.
     let cluster = file(&open).vfs.volume().cluster;
     send(&open, FileInfoClass::ALLOCATION, 3).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
@@ -319,7 +319,7 @@ fn read_only_files_are_kept_unless_that_is_ignored() {
     assert_eq!(set(&open, extended, &[1, 0, 0, 0]), Err(Status::CANNOT_DELETE));
     let weak = bench.open("f", AccessMask::DELETE);
     assert_eq!(set(&weak, extended, &[0x11, 0, 0, 0]), Err(Status::CANNOT_DELETE));
-    // Nothing was asked that could be taken back, and what nobody defined.
+    // CANCEL without a pending delete, and an undefined flag.
     for flags in [0x09, 0x21] {
         assert_eq!(set(&open, extended, &[flags, 0, 0, 0]), Err(Status::NOT_SUPPORTED));
     }
