@@ -85,8 +85,7 @@ impl Create<'_> {
             drop(held);
             self.rq.server().announce_breaks(&cell, breaks);
             if waits {
-                // Other clients may rename or remove the file while this request waits, so it
-                // starts again.
+                // The file may be renamed or removed during the wait: the attempt starts again.
                 drop((entered, opened));
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
