@@ -4,17 +4,18 @@
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::query::FileAttributeTagInformation;
-use frevo_wire::fscc::volume::FsFullSizeInformation;
+use frevo_wire::fscc::volume::{FsFullSizeInformation, FsSizeInformation};
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at, missing};
+use crate::compound::{RELATED, close_call, look_at};
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Result};
 use crate::info::{output, query, read_all};
 use crate::metadata::Metadata;
 use crate::posix::STAT_MAX;
 use crate::posix_metadata::read_posix;
+use crate::read_only::is_unknown_class;
 use crate::share::{Replay, Share};
 
 /// The space on the volume of a share, in allocation units: MS-FSCC 2.5.4.
@@ -100,24 +101,56 @@ impl Share {
     /// # Errors
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn disk_space(&self, path: &str) -> Result<DiskSpace> {
-        const OPERATION: &str = "get the disk space of";
-        let class = FsInfoClass::FULL_SIZE.0;
-        let most = FsFullSizeInformation::SIZE as u32;
-        let calls =
-            || vec![query(InfoType::FILESYSTEM, class, 0, RELATED, &[], most), close_call()];
-        let ask = look_at(AccessMask::EMPTY);
-        let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &[], calls).await?;
-        let url = self.url(path);
-        let [_, size, ..] = &*answers.messages else { return Err(missing(OPERATION, url)) };
-        let size = output(size)
+        match self.full_size(path).await {
+            // impacket's server answers this class with the shorter structure.
+            Err(error)
+                if is_unknown_class(&error) || matches!(error.cause(), Cause::Protocol(_)) =>
+            {
+                self.size(path).await
+            }
+            found => found,
+        }
+    }
+
+    /// FileFsFullSizeInformation, MS-FSCC 2.5.4.
+    async fn full_size(&self, path: &str) -> Result<DiskSpace> {
+        let message =
+            self.ask_for_space(path, FsInfoClass::FULL_SIZE, FsFullSizeInformation::SIZE).await?;
+        let size = output(&message)
             .and_then(|bytes| Ok(FsFullSizeInformation::parse(bytes)?))
-            .during(OPERATION, &url)?;
-        let unit = u64::from(size.sectors_per_allocation_unit) * u64::from(size.bytes_per_sector);
+            .during(SPACE, &self.url(path))?;
         Ok(DiskSpace {
-            unit,
+            unit: unit(size.sectors_per_allocation_unit, size.bytes_per_sector),
             total: size.total_allocation_units,
             free: size.actual_available_allocation_units,
             available: size.caller_available_allocation_units,
         })
     }
+
+    /// FileFsSizeInformation, MS-FSCC 2.5.8, which tells the space of this user alone.
+    async fn size(&self, path: &str) -> Result<DiskSpace> {
+        let message = self.ask_for_space(path, FsInfoClass::SIZE, FsSizeInformation::SIZE).await?;
+        let size = output(&message)
+            .and_then(|bytes| Ok(FsSizeInformation::parse(bytes)?))
+            .during(SPACE, &self.url(path))?;
+        Ok(DiskSpace {
+            unit: unit(size.sectors_per_allocation_unit, size.bytes_per_sector),
+            total: size.total_allocation_units,
+            free: size.available_allocation_units,
+            available: size.available_allocation_units,
+        })
+    }
+
+    async fn ask_for_space(&self, path: &str, class: FsInfoClass, most: usize) -> Result<Message> {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let ask = || query(InfoType::FILESYSTEM, class.0, 0, RELATED, &[], most);
+        self.ask_of_name(SPACE, path, AccessMask::READ_ATTRIBUTES, &[], ask).await
+    }
+}
+
+/// The operation of an error of [`Share::disk_space`].
+const SPACE: &str = "get the disk space of";
+
+fn unit(sectors: u32, bytes_per_sector: u32) -> u64 {
+    u64::from(sectors) * u64::from(bytes_per_sector)
 }

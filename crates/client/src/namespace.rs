@@ -103,7 +103,16 @@ impl Share {
         ask.options |= CreateOptions::DIRECTORY_FILE;
         let make = async |part: &str| {
             let calls = || vec![close_call()];
-            self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls).await
+            let made = self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls);
+            let made = made.await.map(drop);
+            let is_refused = |error: &Error| error.status().is_some() && !error.is_not_found();
+            // impacket's server answers ACCESS_DENIED for one that exists.
+            if made.as_ref().is_err_and(is_refused)
+                && self.metadata(&part.replace('\\', "/")).await.is_ok_and(|found| found.is_dir())
+            {
+                return Ok(());
+            }
+            made
         };
         if whole.is_empty() {
             return Ok(());
@@ -112,7 +121,7 @@ impl Share {
         match make(&whole).await {
             // Some servers say of a missing parent what they say of a missing file.
             Err(error) if error.is_not_found() => {}
-            done => return done.map(drop),
+            done => return done,
         }
         let ends = whole.match_indices('\\').map(|(at, _)| at).chain([whole.len()]);
         for end in ends.filter(|end| *end > 0) {

@@ -1,0 +1,89 @@
+//! Servers that know less than Windows, such as impacket's.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod dialed;
+mod evil;
+
+use dialed::one_thing;
+use evil::{Act, Asked, Manners, buffer};
+use frevo_client::{Credentials, Error, Options, ServerName, Share};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::create::{self, CreateDisposition};
+use frevo_wire::fscc::volume::FsSizeInformation;
+use frevo_wire::{Command, Status};
+
+/// Does `work` in a share of a server that follows `script`.
+fn in_share<T>(
+    script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
+    work: impl AsyncFn(&Share) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let done = one_thing(Manners::default(), Options::default(), script, async |client| {
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new("simple"), user).await?;
+        work(&session.share("data").await?).await
+    });
+    done.0
+}
+
+/// FileFsSizeInformation of 100 units, of which 40 are free.
+fn size() -> Vec<u8> {
+    let mut data = Vec::new();
+    FsSizeInformation {
+        total_allocation_units: 100,
+        available_allocation_units: 40,
+        sectors_per_allocation_unit: 8,
+        bytes_per_sector: 512,
+    }
+    .encode(&mut Writer::new(&mut data));
+    buffer(&data)
+}
+
+#[test]
+fn the_space_of_a_server_without_the_newer_class_is_told() {
+    const FILESYSTEM: u8 = 2;
+    // A refusal, and the shorter structure for both classes.
+    for refusal in [Some(Status::INVALID_INFO_CLASS), Some(Status::NOT_SUPPORTED), None] {
+        let script = move |asked: &Asked<'_>| {
+            if asked.header.command != Command::QUERY_INFO {
+                return Act::Honest;
+            }
+            match (asked.message[66], asked.message[67], refusal) {
+                (FILESYSTEM, 7, Some(status)) => Act::Refused(status),
+                (FILESYSTEM, 3 | 7, _) => Act::Changed(Box::new(|answer| {
+                    // MS-SMB2 2.2.1.2: the status of an answer that the server does not have.
+                    answer[8..12].fill(0);
+                    answer.truncate(64);
+                    answer.extend(size());
+                })),
+                other => panic!("{other:?}"),
+            }
+        };
+        let space = in_share(script, async |share| share.disk_space("").await).unwrap();
+        assert_eq!((space.unit, space.total, space.free, space.available), (4096, 100, 40, 40));
+    }
+    // Other refusals stay.
+    let script = |asked: &Asked<'_>| match asked.header.command {
+        Command::QUERY_INFO => Act::Refused(Status::ACCESS_DENIED),
+        _ => Act::Honest,
+    };
+    let refused = in_share(script, async |share| share.disk_space("").await).unwrap_err();
+    assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
+}
+
+#[test]
+fn a_directory_that_exists_is_made_though_the_server_denies_it() {
+    let deny = |asked: &Asked<'_>| {
+        if asked.header.command != Command::CREATE {
+            return Act::Honest;
+        }
+        let request = create::Request::parse(asked.message).unwrap();
+        match request.create_disposition {
+            CreateDisposition::OPEN_IF => Act::Refused(Status::ACCESS_DENIED),
+            _ => Act::Honest,
+        }
+    };
+    in_share(deny, async |share| share.create_dir_all("dir").await).unwrap();
+    // A file of that name is no directory.
+    let refused = in_share(deny, async |share| share.create_dir_all("known").await).unwrap_err();
+    assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
+}
