@@ -1,7 +1,5 @@
 //! Extended attributes, named streams, security descriptors, symbolic links.
 
-use std::sync::Arc;
-
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::{self, CtlCode};
@@ -15,16 +13,29 @@ use frevo_wire::fscc::reparse::{
 use frevo_wire::fscc::{FileInfoClass, Pushed};
 
 use crate::Status;
+use crate::compound::{RELATED, close_call, look_at};
+use crate::connection::Message;
 use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::fsctl::control;
 use crate::info::{output, query, set_call};
-use crate::open::{Haste, Open, carried_through};
-use crate::share::{Replay, Share};
+use crate::lookup::{looks, seen};
+use crate::metadata::Metadata;
+use crate::open::{Followers, Haste, Open, carried_through};
+use crate::share::{Replay, Share, fsctl};
 use crate::types::SecurityDescriptor;
 
 /// Space for lists of attributes and streams, and for security descriptors, bytes.
 const LIST_MAX: u32 = 65_536;
+
+/// Space for the data of a reparse point, bytes.
+const REPARSE_MAX: u32 = MAX_REPARSE_BUFFER as u32;
+
+/// The permission bits of a symbolic link; the host ignores them.
+const LINK_MODE: u32 = 0o755;
+
+/// The operation of an error of making a link.
+const MAKE_LINK: &str = "make the link";
 
 /// A named stream of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,42 +58,28 @@ pub struct LinkTarget {
 }
 
 impl Share {
-    pub(crate) async fn open_for(
-        &self,
-        path: &str,
-        access: AccessMask,
-        operation: &'static str,
-    ) -> Result<Arc<Open>> {
-        let mut ask = Ask::existing(access | AccessMask::SYNCHRONIZE);
-        ask.options |= CreateOptions::OPEN_REPARSE_POINT;
-        Ok(Open::new(self, path, ask, operation).await?.0)
-    }
-
     /// Returns the extended attributes of `path`: names and values.
     ///
     /// # Errors
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn extended_attributes(&self, path: &str) -> Result<Vec<(String, Vec<u8>)>> {
         const OPERATION: &str = "list the attributes of";
-        let open = self.open_for(path, AccessMask::READ_EA, OPERATION).await?;
         let also = [Status::NO_EAS_ON_FILE, Status::NO_MORE_EAS];
         let class = FileInfoClass::FULL_EA.0;
-        let message = open
-            .ask(Replay::Idempotent, OPERATION, &also, |id| {
-                Ok(query(InfoType::FILE, class, 0, id, &[], LIST_MAX))
-            })
-            .await?;
+        let list = || query(InfoType::FILE, class, 0, RELATED, &[], LIST_MAX);
+        let message = self.ask_of_name(OPERATION, path, AccessMask::READ_EA, &also, list).await?;
         if message.status() != Status::SUCCESS {
             return Ok(Vec::new());
         }
-        let list = output(&message).during(OPERATION, &open.url)?;
+        let url = self.url(path);
+        let list = output(&message).during(OPERATION, &url)?;
         let mut found = Vec::new();
         for ea in EaEntries::new(list) {
             let ea = ea.map_err(|_| {
                 Error::new(
                     Cause::Protocol("its list of extended attributes is not valid"),
                     OPERATION,
-                    &*open.url,
+                    &*url,
                 )
             })?;
             found.push((String::from_utf8_lossy(ea.name).into_owned(), ea.value.to_vec()));
@@ -97,14 +94,15 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn set_extended_attribute(&self, path: &str, name: &str, value: &[u8]) -> Result<()> {
         const OPERATION: &str = "set an attribute of";
-        let open = self.open_for(path, AccessMask::WRITE_EA, OPERATION).await?;
         let mut list = Vec::new();
         let ea = Ea { need: false, name: name.as_bytes(), value };
         if EaWriter::new(&mut list, LIST_MAX as usize).push(&ea) == Pushed::Full {
             let cause = Cause::Usage("an extended attribute can have at most 64 KiB");
-            return Err(Error::new(cause, OPERATION, &*open.url));
+            return Err(Error::new(cause, OPERATION, self.url(path)));
         }
-        crate::info::set(&open, FileInfoClass::FULL_EA, OPERATION, &list).await
+        let class = FileInfoClass::FULL_EA.0;
+        let set = || set_call(InfoType::FILE, class, 0, RELATED, &list);
+        self.ask_of_name(OPERATION, path, AccessMask::WRITE_EA, &[], set).await.map(drop)
     }
 
     /// Returns the named streams of `path`. `file:name` is the path of a stream.
@@ -113,16 +111,14 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn streams(&self, path: &str) -> Result<Vec<StreamInfo>> {
         const OPERATION: &str = "list the streams of";
-        let open = self.open_for(path, AccessMask::READ_ATTRIBUTES, OPERATION).await?;
         let class = FileInfoClass::STREAM.0;
-        let message = open
-            .ask(Replay::Idempotent, OPERATION, &[], |id| {
-                Ok(query(InfoType::FILE, class, 0, id, &[], LIST_MAX))
-            })
-            .await?;
+        let list = || query(InfoType::FILE, class, 0, RELATED, &[], LIST_MAX);
+        let access = AccessMask::READ_ATTRIBUTES;
+        let message = self.ask_of_name(OPERATION, path, access, &[], list).await?;
+        let url = self.url(path);
         let mut found = Vec::new();
-        for entry in StreamEntries::new(output(&message).during(OPERATION, &open.url)?) {
-            let entry = entry.during(OPERATION, &open.url)?;
+        for entry in StreamEntries::new(output(&message).during(OPERATION, &url)?) {
+            let entry = entry.during(OPERATION, &url)?;
             let name = entry.name.to_string_lossy();
             let name = name.strip_prefix(':').unwrap_or(&name);
             let name = name.strip_suffix(":$DATA").unwrap_or(name);
@@ -139,16 +135,14 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn security(&self, path: &str) -> Result<SecurityDescriptor> {
         const OPERATION: &str = "read the access list of";
-        let open = self.open_for(path, AccessMask::READ_CONTROL, OPERATION).await?;
         let wanted =
             SecurityInformation::OWNER | SecurityInformation::GROUP | SecurityInformation::DACL;
-        let message = open
-            .ask(Replay::Idempotent, OPERATION, &[], |id| {
-                Ok(query(InfoType::SECURITY, 0, wanted.0, id, &[], LIST_MAX))
-            })
-            .await?;
-        let bytes = output(&message).during(OPERATION, &open.url)?;
-        let found = dtyp::SecurityDescriptor::parse(bytes).during(OPERATION, &open.url)?;
+        let read = || query(InfoType::SECURITY, 0, wanted.0, RELATED, &[], LIST_MAX);
+        let access = AccessMask::READ_CONTROL;
+        let message = self.ask_of_name(OPERATION, path, access, &[], read).await?;
+        let url = self.url(path);
+        let bytes = output(&message).during(OPERATION, &url)?;
+        let found = dtyp::SecurityDescriptor::parse(bytes).during(OPERATION, &url)?;
         Ok(SecurityDescriptor::of_wire(found))
     }
 
@@ -177,20 +171,13 @@ impl Share {
         if which.contains(SecurityInformation::DACL) {
             access |= AccessMask::WRITE_DAC;
         }
-        let open = self.open_for(path, access, OPERATION).await?;
         let mut bytes = Vec::new();
         descriptor.encode(&mut bytes).map_err(|_| {
-            Error::new(
-                Cause::Usage("an access list can have at most 64 KiB"),
-                OPERATION,
-                &*open.url,
-            )
+            let cause = Cause::Usage("an access list can have at most 64 KiB");
+            Error::new(cause, OPERATION, self.url(path))
         })?;
-        open.ask(Replay::Idempotent, OPERATION, &[], |id| {
-            Ok(set_call(InfoType::SECURITY, 0, which.0, id, &bytes))
-        })
-        .await?;
-        Ok(())
+        let set = || set_call(InfoType::SECURITY, 0, which.0, RELATED, &bytes);
+        self.ask_of_name(OPERATION, path, access, &[], set).await.map(drop)
     }
 
     /// Returns the target of the symbolic link `path`.
@@ -199,14 +186,12 @@ impl Share {
     /// Fails with [`Status::NOT_A_REPARSE_POINT`] if `path` is not a symbolic link.
     pub async fn read_link(&self, path: &str) -> Result<LinkTarget> {
         const OPERATION: &str = "read the link";
-        let open = self.open_for(path, AccessMask::READ_ATTRIBUTES, OPERATION).await?;
-        let most = MAX_REPARSE_BUFFER as u32;
-        let code = CtlCode::GET_REPARSE_POINT;
-        let message = control(&open, OPERATION, code, &[], most, &[]).await?;
-        let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &open.url)?;
-        let buffer = ReparseBuffer::parse(response.output).during(OPERATION, &open.url)?;
+        let message = self.reparse_data(OPERATION, path).await?;
+        let url = self.url(path);
+        let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &url)?;
+        let buffer = ReparseBuffer::parse(response.output).during(OPERATION, &url)?;
         let path = |text: String| text.replace('\\', "/");
-        match buffer.meaning().during(OPERATION, &open.url)? {
+        match buffer.meaning().during(OPERATION, &url)? {
             ReparseData::Symlink(link) => Ok(LinkTarget {
                 path: path(link.substitute_name.to_string_lossy()),
                 relative: link.relative,
@@ -222,9 +207,19 @@ impl Share {
             _ => Err(Error::new(
                 Cause::Usage("not a symbolic link, but another kind of reparse point"),
                 OPERATION,
-                &*open.url,
+                url,
             )),
         }
+    }
+
+    /// The answer to FSCTL_GET_REPARSE_POINT about `path`.
+    pub(crate) async fn reparse_data(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<Message> {
+        let read = || fsctl(CtlCode::GET_REPARSE_POINT, RELATED, &[], REPARSE_MAX);
+        self.ask_of_name(operation, path, AccessMask::READ_ATTRIBUTES, &[], read).await
     }
 
     /// Makes `link` a symbolic link to the file `target`, which need not exist. `target` is
@@ -233,7 +228,7 @@ impl Share {
     /// # Errors
     /// Fails if `link` exists, or the server has no symbolic links.
     pub async fn symlink_file(&self, target: &str, link: &str) -> Result<()> {
-        self.symlink(target, link, CreateOptions::NON_DIRECTORY_FILE).await
+        self.make_symlink(target, link, false).await.map(drop)
     }
 
     /// Makes `link` a symbolic link to the directory `target`, as [`Self::symlink_file`] does
@@ -242,51 +237,126 @@ impl Share {
     /// # Errors
     /// Fails as [`Self::symlink_file`] does.
     pub async fn symlink_dir(&self, target: &str, link: &str) -> Result<()> {
-        self.symlink(target, link, CreateOptions::DIRECTORY_FILE).await
+        self.make_symlink(target, link, true).await.map(drop)
     }
 
-    async fn symlink(&self, target: &str, path: &str, kind: CreateOptions) -> Result<()> {
-        const OPERATION: &str = "make the link";
-        let target = target.replace('/', "\\");
-        let relative = !target.starts_with('\\');
-        let link = Symlink { substitute_name: &*target, print_name: &*target, relative };
-        let mut input = Vec::new();
-        let encoded = link.encode(&mut Writer::new(&mut input)).map(|()| input);
-        self.make_reparse_point(path, kind, 0o755, encoded, OPERATION).await
+    /// Makes `link` a symbolic link, as [`Self::symlink_file`] and [`Self::symlink_dir`], and returns
+    /// its metadata if the server told it with its answer.
+    ///
+    /// # Errors
+    /// Fails as [`Self::symlink_file`] does.
+    #[doc(hidden)]
+    pub async fn make_symlink(
+        &self,
+        target: &str,
+        link: &str,
+        to_directory: bool,
+    ) -> Result<Option<Metadata>> {
+        let point = ReparsePoint {
+            kind: link_kind(to_directory),
+            mode: LINK_MODE,
+            data: symlink_data(target).ok_or_else(|| self.too_long(link))?,
+        };
+        self.make_reparse_point(link, point, MAKE_LINK).await
     }
 
-    /// Creates a reparse point with the data `input`, `None` if that is too long. It is made
-    /// whole or not at all, even if the caller gives up waiting.
+    /// Gives the symbolic link `link` another target, in one step: nobody finds the name absent.
+    ///
+    /// # Errors
+    /// Fails if `link` is a link of the other kind, or the server cannot replace a target (MS-FSA
+    /// 2.1.5.10.37).
+    #[doc(hidden)]
+    pub async fn retarget_symlink(
+        &self,
+        target: &str,
+        link: &str,
+        to_directory: bool,
+    ) -> Result<()> {
+        let data = symlink_data(target).ok_or_else(|| self.too_long(link))?;
+        let mut ask = Ask { is_of_name: true, ..look_at(AccessMask::WRITE_ATTRIBUTES) };
+        ask.options |= link_kind(to_directory);
+        let calls = || vec![fsctl(CtlCode::SET_REPARSE_POINT, RELATED, &data, 0), close_call()];
+        self.chain(MAKE_LINK, link, Replay::Settled, &ask, &[], calls).await.map(drop)
+    }
+
+    fn too_long(&self, link: &str) -> Error {
+        let cause = Cause::Usage("the target of the link is too long");
+        Error::new(cause, MAKE_LINK, self.url(link))
+    }
+
+    /// Creates a reparse point. It is made whole or not at all, even if the caller gives up waiting.
+    /// Returns its metadata if the server told it with its answer.
     pub(crate) async fn make_reparse_point(
         &self,
         path: &str,
-        kind: CreateOptions,
-        mode: u32,
-        input: Option<Vec<u8>>,
+        point: ReparsePoint,
         operation: &'static str,
-    ) -> Result<()> {
+    ) -> Result<Option<Metadata>> {
         let access = AccessMask::WRITE_ATTRIBUTES
+            | AccessMask::READ_ATTRIBUTES
             | AccessMask::WRITE_DATA
             | AccessMask::DELETE
             | AccessMask::SYNCHRONIZE;
+        let ReparsePoint { kind, mode, data } = point;
         let mut ask = Ask::existing(access);
         ask.disposition = CreateDisposition::CREATE;
         ask.options |= CreateOptions::OPEN_REPARSE_POINT | kind;
         ask.mode = mode;
-        let url = self.url(path);
-        let cause = Cause::Usage("the target of the link is too long");
-        let input = input.ok_or_else(|| Error::new(cause, operation, &*url))?;
-        let (share, path) = (self.clone(), path.to_owned());
+        let (share, path, posix) = (self.clone(), path.to_owned(), self.is_posix());
         carried_through(async move {
-            let (open, _) = Open::new(&share, &path, ask, operation).await?;
-            let code = CtlCode::SET_REPARSE_POINT;
-            if let Err(error) = control(&open, operation, code, &input, 0, &[]).await {
+            const CODE: CtlCode = CtlCode::SET_REPARSE_POINT;
+            let first = data.clone();
+            let followers: Followers = Box::new(move || {
+                let set = fsctl(CODE, RELATED, &first, 0);
+                std::iter::once(set).chain(looks(posix)).collect()
+            });
+            let (open, _, answers) =
+                Open::with_followers(&share, &path, ask, operation, Some(followers)).await?;
+            let set = match answers.first().map(Message::status) {
+                Some(Status::SUCCESS) => Ok(()),
+                Some(status) => Err(Error::new(status, operation, &*open.url)),
+                // The CREATE was repeated, and went alone.
+                None => control(&open, operation, CODE, &data, 0, &[]).await.map(drop),
+            };
+            if let Err(error) = set {
                 let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
                 let _ = open.close(Haste::AtOnce).await;
                 return Err(error);
             }
-            open.close(Haste::AtOnce).await
+            let looked = seen(answers.get(1..).unwrap_or_default(), posix).ok();
+            let told = looked.map(|found| open.share.found(found, false));
+            // A CLOSE on another channel could come after the next request.
+            let is_alone = share.session().channels().len() == 1;
+            if is_alone {
+                tokio::spawn(async move { open.close(Haste::WithNext).await });
+            } else {
+                open.close(Haste::AtOnce).await?;
+            }
+            Ok(told)
         })
         .await
     }
+}
+
+/// A reparse point that is made.
+pub(crate) struct ReparsePoint {
+    /// FILE_DIRECTORY_FILE or FILE_NON_DIRECTORY_FILE.
+    pub(crate) kind: CreateOptions,
+    /// The permission bits, in a share with the POSIX extensions.
+    pub(crate) mode: u32,
+    /// The reparse buffer.
+    pub(crate) data: Vec<u8>,
+}
+
+fn link_kind(to_directory: bool) -> CreateOptions {
+    if to_directory { CreateOptions::DIRECTORY_FILE } else { CreateOptions::NON_DIRECTORY_FILE }
+}
+
+/// The reparse buffer of a symbolic link, MS-FSCC 2.1.2.4; `None` if the target is too long.
+fn symlink_data(target: &str) -> Option<Vec<u8>> {
+    let target = target.replace('/', "\\");
+    let relative = !target.starts_with('\\');
+    let link = Symlink { substitute_name: &*target, print_name: &*target, relative };
+    let mut data = Vec::new();
+    link.encode(&mut Writer::new(&mut data)).map(|()| data)
 }

@@ -1,7 +1,10 @@
 //! Changes of files that also return the metadata after them, in one round trip.
 
+use std::sync::Arc;
+
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, SecurityInformation};
 use frevo_wire::fscc::FileInfoClass;
@@ -18,6 +21,7 @@ use crate::lookup::{looks, seen};
 use crate::metadata::Metadata;
 use crate::path::posix_path;
 use crate::posix::descriptor;
+use crate::session::lease::Lease;
 use crate::set_attributes::SetMetadata;
 use crate::share::{Replay, Share};
 
@@ -73,12 +77,19 @@ impl Change {
 }
 
 impl Share {
-    /// Changes `path` and returns its metadata afterwards. A symbolic link is not followed.
+    /// Changes `path` and returns its metadata afterwards. A symbolic link is not followed. The change
+    /// does not break `lease`, by which this client caches the file.
     ///
     /// # Errors
-    /// Fails if `path` does not exist, or the server refuses.
+    /// Fails if `path` does not exist, or the server refuses; with [`Status::INVALID_PARAMETER`] if
+    /// `lease` belongs to another file (MS-SMB2 3.3.5.9.8).
     #[doc(hidden)]
-    pub async fn change(&self, path: &str, change: &Change) -> Result<Metadata> {
+    pub async fn change(
+        &self,
+        path: &str,
+        change: &Change,
+        lease: Option<&Arc<Lease>>,
+    ) -> Result<Metadata> {
         let parts = change.parts();
         let operation =
             if parts.is_empty() { "set the attributes of" } else { "set the access list of" };
@@ -101,7 +112,13 @@ impl Share {
             all
         };
         let also = [Status::BUFFER_OVERFLOW];
-        let ask = look_at(change.access());
+        let mut ask = look_at(change.access());
+        // MS-FSA 2.1.5.1.2: an open for attributes alone breaks no lease.
+        let lease = lease.filter(|lease| !parts.is_empty() && !lease.wire_state().is_empty());
+        if let Some(lease) = lease {
+            // As little as can be asked for: the lease keeps its state (MS-SMB2 3.3.5.9.11).
+            (ask.shared, ask.lease) = (Some(Arc::clone(lease)), LeaseState::READ);
+        }
         let answers = self.chain(operation, path, Replay::Settled, &ask, &also, calls).await?;
         let sets = 1 + usize::from(!parts.is_empty()) + usize::from(basic.is_some());
         let looked = answers.messages.get(sets..).unwrap_or_default();

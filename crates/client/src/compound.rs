@@ -15,10 +15,10 @@ use crate::create::{Ask, Opened};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
 use crate::metadata::Metadata;
-use crate::open::{oplock_of, parent_context};
+use crate::open::{lease_context, oplock_of, parent_context};
 use crate::path::wire_path;
 use crate::session::Failure;
-use crate::share::{Attempts, Replay, Share, good};
+use crate::share::{Attempts, CHANGES, Replay, Share, good};
 
 /// The FileId of the CREATE that the compound begins with.
 pub(crate) const RELATED: FileId = FileId::ALL_ONES;
@@ -70,7 +70,37 @@ pub(crate) fn missing(operation: &'static str, url: String) -> Error {
     Error::new(Cause::Protocol("it did not answer every request"), operation, url)
 }
 
+/// The name that a compound is about, on the server where it was found.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    /// The path in the share, with `\`.
+    path: &'a str,
+    /// The lease on the directory that the compound changes.
+    directory: Option<LeaseKey>,
+}
+
 impl Share {
+    /// Sends one request about the name `path` itself, opened with `access`, in one round trip.
+    /// `also` are statuses of it that are no errors.
+    pub(crate) async fn ask_of_name<'p>(
+        &self,
+        operation: &'static str,
+        path: &str,
+        access: AccessMask,
+        also: &[Status],
+        request: impl Fn() -> Call<'p>,
+    ) -> Result<Message> {
+        let mut ask = Ask::existing(access | AccessMask::SYNCHRONIZE);
+        ask.options |= CreateOptions::OPEN_REPARSE_POINT;
+        let calls = || vec![request(), close_call()];
+        // MS-SMB2 3.3.5.2.10: a change that comes late could undo one that was made after it.
+        let is_change = CHANGES.contains(&operation);
+        let replay = if is_change { Replay::Settled } else { Replay::Idempotent };
+        let answers = self.chain(operation, path, replay, &ask, also, calls).await?;
+        let answer = answers.messages.into_iter().nth(1);
+        answer.ok_or_else(|| missing(operation, self.url(path)))
+    }
+
     /// Sends a CREATE and the requests after it as one compound, on whatever server the
     /// path lies. The first error is the operation's; `also` are statuses of the requests
     /// after the CREATE that are no errors. With [`Replay::Once`] `also` is empty, and so may be
@@ -91,8 +121,8 @@ impl Share {
         loop {
             at.check(ask, operation, &url)?;
             let attempts = at.share.attempts(replay, operation, &url).or_at(at.others.as_ref());
-            let names = (at.path.as_str(), self.directory);
-            match at.share.chain_here(attempts, names, ask, also, &calls).await {
+            let target = Target { path: &at.path, directory: self.directory };
+            match at.share.chain_here(attempts, target, &at.adapt(ask), also, &calls).await {
                 Ok(messages) => {
                     let Located { share, path, is_link, .. } = at;
                     return Ok(Answers { messages, share, path, is_link });
@@ -105,7 +135,7 @@ impl Share {
     async fn chain_here<'p>(
         &self,
         mut attempts: Attempts<'_>,
-        (path, directory): (&str, Option<LeaseKey>),
+        Target { path, directory }: Target<'_>,
         ask: &Ask,
         also: &[Status],
         calls: &impl Fn() -> Vec<Call<'p>>,
@@ -114,15 +144,16 @@ impl Share {
             let (live, bound) = attempts.next().await?;
             let posix = self.is_posix_in(&live);
             let name = self.named(path, bound, posix);
-            let parent = match directory {
-                Some(key) => {
+            let lease = match (&ask.shared, directory) {
+                (Some(own), _) if !ask.lease.is_empty() => lease_context(&live, own, ask.lease),
+                (_, Some(key)) => {
                     let ambient = &*self.session().options().ambient;
                     parent_context(&live, key, ambient).during("open", path)?
                 }
-                None => None,
+                _ => None,
             };
             let make = |contexts: &[CreateContext<'_>]| {
-                let contexts: Vec<_> = contexts.iter().chain(&parent).copied().collect();
+                let contexts: Vec<_> = contexts.iter().chain(&lease).copied().collect();
                 let mut all = vec![ask.call(&name, oplock_of(&contexts), &contexts, posix)];
                 all.extend(calls());
                 if let Some(first) = all.first_mut() {

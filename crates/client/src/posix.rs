@@ -11,6 +11,7 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
 
+use crate::attributes::ReparsePoint;
 use crate::compound::{close_call, look_at};
 use crate::error::{Cause, Error, Result};
 use crate::posix_metadata::Special;
@@ -64,10 +65,13 @@ impl Share {
             let cause = Cause::Usage("a symbolic link is made with symlink_file or symlink_dir");
             return Err(Error::new(cause, OPERATION, self.url(path)));
         };
-        let mut input = Vec::new();
-        let encoded = special.encode(&mut Writer::new(&mut input)).map(|()| input);
-        let kind = CreateOptions::NON_DIRECTORY_FILE;
-        self.make_reparse_point(path, kind, mode, encoded, OPERATION).await
+        let mut data = Vec::new();
+        if special.encode(&mut Writer::new(&mut data)).is_none() {
+            let cause = Cause::Usage("the special file is not valid");
+            return Err(Error::new(cause, OPERATION, self.url(path)));
+        }
+        let point = ReparsePoint { kind: CreateOptions::NON_DIRECTORY_FILE, mode, data };
+        self.make_reparse_point(path, point, OPERATION).await.map(drop)
     }
 }
 

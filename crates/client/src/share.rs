@@ -357,7 +357,7 @@ impl Session {
 }
 
 /// Operations that change a share. An "open" may do so too.
-const CHANGES: [&str; 11] = [
+pub(crate) const CHANGES: [&str; 11] = [
     "write",
     "remove",
     "rename",

@@ -1,12 +1,10 @@
 //! Special files: their kind and the numbers of a device, which only the reparse data or an
 //! extended attribute tell.
 
-use frevo_wire::command::ioctl::{self, CtlCode};
-use frevo_wire::dtyp::AccessMask;
-use frevo_wire::fscc::reparse::{MAX_REPARSE_BUFFER, ReparseBuffer, ReparseData, ReparseTag};
+use frevo_wire::command::ioctl;
+use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, ReparseTag};
 
 use crate::error::{Cause, During, Result};
-use crate::fsctl::control;
 use crate::metadata::{FileType, Metadata};
 use crate::posix_metadata::{PosixFileType, Special};
 use crate::share::Share;
@@ -77,12 +75,11 @@ impl Share {
 
     async fn special(&self, path: &str) -> Result<Option<Special>> {
         const OPERATION: &str = "look into";
-        let open = self.open_for(path, AccessMask::READ_ATTRIBUTES, OPERATION).await?;
-        let (code, most) = (CtlCode::GET_REPARSE_POINT, MAX_REPARSE_BUFFER as u32);
-        let message = control(&open, OPERATION, code, &[], most, &[]).await?;
-        let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &open.url)?;
-        let buffer = ReparseBuffer::parse(response.output).during(OPERATION, &open.url)?;
-        Ok(match buffer.meaning().during(OPERATION, &open.url)? {
+        let message = self.reparse_data(OPERATION, path).await?;
+        let url = self.url(path);
+        let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &url)?;
+        let buffer = ReparseBuffer::parse(response.output).during(OPERATION, &url)?;
+        Ok(match buffer.meaning().during(OPERATION, &url)? {
             ReparseData::Nfs(special) => Some(Special::of_nfs(&special)),
             _ => None,
         })

@@ -18,7 +18,10 @@ use fuser::{
 mod answers;
 mod tasks;
 
+#[cfg(test)]
+pub(crate) use answers::answered;
 use answers::{attr, data, empty, opened, value, written};
+pub(crate) use tasks::{MadeEntry, NameIn};
 
 use crate::limits;
 use crate::node::Range;
@@ -39,6 +42,10 @@ fn time(time: TimeOrNow) -> SystemTime {
         TimeOrNow::SpecificTime(time) => time,
         TimeOrNow::Now => SystemTime::now(),
     }
+}
+
+fn name_in(parent: INodeNo, name: &OsStr) -> NameIn {
+    NameIn { parent: parent.0, name: name.to_owned() }
 }
 
 #[allow(clippy::too_many_arguments, reason = "fuser's trait")]
@@ -133,7 +140,7 @@ impl Filesystem for Bridge {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (name, made) = (name.to_owned(), (parent.0, name.to_owned()));
+        let (name, made) = (name.to_owned(), name_in(parent, name));
         let work = async move |volume: Arc<Volume>| {
             if mode & libc::S_IFMT != libc::S_IFREG {
                 return volume.mknod(parent.0, &name, mode, rdev).await;
@@ -155,7 +162,7 @@ impl Filesystem for Bridge {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let (name, made) = (name.to_owned(), (parent.0, name.to_owned()));
+        let (name, made) = (name.to_owned(), name_in(parent, name));
         let work = async move |volume: Arc<Volume>| volume.mkdir(parent.0, &name, mode).await;
         self.spawn_entry(asks, made, work, reply);
     }
@@ -180,7 +187,7 @@ impl Filesystem for Bridge {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let (made, target) = ((parent.0, name.to_owned()), target.to_owned());
+        let (made, target) = (name_in(parent, name), target.to_owned());
         let name = name.to_owned();
         let work = async move |volume: Arc<Volume>| volume.symlink(parent.0, &name, &target).await;
         self.spawn_entry(asks, made, work, reply);
@@ -213,7 +220,7 @@ impl Filesystem for Bridge {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let (name, made) = (new_name.to_owned(), (new_parent.0, new_name.to_owned()));
+        let (name, made) = (new_name.to_owned(), name_in(new_parent, new_name));
         let work = async move |volume: Arc<Volume>| volume.link(ino.0, new_parent.0, &name).await;
         self.spawn_entry(asks, made, work, reply);
     }
@@ -241,20 +248,20 @@ impl Filesystem for Bridge {
         self.spawn_undoable(
             asks,
             async move |volume| {
-                let (entry_reply, handle) = volume.create(parent.0, &name, flags, mode).await?;
-                Ok((entry_reply, handle, (parent.0, name)))
+                let made = name_in(parent, &name);
+                let (reply, handle) = volume.create(parent.0, &name, flags, mode).await?;
+                Ok((MadeEntry { reply, made }, handle))
             },
             |outcome| match outcome {
-                Ok((EntryReply { attr, ttl }, handle, _)) => {
+                Ok((MadeEntry { reply: EntryReply { attr, ttl }, .. }, handle)) => {
                     let direct = FopenFlags::FOPEN_DIRECT_IO;
                     reply.created(&ttl, &attr, GENERATION, FileHandle(handle), direct);
                 }
                 Err(error) => reply.error(error),
             },
-            |volume, (entry_reply, handle, made)| {
+            |volume, (made, handle)| {
                 volume.not_opened(handle);
-                volume.forget_one(entry_reply.attr.ino.0);
-                volume.forget_names(vec![made]);
+                MadeEntry::undo(volume, made);
             },
         );
     }
@@ -597,9 +604,7 @@ impl Filesystem for Bridge {
         self.spawn(asks, work, |outcome| written(reply, outcome));
     }
 
-    fn access(&self, _: &Request, _: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks the modes (default_permissions), and the server checks each operation.
-        let refused = mask.contains(AccessFlags::W_OK) && self.volume.settings.read_only;
-        empty(reply, if refused { Err(Errno::EROFS) } else { Ok(()) });
+    fn access(&self, asks: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        empty(reply, self.volume.access(ino.0, mask, asks.uid()));
     }
 }

@@ -225,9 +225,7 @@ fn config(share: &Share, path: &str, settings: &Settings) -> Config {
         MountOption::NoSuid,
         MountOption::NoAtime,
     ];
-    // With POSIX extensions the server checks its modes itself. With `allow_other` the kernel
-    // checks them too: local users must not get more rights than the modes allow.
-    if settings.allow_other || !share.is_posix() {
+    if has_kernel_checks(settings, share.is_posix(), rustix::process::geteuid().as_raw()) {
         config.mount_options.push(MountOption::DefaultPermissions);
     }
     if settings.read_only {
@@ -239,6 +237,18 @@ fn config(share: &Share, path: &str, settings: &Settings) -> Config {
     config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(limits::THREADS);
     config
+}
+
+/// True if the kernel checks modes. It then asks for the attributes of a directory again after each
+/// change in it, which costs a round trip. Only the user `euid` who mounts can use a mount without
+/// `allow_other`, and the server checks each operation: the kernel has nothing to add, unless the
+/// modes that were chosen for a server without POSIX extensions take rights from that user.
+fn has_kernel_checks(settings: &Settings, is_posix: bool, euid: u32) -> bool {
+    if settings.allow_other || is_posix {
+        return settings.allow_other;
+    }
+    let owner_has_all = settings.file_mode & 0o600 == 0o600 && settings.dir_mode & 0o700 == 0o700;
+    !(owner_has_all && settings.uid == euid)
 }
 
 fn refused(error: io::Error) -> MountError {
@@ -329,4 +339,24 @@ fn unmount(folder: &Path) -> io::Result<Unmount> {
         return Ok(Unmount::Done);
     }
     Err(io::Error::other(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_checks_modes_where_the_server_does_not() {
+        let mine = Settings::of(1000, 1000);
+        assert!(!has_kernel_checks(&mine, false, 1000) && !has_kernel_checks(&mine, true, 1000));
+        assert!(has_kernel_checks(&mine, false, 0), "the files belong to another user");
+        let shared = Settings { allow_other: true, ..mine.clone() };
+        assert!(has_kernel_checks(&shared, true, 1000) && has_kernel_checks(&shared, false, 1000));
+        let files = Settings { file_mode: 0o444, ..mine.clone() };
+        let directories = Settings { dir_mode: 0o555, ..mine };
+        for chosen in [files, directories] {
+            assert!(has_kernel_checks(&chosen, false, 1000));
+            assert!(!has_kernel_checks(&chosen, true, 1000), "the server's modes count");
+        }
+    }
 }

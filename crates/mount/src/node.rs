@@ -238,17 +238,28 @@ impl Node {
         self.known.lock().known
     }
 
+    /// Returns the latest metadata from the server, also if this mount has changed size and times
+    /// since by writes.
+    pub(crate) fn known_before_writes(&self) -> Option<TimedMetadata> {
+        let learned = self.known.lock();
+        learned.known.or(learned.before_writes)
+    }
+
     /// Stores metadata that was requested at `asked`, unless local changes since then may be
     /// missing from it.
     pub(crate) fn set_metadata(&self, metadata: Metadata, asked: Instant) {
-        if self.content().is_some_and(|content| content.is_ahead_of(asked)) {
-            return;
-        }
+        let is_ahead = self.content().is_some_and(|content| content.is_ahead_of(asked));
         let mut learned = self.known.lock();
         let is_newer = learned.known.is_none_or(|known| known.at <= asked);
-        if is_newer && learned.changed.is_none_or(|changed| changed < asked) {
-            learned.known = Some(TimedMetadata { metadata, at: asked });
-            learned.before_writes = None;
+        if !is_newer || learned.changed.is_some_and(|changed| changed >= asked) {
+            return;
+        }
+        let found = Some(TimedMetadata { metadata, at: asked });
+        if is_ahead {
+            // Size and times lack the data that is not sent yet.
+            learned.before_writes = found.filter(has_plain_mode);
+        } else {
+            (learned.known, learned.before_writes) = (found, None);
         }
     }
 
@@ -272,9 +283,6 @@ impl Node {
     pub(crate) fn written(&self) {
         let mut learned = self.known.lock();
         let before = learned.known.take().or(learned.before_writes);
-        // A server takes set-user-ID and set-group-ID from a file that is written.
-        let has_plain_mode =
-            |of: &TimedMetadata| of.metadata.posix().is_none_or(|posix| posix.mode & 0o6000 == 0);
         learned.before_writes = before.filter(has_plain_mode);
         learned.changed = Some(Instant::now());
     }
@@ -292,6 +300,12 @@ impl Node {
                 Some(TimedMetadata { metadata: before.metadata.closed(told), ..before });
         }
     }
+}
+
+/// Returns true if writes leave the mode as it is: a server takes set-user-ID and set-group-ID from a
+/// file that is written.
+fn has_plain_mode(of: &TimedMetadata) -> bool {
+    of.metadata.posix().is_none_or(|posix| posix.mode & 0o6000 == 0)
 }
 
 /// All nodes of a mount.

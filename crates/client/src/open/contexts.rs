@@ -18,7 +18,7 @@ use crate::session::bound::Bound;
 use crate::session::lease::Lease;
 
 /// The lease context of the dialect; `None` before SMB 2.1.
-pub(super) fn lease_context(
+pub(crate) fn lease_context(
     live: &Live,
     of: &Lease,
     state: LeaseState,

@@ -9,7 +9,7 @@ use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use tokio::time::{sleep, timeout};
 
-use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of};
+use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of, parent_context};
 use crate::Status;
 use crate::ambient::random;
 use crate::connection::{Call, Message};
@@ -217,6 +217,11 @@ impl<'a> CreateAttempt<'a> {
     ) -> Call<'static> {
         self.lease.asked(bound);
         let mut contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
+        if let Some(key) = self.share.directory.filter(|_| self.ask.lease.is_empty()) {
+            // Without random numbers the change breaks this client's lease on the directory.
+            let parent = parent_context(live, key, &*self.share.session().options().ambient);
+            contexts.extend(parent.ok().flatten());
+        }
         contexts.extend(id.map(CreateContext::Operation));
         let posix = self.share.is_posix_in(live);
         let name = self.share.named(&self.path, bound, posix);

@@ -34,7 +34,7 @@ use crate::session::{Failure, Live};
 use crate::share::{Replay, Share};
 pub use carried::{CarriedThrough, carried_through};
 pub(crate) use closing::Haste;
-pub(crate) use contexts::{oplock_of, parent_context};
+pub(crate) use contexts::{lease_context, oplock_of, parent_context};
 use create_attempt::CreateAttempt;
 pub(crate) use create_attempt::Followers;
 

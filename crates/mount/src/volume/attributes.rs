@@ -2,18 +2,23 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use frevo_client::internal::Change;
 use frevo_client::{Cause, DiskSpace, Error, FileAttributes, Metadata, SetMetadata, Status};
-use fuser::Errno;
+use fuser::{AccessFlags, Errno};
 
 use super::names::MODE_BITS;
 use super::reply::WRITE_BITS;
-use super::{Changes, EntryReply, Volume};
+use super::{Changes, EntryReply, Volume, reply};
 use crate::errno::{Outcome, errno};
 use crate::limits::XATTR_MAX;
 use crate::node::{Node, kind_of};
+
+/// The set-user-ID and set-group-ID bits of a mode.
+const SET_ID_BITS: u32 = 0o6000;
+/// The execute bits of a mode.
+const EXECUTE_BITS: u32 = 0o111;
 
 /// The name space of the server's extended attributes.
 const USER: &str = "user.";
@@ -117,12 +122,21 @@ impl Volume {
         if !change.is_empty() {
             told = Some(self.change(&node, change).await?);
         }
-        let fresh = || node.known().filter(|known| self.is_fresh(known.at));
-        let metadata = match told.or_else(|| fresh().map(|known| known.metadata)) {
-            Some(metadata) => metadata,
-            None => self.refresh(&node).await?,
-        };
-        Ok(self.reply(&node, &metadata))
+        if let Some(told) = told {
+            return Ok(self.reply(&node, &told));
+        }
+        // Nothing was changed on the server: chmod(2) with the permissions that the file has.
+        match node.known_before_writes().filter(|known| self.is_fresh(known.at)) {
+            Some(known) if node.known().is_some() => Ok(self.reply(&node, &known.metadata)),
+            // The kernel asks again before a program sees the times.
+            Some(known) => {
+                Ok(EntryReply { ttl: Duration::ZERO, ..self.reply(&node, &known.metadata) })
+            }
+            None => {
+                let metadata = self.refresh(&node).await?;
+                Ok(self.reply(&node, &metadata))
+            }
+        }
     }
 
     /// Returns the changes as the server is asked for them.
@@ -130,11 +144,7 @@ impl Volume {
         let &Changes { mode, uid, gid, accessed, modified, .. } = changes;
         let is_posix = self.share.is_posix();
         let attributes = match mode.filter(|_| !is_posix) {
-            Some(mode) => {
-                // Data that is sent later would add ARCHIVE to attributes that are read now.
-                let _ = self.send(node).await;
-                self.attributes_for(node, mode).await?
-            }
+            Some(mode) => self.attributes_for(node, mode).await?,
             None => None,
         };
         let basic = SetMetadata::new().modified(modified).accessed(accessed).attributes(attributes);
@@ -147,8 +157,11 @@ impl Volume {
 
     /// Changes a file, and returns its metadata afterwards.
     async fn change(&self, node: &Arc<Node>, change: Change) -> Outcome<Metadata> {
-        if change.basic.is_some() {
-            // Data sent later would change the modification time.
+        let sets_times =
+            change.basic.is_some_and(|basic| basic.modified.or(basic.accessed).is_some());
+        // Data that is sent later changes the modification time, and takes set-user-ID and
+        // set-group-ID away.
+        if sets_times || change.mode.is_some_and(|mode| mode & SET_ID_BITS != 0) {
             let _ = self.send(node).await;
         }
         let by_name = match change.basic {
@@ -167,12 +180,25 @@ impl Volume {
         };
         node.invalidate();
         let asked = Instant::now();
-        let changed = self.share_of(node).change(&node.path()?, &by_name).await;
+        let lease = node.content().filter(|_| node.is_open()).map(|content| {
+            let parent = node.name().and_then(|(parent, _)| parent.directory.lease());
+            content.lease.set_parent(parent.as_deref());
+            Arc::clone(&content.lease)
+        });
+        let share = self.share_of(node);
+        let changed = share.change(&node.path()?, &by_name, lease.as_ref()).await;
         // The lease stays, but the listing has the old ones.
         if let Some((parent, _)) = node.name() {
             parent.directory.state.lock().listing = None;
         }
-        let found = changed.map_err(|error| errno(&error))?;
+        let found = match changed {
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name does not.
+            Err(error) if lease.is_some() && error.status() == Some(Status::INVALID_PARAMETER) => {
+                self.distrust(node);
+                return Err(Errno::from_i32(libc::ESTALE));
+            }
+            changed => changed.map_err(|error| errno(&error))?,
+        };
         let found =
             self.share.look_into(&node.path()?, found).await.map_err(|error| errno(&error))?;
         self.store_if_same(node, found, asked)
@@ -203,10 +229,7 @@ impl Volume {
         if node.is_dir() {
             return Ok(None);
         }
-        let now = match node.known().filter(|known| self.is_fresh(known.at)) {
-            Some(known) => known.metadata.attributes(),
-            None => self.refresh(node).await?.attributes(),
-        };
+        let now = self.attributes_now(node).await?;
         let is_read_only = now.contains(FileAttributes::READONLY);
         if is_read_only == (mode & WRITE_BITS == 0) {
             return Ok(None);
@@ -217,6 +240,48 @@ impl Volume {
             wanted |= FileAttributes::READONLY;
         }
         Ok(Some(wanted))
+    }
+
+    /// Returns the DOS attributes of a file. Writes of this mount add ARCHIVE, also those whose data
+    /// is not sent yet (MS-FSA 2.1.5.4).
+    async fn attributes_now(&self, node: &Arc<Node>) -> Outcome<FileAttributes> {
+        if let Some(known) = node.known().filter(|known| self.is_fresh(known.at)) {
+            return Ok(known.metadata.attributes());
+        }
+        let before = node.known_before_writes().filter(|known| self.is_fresh(known.at));
+        let found = match (before, self.open_file(node)) {
+            (Some(before), _) => before.metadata,
+            // Without sending the data first.
+            (None, Some(file)) => match file.metadata().await {
+                Err(error) if is_lost(&error) => self.refresh(node).await?,
+                found => found.map_err(|error| errno(&error))?,
+            },
+            (None, None) => self.refresh(node).await?,
+        };
+        let is_written = before.is_some()
+            || node.content().is_some_and(|content| content.unsent_len().is_some());
+        let added = if is_written { FileAttributes::ARCHIVE } else { FileAttributes::EMPTY };
+        Ok(found.attributes() | added)
+    }
+
+    /// Decides access(2) where the kernel does not check modes itself.
+    ///
+    /// # Errors
+    /// EACCES for a right that no mode of the file grants, and EROFS on a read-only mount.
+    pub(crate) fn access(&self, id: u64, wanted: AccessFlags, uid: u32) -> Outcome<()> {
+        if wanted.contains(AccessFlags::W_OK) {
+            self.check_writable()?;
+        }
+        let node = self.nodes.find(id)?;
+        let Some(known) = node.known_before_writes().filter(|_| !node.is_dir()) else {
+            // The server decides when the directory or file is used.
+            return Ok(());
+        };
+        let perm = u32::from(reply::attr(&node, &known.metadata, &self.settings).perm);
+        let lacks = |right, bits| wanted.contains(right) && perm & bits == 0;
+        let is_refused = lacks(AccessFlags::X_OK, EXECUTE_BITS)
+            || (uid != 0 && lacks(AccessFlags::W_OK, WRITE_BITS));
+        if is_refused { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     pub(crate) async fn statfs(&self) -> Outcome<DiskSpace> {

@@ -272,21 +272,39 @@ impl Volume {
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
         // Windows stores whether the target is a directory.
-        let to_directory = self.leads_to_directory(&parent, target).await;
-        let made = if to_directory {
-            self.share.symlink_dir(target, &path).await
-        } else {
-            self.share.symlink_file(target, &path).await
+        let to_directory = match self.known_as_directory(&parent, target) {
+            Some(known) => known,
+            None => self.leads_to_directory(&parent, target).await,
         };
-        made.map_err(|error| reparse_errno(&error))?;
-        self.made((&parent, &name), None, Instant::now()).await
+        let share = self.share_in(&parent);
+        let asked = Instant::now();
+        let make = || share.make_symlink(target, &path, to_directory);
+        let made = once(make, |found| found == Errno::EEXIST).await;
+        let told = made.map_err(|error| reparse_errno(&error))?;
+        self.made((&parent, &name), told, asked).await
+    }
+
+    /// Returns whether the target of a link in `parent` is a directory, if this mount knows that.
+    fn known_as_directory(&self, parent: &Arc<Node>, target: &str) -> Option<bool> {
+        if target.starts_with('/') {
+            return Some(false);
+        }
+        let mut at = Arc::clone(parent);
+        for part in target.split('/') {
+            at = match part {
+                "" | "." => at,
+                ".." => at.name()?.0,
+                part => {
+                    let name = self.wire(OsStr::new(part)).ok()?;
+                    self.nodes.seen_as(at.id, &name).pop()?
+                }
+            };
+        }
+        Some(at.is_dir())
     }
 
     async fn leads_to_directory(&self, parent: &Node, target: &str) -> bool {
         let Ok(mut path) = parent.path() else { return false };
-        if target.starts_with('/') {
-            return false;
-        }
         for part in target.split('/') {
             match part {
                 "" | "." => {}

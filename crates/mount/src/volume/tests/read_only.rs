@@ -109,3 +109,23 @@ fn a_read_only_file_is_replaced() {
         }
     });
 }
+
+/// Without checks by the kernel the mount decides access(2).
+#[test]
+fn access_tells_which_rights_a_file_gives_nobody() {
+    use fuser::AccessFlags;
+    in_world(async |world| {
+        let one = plain(world).await;
+        make_read_only(&one, "f").await;
+        let id = one.node_of("f").id;
+        let (user, root) = (1000, 0);
+        assert_eq!(one.access(id, AccessFlags::R_OK, user), Ok(()));
+        assert_eq!(one.access(id, AccessFlags::W_OK, user), Err(Errno::EACCES));
+        assert_eq!(one.access(id, AccessFlags::W_OK, root), Ok(()));
+        let is_executable = one.settings.file_mode & 0o111 != 0;
+        assert_eq!(one.access(id, AccessFlags::X_OK, user).is_ok(), is_executable);
+        assert_eq!(one.access(ROOT, AccessFlags::W_OK | AccessFlags::X_OK, user), Ok(()));
+        let reader = volume(world, Settings { read_only: true, ..Settings::of(0, 0) }).await;
+        assert_eq!(reader.access(ROOT, AccessFlags::W_OK, root), Err(Errno::EROFS));
+    });
+}

@@ -236,6 +236,19 @@ async fn change_rows(world: &World, one: &mut Counted) {
     assert_eq!(told.attr.perm & 0o222, 0);
     let mode = Changes { mode: Some(0o644), ..Changes::default() };
     one.volume.setattr(id, mode).await.unwrap();
+    let (made, handle) =
+        one.volume.create(directory, name("draft"), libc::O_RDWR, 0o644).await.unwrap();
+    one.volume.write(handle, 0, b"some data").await.unwrap();
+    let mode = Changes { mode: Some(0o444), ..Changes::default() };
+    let told = one
+        .row("`fchmod` of a file with data that is not sent yet", async |v| {
+            v.setattr(made.attr.ino.0, mode).await.unwrap()
+        })
+        .await;
+    assert_eq!((told.attr.perm & 0o222, told.attr.size), (0, 9));
+    one.volume.flush(handle, 0).await.unwrap();
+    one.volume.release(handle).await;
+    assert_eq!(std::fs::read(world.path("d/draft")).unwrap(), b"some data");
     let size = Changes { size: Some(4), ..Changes::default() };
     let told = one.row("`truncate`", async |v| v.setattr(id, size).await.unwrap()).await;
     assert_eq!(told.attr.size, 4);
@@ -253,12 +266,49 @@ async fn change_rows(world: &World, one: &mut Counted) {
         v.unlink(directory, name("f3")).await.unwrap();
     })
     .await;
+    link_rows(one, directory).await;
+    xattr_rows(one, directory).await;
     let made = one.row("`mkdir`", async |v| v.mkdir(ROOT, name("e"), 0o750).await.unwrap()).await;
     let found = one.volume.lookup(ROOT, name("e")).await.unwrap().found();
     assert_eq!((made.attr.ino, made.attr.perm), (found.attr.ino, found.attr.perm));
     one.volume.list(made.attr.ino.0).await;
     one.row("`rmdir`", async |v| v.rmdir(ROOT, name("e")).await.unwrap()).await;
     assert!(!world.path("e").exists());
+}
+
+/// Rows about symbolic links.
+async fn link_rows(one: &mut Counted, directory: u64) {
+    let file = one.volume.number_of(directory, "f1").await;
+    let made = one
+        .row("`symlink` to a file or directory that was looked up", async |v| {
+            v.symlink(directory, name("l1"), std::path::Path::new("f1")).await.unwrap()
+        })
+        .await;
+    let found = one.volume.lookup(directory, name("l1")).await.unwrap().found();
+    assert_eq!((made.attr.ino, made.attr.kind), (found.attr.ino, fuser::FileType::Symlink));
+    assert_ne!(made.attr.ino.0, file);
+    one.row("`symlink` to another name", async |v| {
+        v.symlink(directory, name("l2"), std::path::Path::new("nowhere")).await.unwrap();
+    })
+    .await;
+    let target = one.row("`readlink`", async |v| v.readlink(made.attr.ino.0).await.unwrap()).await;
+    assert_eq!(target, std::path::Path::new("f1"));
+}
+
+/// Rows about extended attributes.
+async fn xattr_rows(one: &mut Counted, directory: u64) {
+    let id = one.volume.number_of(directory, "f1").await;
+    let (plain, only_new) = (name("user.a"), name("user.b"));
+    one.row("`setxattr`", async |v| v.setxattr(id, plain, b"x", 0).await.unwrap()).await;
+    one.row("`setxattr` with XATTR_CREATE or XATTR_REPLACE", async |v| {
+        v.setxattr(id, only_new, b"y", libc::XATTR_CREATE).await.unwrap();
+    })
+    .await;
+    let value = one.row("`getxattr`", async |v| v.getxattr(id, plain).await.unwrap()).await;
+    assert_eq!(value, b"x");
+    let all = one.row("`listxattr`", async |v| v.listxattr(id).await.unwrap()).await;
+    assert_eq!(String::from_utf8(all).unwrap().to_lowercase(), "user.a\0user.b\0");
+    one.row("`removexattr`", async |v| v.removexattr(id, plain).await.unwrap()).await;
 }
 
 #[test]
