@@ -9,7 +9,7 @@ use frevo_wire::fscc::set::DispositionFlags;
 use crate::Status;
 use crate::compound::{RELATED, close_call, look_at};
 use crate::create::Ask;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Error, Result};
 use crate::info::set_call;
 use crate::metadata::Metadata;
 use crate::open_options::OpenOptions;
@@ -55,12 +55,11 @@ impl Share {
         if target.links() > 1 {
             return self.rename_over_one_of_many(from, to, &target).await;
         }
-        let set = |attributes| SetMetadata::new().attributes(attributes);
-        let writable = set(target.attributes().without(FileAttributes::READONLY));
-        self.set_metadata(to, &writable).await?;
+        let writable = target.attributes().without(FileAttributes::READONLY);
+        self.set_metadata(to, &SetMetadata::new().attributes(writable)).await?;
         let renamed = self.rename(from, to).await;
-        if renamed.is_err() && self.is_named(to, &target).await {
-            let _ = self.set_metadata(to, &set(target.attributes())).await;
+        if renamed.is_err() {
+            self.restore_attributes(to, &target).await;
         }
         renamed
     }
@@ -92,12 +91,16 @@ impl Share {
         renamed.and(restored).and(closed)
     }
 
-    /// Returns true if `path` still names `file`: after a lost answer another one may have the name.
-    async fn is_named(&self, path: &str, file: &Metadata) -> bool {
-        let found = self.lookup(path).await;
-        found.is_ok_and(|found| {
+    /// Gives `file` its attributes back, if `path` still names it: after a lost answer another file
+    /// may have the name, or none.
+    async fn restore_attributes(&self, path: &str, file: &Metadata) {
+        let is_it = self.lookup(path).await.is_ok_and(|found| {
             found.file_id() == file.file_id() && found.created() == file.created()
-        })
+        });
+        if is_it {
+            let back = SetMetadata::new().attributes(file.attributes());
+            let _ = self.set_metadata(path, &back).await;
+        }
     }
 
     /// Notes that the server does not know FileDispositionInformationEx.
@@ -121,12 +124,8 @@ impl Share {
             return self.remove(path, kind).await;
         }
         let removed = self.clear_and_remove(path, kind, &found).await;
-        let is_there = removed
-            .as_ref()
-            .is_err_and(|error| !error.is_not_found() && !matches!(error.cause(), Cause::Unknown));
-        if is_there {
-            let back = SetMetadata::new().attributes(found.attributes());
-            let _ = self.set_metadata(path, &back).await;
+        if removed.is_err() {
+            self.restore_attributes(path, &found).await;
         }
         removed
     }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use frevo_client::{
     AccessMask, AceFlags, Cause, DaclControl, FileAttributes, Metadata, OpenOptions,
-    SecurityDescriptor, SetMetadata, Share, Status,
+    SecurityDescriptor, Share, Status,
 };
 
 use super::super::dos_attributes::CopiedAttributes;
@@ -115,19 +115,9 @@ pub(crate) async fn put_in_place(
     if let Some(old) = old {
         old.keep_list(share, part, path).await?;
     }
-    let was_read_only = old.filter(|old| old.attributes.contains(FileAttributes::READONLY));
-    if let Some(old) = was_read_only {
-        // MS-FSA 2.1.5.15.11: nothing takes the place of what is read-only.
-        let rest = old.attributes.without(FileAttributes::READONLY);
-        share.set_metadata(path, &SetMetadata::new().attributes(rest)).await?;
-    }
-    let done = renamed(share, part, path).await;
-    if done.is_err()
-        && let Some(old) = was_read_only
-    {
-        let back = SetMetadata::new().attributes(old.attributes);
-        let _ = share.set_metadata(path, &back).await;
-    }
+    let is_over_read_only =
+        old.is_some_and(|old| old.attributes.contains(FileAttributes::READONLY));
+    let done = renamed(share, part, path, is_over_read_only).await;
     done.map_err(super::begun_as(share, path))?;
     if let Some(rest) = dress.after(old.map(Replaced::attributes)) {
         share.set_metadata(path, &rest).await?;
@@ -135,10 +125,19 @@ pub(crate) async fn put_in_place(
     Ok(())
 }
 
-async fn renamed(share: &Share, part: &str, path: &str) -> frevo_client::Result<()> {
+async fn renamed(
+    share: &Share,
+    part: &str,
+    path: &str,
+    is_over_read_only: bool,
+) -> frevo_client::Result<()> {
     let mut was_lost = false;
     loop {
-        match share.rename(part, path).await {
+        let done = match is_over_read_only {
+            true => share.rename_over_read_only(part, path).await,
+            false => share.rename(part, path).await,
+        };
+        match done {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
                 // Whatever is there has the part's content.
