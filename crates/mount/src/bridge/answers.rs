@@ -13,14 +13,14 @@ use crate::errno::Outcome;
 use crate::volume::{Caller, EntryReply, Volume};
 
 /// Undoes the effect of an operation whose caller is gone.
-pub(super) type Undo<T> = fn(&Arc<Volume>, T);
+pub(crate) type Undo<T> = fn(&Arc<Volume>, T);
 
 /// Runs `work` and passes its outcome to `answer`.
 ///
 /// If the caller is killed meanwhile, the answer is EINTR at once, since the kernel keeps the
 /// thread until it is answered. With `undo`, the work runs to its end, because it may be half done,
 /// and `undo` then takes back its result. Without `undo`, the work is cancelled.
-pub(super) async fn answered<T>(
+pub(crate) async fn answered<T>(
     volume: Arc<Volume>,
     mut caller: Caller,
     work: impl Future<Output = Outcome<T>>,

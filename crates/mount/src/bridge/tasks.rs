@@ -10,6 +10,27 @@ use super::answers::{Undo, answered, empty, entry};
 use crate::errno::Outcome;
 use crate::volume::{Caller, EntryReply, Volume};
 
+/// A name in a directory, which the kernel knows by its number.
+pub(crate) struct NameIn {
+    pub(crate) parent: u64,
+    pub(crate) name: OsString,
+}
+
+/// A name that an operation has made, and the reply about it.
+pub(crate) struct MadeEntry {
+    pub(crate) reply: EntryReply,
+    pub(crate) made: NameIn,
+}
+
+impl MadeEntry {
+    /// Takes the lookup of a reply back that its caller does not get, and makes the kernel forget
+    /// that the name was absent.
+    pub(crate) fn undo(volume: &Arc<Volume>, Self { reply, made }: Self) {
+        volume.forget_one(reply.attr.ino.0);
+        volume.forget_names(vec![(made.parent, made.name)]);
+    }
+}
+
 impl Bridge {
     /// Begins `work` on this thread; what has to wait becomes a task. Passes the outcome to
     /// `answer`. See [`answered`].
@@ -22,26 +43,23 @@ impl Bridge {
         self.spawn_undoable(asks, work, answer, |_, _| {});
     }
 
-    /// Runs `work`, which makes `name` in `parent` and whose reply adds a lookup of a node. If the
-    /// caller is gone, the lookup is taken back, and the kernel forgets that the name was absent.
+    /// Runs `work`, which makes a name and whose reply adds a lookup of a node. If the caller is gone,
+    /// [`MadeEntry::undo`] takes the reply back.
     pub(super) fn spawn_entry<F: Future<Output = Outcome<EntryReply>> + Send + 'static>(
         &self,
         asks: &Request,
-        (parent, name): (u64, OsString),
+        made: NameIn,
         work: impl FnOnce(Arc<Volume>) -> F,
         reply: ReplyEntry,
     ) {
-        let answer = move |outcome: Outcome<(EntryReply, u64, OsString)>| {
-            entry(reply, &outcome.map(|(entry_reply, ..)| entry_reply));
+        let answer = move |outcome: Outcome<MadeEntry>| {
+            entry(reply, &outcome.map(|made| made.reply));
         };
         let work = |volume| {
             let work = work(volume);
-            async move { Ok((work.await?, parent, name)) }
+            async move { Ok(MadeEntry { reply: work.await?, made }) }
         };
-        self.spawn_undoable(asks, work, answer, |volume, (entry_reply, parent, name)| {
-            volume.forget_one(entry_reply.attr.ino.0);
-            volume.forget_names(vec![(parent, name)]);
-        });
+        self.spawn_undoable(asks, work, answer, MadeEntry::undo);
     }
 
     /// Runs `work`, which changes these names. If the caller is gone, the kernel forgets what it

@@ -8,6 +8,7 @@ mod closing;
 mod directories;
 mod failures;
 mod filling;
+mod killed;
 mod locks;
 mod posix;
 mod random_reads;
