@@ -356,6 +356,10 @@ pub(crate) struct Import {
     #[arg(long, value_name = "SID")]
     pub(crate) domain_sid: Option<MachineSid>,
 
+    /// FILE is what `testparm -s` prints: it has the lines of `include` and `copy` already
+    #[arg(long)]
+    pub(crate) testparm: bool,
+
     /// Leave out this option or module, even if users may do more without it
     #[arg(long, value_name = "OPTION")]
     pub(crate) accept: Vec<String>,

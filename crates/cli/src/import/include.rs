@@ -6,28 +6,44 @@ use super::smb_conf::Included;
 use crate::bounded_input;
 use crate::exit::Failure;
 
+/// The reason why the output of testparm needs no `include`.
+const TAKEN_OVER: &str = "testparm has taken its lines over; if the smb.conf has a % in that name, the \
+                          lines for single clients are lost";
+
+/// The source of an smb.conf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It is the smb.conf of this host.
+    ThisHost,
+    /// It is of another host: the files of that host are not here, whatever files of the same names
+    /// say.
+    OtherHost,
+    /// It is the output of `testparm -s`, which has the lines of all files in it.
+    Testparm,
+}
+
 /// Reads the files that an smb.conf includes.
 pub(super) struct Includes {
     /// The most bytes of all files together, less those that were read.
     bytes_left: u64,
-    /// True for an smb.conf of this host: the files of another host are not here, whatever files of
-    /// the same names say.
-    is_of_this_host: bool,
+    origin: Origin,
     /// The first file that is there and cannot be taken over.
     pub(super) failure: Option<Failure>,
 }
 
 impl Includes {
     /// The files of an smb.conf, of at most so many bytes.
-    pub(super) fn of(is_of_this_host: bool, bytes_max: u64) -> Self {
-        Self { bytes_left: bytes_max, is_of_this_host, failure: None }
+    pub(super) fn of(origin: Origin, bytes_max: u64) -> Self {
+        Self { bytes_left: bytes_max, origin, failure: None }
     }
 
     /// Reads a file. smbd goes on without one that is not there; whether it is not there, this host
     /// can tell if it has its folder.
     pub(super) fn read(&mut self, path: &str) -> Included {
-        if !self.is_of_this_host || path.contains('%') || path.is_empty() {
-            return Included::Unknown;
+        match self.origin {
+            Origin::ThisHost if !path.contains('%') && !path.is_empty() => {}
+            Origin::Testparm => return Included::Nothing(String::from(TAKEN_OVER)),
+            Origin::ThisHost | Origin::OtherHost => return Included::Unknown,
         }
         let file = Path::new(path);
         if file.is_file() {
@@ -66,7 +82,7 @@ mod tests {
         let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
         std::fs::write(at("more.conf"), "comment = x\n").unwrap();
         std::fs::write(at("long.conf"), "x".repeat(101)).unwrap();
-        let mut plain = Includes::of(true, 100);
+        let mut plain = Includes::of(Origin::ThisHost, 100);
         assert_eq!(plain.read(&at("more.conf")), Included::Text("comment = x\n".into()));
         assert!(matches!(plain.read(&at("none.conf")), Included::Nothing(_)));
         for unknown in [&*at("%U.conf"), &at("no/such/folder.conf"), "", "relative.conf", "/"] {
@@ -80,7 +96,7 @@ mod tests {
         assert_eq!(reads, 7);
 
         // Files of this host say nothing about those of another one.
-        let mut other = Includes::of(false, 100);
+        let mut other = Includes::of(Origin::OtherHost, 100);
         for read in ["more.conf", "none.conf", "long.conf"] {
             assert_eq!(other.read(&at(read)), Included::Unknown, "{read}");
         }

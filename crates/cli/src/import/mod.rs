@@ -40,13 +40,16 @@ use crate::exit::{Done, Exit, Failure};
 use crate::machine_sid;
 
 use self::host_facts::HostFacts;
-use self::include::Includes;
+use self::include::{Includes, Origin};
 use self::smb_conf::{SmbConf, SyntaxFault};
 use self::whole::convert;
 use self::words::truth;
 
 /// The largest smb.conf that is read, bytes.
 const BYTES_MAX: u64 = 4 << 20;
+
+/// The beginning of what `testparm -s` prints.
+const TESTPARM_BEGIN: &str = "# Global parameters\n";
 
 /// Writes the SID of the Samba server into `[server]`, so that access lists go on to name its
 /// accounts.
@@ -66,8 +69,19 @@ fn with_sid(toml: String, sid: Option<MachineSid>) -> String {
 pub(crate) fn run(import: &arguments::Import) -> Done {
     let shown = import.file.display();
     let text = bounded_input::text(bounded_input::read(&import.file, BYTES_MAX)?, &import.file)?;
-    let is_of_this_host = machine_sid::is_of_this_host(&import.file);
-    let conf = parse(&text, &import.file, is_of_this_host)?;
+    let origin = match machine_sid::is_of_this_host(&import.file) {
+        _ if import.testparm => Origin::Testparm,
+        true => Origin::ThisHost,
+        false => Origin::OtherHost,
+    };
+    if origin == Origin::Testparm && !text.starts_with(TESTPARM_BEGIN) {
+        let text = format!(
+            "{shown} is not what `testparm -s` prints, which begins with \"{}\"; leave --testparm out",
+            TESTPARM_BEGIN.trim_end()
+        );
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let conf = parse(&text, &import.file, origin)?;
     let mut host = HostFacts::look(&conf, &text, &import.file);
     host.domain_sid = import.domain_sid.or(host.domain_sid);
     let (toml, report) = convert(&conf, &import.accept, &host);
@@ -79,7 +93,10 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
             none if none.is_empty() => String::new(),
             flags => format!(", or leave the options out: {flags}"),
         };
-        let text = format!("{shown} was not converted; change the lines above{accepting}");
+        let is_perhaps_printed = !import.testparm && text.starts_with(TESTPARM_BEGIN);
+        let printed =
+            if is_perhaps_printed { ", or add --testparm if testparm printed it" } else { "" };
+        let text = format!("{shown} was not converted; change the lines above{accepting}{printed}");
         return Err(Failure::new(Exit::Config, text));
     }
     let sid = import.sid.or_else(|| machine_sid::of_samba(&import.file));
@@ -91,14 +108,17 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
 }
 
 /// Reads an smb.conf with the files that it includes, if it is of this host.
-fn parse(text: &str, path: &Path, is_of_this_host: bool) -> Result<SmbConf, Failure> {
-    let mut includes = Includes::of(is_of_this_host, BYTES_MAX);
-    let conf = SmbConf::parse_with(text, &mut |path| includes.read(path)).map_err(
+fn parse(text: &str, path: &Path, origin: Origin) -> Result<SmbConf, Failure> {
+    let mut includes = Includes::of(origin, BYTES_MAX);
+    let mut conf = SmbConf::parse_with(text, &mut |path| includes.read(path)).map_err(
         |SyntaxFault { file, line, what }| {
             let file = file.unwrap_or_else(|| path.display().to_string());
             Failure::new(Exit::Config, format!("{file}:{line}: {what}"))
         },
     )?;
+    if origin == Origin::Testparm {
+        conf.settle("copy", "testparm has taken the lines of that share over");
+    }
     match includes.failure {
         Some(failure) => Err(failure),
         None => Ok(conf),
@@ -121,7 +141,7 @@ fn obeys_pam_in(paths: &[&Path]) -> Result<bool, Failure> {
             Err(failure) if failure.exit == Exit::NotFound => continue,
             read => read?,
         };
-        let conf = parse(&bounded_input::text(bytes, path)?, path, true)?;
+        let conf = parse(&bounded_input::text(bytes, path)?, path, Origin::ThisHost)?;
         let said = conf.global().and_then(|global| global.value("obey pam restrictions"));
         return Ok(said.is_some_and(|said| truth(said) != Some(false)));
     }

@@ -241,7 +241,7 @@ impl<'a> Share<'a> {
         }
         if let Some(parameter) = self.section.parameter("copy") {
             let why = "it takes parameters from another share; write them in its place. The output of \
-                       `testparm -s` has them already: import it with --accept copy";
+                       `testparm -s` has them already: import it with --testparm";
             reasons.push(Reason::of(parameter, why));
         }
         if let Some(parameter) = self.section.parameter("include") {

@@ -49,7 +49,7 @@ pub(super) struct SmbConf {
     settled: Vec<Settled>,
 }
 
-/// An `include` that has been dealt with while the file was read.
+/// An `include` or `copy` that has been dealt with while the file was read.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) section: String,
@@ -203,6 +203,16 @@ impl SmbConf {
             None => Section { name, parameters: Vec::new() },
         };
         self.sections.push(section);
+    }
+
+    /// Takes the option `name` from all sections, since it needs nothing for the reason `why`.
+    pub(super) fn settle(&mut self, name: &str, why: &str) {
+        for section in &mut self.sections {
+            for parameter in section.parameters.extract_if(.., |it| it.name == name) {
+                let (section, why) = (section.name.clone(), why.to_owned());
+                self.settled.push(Settled { section, parameter, why });
+            }
+        }
     }
 
     pub(super) fn global(&self) -> Option<&Section> {

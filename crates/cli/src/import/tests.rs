@@ -684,7 +684,7 @@ fn included_files_count() {
     std::fs::write(at("inner"), "valid users = ann\n").unwrap();
     let text =
         format!("[global]\ninclude = {}\n[x]\npath=/x\ninclude = {}\n", at("more"), at("none"));
-    let conf = parse(&text, Path::new("smb.conf"), true).unwrap();
+    let conf = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap();
     let (toml, report) = convert(&conf, &[], &HostFacts::default());
     let config = Config::parse(&toml).unwrap();
     let [y, x] = &config.shares[..] else { panic!("{toml}") };
@@ -696,16 +696,19 @@ fn included_files_count() {
 
     // A fault is told with its file.
     std::fs::write(at("inner"), "nonsense\n").unwrap();
-    let failure = parse(&text, Path::new("smb.conf"), true).unwrap_err().to_string();
+    let failure = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap_err().to_string();
     assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
     // Files that include each other, and a file that is too long.
     std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
-    let (_, report) =
-        convert(&parse(&text, Path::new("smb.conf"), true).unwrap(), &[], &HostFacts::default());
+    let (_, report) = convert(
+        &parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap(),
+        &[],
+        &HostFacts::default(),
+    );
     assert!(report.is_refused());
     std::fs::write(at("more"), "x".repeat(BYTES_MAX as usize + 1)).unwrap();
     assert!(
-        parse(&text, Path::new("smb.conf"), true)
+        parse(&text, Path::new("smb.conf"), Origin::ThisHost)
             .unwrap_err()
             .to_string()
             .contains("is longer than")
@@ -721,18 +724,38 @@ fn no_file_counts_as_output_of_testparm() {
     let share = "[x]\n\tpath = /x\n";
     let included = format!("# Global parameters\n[global]\n{share}\tinclude = {more}\n");
     let copying = format!("# Global parameters\n[global]\n[a]\npath=/a\n{share}\tcopy = a\n");
-    let of = |text: &str, is_of_this_host, accepted: &[&str]| {
-        let conf = parse(text, Path::new("smb.conf"), is_of_this_host).unwrap();
+    let of = |text: &str, origin, accepted: &[&str]| {
+        let conf = parse(text, Path::new("smb.conf"), origin).unwrap();
         let accepted: Vec<String> = accepted.iter().map(ToString::to_string).collect();
         let (toml, _) = convert(&conf, &accepted, &HostFacts::default());
         let mut shares = Config::parse(&toml).unwrap().shares.into_iter();
         shares.find(|share| share.name.get_ref().as_str() == "x").map(|share| share.allow)
     };
-    assert_eq!(words(&of(&included, true, &[]).unwrap()), ["ann"]);
+    assert_eq!(words(&of(&included, Origin::ThisHost, &[]).unwrap()), ["ann"]);
     for (text, option) in [(included, "include"), (copying, "copy")] {
-        assert!(of(&text, false, &[]).is_none(), "{text}");
-        assert!(of(&text, false, &[option]).is_some(), "{text}");
+        assert!(of(&text, Origin::OtherHost, &[]).is_none(), "{text}");
+        assert!(of(&text, Origin::OtherHost, &[option]).is_some(), "{text}");
+        assert!(of(&text, Origin::Testparm, &[]).is_some(), "the user says that it is: {text}");
     }
+}
+
+/// As `testparm -s` of Samba 4.17 prints it.
+#[test]
+fn output_of_testparm_is_taken_over_whole() {
+    let text = "# Global parameters\n[global]\n\tworkgroup = INC\n\tidmap config * : backend = tdb\n\
+                \tinclude = /etc/samba/more.conf\n\n\n[media]\n\tpath = /srv/media\n\tread only = No\n\n\n\
+                [copied]\n\tcomment = x\n\tcopy = media\n\tpath = /srv/copied\n\tread only = No\n";
+    let of = |origin| {
+        let conf = parse(text, Path::new("-"), origin).unwrap();
+        let (toml, report) = convert(&conf, &[], &HostFacts::default());
+        (Config::parse(&toml).unwrap().shares.len(), report)
+    };
+    let (shares, report) = of(Origin::Testparm);
+    assert_eq!((shares, report.is_refused()), (2, false), "{:?}", report.lines());
+    for option in ["include = /etc/samba/more.conf: testparm has", "copy = media: testparm has"] {
+        assert!(report.of(Weight::Harmless).any(|line| line.contains(option)), "{option}");
+    }
+    assert!(of(Origin::OtherHost).1.is_refused());
 }
 
 /// The smb.conf of this host tells whether PAM's rules are obeyed; one that cannot be read tells nothing.

@@ -24,7 +24,7 @@ pub(super) fn convert(conf: &SmbConf, accepted: &[String], host: &HostFacts) -> 
     if let Some(place) = conf.late_global() {
         let what = format!(
             "{place}: a [global] after a share is for later shares only; move it to the top, \
-             or import the output of `testparm -s`"
+             or import the output of `testparm -s` with --testparm"
         );
         conversion.report.note(Weight::Refused, "global", &what);
     }
