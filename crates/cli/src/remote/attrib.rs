@@ -1,18 +1,18 @@
 //! `attrib`: DOS attributes and times, shown and set.
 
 use std::ffi::OsString;
-use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use clap::Args;
 use frevo_client::{FileAttributes, Metadata, SetMetadata, Share};
 
 use super::connection_options::Connection;
-use super::failures::{Failures, each, in_order};
+use super::failures::{Failures, each};
 use super::filter::parse_when;
 use super::location::{Url, join};
 use super::logon::failed;
-use super::output::{attributes, line, object};
+use super::output::{attributes, object};
+use super::url_lines::print_each;
 use super::walk::{self, Kind};
 use super::wildcards;
 use crate::exit::{Done, Exit, Failure};
@@ -140,19 +140,10 @@ pub(crate) async fn attrib(arguments: &Attrib) -> Done {
     }
     let mut failures = Failures::default();
     let urls = wildcards::expand(&arguments.connection, &urls).await?;
-    let all = urls.iter().map(async |url| {
-        let mut failures = Failures::default();
-        (attrib_one(arguments, change, url, &mut failures).await, failures)
-    });
-    let show = async |(shown, part)| {
-        failures.merge(part);
-        let done: Result<Vec<String>, Failure> = shown;
-        match done {
-            Ok(lines) if !lines.iter().all(line) => ControlFlow::Break(Ok(())),
-            done => failures.goes_on(done.map(drop)),
-        }
+    let process = async |url: &Url, failures: &mut Failures| {
+        attrib_one(arguments, change, url, failures).await
     };
-    in_order(all, show).await?;
+    print_each(&urls, process, &mut failures).await?;
     failures.end("processed")
 }
 

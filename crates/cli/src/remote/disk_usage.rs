@@ -12,6 +12,7 @@ use super::failures::{Failures, in_order};
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{human, line};
+use super::url_lines::print_each;
 use super::walk::{self, Kind};
 use super::{spelling, wildcards};
 use crate::exit::{Done, Failure};
@@ -76,19 +77,8 @@ impl Sum {
 pub(crate) async fn du(du: &Du) -> Done {
     let mut failures = Failures::default();
     let urls = wildcards::expand(&du.connection, &du.urls).await?;
-    let all = urls.iter().map(async |url| {
-        let mut failures = Failures::default();
-        (du_one(du, url, &mut failures).await, failures)
-    });
-    let show = async |(shown, part)| {
-        failures.merge(part);
-        let done: Result<Vec<String>, Failure> = shown;
-        match done {
-            Ok(lines) if !lines.iter().all(line) => ControlFlow::Break(Ok(())),
-            done => failures.goes_on(done.map(drop)),
-        }
-    };
-    in_order(all, show).await?;
+    let count = async |url: &Url, failures: &mut Failures| du_one(du, url, failures).await;
+    print_each(&urls, count, &mut failures).await?;
     failures.end("counted")
 }
 

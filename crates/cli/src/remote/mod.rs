@@ -50,6 +50,7 @@ mod sync;
 mod target;
 mod tickets;
 mod transfer;
+mod url_lines;
 mod waiting;
 mod walk;
 mod wildcards;

@@ -127,7 +127,7 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
     })
 }
 
-/// A line to standard output. False when nobody reads any more.
+/// A line to standard output. False when the reader is gone.
 ///
 /// Names are the server's: on a terminal a control character in them is shown as
 /// `?`, that none moves the cursor or types for the user.
@@ -149,7 +149,7 @@ pub(crate) fn colored_line(text: impl std::fmt::Display) -> bool {
     }
 }
 
-/// Why lines could not be written, if it was not that nobody reads any more.
+/// Why lines could not be written, if the reader is not gone.
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
 /// The failure of a command whose lines could not be written.
