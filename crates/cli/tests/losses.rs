@@ -154,6 +154,50 @@ fn what_is_to_be_replaced_is_there_until_the_other_is() {
     }
 }
 
+/// The connection is cut while a link takes the place of a directory and of another link: the next
+/// run ends the work, and nothing is left under another name.
+#[test]
+fn a_link_that_was_interrupted_is_made_by_the_next_run() {
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    for end in ["here", "share/there"] {
+        fs::create_dir_all(world.place.path(end).join("sub")).unwrap();
+        fs::write(world.place.path(end).join("sub/file"), "data").unwrap();
+    }
+    for link in ["folder", "link"] {
+        symlink("sub", world.place.path("here").join(link)).unwrap();
+    }
+    let (folder, link) = (world.there("there/folder"), world.there("there/link"));
+    let sync = ["sync", "--links", "--delete", "--patience", "1", "here"];
+    let (mut was_cut_between, mut is_done) = (false, false);
+    for most in (1_500..).step_by(400) {
+        for name in [&folder, &link] {
+            let _ = fs::remove_file(name);
+        }
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("old"), "old").unwrap();
+        symlink("sub/file", &link).unwrap();
+        let relay = Relay::new(&world.address, move |nth| match nth {
+            0 => Fate::CutAfter(most),
+            _ => Fate::Refused,
+        });
+        let url = format!("smb://ann@{}/share/there", relay.address);
+        is_done = world.run(&[&sync[..], &[&url]].concat()).code == 0;
+        assert!(link.is_symlink(), "cut after {most}: there is always one of both links");
+        was_cut_between |= !parts(&world.there("there")).is_empty();
+        world.run(&[&sync[..], &[&world.url("there")]].concat()).succeeds();
+        for name in [&folder, &link] {
+            assert_eq!(fs::read_link(name).unwrap(), std::path::Path::new("sub"), "{most}");
+        }
+        let left = parts(&world.there("there"));
+        assert!(left.is_empty(), "cut after {most}: {left:?}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(was_cut_between && is_done);
+}
+
 /// Two directories of which the one's name begins with the other's, and files in them.
 #[test]
 fn all_that_is_to_be_deleted_is_and_nothing_else() {

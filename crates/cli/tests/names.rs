@@ -98,7 +98,7 @@ fn names_that_are_one_on_the_server_are_told() {
     let put = world.run(&["put", "-r", "here", &world.url("there")]);
     put.fails(1, &["the same as", "rename one"]);
     assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
-    // What no name has that people write.
+    // A private-use character that people do not type.
     fs::write(world.there("x\u{f029}y"), "odd").unwrap();
     fs::write(world.there("x.y"), "plain").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "x*"]);
@@ -156,4 +156,66 @@ fn errors_have_urls_that_a_command_takes() {
     assert!(dry.err.contains("dry run: 2 files to copy, 3 B; 2 other changes"), "{dry:?}");
     let dry = world.run(&["sync", "-n", "--json", "tree", &world.url("other")]);
     assert_eq!(dry.succeeds().lines().count(), 3, "a folder and two files: {dry:?}");
+}
+
+/// A directory so deep below `root` that its path is longer than a system call takes.
+fn deep(root: &std::path::Path, makes: bool) -> std::os::fd::OwnedFd {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(CWD, root, flags, Mode::empty()).unwrap();
+    for _ in 0..DEPTH {
+        if makes {
+            mkdirat(&at, &*"n".repeat(NAME), Mode::RWXU).unwrap();
+        }
+        at = openat(&at, &*"n".repeat(NAME), flags, Mode::empty()).unwrap();
+    }
+    at
+}
+
+/// Names on the way to a file, and the bytes of each: 5,000 in all.
+const DEPTH: usize = 25;
+const NAME: usize = 200;
+
+#[test]
+fn local_paths_longer_than_a_system_call_takes_are_copied() {
+    use rustix::fs::{Mode, OFlags, openat};
+    use std::io::{Read, Write};
+    let world = World::new();
+    let here = world.place.folder("here");
+    let open = |root: &std::path::Path, flags| {
+        let made = openat(deep(root, false), "file", flags, Mode::RUSR | Mode::WUSR);
+        fs::File::from(made.unwrap())
+    };
+    let content = |root: &std::path::Path| {
+        let mut found = String::new();
+        open(root, OFlags::RDONLY).read_to_string(&mut found).unwrap();
+        found
+    };
+    let write = |text: &str| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        open(&here, flags).write_all(text.as_bytes()).unwrap();
+    };
+    drop(deep(&here, true));
+    write("one");
+    let large = "large".repeat(50_000);
+    world.run(&["put", "-r", "here", &world.url("put")]).succeeds();
+    assert_eq!(content(&world.there("put")), "one");
+    world.run(&["get", "-r", &world.url("put"), "got"]).succeeds();
+    assert_eq!(content(&world.place.path("got")), "one");
+    write(&large);
+    world.run(&["sync", "here", &world.url("put")]).succeeds();
+    assert_eq!(content(&world.there("put")), large);
+    world.run(&["sync", "--checksum", &world.url("put"), "got"]).succeeds();
+    assert_eq!(content(&world.place.path("got")), large);
+    // All of it is the same now.
+    let again = world.run(&["sync", "-n", &world.url("put"), "got"]);
+    assert!(!again.succeeds().contains("copy"), "{again:?}");
+    fs::remove_dir_all(&here).unwrap();
+    fs::create_dir(&here).unwrap();
+    fs::write(here.join("other"), "").unwrap();
+    world.run(&["put", "here/other", &world.url("put/other")]).succeeds();
+    world.run(&["rm", "-r", &world.url(&format!("put/{}", "n".repeat(NAME)))]).succeeds();
+    world.run(&["sync", "--delete", &world.url("put"), "got"]).succeeds();
+    let left: Vec<_> = fs::read_dir(world.place.path("got")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
 }

@@ -12,6 +12,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::endpoint::{Endpoint, local_in, path_in};
 use super::failures::AT_ONCE;
+use super::long_path::reach;
 use crate::console::tell;
 
 /// The time that a directory of the target is to get.
@@ -49,7 +50,9 @@ impl DirectoryTime {
 fn set_local(path: &Path, modified: SystemTime) -> frevo_client::Result<()> {
     // A link that another program put there is not followed.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
-    let opened = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let mut options = File::options();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let opened = reach(path).and_then(|path| options.open(path));
     opened.and_then(|directory| directory.set_modified(modified)).map_err(|error| {
         Error::new(Cause::Local(Arc::new(error)), "set the time of", path.display().to_string())
     })

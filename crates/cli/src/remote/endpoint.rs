@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::failures::Failures;
 use super::location::join;
 use super::logon::failed;
+use super::long_path::reach;
 use super::remove::{remove_all, remove_bare, remove_forced};
 use super::spelling;
 use super::target::create_local;
@@ -43,7 +44,13 @@ fn local_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Err
 
 /// True when `path` certainly does not exist.
 fn is_absent(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    let found = reach(path).and_then(std::fs::symlink_metadata);
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// True for a link to a directory.
+fn leads_to_directory(path: &Path) -> bool {
+    reach(path).is_ok_and(|path| path.is_dir())
 }
 
 /// The source or the target directory.
@@ -116,7 +123,9 @@ pub(crate) fn local_in(root: &Path, name: &str) -> PathBuf {
     }
     name.split('/').fold(root.to_owned(), |above, part| {
         let (plain, exact) = (above.join(local_name(part)), above.join(part));
-        if is_absent(&plain) && exact.symlink_metadata().is_ok() { exact } else { plain }
+        let is_exact =
+            is_absent(&plain) && reach(&exact).is_ok_and(|exact| exact.symlink_metadata().is_ok());
+        if is_exact { exact } else { plain }
     })
 }
 
@@ -165,7 +174,8 @@ impl Endpoint {
     pub(crate) async fn look(&self) -> Result<Entry, Failure> {
         match self {
             Self::Local(path) => {
-                let found = std::fs::metadata(path).map_err(walk::local_failed(path))?;
+                let found = reach(path).and_then(std::fs::metadata);
+                let found = found.map_err(walk::local_failed(path))?;
                 let modified = found.modified().map_err(walk::local_failed(path))?;
                 let kind = if found.is_dir() { Kind::Directory } else { Kind::File };
                 let (len, attributes) = (found.len(), FileAttributes::EMPTY);
@@ -266,7 +276,8 @@ impl Endpoint {
                         if file.is_read_only { read_only } else { FileAttributes::from_bits(0) };
                     let (len, modified) = (file.len, file.modified);
                     let &walk::LocalFile { kind, is_link, .. } = file;
-                    let to_directory = kind == Kind::Directory || is_link && file.path.is_dir();
+                    let to_directory =
+                        kind == Kind::Directory || is_link && leads_to_directory(&file.path);
                     let entry = Entry {
                         kind,
                         len,
@@ -318,7 +329,7 @@ impl Endpoint {
         match self {
             Self::Local(root) => {
                 let path = local_in(root, name);
-                std::fs::remove_file(&path).map_err(local_error("remove", &path))
+                reach(&path).and_then(std::fs::remove_file).map_err(local_error("remove", &path))
             }
             Self::Remote(share, path) => {
                 let kind = Metadata::default().with_attributes(entry.attributes);
@@ -332,7 +343,7 @@ impl Endpoint {
         let removed = match self {
             Self::Local(root) => {
                 let path = local_in(root, name);
-                std::fs::remove_dir(&path).map_err(local_error("remove", &path))
+                reach(&path).and_then(std::fs::remove_dir).map_err(local_error("remove", &path))
             }
             Self::Remote(share, path) => remove_bare(share, &path_in(path, name)).await,
         };
@@ -347,7 +358,8 @@ impl Endpoint {
         match self {
             Self::Local(root) => {
                 let path = local_in(root, name);
-                std::fs::remove_dir_all(&path)
+                reach(&path)
+                    .and_then(std::fs::remove_dir_all)
                     .map_err(Failure::failed(format!("cannot remove {}", path.display())))
             }
             Self::Remote(share, path) => {
@@ -366,6 +378,7 @@ impl Endpoint {
             Self::Local(root) => {
                 let path = local_in(root, name);
                 let set = || {
+                    let path = reach(&path)?;
                     let mut permissions = std::fs::metadata(&path)?.permissions();
                     let read_only = attributes.contains(FileAttributes::READONLY);
                     let mode = permissions.mode();
@@ -412,7 +425,7 @@ impl Endpoint {
 
 /// The SHA-256 of a local file.
 fn local_digest(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = std::fs::File::open(path)?;
+    let mut file = std::fs::File::open(reach(path)?)?;
     let (mut digest, mut piece) = (Sha256::new(), vec![0; PIECE]);
     loop {
         match std::io::Read::read(&mut file, &mut piece) {

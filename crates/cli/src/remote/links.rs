@@ -4,9 +4,8 @@
 use std::collections::HashSet;
 use std::io::{Error as IoError, ErrorKind};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_client::{Cause, Error, FileAttributes, Metadata, Share, Status};
 use frevo_mount::names::{Spelling, to_wire};
@@ -15,6 +14,7 @@ use super::endpoint::{Endpoint, Entry, local_in, local_name, path_in};
 use super::failures::{Failures, each};
 use super::location::{folder, join};
 use super::logon::failed;
+use super::long_path::reach;
 use super::remove::remove_forced;
 use super::report::tell_skipped;
 use super::transfer;
@@ -107,19 +107,17 @@ async fn make_part(
     else {
         return Ok(None);
     };
-    let part = match to {
+    let part = part_of(to, &link.name);
+    match to {
         Endpoint::Local(root) => {
-            let part = beside(&link.name, &format!(".{}", unique_part(&link.name)));
             let path = local_in(root, &part);
-            symlink(local_name(&target), &path).map_err(local_error("make the link", &path))?;
-            part
+            make_local_part(&path, &local_name(&target))
+                .map_err(local_error("make the link", &path))?;
         }
         Endpoint::Remote(share, root) => {
-            let part = beside(&link.name, &unique_part(&link.name));
-            create(share, &path_in(root, &part), &target, link.to_directory).await?;
-            part
+            create_part(share, &path_in(root, &part), &target, link.to_directory).await?;
         }
-    };
+    }
     Ok(Some(part))
 }
 
@@ -159,14 +157,41 @@ fn beside(beside_it: &str, name: &str) -> String {
     }
 }
 
-/// The name of a part that no other link of this command, and hardly one of another, has.
-fn unique_part(name: &str) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes();
-    let id = std::process::id().to_le_bytes();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_nanos()).to_le_bytes();
-    transfer::part_name("link", &[name.as_bytes(), &id, &number, &now])
+/// The name under which a link is made that takes the place of another file: the same for each
+/// command, so that the next one finds what one that was interrupted has left.
+pub(crate) fn part_of(to: &Endpoint, name: &str) -> String {
+    let leaf = frevo_client::path::split(name).1;
+    let part = transfer::part_name("link", &[leaf.as_bytes()]);
+    let dot = if to.is_remote() { "" } else { "." };
+    beside(name, &format!("{dot}{part}"))
+}
+
+/// Makes a link under the name of a part. One that an interrupted command has left gives way.
+fn make_local_part(part: &Path, target: &Path) -> std::io::Result<()> {
+    let part = reach(part)?;
+    match symlink(target, &part) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            std::fs::remove_file(&part)?;
+            symlink(target, &part)
+        }
+        made => made,
+    }
+}
+
+/// As [`make_local_part`], on a server.
+async fn create_part(
+    share: &Share,
+    part: &str,
+    target: &str,
+    to_directory: bool,
+) -> frevo_client::Result<()> {
+    match create(share, part, target, to_directory).await {
+        Err(error) if error.status() == Some(Status::OBJECT_NAME_COLLISION) => {
+            drop_part(share, part).await;
+            create(share, part, target, to_directory).await
+        }
+        made => made,
+    }
 }
 
 /// Gives a link that was made as `part` its name, which is free now.
@@ -174,9 +199,7 @@ async fn put_in_place(to: &Endpoint, link: &Link, part: &str) -> frevo_client::R
     match to {
         Endpoint::Local(root) => {
             let (part, path) = (local_in(root, part), local_in(root, &link.name));
-            let renamed = std::fs::rename(&part, &path);
-            let renamed = renamed.inspect_err(|_| drop(std::fs::remove_file(&part)));
-            renamed.map_err(local_error("make the link", &path))
+            rename_local(&part, &path).map_err(local_error("make the link", &path))
         }
         Endpoint::Remote(share, root) => {
             let (part, path) = (path_in(root, part), path_in(root, &link.name));
@@ -213,7 +236,8 @@ async fn read(from: &Endpoint, name: &str) -> frevo_client::Result<Option<String
         }
         Endpoint::Local(root) => {
             let path = local_in(root, name);
-            let target = std::fs::read_link(&path).map_err(local_error("read the link", &path))?;
+            let target = reach(&path).and_then(std::fs::read_link);
+            let target = target.map_err(local_error("read the link", &path))?;
             let parts = target.components().map(|part| match part {
                 std::path::Component::Normal(name) => to_wire(name, Spelling::Mapped),
                 std::path::Component::ParentDir => Some(String::from("..")),
@@ -229,25 +253,38 @@ async fn read(from: &Endpoint, name: &str) -> frevo_client::Result<Option<String
 async fn make(to: &Endpoint, link: &Link, target: &str, force: bool) -> frevo_client::Result<()> {
     match to {
         Endpoint::Local(root) => {
-            let path = local_in(root, &link.name);
-            make_local(&path, &local_name(target)).map_err(local_error("make the link", &path))
+            let (path, part) =
+                (local_in(root, &link.name), local_in(root, &part_of(to, &link.name)));
+            make_local(&path, &part, &local_name(target))
+                .map_err(local_error("make the link", &path))
         }
         Endpoint::Remote(share, root) => {
-            let path = path_in(root, &link.name);
-            make_remote(share, &path, target, link.to_directory, force).await
+            let replacement = Replacement {
+                path: path_in(root, &link.name),
+                part: path_in(root, &part_of(to, &link.name)),
+                target,
+                to_directory: link.to_directory,
+            };
+            make_remote(share, &replacement, force).await
         }
     }
 }
 
-fn make_local(path: &Path, target: &Path) -> std::io::Result<()> {
-    match std::fs::symlink_metadata(path) {
+/// Gives a link that was made as `part` its name, or removes it.
+fn rename_local(part: &Path, path: &Path) -> std::io::Result<()> {
+    let (part, path) = (reach(part)?, reach(path)?);
+    std::fs::rename(&part, path).inspect_err(|_| drop(std::fs::remove_file(&part)))
+}
+
+fn make_local(path: &Path, part: &Path, target: &Path) -> std::io::Result<()> {
+    let there = reach(path)?;
+    match std::fs::symlink_metadata(&there) {
         Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-        Ok(found) if found.is_symlink() && std::fs::read_link(path)? == target => return Ok(()),
+        Ok(found) if found.is_symlink() && std::fs::read_link(&there)? == target => return Ok(()),
         _ => {}
     }
-    let part: PathBuf = path.with_file_name(format!(".{}", unique_part(&path.to_string_lossy())));
-    symlink(target, &part)?;
-    std::fs::rename(&part, path).inspect_err(|_| drop(std::fs::remove_file(&part)))
+    make_local_part(part, target)?;
+    rename_local(part, path)
 }
 
 /// Creates a link where nothing is.
@@ -271,16 +308,24 @@ async fn create(
     })
 }
 
+/// A link that is made on a server, perhaps in the place of another file.
+struct Replacement<'a> {
+    path: String,
+    /// The name under which it is made where it cannot be made in place.
+    part: String,
+    target: &'a str,
+    to_directory: bool,
+}
+
 /// Makes a link. The file that is there stays until the link was made under another name: the
 /// server or the user may not make any.
 async fn make_remote(
     share: &Share,
-    path: &str,
-    target: &str,
-    to_directory: bool,
+    link: &Replacement<'_>,
     force: bool,
 ) -> frevo_client::Result<()> {
-    let refused = match create(share, path, target, to_directory).await {
+    let Replacement { path, part, target, to_directory } = link;
+    let refused = match create(share, path, target, *to_directory).await {
         Err(error) if error.status() == Some(Status::OBJECT_NAME_COLLISION) => error,
         made => return made,
     };
@@ -290,7 +335,7 @@ async fn make_remote(
     }
     if found.is_symlink() {
         let there = share.read_link(path).await?;
-        if there.relative && there.path == target {
+        if there.relative && there.path == *target {
             return Ok(());
         }
     }
@@ -298,34 +343,42 @@ async fn make_remote(
         let why = IoError::new(ErrorKind::PermissionDenied, "it is read-only; --force replaces it");
         return Err(Error::new(Cause::Local(Arc::new(why)), "replace", share.url(path)));
     }
-    let part = beside(path, &unique_part(path));
+    let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
+    if found.is_symlink() && is_directory == *to_directory {
+        // One step: an interruption leaves the old link or the new one.
+        match share.retarget_symlink(target, path, *to_directory).await {
+            Err(error) if error.status().is_some() => {}
+            done => return done,
+        }
+    }
     let as_target = |error: Error| error.told_as("make the link", share.url(path));
-    create(share, &part, target, to_directory).await.map_err(as_target)?;
-    let replaced = replace(share, &part, path, &found, to_directory).await;
+    create_part(share, part, target, *to_directory).await.map_err(as_target)?;
+    let replaced = replace(share, link, &found).await;
     if replaced.is_err() {
-        drop_part(share, &part).await;
+        drop_part(share, part).await;
     }
     replaced.map_err(as_target)
 }
 
-/// Gives the link `part` the name of the file or link `found`.
+/// Gives the part of a link the name of the file or link `found`.
 async fn replace(
     share: &Share,
-    part: &str,
-    path: &str,
+    link: &Replacement<'_>,
     found: &Metadata,
-    to_directory: bool,
 ) -> frevo_client::Result<()> {
+    let Replacement { path, part, to_directory, .. } = link;
     let renamed = if found.attributes().contains(FileAttributes::READONLY) {
         share.rename_over_read_only(part, path).await
     } else {
         share.rename(part, path).await
     };
     // MS-FSA 2.1.5.15.12: no directory is replaced, and a link to one is one itself on the wire.
-    let has_directory = to_directory || found.attributes().contains(FileAttributes::DIRECTORY);
+    let has_directory = *to_directory || found.attributes().contains(FileAttributes::DIRECTORY);
     let refusals = [Status::ACCESS_DENIED, Status::OBJECT_NAME_COLLISION];
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
+            // Between both the link has the name of its part alone: the next sync removes that, and
+            // makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await
         }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::long_path::reach;
+
 /// Directories that could not be created: nothing is written below them.
 #[derive(Debug, Default)]
 pub(crate) struct LocalDirectories {
@@ -21,7 +23,7 @@ impl LocalDirectories {
         if !self.can_have(path) {
             return Ok(());
         }
-        let made = match std::fs::create_dir(path) {
+        let made = match reach(path).and_then(std::fs::create_dir) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => is_directory(path),
             made => made,
         };
@@ -38,7 +40,7 @@ impl LocalDirectories {
 }
 
 fn is_directory(path: &Path) -> io::Result<()> {
-    let there = std::fs::symlink_metadata(path)?;
+    let there = std::fs::symlink_metadata(reach(path)?)?;
     if there.is_dir() {
         return Ok(());
     }

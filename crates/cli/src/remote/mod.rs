@@ -26,6 +26,7 @@ mod listing;
 mod local_directories;
 pub(crate) mod location;
 pub(crate) mod logon;
+mod long_path;
 mod mount;
 pub(crate) mod mount_options;
 mod name_collisions;

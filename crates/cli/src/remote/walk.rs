@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::location::join;
+use super::long_path::reach;
 use super::progress::Count;
 use crate::exit::{Exit, Failure};
 
@@ -337,7 +338,7 @@ pub(crate) fn local(
     let mut seen = HashMap::new();
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((directory, below)) = waiting.pop() {
-        let entries = match std::fs::read_dir(&directory) {
+        let entries = match reach(&directory).and_then(std::fs::read_dir) {
             Err(why) if below.is_empty() => return Err(error(&directory, why)),
             Err(why) => {
                 failed(error(&directory, why))?;
@@ -347,7 +348,8 @@ pub(crate) fn local(
         };
         for entry in entries {
             let file = entry.map_err(|why| error(&directory, why)).and_then(|entry| {
-                local_file(&entry, &below).map_err(|why| error(&entry.path(), why))
+                let path = directory.join(entry.file_name());
+                local_file(&entry, path.clone(), &below).map_err(|why| error(&path, why))
             });
             let file = file.and_then(|file| check_apart(&file, &mut seen).map(|()| file));
             match file {
@@ -388,7 +390,7 @@ pub(crate) fn changed(found: &std::fs::Metadata) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(since)
 }
 
-fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFile> {
+fn local_file(entry: &std::fs::DirEntry, path: PathBuf, below: &str) -> std::io::Result<LocalFile> {
     let metadata = entry.metadata()?;
     let kind = match (metadata.is_dir(), metadata.is_file()) {
         (true, _) => Kind::Directory,
@@ -401,7 +403,7 @@ fn local_file(entry: &std::fs::DirEntry, below: &str) -> std::io::Result<LocalFi
     })?;
     Ok(LocalFile {
         name: join(below, &name),
-        path: entry.path(),
+        path,
         kind,
         is_link: metadata.is_symlink(),
         is_read_only: metadata.permissions().readonly(),

@@ -13,7 +13,7 @@ use super::super::dos_attributes::AttributePolicy;
 use super::super::endpoint::{Endpoint, Entry, Listed};
 use super::super::equality::{is_same, same_time};
 use super::super::failures::Failures;
-use super::super::links::Link;
+use super::super::links::{self, Link};
 use super::super::location::folder;
 use super::super::name_collisions::{Case, TakenNames};
 use super::super::overlap::Ends;
@@ -106,6 +106,9 @@ struct Comparison<'a> {
     pairs: Vec<Pair<'a>>,
     /// The directories of the source, each with its time and that of the target's.
     directories: Vec<(&'a str, SystemTime, Option<SystemTime>)>,
+    /// The names that links of the source have in the target while they are made: a command that was
+    /// interrupted may have left some.
+    link_parts: HashSet<String>,
     found: Differences,
 }
 
@@ -133,6 +136,7 @@ pub(super) async fn compare(
         refused: HashSet::new(),
         pairs: Vec::new(),
         directories: Vec::new(),
+        link_parts: HashSet::new(),
         found: Differences::default(),
     };
     for (name, entry) in source {
@@ -146,10 +150,13 @@ pub(super) async fn compare(
     if sync.delete {
         comparison.add_removals(target);
     }
-    let is_stale =
-        |name: &str, entry: &Entry| transfer::is_stale(name, &[entry.modified, entry.changed]);
+    let is_stale = |name: &String, entry: &Entry| {
+        transfer::is_stale(name, &[entry.modified, entry.changed])
+            || comparison.link_parts.contains(name)
+    };
     let stale = target.iter().filter(|(name, entry)| is_stale(name, entry));
-    comparison.found.stale = stale.map(|(name, entry)| (name.clone(), *entry)).collect();
+    let stale = stale.map(|(name, entry)| (name.clone(), *entry)).collect();
+    comparison.found.stale = stale;
     let (from, to) = futures_util::future::join(ends.from.look(), ends.to.look()).await;
     if let Ok(root) = from {
         comparison.directories.push(("", root.modified, to.ok().map(|there| there.modified)));
@@ -189,6 +196,9 @@ impl<'a> Comparison<'a> {
                 link.over = Some(name_there.to_owned());
                 self.found.removals.push((name_there.to_owned(), other));
                 self.going.insert(name_there);
+            }
+            if link.over.is_none() {
+                self.link_parts.insert(links::part_of(&self.ends.to, name));
             }
             if !old.is_some_and(|(_, old)| old.is_link) {
                 self.found.new_links.push(name.to_owned());

@@ -10,6 +10,7 @@ use frevo_net::buffer::Buf;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::super::long_path::reach;
 use super::super::{sparse, spelling};
 use super::stale::clean_local;
 use super::{CopyOptions, UNDER_WAY, at_local, is_small, local_error, may_go_on, part_of, steady};
@@ -21,7 +22,7 @@ const OWN: u32 = 0o600;
 
 /// The mode of the local file that a copy replaces, if there is one.
 fn replaced(to: &Path) -> io::Result<Option<u32>> {
-    let there = match std::fs::symlink_metadata(to) {
+    let there = match reach(to).and_then(std::fs::symlink_metadata) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         there => there?,
     };
@@ -66,16 +67,27 @@ const OPENINGS: usize = 8;
 fn open_part(part: &Path, mode: u32, options: &mut LocalOptions) -> io::Result<LocalHandle> {
     let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let options = options.write(true).create(true).mode(mode).custom_flags(not_through_links);
+    let part = reach(part)?;
     for _ in 0..OPENINGS {
-        let file = options.open(part)?;
+        let file = options.open(&part)?;
         lock(&file)?;
         let number = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let there = std::fs::symlink_metadata(part).ok().map(number);
+        let there = std::fs::symlink_metadata(&part).ok().map(number);
         if there == Some(number(file.metadata()?)) {
             return Ok(file);
         }
     }
     Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY))
+}
+
+/// Gives a complete part its name.
+fn put_in_place(part: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(reach(part)?, reach(to)?)
+}
+
+/// Removes a part that is not continued.
+fn drop_part(part: &Path) {
+    let _ = reach(part).and_then(std::fs::remove_file);
 }
 
 /// Locks a part for this command. The lock ends with the handle.
@@ -116,10 +128,10 @@ pub(crate) async fn down(
             local.write_all(&data)?;
             dress.put_on(&local, old, how.carry)?;
             local.set_modified(metadata.modified())?;
-            std::fs::rename(&part, to)
+            put_in_place(&part, to)
         });
         if written.is_err() {
-            let _ = std::fs::remove_file(&part);
+            drop_part(&part);
         }
         written.map_err(broken)?;
         how.progress.advance(data.len() as u64);
@@ -145,14 +157,14 @@ pub(crate) async fn down(
         error => error,
     };
     if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
-        let _ = std::fs::remove_file(&part);
+        drop_part(&part);
     }
     let end = fetched?;
     local
         .set_len(end)
         .and_then(|()| how.carry.of_remote(&metadata).put_on(&local, old, how.carry))
         .and_then(|()| local.set_modified(metadata.modified()))
-        .and_then(|()| std::fs::rename(&part, to))
+        .and_then(|()| put_in_place(&part, to))
         .map_err(&broken)?;
     how.progress.file();
     file.close().await
@@ -220,8 +232,9 @@ pub(crate) async fn down_into(
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     how.progress.begin(&spelling::shown(path));
-    let mut local =
-        LocalHandle::options().write(true).open(to).map_err(local_error("write", to))?;
+    let mut local = reach(to)
+        .and_then(|to| LocalHandle::options().write(true).open(to))
+        .map_err(local_error("write", to))?;
     let file = share.open(path).await?;
     let sink = |_: u64, piece: Buf| written(how, local.write_all(&piece), piece.len());
     file.fetch_all(sink).await.map_err(at_local("write", to))?;

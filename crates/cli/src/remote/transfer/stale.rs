@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::super::failures::AT_ONCE;
 use super::super::location::join;
+use super::super::long_path::reach;
 use super::super::walk::changed;
 use super::{CopyOptions, is_part};
 
@@ -40,9 +41,10 @@ fn times(found: &Metadata) -> [SystemTime; 3] {
 
 /// True for a local part that no command writes: a link, or a file that can be locked.
 pub(crate) fn is_free(part: &Path) -> bool {
-    let Ok(found) = std::fs::symlink_metadata(part) else { return false };
+    let Ok(part) = reach(part) else { return false };
+    let Ok(found) = std::fs::symlink_metadata(&part) else { return false };
     let is_locked = || {
-        std::fs::File::open(part)
+        std::fs::File::open(&part)
             .is_ok_and(|part| flock(&part, FlockOperation::NonBlockingLockExclusive).is_ok())
     };
     found.is_symlink() || (found.is_file() && is_locked())
@@ -85,7 +87,8 @@ pub(super) fn clean_local(own: &Path, how: &CopyOptions) {
     if !how.is_first_in(&directory.to_string_lossy()) {
         return;
     }
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let Ok(directory) = reach(directory) else { return };
+    let Ok(entries) = std::fs::read_dir(&directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let is_old = name.to_str().filter(|name| is_part(name)).is_some_and(|name| {

@@ -15,6 +15,7 @@ use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
 use super::super::dos_attributes::CopiedAttributes;
 use super::super::location::join;
+use super::super::long_path::reach;
 use super::super::sparse::{self, Ranges};
 use super::parts::Part;
 use super::replace::{Replaced, put_in_place};
@@ -38,7 +39,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path, how: &CopyOptions) -> io::Result<Self> {
-        let local = LocalHandle::open(path)?;
+        let local = LocalHandle::open(reach(path)?)?;
         let metadata = local.metadata()?;
         let modified = metadata.modified()?;
         let dress = how.carry.of_local(&local, metadata.permissions().mode())?;
