@@ -255,6 +255,12 @@ fn holes_are_neither_sent_nor_stored() {
     let told = world.run(&["get", "--json", &world.url("disk"), "back"]);
     assert!(told.succeeds().contains(&format!("\"bytes\":{LEN}")), "{}", told.out);
     same(&world.place.path("back"));
+    // On the server, and through this machine to another one.
+    world.run(&["cp", &world.url("disk"), &world.url("copy")]).succeeds();
+    same(&world.there("copy"));
+    let other = World::new();
+    world.run(&["cp", &world.url("disk"), &other.url("disk")]).succeeds();
+    same(&other.there("disk"));
     // Nothing but a hole, and one that is written to no end.
     fs::File::create_new(world.place.path("empty")).unwrap().set_len(1 << 20).unwrap();
     world.run(&["put", "empty", &world.url("empty")]).succeeds();

@@ -2,6 +2,7 @@
 
 use std::fs::File as LocalHandle;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use frevo_client::{File, FileAttributes, Metadata};
@@ -98,24 +99,29 @@ pub(crate) async fn allowed(file: &File, ranges: Ranges, len: u64) -> frevo_clie
     }
 }
 
+/// The parts of `data` to write where holes stay: all but the zeros of whole [`HOLE_BYTES`].
+pub(crate) fn without_zeros(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let chunks = data.chunks(HOLE_BYTES).enumerate();
+    let chunks = chunks.filter(|(_, chunk)| chunk.iter().any(|byte| *byte != 0));
+    chunks.map(|(at, chunk)| at * HOLE_BYTES..at * HOLE_BYTES + chunk.len())
+}
+
 /// Writes data to a place of a local file that is a hole so far, and leaves holes where it is zero for
 /// [`HOLE_BYTES`].
 ///
 /// # Errors
 /// An error of the host.
 pub(crate) fn write_without_zeros(file: &LocalHandle, data: &[u8], at: u64) -> io::Result<()> {
-    let mut at = at;
-    for part in data.chunks(HOLE_BYTES) {
-        if part.iter().any(|byte| *byte != 0) {
-            file.write_all_at(part, at)?;
-        }
-        at += part.len() as u64;
+    for range in without_zeros(data) {
+        let part = data.get(range.clone()).unwrap_or_default();
+        file.write_all_at(part, at + range.start as u64)?;
     }
     Ok(())
 }
 
 /// The part of a range from `at` on and before `len`: its start and length.
-pub(crate) fn rest((start, count): (u64, u64), at: u64, len: u64) -> Option<(u64, u64)> {
+pub(crate) fn rest(range: (u64, u64), at: u64, len: u64) -> Option<(u64, u64)> {
+    let (start, count) = range;
     let end = start.saturating_add(count).min(len);
     let from = start.max(at);
     (from < end).then(|| (from, end - from))

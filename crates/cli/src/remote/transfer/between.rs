@@ -88,6 +88,10 @@ async fn fill(
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
+    // smbd tells no holes of a file without SPARSE; a small allocation size shows that there are some.
+    // They stay holes where the data comes through this machine.
+    let hides_holes = !same && sparse::is_whole(&data, len) && metadata.allocation() < len;
+    let leaves_holes = hides_holes && sets_sparse(file).await?;
     let data = sparse::allowed(file, data, len).await?;
     let end = sparse::end(&data, len).max(file.metadata_at_open().len());
     for (start, count) in data {
@@ -103,7 +107,8 @@ async fn fill(
                 how.progress.by_server(piece);
                 at += piece;
             } else {
-                at += stream(source, file, at, end - at, how).await?;
+                let piece = Piece { from: at, len: end - at, leaves_holes };
+                at += stream(source, file, piece, how).await?;
                 // It has become shorter meanwhile.
                 if at < end {
                     break;
@@ -112,15 +117,32 @@ async fn fill(
         }
     }
     how.progress.advance(len.saturating_sub(at));
-    if end == len && at >= len { Ok(()) } else { file.set_len(len).await }
+    let is_complete = end == len && at >= len && !leaves_holes;
+    if is_complete { Ok(()) } else { file.set_len(len).await }
+}
+
+/// Makes `file` sparse. False where the server has no sparse files.
+async fn sets_sparse(file: &File) -> frevo_client::Result<bool> {
+    match file.set_sparse().await {
+        Err(error) if error.status().is_some() => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+/// A part of a file that is read here and written there.
+#[derive(Clone, Copy)]
+struct Piece {
+    from: u64,
+    len: u64,
+    /// Long runs of zeros are not written.
+    leaves_holes: bool,
 }
 
 /// Reads here and writes there, many pieces under way: how much there was.
 async fn stream(
     source: &File,
     file: &File,
-    from: u64,
-    len: u64,
+    Piece { from, len, leaves_holes }: Piece,
     how: &CopyOptions,
 ) -> frevo_client::Result<u64> {
     let places = Arc::new(Semaphore::new(WRITES_AT_ONCE));
@@ -142,7 +164,14 @@ async fn stream(
             }
             under_way().spawn(async move {
                 let _place = place;
-                file.write_all_at(&piece, at).await?;
+                if !leaves_holes {
+                    file.write_all_at(&piece, at).await?;
+                    return Ok(piece.len() as u64);
+                }
+                for range in sparse::without_zeros(&piece) {
+                    let part = piece.get(range.clone()).unwrap_or_default();
+                    file.write_all_at(part, at + range.start as u64).await?;
+                }
                 Ok(piece.len() as u64)
             });
             Ok(())
