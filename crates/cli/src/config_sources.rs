@@ -67,7 +67,7 @@ impl Sources {
         for file in files {
             sources.push(read_file(&file)?);
         }
-        sources.extend(std::env::vars_os().filter_map(variable));
+        sources.extend(std::env::vars_os().filter_map(|(name, value)| variable(name, value)));
         let mut sources = Self(sources);
         let table = sources.table();
         if let Some(shares) = NetworkShares::of_table(&table)
@@ -219,7 +219,7 @@ fn read_file(path: &Path) -> Result<Source, Failure> {
 }
 
 /// The text of a variable such as FREVO_SERVER_LOG_LEVEL. None for other variables.
-fn variable((name, value): (OsString, OsString)) -> Option<Source> {
+fn variable(name: OsString, value: OsString) -> Option<Source> {
     let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
     let rest = name.strip_prefix("FREVO_")?.to_ascii_lowercase();
     let (section, key) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section))?;
@@ -251,9 +251,8 @@ mod tests {
 
     #[test]
     fn variables_set_keys() {
-        let text = |name: &str, value: &str| {
-            variable((name.into(), value.into())).map(|source| source.text)
-        };
+        let text =
+            |name: &str, value: &str| variable(name.into(), value.into()).map(|source| source.text);
         for (name, value, toml) in [
             ("FREVO_SERVER_LOG_LEVEL", "debug", "[server]\nlog_level = \"debug\"\n"),
             ("FREVO_SERVER_CORES", "2", "[server]\ncores = 2\n"),

@@ -1,6 +1,7 @@
 //! Parts that all pictures share.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Colours that people with any colour vision can tell apart (Okabe and Ito).
 pub(crate) const COLOURS: [&str; 6] =
@@ -18,7 +19,8 @@ pub(crate) fn begin(width: f64, height: f64, left: f64, title: &str) -> String {
 }
 
 /// A horizontal line of the grid with its label.
-pub(crate) fn grid_line(out: &mut String, (left, right): (f64, f64), y: f64, label: &str) {
+pub(crate) fn grid_line(out: &mut String, ends: Range<f64>, y: f64, label: &str) {
+    let Range { start: left, end: right } = ends;
     // Writing to a String does not fail.
     let _ = writeln!(
         out,

@@ -56,7 +56,8 @@ impl File {
 
     async fn lock_with(&self, offset: u64, len: u64, flags: LockFlags) -> Result<()> {
         let patience = Arc::new(Patience::default());
-        let work = locked(Arc::clone(&self.open), (offset, len), flags, Arc::clone(&patience));
+        let work =
+            locked(Arc::clone(&self.open), ByteRange { offset, len }, flags, Arc::clone(&patience));
         let _waits = Waits(patience);
         carried_through(work).await?.keep();
         Ok(())
@@ -69,8 +70,22 @@ impl File {
     /// Fails with [`Status::RANGE_NOT_LOCKED`](crate::Status::RANGE_NOT_LOCKED) if this file
     /// has not locked exactly this range.
     pub async fn unlock(&self, offset: u64, len: u64) -> Result<()> {
-        let work = unlocked(Arc::clone(&self.open), (offset, len));
+        let work = unlocked(Arc::clone(&self.open), ByteRange { offset, len });
         carried_through(work).await
+    }
+}
+
+/// A range of bytes of a file.
+#[derive(Clone, Copy)]
+struct ByteRange {
+    offset: u64,
+    len: u64,
+}
+
+impl ByteRange {
+    /// The range in a LOCK with `flags`.
+    const fn with(self, flags: LockFlags) -> LockElement {
+        LockElement { offset: self.offset, length: self.len, flags }
     }
 }
 
@@ -86,7 +101,7 @@ impl Drop for Waits {
 /// A lock that the caller has not heard of yet. Dropping it unlocks.
 struct PendingLock {
     open: Option<Arc<Open>>,
-    range: (u64, u64),
+    range: ByteRange,
 }
 
 impl PendingLock {
@@ -105,7 +120,7 @@ impl Drop for PendingLock {
 
 async fn locked(
     open: Arc<Open>,
-    range: (u64, u64),
+    range: ByteRange,
     flags: LockFlags,
     patience: Arc<Patience>,
 ) -> Result<PendingLock> {
@@ -113,7 +128,7 @@ async fn locked(
     let waits = !flags.contains(LockFlags::FAIL_IMMEDIATELY);
     match open.sequences.take_waiting().filter(|_| waits) {
         Some(sequence) => {
-            lock_call(&open, range, flags, "lock", &sequence, Some(&patience)).await?;
+            lock_call(&open, range.with(flags), "lock", &sequence, Some(&patience)).await?;
         }
         None => try_until_locked(&open, range, flags, &patience).await?,
     }
@@ -125,7 +140,7 @@ async fn locked(
 /// can be told apart from their repetitions.
 async fn try_until_locked(
     open: &Open,
-    range: (u64, u64),
+    range: ByteRange,
     flags: LockFlags,
     patience: &Arc<Patience>,
 ) -> Result<()> {
@@ -134,7 +149,7 @@ async fn try_until_locked(
     let mut pause = BACK_OFF_FIRST;
     loop {
         let sequence = open.sequences.take().await;
-        match lock_call(open, range, at_once, "lock", &sequence, Some(patience)).await {
+        match lock_call(open, range.with(at_once), "lock", &sequence, Some(patience)).await {
             Err(error) if waits && error.status() == Some(Status::LOCK_NOT_GRANTED) => {}
             outcome => return outcome,
         }
@@ -145,9 +160,9 @@ async fn try_until_locked(
     }
 }
 
-async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {
+async fn unlocked(open: Arc<Open>, range: ByteRange) -> Result<()> {
     let sequence = open.sequences.take().await;
-    lock_call(&open, range, LockFlags::UNLOCK, "unlock", &sequence, None).await?;
+    lock_call(&open, range.with(LockFlags::UNLOCK), "unlock", &sequence, None).await?;
     open.lock_released();
     Ok(())
 }
@@ -156,12 +171,12 @@ async fn unlocked(open: Arc<Open>, range: (u64, u64)) -> Result<()> {
 /// server that keeps the Open recognises it (MS-SMB2 3.3.5.14).
 async fn lock_call(
     open: &Open,
-    (offset, length): (u64, u64),
-    flags: LockFlags,
+    element: LockElement,
     operation: &'static str,
     sequence: &Sequence<'_>,
     patience: Option<&Arc<Patience>>,
 ) -> Result<()> {
+    let LockElement { offset, length, flags } = element;
     let waits = !flags.intersects(LockFlags::FAIL_IMMEDIATELY | LockFlags::UNLOCK);
     let mut was_sent = false;
     let call = |file_id: FileId| {

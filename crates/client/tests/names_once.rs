@@ -24,9 +24,10 @@ async fn once(
 async fn once_with(
     world: &World,
     options: Options,
-    (name, make, is_done): (&str, &str, &[(&str, bool)]),
+    what: (&str, &str, &[(&str, bool)]),
     operation: impl AsyncFn(&Share) -> Result<(), Error>,
 ) {
+    let (name, make, is_done) = what;
     let (session, shared) = session_with(world, options.channels(2)).await;
     let share = session.share("data").await.unwrap();
     for fault in FAULTS {

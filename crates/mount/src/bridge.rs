@@ -497,7 +497,7 @@ impl Filesystem for Bridge {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let wanted = Range::of(owner.0, pid, (start, end), kind);
+        let wanted = Range::of(owner.0, pid, start..=end, kind);
         let work = async move |volume: Arc<Volume>| volume.getlk(handle.0, wanted).await;
         self.spawn(asks, work, move |outcome| match outcome {
             Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
@@ -521,7 +521,7 @@ impl Filesystem for Bridge {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let wanted = Range::of(owner.0, pid, (start, end), kind);
+        let wanted = Range::of(owner.0, pid, start..=end, kind);
         let waits = sleep.then(|| Caller::new(asks.pid()));
         if kind == libc::F_UNLCK {
             let work = async move |volume: Arc<Volume>| volume.unlock(handle.0, wanted).await;

@@ -6,6 +6,15 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 
 use crate::exit::{Done, Failure};
 
+/// The size of a terminal.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    /// Columns.
+    pub(super) width: usize,
+    /// Lines.
+    pub(super) height: usize,
+}
+
 /// The other screen of the terminal, without a cursor; the first one comes back at the end.
 pub(super) struct Screen {
     /// The terminal's modes before. None without one to read keys from.
@@ -31,10 +40,12 @@ impl Screen {
     }
 
     /// Returns the number of columns and of lines.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub(super) fn size(&self) -> Size {
         match tcgetwinsize(std::io::stdout()) {
-            Ok(size) if size.ws_col > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),
-            _ => (80, 24),
+            Ok(size) if size.ws_col > 0 => {
+                Size { width: usize::from(size.ws_col), height: usize::from(size.ws_row) }
+            }
+            _ => Size { width: 80, height: 24 },
         }
     }
 

@@ -13,7 +13,7 @@ use super::rates::{Rates, Row, rows};
 use super::socket::ask;
 use super::status::parsed;
 use super::table::{Align, Table};
-use super::terminal::Screen;
+use super::terminal::{Screen, Size};
 use crate::console::print;
 use crate::exit::Done;
 use crate::printable::printable;
@@ -30,6 +30,14 @@ const KEYS: [(char, &str, Order); 5] = [
     ('u', "user", Order::User),
 ];
 
+/// The status before, which rates are counted from.
+struct Earlier {
+    /// Null before the first one.
+    status: Value,
+    /// The seconds since then.
+    seconds: f64,
+}
+
 pub(super) async fn run(arguments: &TopArguments) -> Done {
     let interval = Duration::from_secs_f64(arguments.interval.clamp(0.1, 3600.0));
     let is_live = std::io::stdout().is_terminal() && !arguments.place.json;
@@ -37,7 +45,7 @@ pub(super) async fn run(arguments: &TopArguments) -> Done {
     let mut keys = keys(is_live && std::io::stdin().is_terminal());
     let mut order = arguments.sort.unwrap_or_default();
     let (mut latest, mut at) = look(arguments).await?;
-    let mut old = (Value::Null, 1.0);
+    let mut old = Earlier { status: Value::Null, seconds: 1.0 };
     let mut left = arguments.count;
     while left != Some(0) {
         if let Some(screen) = &screen {
@@ -58,13 +66,14 @@ pub(super) async fn run(arguments: &TopArguments) -> Done {
         }
         let now = look(arguments).await?;
         let seconds = now.1.duration_since(at).as_secs_f64();
-        old = (std::mem::replace(&mut latest, now.0), seconds);
+        old = Earlier { status: std::mem::replace(&mut latest, now.0), seconds };
         at = now.1;
         left = left.map(|left| left - 1);
         if arguments.place.json {
             print_json(&old, &latest, order)?;
         } else if screen.is_none() {
-            let lines = lines(&old, &latest, order, (PLAIN_WIDTH, usize::MAX));
+            let lines =
+                lines(&old, &latest, order, Size { width: PLAIN_WIDTH, height: usize::MAX });
             print(format!("{}\n\n", lines.join("\n")).as_bytes())?;
         }
     }
@@ -98,9 +107,9 @@ fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
     keys
 }
 
-fn draw(screen: &Screen, old: &(Value, f64), now: &Value, order: Order) -> Done {
+fn draw(screen: &Screen, old: &Earlier, now: &Value, order: Order) -> Done {
     let size = screen.size();
-    screen.show(&styled(&lines(old, now, order, size), size.0))
+    screen.show(&styled(&lines(old, now, order, size), size.width))
 }
 
 /// The lines with the attributes of a terminal, which any background carries: the facts bold, the
@@ -134,12 +143,9 @@ fn latency(micros: Option<f64>) -> String {
 }
 
 /// The lines of one picture, of at most `width` columns and `height` lines.
-fn lines(
-    (before, seconds): &(Value, f64),
-    now: &Value,
-    order: Order,
-    (width, height): (usize, usize),
-) -> Vec<String> {
+fn lines(before: &Earlier, now: &Value, order: Order, size: Size) -> Vec<String> {
+    let Earlier { status: before, seconds } = before;
+    let Size { width, height } = size;
     let server = &now["server"];
     let is_first = before.is_null();
     let rates =
@@ -246,7 +252,8 @@ fn table_of(
     table.lines()
 }
 
-fn print_json((before, seconds): &(Value, f64), now: &Value, order: Order) -> Done {
+fn print_json(before: &Earlier, now: &Value, order: Order) -> Done {
+    let Earlier { status: before, seconds } = before;
     let of = |rates: &Rates| {
         let causes: serde_json::Map<String, Value> =
             rates.causes.iter().map(|(name, part)| ((*name).to_owned(), json!(part))).collect();
@@ -302,7 +309,12 @@ mod tests {
         let (before, mut now) = (status(1, 0), status(1, 100));
         now["sessions"]["rows"][0]["user"] = "a-name-".repeat(20).into();
         now["sessions"]["rows"][0]["address"] = "2001:db8:1234:5678:9abc:def0:1234:5678".into();
-        let narrow = lines(&(before, 2.0), &now, Order::User, (80, 24));
+        let narrow = lines(
+            &Earlier { status: before, seconds: 2.0 },
+            &now,
+            Order::User,
+            Size { width: 80, height: 24 },
+        );
         assert!(narrow[4].contains("WAITS FOR"), "{narrow:#?}");
         assert!(narrow[5].contains("a-name-a-name-a-nam\u{2026}"), "{narrow:#?}");
         assert_eq!(cut("caf\u{e9}", 4), "caf\u{e9}");
@@ -317,7 +329,12 @@ mod tests {
             row["id"] = "0xfedcba9876543210".into();
         }
         for width in [44, 60, 80, 100, 120, 140, 160, 240] {
-            let lines = lines(&(before.clone(), 2.0), &now, Order::Operations, (width, 24));
+            let lines = lines(
+                &Earlier { status: before.clone(), seconds: 2.0 },
+                &now,
+                Order::Operations,
+                Size { width: width, height: 24 },
+            );
             assert!(lines[4].contains("99 %"), "{width}: {lines:#?}");
             let figures = lines[5].contains(" 123456789 ") && lines[5].contains("16 \u{b5}s");
             assert!(figures, "{width}: {lines:#?}");
@@ -327,7 +344,12 @@ mod tests {
     #[test]
     fn the_session_to_kick_is_shown() {
         let (before, now) = (status(3, 0), status(3, 100));
-        let lines = lines(&(before, 2.0), &now, Order::Operations, (120, 24));
+        let lines = lines(
+            &Earlier { status: before, seconds: 2.0 },
+            &now,
+            Order::Operations,
+            Size { width: 120, height: 24 },
+        );
         assert!(lines[4].contains("SESSION") && lines[5].contains(" 0x2 "), "{lines:#?}");
     }
 
@@ -335,19 +357,50 @@ mod tests {
     fn a_picture_fits_its_terminal() {
         let (before, now) = (status(40, 0), status(40, 100));
         for (width, height) in [(20, 5), (40, 10), (80, 24), (120, 50), (200, 60)] {
-            let lines = lines(&(before.clone(), 2.0), &now, Order::Operations, (width, height));
+            let lines = lines(
+                &Earlier { status: before.clone(), seconds: 2.0 },
+                &now,
+                Order::Operations,
+                Size { width: width, height: height },
+            );
             assert!(lines.len() <= height, "{height}: {lines:#?}");
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
             assert!(!lines.concat().contains('\u{1b}'));
         }
-        let wide = lines(&(before.clone(), 2.0), &now, Order::Operations, (200, 60)).join("\n");
+        let wide = lines(
+            &Earlier { status: before.clone(), seconds: 2.0 },
+            &now,
+            Order::Operations,
+            Size { width: 200, height: 60 },
+        )
+        .join("\n");
         assert!(wide.contains("AES-128-GCM") && wide.contains("A-CLIENT"), "{wide}");
-        let narrow = lines(&(before, 2.0), &now, Order::Operations, (60, 24)).join("\n");
+        let narrow = lines(
+            &Earlier { status: before, seconds: 2.0 },
+            &now,
+            Order::Operations,
+            Size { width: 60, height: 24 },
+        )
+        .join("\n");
         assert!(narrow.contains("OP/S") && !narrow.contains("ADDRESS"), "{narrow}");
         assert!(narrow.contains("more sessions"), "{narrow}");
-        let styled = styled(&lines(&(status(40, 0), 2.0), &now, Order::User, (80, 24)), 80);
+        let styled = styled(
+            &lines(
+                &Earlier { status: status(40, 0), seconds: 2.0 },
+                &now,
+                Order::User,
+                Size { width: 80, height: 24 },
+            ),
+            80,
+        );
         assert!(styled[4].starts_with("\u{1b}[7mUSER") && styled[4].ends_with(" \u{1b}[m"));
-        let first = lines(&(Value::Null, 1.0), &now, Order::Operations, (80, 24)).join("\n");
+        let first = lines(
+            &Earlier { status: Value::Null, seconds: 1.0 },
+            &now,
+            Order::Operations,
+            Size { width: 80, height: 24 },
+        )
+        .join("\n");
         assert!(first.contains("measuring"), "{first}");
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn picture(title: &str, results: &[Measured]) -> String {
         // The casts are of whole powers of ten below 2^63.
         let ns = 10_f64.powf(decade) as u64;
         let label = time(ns).replace(".0 ", " ");
-        svg::grid_line(&mut out, (LEFT, RIGHT), y(ns), &label);
+        svg::grid_line(&mut out, LEFT..RIGHT, y(ns), &label);
         decade += 1.0;
     }
     for (nines, label) in

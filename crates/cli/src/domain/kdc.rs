@@ -95,7 +95,8 @@ impl Asking<'_> {
         let Self { client, server, etypes, .. } = *self;
         let question = KeyQuestion { client, server, etypes, nonce, now };
         let message = question.encode(key.map(|key| (key, confounder)));
-        let answer = run(Kdcs::exchange(&self.controller.0, &message))??;
+        let (host, port) = &self.controller.0;
+        let answer = run(Kdcs::exchange(host, *port, &message))??;
         KeyAnswer::parse(&answer, self.keys)
             .map_err(|malformed| io::Error::other(format!("malformed answer: {malformed}")))
     }

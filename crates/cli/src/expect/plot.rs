@@ -36,7 +36,7 @@ pub(crate) fn svg(routes: &[Route], credits: u32) -> String {
     let mut out = svg::begin(WIDTH, HEIGHT, LEFT, &title);
     for decade in 0..=(decades as u32) {
         let rate = 10_f64.powi(i32::try_from(decade).unwrap_or(0)) * 1e6;
-        svg::grid_line(&mut out, (LEFT, RIGHT), y(rate), &format!("{} MB/s", megabytes(rate)));
+        svg::grid_line(&mut out, LEFT..RIGHT, y(rate), &format!("{} MB/s", megabytes(rate)));
     }
     for exponent in EXPONENTS.step_by(2) {
         let buffer = 2_f64.powi(exponent);

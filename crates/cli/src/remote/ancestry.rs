@@ -8,10 +8,22 @@ use frevo_client::{Metadata, Share};
 use frevo_wire::dtyp::FileTime;
 use futures_util::stream::{self, StreamExt};
 
-use super::location::join;
+use super::location::{Url, join};
 
 /// Requests that are under way at once.
 const AT_ONCE: usize = 16;
+
+/// A file or directory on a server, with the connection to its share.
+pub(crate) struct RemoteEnd {
+    pub(crate) share: Share,
+    pub(crate) url: Url,
+}
+
+/// Source and target of a copy between servers, or in one.
+pub(crate) struct BothEnds {
+    pub(crate) from: RemoteEnd,
+    pub(crate) to: RemoteEnd,
+}
 
 /// The identities of a file or directory and of all directories above it, up to the share, as far
 /// as they exist. Empty where the server does not tell, or both ends are certainly on two servers.
@@ -89,15 +101,16 @@ impl Ancestry {
 }
 
 /// The ancestries of source and target.
-pub(crate) async fn ancestries(from: (&Share, &str), to: (&Share, &str)) -> (Ancestry, Ancestry) {
-    let is_one = from.0.session().may_be_of_one_server(to.0.session());
+pub(crate) async fn ancestries(from: &RemoteEnd, to: &RemoteEnd) -> (Ancestry, Ancestry) {
+    let is_one = from.share.session().may_be_of_one_server(to.share.session());
     // A file of a snapshot may have the number of its present version.
-    if from.0.snapshot() != to.0.snapshot() {
+    if from.share.snapshot() != to.share.snapshot() {
         return (Ancestry::default(), Ancestry::default());
     }
     // Links lead to any server.
-    if !is_one && !from.0.is_dfs() && !to.0.is_dfs() {
+    if !is_one && !from.share.is_dfs() && !to.share.is_dfs() {
         return (Ancestry::default(), Ancestry::default());
     }
-    futures_util::future::join(Ancestry::of(from.0, from.1), Ancestry::of(to.0, to.1)).await
+    let source = Ancestry::of(&from.share, &from.url.path);
+    futures_util::future::join(source, Ancestry::of(&to.share, &to.url.path)).await
 }

@@ -137,6 +137,13 @@ impl FoundSource {
     }
 }
 
+/// A source that is a directory, with its content.
+struct FoundDirectory {
+    ends: Ends,
+    root: Entry,
+    listed: Listed,
+}
+
 /// The sources of a command, with the decisions about their files.
 pub(crate) struct CopyPlan<'a> {
     selection: Selection<'a>,
@@ -220,7 +227,7 @@ impl<'a> CopyPlan<'a> {
         }
         let there =
             if self.selection.update { present(&ends.to).await? } else { Listed::default() };
-        self.add_listed((ends, root), listed, &there, options, failures);
+        self.add_listed(FoundDirectory { ends, root, listed }, &there, options, failures);
         Ok(())
     }
 
@@ -250,8 +257,7 @@ impl<'a> CopyPlan<'a> {
     /// Decides about each entry of a source: skipped, refused, created or copied.
     fn add_listed(
         &mut self,
-        (ends, root): (Ends, Entry),
-        listed: Listed,
+        FoundDirectory { ends, root, listed }: FoundDirectory,
         there: &Listed,
         options: &CopyOptions,
         failures: &mut Failures,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::ancestry::{BothEnds, RemoteEnd};
 use super::arguments::Cp;
 use super::copy_plan::{CopyPlan, Selection};
 use super::failures::Failures;
@@ -77,18 +78,18 @@ fn sources(from: &[Location]) -> Result<Sources<'_>, Failure> {
 /// Source and target of a copy between shares.
 async fn ends(cp: &Cp, from: &Url, to: &Url, count: usize) -> Result<Ends, Failure> {
     let connection = &cp.connection;
-    let ((source, from), (target, to)) = connection.reach_both(from, to).await?;
-    if from.server != to.server && !connection.json {
+    let BothEnds { from, to } = connection.reach_both(from, to).await?;
+    if from.url.server != to.url.server && !connection.json {
         tell("source and target are on two servers; the data goes through this machine");
     }
     // Before the target directory is created.
-    source.metadata(&from.path).await.map_err(failed)?;
-    let into = is_remote_directory(&target, &to, count, cp.dry_run).await?;
-    let name = frevo_client::path::split(&from.path).1;
-    let path = if into { to.below(name) } else { to.path.clone() };
-    let to = to.with_path(path);
-    let shown = from.to_string();
-    let ends = Ends::remote((source, from), (target, to)).await;
+    from.share.metadata(&from.url.path).await.map_err(failed)?;
+    let into = is_remote_directory(&to.share, &to.url, count, cp.dry_run).await?;
+    let name = frevo_client::path::split(&from.url.path).1;
+    let path = if into { to.url.below(name) } else { to.url.path.clone() };
+    let to = RemoteEnd { url: to.url.with_path(path), ..to };
+    let shown = from.url.to_string();
+    let ends = Ends::remote(BothEnds { from, to }).await;
     if ends.are_same() {
         let text = format!("{shown} would be copied onto itself");
         return Err(Failure::new(Exit::Usage, text).of("copy", shown));

@@ -12,6 +12,7 @@ use frevo_server::config::DialectName;
 
 use futures_util::future::join_all;
 
+use super::ancestry::{BothEnds, RemoteEnd};
 use super::connection_options::{CipherName, Connection, DfsLinks, RdmaUse, SigningName};
 use super::location::Url;
 use super::{saved, spelling};
@@ -372,26 +373,26 @@ impl Connection {
 
     /// Both ends of a copy: in one session where they are on one server, so that
     /// it can copy by itself.
-    pub(crate) async fn reach_both(
-        &self,
-        from: &Url,
-        to: &Url,
-    ) -> Result<((Share, Url), (Share, Url)), Failure> {
+    pub(crate) async fn reach_both(&self, from: &Url, to: &Url) -> Result<BothEnds, Failure> {
         let to = &to.at_name();
-        let (source, from) = self.reach(from).await?;
+        let (share, url) = self.reach(from).await?;
+        let from = RemoteEnd { share, url };
+        let session = from.share.session();
         let same =
-            source.session().server() == &to.server && from.user == to.user && !to.share.is_empty();
-        let known = reached(to, false).filter(|known| known.session().is_same(source.session()));
+            session.server() == &to.server && from.url.user == to.user && !to.share.is_empty();
+        let end = |share: Share| RemoteEnd { share: to.at_its_time(share), url: to.clone() };
+        let known = reached(to, false).filter(|known| known.session().is_same(session));
         if let Some(target) = known {
-            return Ok(((source, from), (to.at_its_time(target), to.clone())));
+            return Ok(BothEnds { to: end(target), from });
         }
         if same {
-            let target = source.session().share(&to.share).await.map_err(failed)?;
+            let target = session.share(&to.share).await.map_err(failed)?;
             if !target.is_dfs() || to.path.is_empty() {
-                return Ok(((source, from), (to.at_its_time(target), to.clone())));
+                return Ok(BothEnds { to: end(target), from });
             }
         }
-        Ok(((source, from), self.reach(to).await?))
+        let (share, url) = self.reach(to).await?;
+        Ok(BothEnds { to: RemoteEnd { share, url }, from })
     }
 
     /// The credentials of a logon by Kerberos, or else by NTLM.

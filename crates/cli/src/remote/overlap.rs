@@ -1,9 +1,7 @@
 //! The ends of a copy, and whether they overlap, also under other names: a server has several
 //! names and addresses, and a directory may be in several shares.
 
-use frevo_client::Share;
-
-use super::ancestry::{Ancestry, ancestries};
+use super::ancestry::{Ancestry, BothEnds, ancestries};
 use super::endpoint::{Endpoint, Listed};
 use super::location::{Url, join};
 
@@ -29,13 +27,12 @@ impl Ends {
     }
 
     /// Two remote ends. Asks the servers for the identities of both.
-    pub(crate) async fn remote((source, from): (Share, Url), (target, to): (Share, Url)) -> Self {
-        let (from_ancestry, to_ancestry) =
-            ancestries((&source, &from.path), (&target, &to.path)).await;
+    pub(crate) async fn remote(BothEnds { from, to }: BothEnds) -> Self {
+        let (from_ancestry, to_ancestry) = ancestries(&from, &to).await;
         Self {
-            from: Endpoint::Remote(source, from.path.clone()),
-            to: Endpoint::Remote(target, to.path.clone()),
-            urls: Some((from, to)),
+            from: Endpoint::Remote(from.share, from.url.path.clone()),
+            to: Endpoint::Remote(to.share, to.url.path.clone()),
+            urls: Some((from.url, to.url)),
             from_ancestry,
             to_ancestry,
         }

@@ -130,8 +130,7 @@ async fn ends(sync: &Sync) -> Result<Ends, Failure> {
             Ends::new(Endpoint::Remote(share, from.into_path()), Endpoint::Local(to.clone()))
         }
         (Location::Remote(from), Location::Remote(to)) => {
-            let (source, target) = connection.reach_both(from, to).await?;
-            Ends::remote(source, target).await
+            Ends::remote(connection.reach_both(from, to).await?).await
         }
         (Location::Local(_), Location::Local(_)) => {
             let text = "neither the source nor the target is an smb:// URL; use rsync";

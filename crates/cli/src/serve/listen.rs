@@ -56,9 +56,11 @@ impl ListeningSockets {
                 doors.listeners.clear();
                 doors.addresses.clear();
                 doors.is_second_choice = true;
-                doors.open_all(&places, PORT_WITHOUT_PRIVILEGE).map_err(failure)?;
+                doors
+                    .open_all(&places, PORT_WITHOUT_PRIVILEGE)
+                    .map_err(|(address, error)| failure(address, &error))?;
             }
-            outcome => outcome.map_err(failure)?,
+            outcome => outcome.map_err(|(address, error)| failure(address, &error))?,
         }
         doors.store();
         Ok(doors)
@@ -310,7 +312,7 @@ fn is_without_ipv6(error: &io::Error) -> bool {
     matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
 }
 
-fn failure((address, error): (SocketAddr, io::Error)) -> Failure {
+fn failure(address: SocketAddr, error: &io::Error) -> Failure {
     let port = address.port();
     let text = match error.kind() {
         ErrorKind::AddrInUse => format!(

@@ -25,7 +25,14 @@ const PID_BYTES: u64 = 16;
 pub(super) struct ShareGuards {
     /// The folder of the lock files; None without one for this user.
     folder: Option<PathBuf>,
-    files: Mutex<HashMap<(u64, u64), Guard>>,
+    files: Mutex<HashMap<FolderKey, Guard>>,
+}
+
+/// The identity of a shared folder on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FolderKey {
+    device: u64,
+    inode: u64,
 }
 
 struct Guard {
@@ -61,7 +68,7 @@ impl ShareGuards {
         let (Some(folder), Ok(metadata)) = (&self.folder, fs::metadata(&path)) else {
             return Ok(());
         };
-        let key = (metadata.dev(), metadata.ino());
+        let key = FolderKey { device: metadata.dev(), inode: metadata.ino() };
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(guard) = files.get_mut(&key) {
             return guard.hold(&path);
@@ -120,7 +127,8 @@ fn place() -> Option<PathBuf> {
     Some(folder.filter(|folder| folder.is_absolute())?.join("frevo/shares"))
 }
 
-fn open(folder: &Path, (device, inode): (u64, u64)) -> std::io::Result<File> {
+fn open(folder: &Path, key: FolderKey) -> std::io::Result<File> {
+    let FolderKey { device, inode } = key;
     let mut make = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(make.recursive(true), 0o700).create(folder)?;
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();

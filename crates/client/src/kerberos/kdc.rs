@@ -81,8 +81,8 @@ impl Kdcs {
     ///
     /// # Errors
     /// When it does not answer in time.
-    pub async fn exchange((host, port): &(String, u16), message: &[u8]) -> io::Result<Vec<u8>> {
-        exchange(host, *port, message).await
+    pub async fn exchange(host: &str, port: u16, message: &[u8]) -> io::Result<Vec<u8>> {
+        exchange(host, port, message).await
     }
 }
 
@@ -159,10 +159,10 @@ mod tests {
                 stream.write_all(reply).await.unwrap();
             }
         });
-        assert_eq!(Kdcs::exchange(&kdc, &[1, 2, 3]).await.unwrap(), [7, 8]);
-        let long = Kdcs::exchange(&kdc, &[1, 2, 3]).await.unwrap_err();
+        assert_eq!(Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.unwrap(), [7, 8]);
+        let long = Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.unwrap_err();
         assert!(long.to_string().contains("too long"), "{long}");
-        assert!(Kdcs::exchange(&kdc, &[1, 2, 3]).await.is_err());
+        assert!(Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.is_err());
         serve.await.unwrap();
     }
 

@@ -51,9 +51,9 @@ impl Krb5Conf {
     }
 
     /// Has one KDC for a realm, whatever the files and DNS say.
-    pub(super) fn name_kdc(&mut self, realm: &str, (host, port): &(String, u16)) {
+    pub(super) fn name_kdc(&mut self, realm: &str, host: &str, port: u16) {
         self.kdcs.retain(|(of, _)| of != realm);
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         self.kdcs.push((realm.into(), format!("{host}:{port}")));
     }
 

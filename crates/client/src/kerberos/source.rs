@@ -91,8 +91,8 @@ impl Source {
             return Ok(Arc::clone(ticket));
         }
         let mut conf = Krb5Conf::load();
-        if let Some((realm, kdc)) = &self.kdc {
-            conf.name_kdc(realm, kdc);
+        if let Some((realm, (host, port))) = &self.kdc {
+            conf.name_kdc(realm, host, *port);
         }
         let etypes = conf.etypes();
         let (found, now) = match &self.origin {

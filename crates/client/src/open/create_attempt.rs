@@ -132,7 +132,7 @@ impl<'a> CreateAttempt<'a> {
                 self.sent_in = earlier;
                 Ok(Some(Err(Failure::Unsent)))
             }
-            Err(failure) => self.refused((live, bound), failure, is_repetition).await,
+            Err(failure) => self.refused(live, bound, failure, is_repetition).await,
         }
     }
 
@@ -247,7 +247,8 @@ impl<'a> CreateAttempt<'a> {
     /// Decides on an error of the server.
     async fn refused(
         &mut self,
-        (live, bound): (&Live, Bound),
+        live: &Live,
+        bound: Bound,
         failure: Failure,
         is_repetition: bool,
     ) -> Result<Option<Answer>, Cause> {

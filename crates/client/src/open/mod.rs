@@ -93,6 +93,12 @@ pub(crate) struct Open {
     pub(crate) sequences: Sequences,
 }
 
+/// A CREATE and the requests that leave in one compound with it.
+struct First {
+    ask: Ask,
+    followers: Option<Followers>,
+}
+
 impl Open {
     /// Opens `path`. It goes on when the caller gives up waiting, so that no handle is left
     /// behind on the server.
@@ -136,8 +142,8 @@ impl Open {
         let mut in_doubt = false;
         loop {
             at.check(&ask, operation, &url)?;
-            let (url, ask, followers) = (url.clone(), at.adapt(&ask), followers.take());
-            match Self::create(&at, url, (ask, followers), operation, &mut in_doubt).await {
+            let first = First { ask: at.adapt(&ask), followers: followers.take() };
+            match Self::create(&at, url.clone(), first, operation, &mut in_doubt).await {
                 Err(refusal) => at = at.beyond(refusal).await?,
                 opened => return opened,
             }
@@ -149,7 +155,7 @@ impl Open {
     async fn create(
         at: &Located,
         url: String,
-        (ask, followers): (Ask, Option<Followers>),
+        First { ask, followers }: First,
         operation: &'static str,
         in_doubt: &mut bool,
     ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {

@@ -253,7 +253,7 @@ impl FileCache {
             match found {
                 Ok(data) => {
                     let end = offset + data.len() as u64;
-                    self.read_ahead(file, grant, (offset, end), ahead);
+                    self.read_ahead(file, grant, offset..end, ahead);
                     return Ok(data.into());
                 }
                 Err(missing) => {

@@ -1,5 +1,7 @@
 //! The byte-range locks that a mount has on a file.
 
+use std::ops::RangeInclusive;
+
 use frevo_client::{File, LockKind};
 
 use crate::errno::{Outcome, errno};
@@ -25,8 +27,9 @@ impl Range {
         if self.exclusive { LockKind::Exclusive } else { LockKind::Shared }
     }
 
-    /// Makes a range from the lock type and the two ends of fcntl(2).
-    pub(crate) const fn of(owner: u64, pid: u32, (start, last): (u64, u64), kind: i32) -> Self {
+    /// Makes a range from the bytes and the lock type of fcntl(2).
+    pub(crate) const fn of(owner: u64, pid: u32, bytes: RangeInclusive<u64>, kind: i32) -> Self {
+        let (start, last) = (*bytes.start(), *bytes.end());
         Self { owner, pid, start, last, exclusive: kind == libc::F_WRLCK }
     }
 

@@ -22,6 +22,20 @@ pub(super) const MODE_BITS: u32 = 0o7777;
 /// servers that cannot remove open files.
 pub(super) const HIDDEN: &str = ".frevo-removed-";
 
+/// A name in a directory, in wire spelling.
+#[derive(Clone, Copy)]
+pub(super) struct NameAt<'a> {
+    pub(super) parent: &'a Arc<Node>,
+    pub(super) name: &'a str,
+}
+
+/// The paths of a rename in the share.
+#[derive(Clone, Copy)]
+struct Paths<'a> {
+    source: &'a str,
+    target: &'a str,
+}
+
 /// Returns true for a hidden name.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.strip_prefix(HIDDEN)
@@ -69,17 +83,18 @@ impl Volume {
         let make = || share.make_dir(&path, mode & MODE_BITS);
         let made = once(make, |found| found == Errno::EEXIST).await;
         let made = made.map_err(|error| errno_of_new(&error, &path))?;
-        self.made((&parent, &name), made, asked).await
+        self.made(NameAt { parent: &parent, name: &name }, made, asked).await
     }
 
     /// Returns the reply for a name that this mount has made. Without the metadata that the answer to
     /// the request of `asked` told, the server is asked for it.
     async fn made(
         &self,
-        (parent, name): (&Arc<Node>, &str),
+        made: NameAt<'_>,
         told: Option<Metadata>,
         asked: Instant,
     ) -> Outcome<EntryReply> {
+        let NameAt { parent, name } = made;
         self.changed(parent, name);
         let (metadata, asked) = match told {
             Some(told) => (told, asked),
@@ -154,18 +169,24 @@ impl Volume {
         self.let_go_at(&old_parent, &old, &source).await;
         self.let_go_at(&new_parent, &new, &target).await;
         let share = self.share_in(&old_parent);
-        self.rename_path(&share, (&source, &target), replace, (&new_parent, &new)).await?;
-        self.renamed((&old_parent, &old), (&new_parent, &new));
+        let (from, to) = (
+            NameAt { parent: &old_parent, name: &old },
+            NameAt { parent: &new_parent, name: &new },
+        );
+        let paths = Paths { source: &source, target: &target };
+        self.rename_path(&share, paths, to, replace).await?;
+        self.renamed(from, to);
         Ok(())
     }
 
     async fn rename_path(
         &self,
         share: &Share,
-        (source, target): (&str, &str),
+        Paths { source, target }: Paths<'_>,
+        to: NameAt<'_>,
         replace: bool,
-        (new_parent, new): (&Arc<Node>, &str),
     ) -> Outcome<()> {
+        let NameAt { parent: new_parent, name: new } = to;
         let is_gone = |found| found == Errno::ENOENT;
         if replace && !self.plain.load(Ordering::Relaxed) {
             match once(|| share.rename_over(source, target), is_gone).await {
@@ -237,10 +258,10 @@ impl Volume {
         errno(why)
     }
 
-    fn renamed(&self, from: (&Arc<Node>, &str), to: (&Arc<Node>, &str)) {
-        self.changed(to.0, to.1);
-        self.changed(from.0, from.1);
-        self.nodes.renamed((from.0.id, from.1), to);
+    fn renamed(&self, from: NameAt<'_>, to: NameAt<'_>) {
+        self.changed(to.parent, to.name);
+        self.changed(from.parent, from.name);
+        self.nodes.renamed((from.parent.id, from.name), (to.parent, to.name));
     }
 
     pub(crate) async fn link(&self, id: u64, parent: u64, name: &OsStr) -> Outcome<EntryReply> {
@@ -258,7 +279,7 @@ impl Volume {
         let linked = linked.map_err(|error| errno(&error))?;
         // Another file may have the name by now, or be behind a link of DFS.
         let linked = linked.filter(|found| found.file_id() == node.id);
-        self.made((&parent, &name), linked, asked).await
+        self.made(NameAt { parent: &parent, name: &name }, linked, asked).await
     }
 
     pub(crate) async fn symlink(
@@ -281,7 +302,7 @@ impl Volume {
         let make = || share.make_symlink(target, &path, to_directory);
         let made = once(make, |found| found == Errno::EEXIST).await;
         let told = made.map_err(|error| reparse_errno(&error))?;
-        self.made((&parent, &name), told, asked).await
+        self.made(NameAt { parent: &parent, name: &name }, told, asked).await
     }
 
     /// Returns whether the target of a link in `parent` is a directory, if this mount knows that.
@@ -342,7 +363,7 @@ impl Volume {
         let path = parent.below(&name)?;
         let made = self.share.make_special(&path, special, mode & MODE_BITS).await;
         made.map_err(|error| reparse_errno(&error))?;
-        self.made((&parent, &name), None, Instant::now()).await
+        self.made(NameAt { parent: &parent, name: &name }, None, Instant::now()).await
     }
 
     pub(crate) async fn readlink(&self, id: u64) -> Outcome<PathBuf> {

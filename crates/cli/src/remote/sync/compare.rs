@@ -144,7 +144,7 @@ pub(super) async fn compare(
     }
     let pairs = std::mem::take(&mut comparison.pairs);
     for (pair, is_equal) in contents::compare(sync, ends, pairs, failures).await? {
-        comparison.settle((pair.name, &pair.entry), (pair.name_there, pair.old), is_equal);
+        comparison.settle(&pair, is_equal);
     }
     comparison.found.files.sort_by(|a, b| a.from.cmp(&b.from));
     if sync.delete {
@@ -230,42 +230,35 @@ impl<'a> Comparison<'a> {
             (Kind::Directory, None) => self.found.directories.push(name.to_owned()),
             (Kind::File, None) => self.copy(name, name, entry),
             (Kind::File, Some((name_there, old))) => {
-                self.add_existing((name, entry), (name_there, old));
+                self.add_existing(Pair { name, entry: *entry, name_there, old });
             }
             (Kind::Directory, Some(_)) | (Kind::Other, _) => {}
         }
     }
 
     /// Compares a file that both ends have, as far as the listings show it.
-    fn add_existing(
-        &mut self,
-        (name, entry): (&'a str, &Entry),
-        (name_there, old): (&'a str, Entry),
-    ) {
-        if self.sync.update && old.modified > entry.modified && !is_same(entry, &old) {
+    fn add_existing(&mut self, pair: Pair<'a>) {
+        let Pair { entry, old, .. } = &pair;
+        if self.sync.update && old.modified > entry.modified && !is_same(entry, old) {
             return;
         }
         if self.sync.checksum && entry.len == old.len {
-            self.pairs.push(Pair { name, entry: *entry, name_there, old });
+            self.pairs.push(pair);
             return;
         }
-        let is_equal = !self.sync.checksum && is_same(entry, &old);
-        self.settle((name, entry), (name_there, old), is_equal);
+        let is_equal = !self.sync.checksum && is_same(entry, old);
+        self.settle(&pair, is_equal);
     }
 
     /// Decides about a file that both ends have, with equal content or not.
-    fn settle(
-        &mut self,
-        (name, entry): (&str, &Entry),
-        (name_there, old): (&str, Entry),
-        is_equal: bool,
-    ) {
+    fn settle(&mut self, pair: &Pair<'_>, is_equal: bool) {
+        let Pair { name, entry, name_there, old } = pair;
         if !is_equal {
             self.copy(name, name_there, entry);
         } else if let Some(attributes) =
-            changed_attributes(self.sync.copying.attributes, self.ends, entry, &old)
+            changed_attributes(self.sync.copying.attributes, self.ends, entry, old)
         {
-            self.found.attributes.push((name_there.to_owned(), old, attributes));
+            self.found.attributes.push(((*name_there).to_owned(), *old, attributes));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Fetching of pages: once for all readers, and ahead of sequential ones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use frevo_client::File;
@@ -69,14 +70,15 @@ impl FileCache {
         Ok(())
     }
 
-    /// Starts to fetch `ahead` bytes after `end`; the current read began at `offset`.
+    /// Starts to fetch `ahead` bytes after those of the current read.
     pub(super) fn read_ahead(
         self: &Arc<Self>,
         file: &File,
         grant: Grant,
-        (offset, end): (u64, u64),
+        read: Range<u64>,
         ahead: u64,
     ) {
+        let Range { start: offset, end } = read;
         // At the largest window, the pages ahead were checked when this page was entered.
         let is_done = ahead >= READ_AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {

@@ -40,7 +40,7 @@ fn who_waits_for_a_lock_is_told_when_it_is_all_over() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         one.setlk(handle, lock(1), None).await.unwrap();
         let waits = one.setlk(handle, lock(2), Some(Caller::new(0)));
         let over = async {
@@ -58,7 +58,7 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
     in_world(async |world| {
         let one = plain(world).await;
         let handle = one.make("f").await;
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         one.setlk(handle, lock(1), None).await.unwrap();
         // A process with a pending signal, like a waiting one.
         let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -80,7 +80,7 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         // The whole file, through a read-only handle; others write through it.
         one.unlock(handle, lock(1)).await.unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
-        let whole = Range::of(3, 7, (0, i64::MAX as u64), libc::F_WRLCK);
+        let whole = Range::of(3, 7, 0..=i64::MAX as u64, libc::F_WRLCK);
         one.setlk(reader, whole, None).await.unwrap();
         one.write(handle, 0, b"written").await.unwrap();
         one.fsync(handle).await.unwrap();
@@ -96,7 +96,7 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
     in_world(async |world| {
         let (one, two) = (plain(world).await, plain(world).await);
         let first = one.make("f").await;
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         // With another handle open, and as the last handle.
         for beside in [true, false] {
             let handle = one.take("f", libc::O_RDWR).await;
@@ -125,8 +125,8 @@ fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
         let handle = one.make("f").await;
         let beside = one.take("f", libc::O_RDWR).await;
         let other = two.take("f", libc::O_RDWR).await;
-        let lock = |start| Range::of(1, 7, (start, start + 9), libc::F_WRLCK);
-        let all = Range::of(1, 7, (0, 99), libc::F_WRLCK);
+        let lock = |start| Range::of(1, 7, start..=start + 9, libc::F_WRLCK);
+        let all = Range::of(1, 7, 0..=99, libc::F_WRLCK);
         for start in [0, 20, 40] {
             one.setlk(handle, lock(start), None).await.unwrap();
         }
@@ -154,7 +154,7 @@ fn a_handle_that_was_closed_meanwhile_gets_no_lock() {
         let (beside, handle) =
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDONLY).await);
         let node = one.node_of("f");
-        let lock = |owner| Range::of(owner, 7, (0, 9), libc::F_WRLCK);
+        let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         // The lock needs an open for writing; the caller is killed while that waits.
         let turn = node.opening.lock().await;
         let volume = Arc::clone(&one);
