@@ -11,7 +11,7 @@ use crate::config_sources::Sources;
 /// Accounts that are looked up on the host for a share with `run_as = "user"`.
 const LOOKED_UP: usize = 1_000;
 
-/// Users and groups that nobody is, and accounts that a share cannot serve.
+/// Unknown users and groups, and accounts that a share cannot serve.
 pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Vec<Finding> {
     let users = known_users(config, file);
     let groups: Vec<String> = file

@@ -288,9 +288,9 @@ mod tests {
 
     /// Where the lines of a test go.
     #[derive(Debug, Clone, Default)]
-    struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
+    struct Captured(Arc<std::sync::Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for Captured {
         fn write(&mut self, event: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(event)
         }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn names_forge_no_fields() {
-        let kept = Kept::default();
+        let kept = Captured::default();
         let writer = kept.clone();
         let layer = fmt::layer().fmt_fields(TextFields).with_ansi(false).without_time();
         let layer = layer.with_writer(move || OneLine(writer.clone()));

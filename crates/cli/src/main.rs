@@ -45,7 +45,7 @@ use crate::arguments::{Arguments, Command};
 use crate::console::{print, tell_failure};
 use crate::exit::{Done, Failure};
 
-/// Has rustix look for functions of the kernel's vDSO now. It panics once if getcpu, which nobody calls
+/// Has rustix look for functions of the kernel's vDSO now. It panics once if getcpu, which no code calls
 /// here, is not there, as in User Mode Linux; the others have been found by then.
 fn find_vdso() {
     let hook = std::panic::take_hook();

@@ -219,7 +219,7 @@ impl NetworkShares {
             let why = "is outside of the folders that share_roots in [server] names";
             NotEdited::Forbidden(format!("{} {why}", folder.display()))
         };
-        // What is elsewhere on the host is refused whether it is there or not.
+        // A path outside the permitted folders is refused, existing or not.
         if self.is_there(&folder).ok_or_else(forbidden)?.is_err() {
             return Err(NotEdited::NoFolder(format!("there is no folder {}", folder.display())));
         }

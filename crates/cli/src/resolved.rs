@@ -107,7 +107,7 @@ mod tests {
                 assert!(is_shown, "{section} {key} not in\n{text}");
             }
         }
-        // What was printed means the same.
+        // The printed text has the same meaning.
         let config = Config::parse(&text).unwrap_or_else(|faults| panic!("{faults:?} in\n{text}"));
         assert!(!config.shares[0].read_only && config.shares[1].read_only);
         assert_eq!(config.server.name.unwrap().as_str(), "A");

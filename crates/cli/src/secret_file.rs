@@ -1,4 +1,4 @@
-//! Files that hold secrets: read only when nobody else can, written whole or
+//! Files that hold secrets: read only when no other user can, written whole or
 //! not at all.
 
 use std::fs::{File, OpenOptions};
@@ -50,7 +50,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
             ),
         ));
     }
-    // A pipe of a shell, `<(...)`, is nobody else's whatever its mode says.
+    // A pipe of a shell, `<(...)`, belongs to this process alone whatever its mode says.
     if metadata.mode() & NOT_OWNER != 0 && metadata.is_file() {
         return Err(Failure::new(
             Exit::Auth,
@@ -113,7 +113,7 @@ fn beside(path: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
 
-/// Waits until nobody else changes the file at `path`.
+/// Waits until no other process changes the file at `path`.
 pub(crate) fn lock(path: &Path) -> Result<Lock, Failure> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");

@@ -36,10 +36,10 @@ pub(crate) fn session_socket() -> Option<PathBuf> {
     Some(folder.join("frevo").join(ADMIN_SOCKET))
 }
 
-/// Where state is kept when nobody says otherwise.
+/// Where state is kept by default.
 pub(crate) fn default_dir() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    // What a systemd unit with StateDirectory= says.
+    // systemd sets this for a unit with StateDirectory=.
     if let Some(state) = folder("STATE_DIRECTORY") {
         return state;
     }

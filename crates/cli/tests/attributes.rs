@@ -166,7 +166,7 @@ fn what_is_replaced_keeps_its_access_list() {
         world.run(&["put", "file", &url]).succeeds();
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
         assert_eq!(world.run(&["acl", &url]).succeeds(), list);
-        // Who may not write it does not put another in its place.
+        // A user without write access cannot replace the file.
         world.run(&["acl", &url, "--add", "deny:S-1-1-0:w"]).succeeds();
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &url]).fails(1, &["permission denied"]);

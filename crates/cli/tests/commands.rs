@@ -182,7 +182,7 @@ fn a_bad_configuration_is_told_by_its_line() {
     check("[[user]]\nname = \"ann\"\npassword_file = \"/nowhere\"\n")
         .fails(3, &["user ann: there is no"]);
     place.run(&["check", "--config", "nowhere.toml"]).fails(6, &["cannot read", "nowhere.toml"]);
-    // What check finds, serve finds.
+    // serve reports the same faults as check.
     place.file("frevo.toml", "[server]\nlisen = []\n", 0o644);
     place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["frevo.toml:2:", "`listen`"]);
     place.file("frevo.toml", "[server]\nlog_level = \"loud\"\n", 0o644);
@@ -251,7 +251,7 @@ fn the_effective_configuration_is_shown() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} not in\n{shown}");
     }
-    // What is shown is a configuration that means the same.
+    // The printed configuration has the same meaning.
     fs::remove_dir_all(place.path("conf.d")).unwrap();
     place.file("frevo.toml", &shown, 0o644);
     let again = place.run(&["check", "-c", "frevo.toml", "--resolved"]);
@@ -290,7 +290,7 @@ fn shares_are_added_changed_listed_and_removed() {
     let json = share(&["list", "--json"]);
     let first: serde_json::Value = json.succeeds().lines().next().unwrap().parse().unwrap();
     assert_eq!((&first["name"], &first["line"]), (&"photos".into(), &7.into()));
-    // What is wrong is not written.
+    // Invalid values are not written.
     share(&["set", "music", "read_onyl=true"]).fails(3, &["unknown key `read_onyl`", "read_only"]);
     share(&["set", "music", "read_only=maybe"]).fails(3, &["`read_only` must be true or false"]);
     share(&["set", "musik", "read_only=true"]).fails(6, &["no share musik; did you mean music?"]);
@@ -480,7 +480,7 @@ fn accounts_of_samba_keep_their_sids() {
     let header = format!("#!frevo accounts 2 sid={SAMBA} samba");
     assert_eq!(users.lines().next(), Some(&*header), "{users}");
     assert!(users.contains("RID-3001:") && users.contains("RID-3000:"), "{users}");
-    // An identifier that another account has is not taken, nor given to somebody else.
+    // An identifier that another account has is not taken, nor given to another account.
     let told = import("s", &pdbedit("carl", 3_000));
     assert!(
         told.err.contains("skipped carl: another account has its relative identifier (RID 3000)")
@@ -507,7 +507,7 @@ fn accounts_of_samba_keep_their_sids() {
     let names: Vec<_> = all.as_array().unwrap().iter().map(|of| of["name"].as_str()).collect();
     assert_eq!(names, [Some("ann"), Some("bob"), Some("dora")]);
     assert!(!all.to_string().contains(HASH), "no secret is printed");
-    // What has no SIDs says so.
+    // The report mentions missing SIDs.
     assert!(import("u", &smbpasswd("ann", "U")).err.contains("the accounts get new SIDs"));
 }
 

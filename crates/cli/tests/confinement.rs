@@ -299,7 +299,7 @@ impl Confined {
     }
 }
 
-/// All of it holds for every thread of a server that has served somebody.
+/// All of it holds for every thread of a server that has served a client.
 #[test]
 fn every_thread_is_confined() {
     let place = world();

@@ -102,7 +102,7 @@ fn what_is_excluded_is_not_deleted() {
         assert!(!left.contains(gone), "{left:?}");
     }
     assert!(!world.there("there/gone too").exists());
-    // What is too old to be copied is still there.
+    // Files that are too old to be copied are not removed.
     let old = SystemTime::now() - Duration::from_secs(10 * 86_400);
     fs::File::options().write(true).open(here.join("a.jpg")).unwrap().set_modified(old).unwrap();
     fs::write(world.there("there/a.jpg"), b"another").unwrap();

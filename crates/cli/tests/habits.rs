@@ -22,7 +22,7 @@ fn several_are_copied_listed_moved_and_removed_by_one_command() {
     world.run(&["put", "-r", "one", "two", "tree", &world.url("")]).succeeds();
     assert_same(&world.place.path("tree"), &world.there("tree"));
     world.run(&["put", "one", "two", &world.url("nowhere")]).fails(2, &["not a directory"]);
-    // What fails does not keep the others from being done.
+    // A failed file does not stop the others.
     let some = world.run(&["put", "one", "nothing", "three", &world.url("new/")]);
     some.fails(6, &["nothing: No such file"]);
     assert_eq!(fs::read_to_string(world.there("new/three")).unwrap(), "three");
@@ -181,7 +181,7 @@ fn one_name_that_cannot_go_does_not_keep_the_rest() {
     let sent = world.run(&["put", "-r", "tree", &world.url("")]);
     sent.fails(1, &["not UTF-8"]);
     assert_eq!(fs::read_to_string(world.there("tree/good")).unwrap(), "good");
-    // What cannot be read here is not taken for gone.
+    // An unreadable directory does not count as removed.
     fs::write(world.there("tree/old"), "old").unwrap();
     world.run(&["sync", "--delete", "tree", &world.url("tree")]).fails(1, &["nothing is deleted"]);
     assert!(world.there("tree/old").exists());
@@ -198,7 +198,7 @@ fn errors_name_what_was_asked_for() {
     put.fails(6, &["share/no/such/dir: a directory of the path"]);
     assert!(!put.err.contains(".frevo-part"), "{put:?}");
     world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
-    // What answers is no SMB server.
+    // A web server answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smb://ann@{}/x", listener.local_addr().unwrap());
     let web = std::thread::spawn(move || {

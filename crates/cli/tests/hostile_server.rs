@@ -237,7 +237,7 @@ fn namespace(
     use frevo_wire::command::ioctl::dfs::ReferralRequest;
     use frevo_wire::command::ioctl::{self, CtlCode};
     use frevo_wire::{HeaderFlags, Status};
-    // What is listed next: a plain share's root, the namespace's, nothing more.
+    // States of the listing: a plain share's root, the namespace's root, nothing more.
     const PLAIN: usize = 0;
     const LINKED: usize = 1;
     const LISTED: usize = 2;
@@ -314,7 +314,7 @@ fn trees_with_links_of_a_namespace_in_them() {
     assert_eq!(run(&place, &["tree", "--json", &url]).succeeds().lines().count(), 3);
     run(&place, &["get", "-r", &url, "back"]).succeeds();
     assert_eq!(fs::read(place.path("back/link1/behind")).unwrap(), CONTENT);
-    // What is behind it is not the tree's to remove.
+    // The target of the link is not part of the tree.
     settings.store(0, Ordering::SeqCst);
     let removed = run(&place, &["rm", "-r", &format!("{url}/dir")]);
     assert!(removed.code != 0 && removed.err.contains("DFS"), "{removed:?}");

@@ -216,7 +216,7 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
         share.set_metadata("there/read-only", &read_only).await.unwrap();
         share.set_metadata("there/photos/1", &read_only).await.unwrap();
     });
-    // What is not copied is not gone.
+    // Skipped files do not count as removed.
     std::os::unix::fs::symlink("/nowhere", here.join("kept")).unwrap();
     let synced = world.run(&["sync", "--delete", "here", &world.url("there")]);
     assert!(synced.err.contains("skipped links and special files: kept"), "{synced:?}");
@@ -272,7 +272,7 @@ fn names_that_differ_in_case_alone_do_not_take_each_others_place() {
         assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
         fs::remove_dir_all(world.there("there")).unwrap();
     }
-    // What is there in another case is the file that is meant, and found again.
+    // A name that differs in case alone is the same file.
     fs::remove_file(here.join("photo.JPG")).unwrap();
     fs::create_dir_all(world.there("there")).unwrap();
     fs::write(world.there("there/PHOTO.jpg"), b"old").unwrap();

@@ -259,7 +259,7 @@ fn share_permissions_are_kept_and_hold() {
     let others = [comment("new", "x"), (SHARE_SET_INFO, change("new", 502, info(None)))];
     assert_eq!(call(&server, "ann", &others), [WinError::SUCCESS; 2]);
     assert_eq!((may("ann"), may("bob")), ("read", "nothing"));
-    // What this server cannot enforce is refused, and changes nothing.
+    // An access list that this server cannot enforce is refused, and changes nothing.
     let local_accounts = "S-1-5-113".parse::<Sid>().unwrap();
     let deny = Ace::deny(AceFlags::EMPTY, AccessMask::FILE_ALL, local_accounts);
     assert_eq!(set(&[deny, allow(CHANGE, "S-1-1-0")]), WinError::NOT_SUPPORTED);

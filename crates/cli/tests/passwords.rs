@@ -63,7 +63,7 @@ fn a_new_password_is_in_force_at_once_and_stays() {
     assert_ne!(keys(&before), keys(&after), "the Kerberos keys are the old ones");
     assert!(keys(&after).starts_with("4096,424F58616E6E,"), "the salt is not BOXann: {after}");
 
-    // What is wrong changes nothing.
+    // Invalid input changes nothing.
     passwd(&place, &server, "ann", "wrong\nother\n").fails(4, &["password"]);
     passwd(&place, &server, "ann", "néu 🦀\n\n").fails(4, &["empty"]);
     passwd(&place, &server, "given", "secret\nother\n").fails(1, &["permission denied"]);

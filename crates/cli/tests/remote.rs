@@ -144,7 +144,7 @@ fn a_directory_is_made_like_another() {
     assert_same(&here, &world.there("third"));
 }
 
-/// The server is killed and started anew while `arguments` run: the program
+/// The server is killed and restarted while `arguments` run: the program
 /// waits, goes on, and succeeds.
 fn through_a_restart(world: &mut World, arguments: &[&str], begun: impl Fn(&World) -> bool) {
     let mut child = world.command(arguments).spawn().unwrap();
@@ -228,7 +228,7 @@ fn a_copy_between_two_that_was_cut_is_gone_on_with() {
         entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
     };
     assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
-    // What was there already is not sent again.
+    // Data of the part is not sent again.
     data[0] ^= 1;
     let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();
@@ -326,7 +326,7 @@ fn one_server_under_two_names_is_one() {
     world.run(&["sync", "--delete", &below, &tree]).fails(2, &["--delete would remove"]);
     world.run(&["cp", "-r", &tree, &below]).fails(2, &["into itself"]);
     assert_eq!(before(), was, "nothing was done");
-    // What is beside it, and upwards without removing anything.
+    // A sibling directory; and a parent, without removals.
     world.run(&["cp", "-r", &tree, &named("share/tt")]).succeeds();
     assert_same(&world.there("t"), &world.there("tt"));
     world.run(&["sync", &named("below"), &tree]).succeeds();

@@ -14,7 +14,7 @@ use harness::world::World;
 use harness::{Said, said};
 
 /// The secret that the service keeps: the attributes of its item, and the password.
-type Kept = Arc<Mutex<Option<(Vec<u8>, Vec<u8>)>>>;
+type StoredSecret = Arc<Mutex<Option<(Vec<u8>, Vec<u8>)>>>;
 
 /// A call that the service got.
 struct Call {
@@ -82,7 +82,7 @@ fn send(stream: &mut UnixStream, kind: u8, about: (u32, &str), signature: &str, 
 
 /// Serves one connection. The service's private key is 1: its public key is the generator, and the
 /// shared secret is the public key of the client.
-fn serve(mut stream: UnixStream, kept: &Kept, dismisses: bool) {
+fn serve(mut stream: UnixStream, kept: &StoredSecret, dismisses: bool) {
     let mut line = Vec::new();
     while !line.ends_with(b"DATA\r\n") {
         let mut byte = [0];
@@ -165,8 +165,8 @@ fn serve(mut stream: UnixStream, kept: &Kept, dismisses: bool) {
 }
 
 /// Starts a service at a socket, for as long as the test runs.
-fn start(socket: &Path, dismisses: bool) -> Kept {
-    let kept = Kept::default();
+fn start(socket: &Path, dismisses: bool) -> StoredSecret {
+    let kept = StoredSecret::default();
     let listener = UnixListener::bind(socket).unwrap();
     let service = Arc::clone(&kept);
     std::thread::spawn(move || {

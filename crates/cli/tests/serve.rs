@@ -198,7 +198,7 @@ fn a_reload_drops_nobody() {
         add_user(&place, "bob", "pw2");
         server.signal("-HUP");
         logged(&place, "configuration reloaded");
-        // What was open goes on.
+        // Open connections go on.
         ann.write_file(&photos, "after.txt", b"2").await.unwrap();
         let docs = ann.connect_share("docs").await.unwrap();
         ann.write_file(&docs, "new.txt", b"3").await.unwrap();
@@ -214,7 +214,7 @@ fn a_reload_drops_nobody() {
         ann.write_file(&docs, "still.txt", b"4").await.unwrap();
         log_on(&server, "bob", "pw2").await.unwrap().connect_share("docs").await.unwrap();
 
-        // What takes a restart is said.
+        // Changes that need a restart are reported.
         config(&place, &["docs"]);
         let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
         place.file("frevo.toml", &text.replace("127.0.0.1:0", "127.0.0.2:0"), 0o644);

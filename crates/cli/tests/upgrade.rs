@@ -50,7 +50,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
     let share = session.unwrap().share("share").await.unwrap();
     let file = OpenOptions::new().read(true).write(true).create(true).open(&share, "copy").await;
     let file = file.unwrap();
-    // A file that is locked is never opened anew: only its durable handle goes on.
+    // A file that is locked is never opened again: only its durable handle goes on.
     file.lock(LOCKED, 1, LockKind::Exclusive).await.unwrap();
     let mut at = 0;
     while !shared.is_over.load(Ordering::SeqCst) {

@@ -260,7 +260,7 @@ impl Share {
         self.make_reparse_point(link, point, MAKE_LINK).await
     }
 
-    /// Gives the symbolic link `link` another target, in one step: nobody finds the name absent.
+    /// Gives the symbolic link `link` another target, in one step: the name is never absent.
     ///
     /// # Errors
     /// Fails if `link` is a link of the other kind, or the server cannot replace a target (MS-FSA

@@ -55,7 +55,7 @@ impl Dial for SmbDirect {
         if !is_rdma {
             return self.tcp.dial(server);
         }
-        // That one address is not reached says nothing of the session's server.
+        // An address that is not reached says nothing about the session's server.
         Box::pin(async move { self.reach(server).await.map_err(|error| unreached(&error)) })
     }
 

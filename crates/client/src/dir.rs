@@ -3,7 +3,7 @@
 //! The CREATE and two QUERY_DIRECTORY requests leave together: the second one finds the end of most
 //! directories, and a listing costs one round trip for each MiB of entries.
 
-mod kept;
+mod leased;
 mod requests;
 
 use std::collections::{HashSet, VecDeque};
@@ -29,7 +29,7 @@ use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
 use crate::open::{Followers, Open};
 use crate::share::Share;
-pub use kept::KeptDir;
+pub use leased::LeasedDir;
 use requests::{calls, is_answer, listing_bytes, read, request};
 
 /// The class that listings ask for: names, times, sizes, attributes, ids and reparse tags;
@@ -429,12 +429,12 @@ impl ReadDir {
         let asked = self.asked.get_or_insert_with(|| {
             let (open, pattern, is_first) =
                 (Arc::clone(&self.open), self.pattern.clone(), self.is_first);
-            let anew = self.restart.as_mut().filter(|again| again.is_due).map(|again| {
+            let due = self.restart.as_mut().filter(|again| again.is_due).map(|again| {
                 again.is_due = false;
                 (again.share.clone(), again.path.clone())
             });
             Box::pin(async move {
-                let open = match anew {
+                let open = match due {
                     Some((share, path)) => share.read_dir_with(&path, Links::Followed).await?.open,
                     None => open,
                 };

@@ -296,10 +296,10 @@ pub mod internal {
     pub use crate::change::Change;
     pub use crate::dial::{Dial, Dialing, Tcp};
     pub use crate::dial_rdma::SmbDirect;
-    pub use crate::dir::KeptDir;
+    pub use crate::dir::LeasedDir;
     pub use crate::identity::Identity;
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
-    pub use crate::listings::KeptBytes;
+    pub use crate::listings::ListingCharge;
     pub use crate::metadata::{AtClose, file_time, system_time};
     pub use crate::open::{CarriedThrough, carried_through};
     pub use crate::posix_metadata::Special;

@@ -53,7 +53,7 @@ pub const RESILIENT_FOR_MAX: Duration = Duration::from_secs(120);
 /// Time without further attempts after the server refused the user of a session that is being
 /// recovered: repeated attempts would lock the account.
 pub const LOGON_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// Longest time for which a request that nobody waits for is held back, to be sent with another one.
+/// Longest time for which a request without a waiting caller is held back, to be sent with another one.
 pub const UNHURRIED_FOR: Duration = Duration::from_millis(1);
 /// Interval at which a logoff looks for the answers that it waits for.
 pub const ANSWERED_LOOK: Duration = Duration::from_millis(2);

@@ -143,21 +143,21 @@ impl Drop for Keeping<'_> {
 
 /// Bytes that a program keeps of listings: they take room of the budget of all listings under way,
 /// `limits::LISTED_BYTES_MAX`. Dropping it gives them back.
-pub struct KeptBytes(Keeping<'static>);
+pub struct ListingCharge(Keeping<'static>);
 
-impl std::fmt::Debug for KeptBytes {
+impl std::fmt::Debug for ListingCharge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeptBytes({})", self.0.count)
+        write!(f, "ListingCharge({})", self.0.count)
     }
 }
 
-impl Default for KeptBytes {
+impl Default for ListingCharge {
     fn default() -> Self {
         Self(UNDER_WAY.keep())
     }
 }
 
-impl KeptBytes {
+impl ListingCharge {
     /// Takes `count` further bytes. Returns false if the budget does not suffice.
     #[must_use]
     pub fn add(&mut self, count: usize) -> bool {

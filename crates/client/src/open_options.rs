@@ -110,7 +110,7 @@ impl OpenOptions {
         /// Makes the server write data to stable storage before it acknowledges a write.
         write_through
         /// Asks the server not to keep the data in its cache (FILE_NO_INTERMEDIATE_BUFFERING), for
-        /// large files that nobody reads again soon. Windows demands offsets and lengths that are
+        /// large files that no program reads again soon. Windows demands offsets and lengths that are
         /// multiples of a sector then; Frevo does not.
         unbuffered
     }

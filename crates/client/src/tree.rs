@@ -11,7 +11,7 @@ use futures_util::stream::Stream;
 use crate::dir::DirEntry;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
-use crate::listings::KeptBytes;
+use crate::listings::ListingCharge;
 use crate::metadata::{FileType, Metadata};
 use crate::open_options::OpenOptions;
 use crate::share::Share;
@@ -79,7 +79,7 @@ struct Pending {
     /// The path of the directory above, the name, and the depth: 0 for the first one.
     directories: Vec<(Arc<str>, String, usize)>,
     most: usize,
-    kept: KeptBytes,
+    kept: ListingCharge,
 }
 
 /// The bytes that a waiting directory takes.
@@ -209,7 +209,7 @@ impl Share {
             pending: Pending {
                 directories: vec![("".into(), path.trim_matches('/').to_owned(), 0)],
                 most: TREE_ENTRIES,
-                kept: KeptBytes::default(),
+                kept: ListingCharge::default(),
             },
             directory: ("".into(), 0),
             ready: Vec::new().into_iter(),
@@ -232,7 +232,7 @@ impl Share {
         if matches!(metadata.file_type(), FileType::Reparse(_)) {
             return self.remove_entry(path, &metadata).await;
         }
-        let mut kept = KeptBytes::default();
+        let mut kept = ListingCharge::default();
         let mut listed = Vec::new();
         self.empty(path.to_owned(), &mut listed, &mut kept).await?;
         while let Some(Emptied { directory, entries, bytes }) = listed.last_mut() {
@@ -261,7 +261,7 @@ impl Share {
         &self,
         directory: String,
         listed: &mut Vec<Emptied>,
-        kept: &mut KeptBytes,
+        kept: &mut ListingCharge,
     ) -> Result<()> {
         let refused = |why| Err(Error::new(Cause::Limit(why), "remove", self.url(&directory)));
         if listed.len() >= TREE_DEPTH {
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn so_many_directories_are_kept_and_no_more() {
-        let kept = KeptBytes::default();
+        let kept = ListingCharge::default();
         let mut pending = Pending { directories: Vec::new(), most: 10, kept };
         let above: Arc<str> = "a/b".into();
         assert!((0..6).all(|at| pending.push(&above, &at.to_string(), 3)));

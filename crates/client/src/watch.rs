@@ -63,7 +63,7 @@ pub enum RecursiveMode {
 pub struct Watch {
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
-    /// The request under way. It survives a caller that gives up: nobody else has its answer.
+    /// The request under way. It survives a caller that gives up: only it gets the answer.
     asked: Option<BoxFuture<'static, (Result<Message>, Option<FileId>)>>,
     /// The Open that was asked last.
     known: Option<FileId>,

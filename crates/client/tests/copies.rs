@@ -97,7 +97,7 @@ fn no_byte_of_a_copy_comes_here() {
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
         let first = ["offload read", "size", "set size", "offload write"];
         assert_eq!(asked[..4], first, "that way first");
-        // What is no whole sector is left for the others.
+        // The last bytes, less than a sector, are left for the other methods.
         match how {
             CopyMethod::Offloaded => panic!("not all of it: {asked:?}"),
             CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),

@@ -67,7 +67,7 @@ fn seeks_and_reads_see_what_was_written() {
         let mut whole = Vec::new();
         cursor.read_to_end(&mut whole).await.unwrap();
         assert!(whole == data);
-        // What others append, and what they take away.
+        // Another client appends, and then truncates.
         let other = OpenOptions::new().write(true).open(&share, "x").await.unwrap();
         other.write_all_at(b"more", data.len() as u64).await.unwrap();
         whole.clear();

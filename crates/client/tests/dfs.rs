@@ -271,7 +271,7 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
                 "one open dir\\x\\known",
             ]
         );
-        // What was learned is used, by everything that takes a path.
+        // Every operation on a path uses the referral cache.
         assert!(share.metadata("Docs/dir").await.unwrap().is_dir());
         assert_eq!(share.list_dir("docs").await.unwrap().len(), 0);
         share.write("docs/new", b"1").await.unwrap();
@@ -446,7 +446,7 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);
         assert!(asked.iter().all(|one| one.starts_with("two ")), "{asked:?}");
-        // What is open is the lost server's.
+        // Open files belong to the lost server.
         let error = file.read_bytes(0, 10).await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
     });
@@ -460,7 +460,7 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
         assert_eq!(world.dialed("two"), 0);
     });
-    // That it is there does not mean that somebody else made it.
+    // The directory exists, but this client may have made it.
     with_two(async |world, share| {
         world.host("one").falls.store(true, Ordering::SeqCst);
         world.host("two").collides.store(true, Ordering::SeqCst);
@@ -638,7 +638,7 @@ fn a_domains_namespace() {
         assert_eq!(asked[..2], ["dc refer \\corp.example", "nobody is gone"]);
         assert_eq!(asked[2], "dc2 refer \\corp.example\\dfs");
         assert_eq!(world.dialed("corp.example"), 0);
-        // What is no domain is a server.
+        // A name that is no domain is a server.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
     let same = options.clone().referrals(Referrals::SameHost);

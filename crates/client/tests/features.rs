@@ -146,7 +146,7 @@ fn links_are_followed_within_the_share() {
             let file = share.open(path).await.unwrap();
             assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
         }
-        // What leads out of the share is kept and leads nobody on.
+        // A link that leads out of the share is stored, and not followed.
         share.symlink_dir("/etc", "etc").await.unwrap();
         assert!(world.path("etc").symlink_metadata().unwrap().is_dir());
         assert!(share.open("etc/passwd").await.is_err());
@@ -166,7 +166,7 @@ fn who_signs_when_asked_does_as_the_server_requires() {
             let share = session.share("data").await.unwrap();
             share.write("x", b"one").await.unwrap();
             assert_eq!(share.read("x").await.unwrap(), b"one");
-            // What guards the dialect of 3.0 is signed whatever the rest is.
+            // VALIDATE_NEGOTIATE_INFO is signed even if nothing else is.
             let newest = frevo_client::Dialect::Smb300;
             let session = world.session(lax().newest(newest)).await;
             assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
@@ -191,7 +191,7 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
         share.write("one", &data).await.unwrap();
         assert!(std::fs::read(world.path("one")).unwrap() == data);
         assert!(share.read("one").await.unwrap() == data);
-        // What is given up under way leaves the connection as good as it was.
+        // A cancelled call leaves the connection usable.
         let given_up = tokio::time::timeout(Duration::from_millis(5), share.write("two", &data));
         drop(given_up.await);
         assert!(share.read("one").await.unwrap() == data);

@@ -152,7 +152,7 @@ fn what_was_not_made_is_not_removed() {
     let (said, done) = put(Command::CREATE, &[Does::Refuses(Status::DISK_FULL)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
-    // What else goes wrong says nothing of room.
+    // Other errors say nothing about free space.
     let (said, done) = put(Command::WRITE, &[Does::Refuses(Status::ACCESS_DENIED)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::ACCESS_DENIED));

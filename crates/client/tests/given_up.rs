@@ -318,7 +318,7 @@ fn few_credits_are_enough_for_many_compounds() {
             // Some are given up while they wait for credits.
             join_all((0..16).map(|at| give_up(share.read("known"), at % 4))).await;
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-            // What was never sent would be waited for by now.
+            // The client would still wait for an answer to an unsent request.
             sleep(Duration::from_secs(1_000)).await;
             share.read("known").await
         },
@@ -345,7 +345,7 @@ fn a_server_that_never_gives_the_credits_a_request_costs_is_given_up() {
     assert!(dialed <= 2, "{dialed}");
 }
 
-/// Every answer takes away what it cost: a new connection begins anew.
+/// Every answer takes away what it cost: a new connection starts without it.
 #[test]
 fn a_server_that_takes_all_credits_is_come_to_again() {
     let script = |asked: &Asked<'_>| match asked.header.command {

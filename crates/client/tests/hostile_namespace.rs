@@ -82,7 +82,7 @@ fn referrals_that_are_not_proved_lead_nowhere() {
     assert!(found.is_err() && connections > 1, "a signed one is followed");
     let honest = namespace(1, |_| true);
     let forged = move |asked: &Asked<'_>| match (asked.header.command, honest(asked)) {
-        // Of somebody on the way, who has no key.
+        // From an attacker on the network, who has no key.
         (Command::IOCTL, Act::Body(body)) => {
             Act::Bytes(evil::framed(&evil::said(&asked.header, Status::SUCCESS, &body)))
         }

@@ -1,4 +1,4 @@
-//! A server, or somebody on the way, that means harm: the client ends with an
+//! A hostile server, or an attacker on the network: the client ends with an
 //! error, in time, and never with wrong data or unprotected.
 #![allow(missing_docs, reason = "tests")]
 
@@ -67,7 +67,7 @@ fn a_changed_bit_never_changes_what_is_read() {
                     let (one, _) = client(world, options.clone(), tamper);
                     let read = tokio::time::timeout(Duration::from_secs(20), read(&one)).await;
                     match read.expect("it ends") {
-                        // Found out, and the connection was made anew.
+                        // Detected; the client has reconnected.
                         Ok(data) => assert_eq!(data, KNOWN, "frame {target}, byte {place}"),
                         Err(_) => failed += 1,
                     }
@@ -89,7 +89,7 @@ fn what_the_server_would_not_send_is_refused() {
             ("noise", Arc::new(|at, frame| vec![if at == 0 { vec![0xA5; 200] } else { frame }])),
             ("nothing", Arc::new(|at, frame| vec![if at == 3 { Vec::new() } else { frame }])),
             (
-                "somebody else's answer",
+                "another client's answer",
                 Arc::new(|at, mut frame| {
                     if at == 4 && frame.starts_with(&[0xFE]) {
                         frame[24..32].copy_from_slice(&77_u64.to_le_bytes());

@@ -51,7 +51,7 @@ async fn once_with(
         };
         check("at the end");
         if fault == Fault::Late {
-            // What is there again stays there.
+            // A later file of this name is not removed.
             if !make.is_empty() {
                 std::fs::write(world.path(make), name).unwrap();
             }

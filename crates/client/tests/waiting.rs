@@ -103,7 +103,7 @@ fn a_logon_that_is_refused_is_not_tried_for_each_who_waits() {
         }
         is_refused(world.share.metadata("known").await.unwrap_err());
         assert_eq!(world.dialed(), 2, "one attempt for all");
-        // Somebody may have mended it since.
+        // The cause may have been mended since.
         tokio::time::advance(Duration::from_secs(31)).await;
         is_refused(world.share.metadata("known").await.unwrap_err());
         assert_eq!(world.dialed(), 3);

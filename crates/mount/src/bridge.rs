@@ -336,7 +336,7 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // Nobody waits for the answer: the kernel need not remember the request meanwhile.
+        // No program waits for the answer: the kernel need not remember the request meanwhile.
         reply.ok();
         let volume = Arc::clone(&self.volume);
         self.works.begin(async move { volume.release(handle.0).await });

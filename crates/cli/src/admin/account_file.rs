@@ -31,7 +31,7 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
                 tell_end(number(&answer, "sessions"));
                 return Ok(());
             }
-            // Another server, or nobody. Who may change the accounts of a server may ask it, too.
+            // Another server, or none. Who may change the accounts of a server may ask it, too.
             Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
             Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
                 return Err(Failure::new(

@@ -389,7 +389,7 @@ fn by_table(parameter: &Parameter, conversion: &mut Conversion<'_>) {
         share_modules::report_modules("global", parameter, &mut conversion.report);
         share_modules::tell_defaults("global", parameter, &options, &mut conversion.report);
     } else if let Some(row) = options::of_share(name) {
-        // What restricts is told with each share.
+        // Restricting options are reported with each share.
         if row.effect != Effect::Opens {
             report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
         }

@@ -26,7 +26,7 @@ pub(super) struct HostFacts {
 /// The file of `username map`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum UserMapFile {
-    /// It can be used, or nobody knows.
+    /// It can be used, or that is not known.
     #[default]
     Usable,
     /// It is not there; Samba goes on without it.

@@ -487,7 +487,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// True when somebody may write to the share.
+    /// True when any user may write to the share.
     pub(super) fn is_written(&self) -> bool {
         let has_writers = || self.value("write list").is_some_and(|value| !value.is_empty());
         !self.is_read_only() || (has_writers() && !self.loads("readonly"))

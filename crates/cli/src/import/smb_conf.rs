@@ -13,7 +13,7 @@ pub(super) enum Included {
     Text(String),
     /// It adds nothing, for this reason.
     Nothing(String),
-    /// Nobody knows here what it says.
+    /// Its text is not known here.
     Unknown,
 }
 
@@ -118,7 +118,7 @@ impl SmbConf {
         text: &str,
         read: &mut dyn FnMut(&str) -> Included,
     ) -> Result<Self, SyntaxFault> {
-        // What comes before the first header is [global]'s.
+        // Lines before the first header belong to [global].
         let mut conf = Self { sections: Vec::new(), late_global: None, settled: Vec::new() };
         conf.take(text, Source { file: None, depth: 0 }, read)?;
         Ok(conf)

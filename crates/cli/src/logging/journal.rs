@@ -29,7 +29,7 @@ pub(super) struct Journal(Arc<Connection>);
 #[derive(Debug)]
 struct Connection {
     socket: RwLock<UnixDatagram>,
-    /// True while a thread connects anew.
+    /// True while a thread reconnects.
     is_connecting: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Journal {
         Self(Arc::new(Connection { socket: RwLock::new(socket), is_connecting }))
     }
 
-    /// Sends an entry. A line that cannot be sent is lost: there is nobody to tell.
+    /// Sends an entry. A line that cannot be sent is lost: no other place could report it.
     fn send(&self, entry: &Entry) {
         let socket = self.0.socket.read();
         let sent = socket.send(&entry.encode(usize::MAX)).or_else(|error| {

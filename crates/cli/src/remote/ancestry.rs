@@ -38,7 +38,7 @@ pub(crate) struct Ancestry {
 
 impl Ancestry {
     async fn of(share: &Share, path: &str) -> Self {
-        // What does not exist, or is not to be seen, is none.
+        // A directory that does not exist or may not be read has no identity.
         let identity = async |path: &str| share.identity(path).await.ok().flatten();
         let above = std::iter::successors(Some(path), |path| {
             (!path.is_empty()).then(|| frevo_client::path::split(path).0)

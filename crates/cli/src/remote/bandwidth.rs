@@ -61,7 +61,7 @@ mod tests {
         }
         let took = start.elapsed().as_secs_f64();
         assert!((9.7..10.1).contains(&took), "{took}");
-        // What was not used while nothing was to be sent is not had later.
+        // Unused bandwidth of an idle time does not add up.
         tokio::time::advance(Duration::from_secs(60)).await;
         let start = Instant::now();
         for _ in 0..30 {

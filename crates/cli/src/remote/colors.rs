@@ -50,7 +50,7 @@ impl Colors {
     fn parse(text: &str) -> Self {
         let mut colors = Self::default();
         for (what, color) in text.split(':').filter_map(|one| one.split_once('=')) {
-            // What is not a colour could make a terminal do anything.
+            // Other text could be an escape sequence with any effect on the terminal.
             if color.is_empty() || !color.chars().all(|one| one.is_ascii_digit() || one == ';') {
                 continue;
             }

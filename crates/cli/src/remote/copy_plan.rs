@@ -3,7 +3,7 @@
 //! creates the directories and copies the files. The commands differ in their ends only.
 
 use frevo_client::Share;
-use frevo_client::internal::KeptBytes;
+use frevo_client::internal::ListingCharge;
 use frevo_wire::fscc::upcase_name;
 use futures_util::stream::{self, StreamExt};
 
@@ -153,7 +153,7 @@ pub(crate) struct CopyPlan<'a> {
     parts: Vec<String>,
     sources: Vec<Source>,
     /// The room that they take of the budget of listings.
-    kept: Vec<KeptBytes>,
+    kept: Vec<ListingCharge>,
 }
 
 impl<'a> CopyPlan<'a> {

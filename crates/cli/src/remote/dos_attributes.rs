@@ -34,7 +34,7 @@ const CARRIED: FileAttributes = FileAttributes::from_bits(
         | FileAttributes::ARCHIVE.bits(),
 );
 
-/// The mode bits that let somebody write a file.
+/// The mode bits that let any user write a file.
 const WRITE: u32 = 0o222;
 
 /// The DOS attributes and the creation time that a copy is to get.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use frevo_client::internal::KeptBytes;
+use frevo_client::internal::ListingCharge;
 use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share};
 use frevo_net::buffer::Buf;
 
@@ -87,7 +87,7 @@ pub(crate) struct Entry {
 pub(crate) struct Listed {
     pub(crate) entries: BTreeMap<String, Entry>,
     /// The room that they take of the budget of listings.
-    pub(crate) kept: KeptBytes,
+    pub(crate) kept: ListingCharge,
 }
 
 impl Deref for Listed {
@@ -258,7 +258,7 @@ impl Endpoint {
         looks: impl Fn(&str, Kind, SystemTime) -> Treatment,
         mut failed_below: impl FnMut(Error) -> frevo_client::Result<()>,
     ) -> Result<Listed, Failure> {
-        let (mut found, mut kept) = (BTreeMap::new(), KeptBytes::default());
+        let (mut found, mut kept) = (BTreeMap::new(), ListingCharge::default());
         let mut see = |name: &str, entry: Entry| {
             let kind = match looks(name, entry.kind, entry.modified) {
                 Treatment::As(kind) => kind,

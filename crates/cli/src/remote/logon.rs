@@ -45,7 +45,7 @@ const HASH_FORM: &str = "an NT hash has 32 digits from 0 to 9 and a to f";
 
 /// The sessions and shares of this command, with the passwords given for them.
 #[derive(Default)]
-struct Kept {
+struct SessionCache {
     sessions: Vec<Session>,
     shares: Vec<Share>,
     /// Shares by the URLs that led there, and whether with the POSIX extensions.
@@ -63,8 +63,8 @@ struct Kept {
 }
 
 thread_local! {
-    /// Kept until the command ends.
-    static KEPT: RefCell<Kept> = RefCell::default();
+    /// Lives until the command ends.
+    static SESSIONS: RefCell<SessionCache> = RefCell::default();
 }
 
 /// Held while a share is reached: of many files that are looked for at once, the first one logs on.
@@ -72,13 +72,13 @@ static REACHING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// `share` is logged off from at the end, however the command ends.
 pub(crate) fn keep(share: &Share) {
-    KEPT.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+    SESSIONS.with_borrow_mut(|kept| kept.shares.push(share.clone()));
 }
 
 /// The share that `url` is in, if it was reached before; what DFS leads to is looked for
 /// each time.
 fn reached(url: &Url, posix: bool) -> Option<Share> {
-    KEPT.with_borrow(|kept| {
+    SESSIONS.with_borrow(|kept| {
         let same = |other: &Url| other.is_in_share_of(url) && other.user == url.user;
         let mut all = kept.reached.iter();
         all.find(|(other, had, _)| *had == posix && same(other)).map(|(_, _, share)| share.clone())
@@ -88,7 +88,7 @@ fn reached(url: &Url, posix: bool) -> Option<Share> {
 /// Commands of a test reach `url` by `share`.
 #[cfg(test)]
 pub(crate) fn reach_by(url: &Url, share: &Share) {
-    KEPT.with_borrow_mut(|kept| {
+    SESSIONS.with_borrow_mut(|kept| {
         kept.shares.push(share.clone());
         kept.reached.push((url.clone(), false, share.clone()));
     });
@@ -107,7 +107,7 @@ pub(crate) fn has_password(connection: &Connection, url: &Url) -> bool {
 
 /// A server that is lost, and how long the command tries to reach it again.
 pub(crate) fn lost_server() -> Option<(String, Duration)> {
-    KEPT.with_borrow(|kept| {
+    SESSIONS.with_borrow(|kept| {
         let mut sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
         let lost = sessions.rfind(|session| session.info().is_none())?;
         Some((lost.server().to_string(), kept.patience))
@@ -116,7 +116,7 @@ pub(crate) fn lost_server() -> Option<(String, Duration)> {
 
 /// The channels of all sessions, with `--verbose`.
 pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
-    KEPT.with_borrow(|kept| {
+    SESSIONS.with_borrow(|kept| {
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
         let mut all: Vec<ChannelInfo> = sessions.flat_map(Session::channels).collect();
         all.sort_by_key(|channel| channel.number);
@@ -128,7 +128,7 @@ pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
 
 /// Says it once if `--rdma auto` has led to TCP, or leads to SMB Direct again.
 pub(crate) fn tell_of_tcp() {
-    let text = KEPT.with_borrow_mut(|kept| {
+    let text = SESSIONS.with_borrow_mut(|kept| {
         if !kept.prefers_rdma {
             return None;
         }
@@ -165,7 +165,7 @@ pub(crate) fn tell_of_tcp() {
 /// durable handles for a client that may come back: ksmbd for minutes in which their files
 /// cannot be removed.
 pub(crate) async fn log_off() {
-    let kept = KEPT.take();
+    let kept = SESSIONS.take();
     let shares = join_all(kept.shares.into_iter().map(Share::log_off));
     let sessions = join_all(kept.sessions.into_iter().map(Session::log_off));
     futures_util::future::join(shares, sessions).await;
@@ -211,7 +211,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
 /// The path of an error as a command takes it: a URL with the user that was logged on there, and with
 /// escapes.
 fn shown_path(path: &str) -> String {
-    let found = KEPT.with_borrow(|kept| {
+    let found = SESSIONS.with_borrow(|kept| {
         let mut shares = kept.shares.iter();
         shares.find_map(|share| {
             let rest = path.strip_prefix(&share.url(""))?;
@@ -259,7 +259,7 @@ impl Connection {
         let credentials = self.credentials(url).await?;
         let session =
             self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
-        KEPT.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
+        SESSIONS.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         self.tell_of_guest(&session);
         tell_of_tcp();
         Ok(session)
@@ -272,7 +272,7 @@ impl Connection {
 
     fn options(&self, posix: bool) -> Options {
         let default = Options::default();
-        KEPT.with_borrow_mut(|kept| {
+        SESSIONS.with_borrow_mut(|kept| {
             kept.patience = Duration::from_secs(self.patience);
             kept.is_verbose = self.verbose;
             kept.prefers_rdma = self.rdma == RdmaUse::Auto;
@@ -366,7 +366,7 @@ impl Connection {
         let (share, found) = self.resolved(&self.client(posix), &credentials, url).await?;
         if !share.is_dfs() && found.path == url.path {
             let one = (url.clone(), posix, share.clone());
-            KEPT.with_borrow_mut(|kept| kept.reached.push(one));
+            SESSIONS.with_borrow_mut(|kept| kept.reached.push(one));
         }
         Ok((url.at_its_time(share), found))
     }
@@ -494,7 +494,7 @@ impl Connection {
         url: &Url,
     ) -> Option<frevo_auth::Zeroizing<String>> {
         let place = self.place(user, url);
-        KEPT.with_borrow(|kept| {
+        SESSIONS.with_borrow(|kept| {
             let mut all = kept.passwords.iter();
             all.find(|(other, _)| *other == place).map(|(_, password)| password.clone())
         })
@@ -508,7 +508,7 @@ impl Connection {
         password: frevo_auth::Zeroizing<String>,
     ) {
         let place = self.place(user, url);
-        KEPT.with_borrow_mut(|kept| kept.passwords.push((place, password)));
+        SESSIONS.with_borrow_mut(|kept| kept.passwords.push((place, password)));
     }
 
     fn password(&self, user: &str, url: &Url) -> Result<frevo_auth::Zeroizing<String>, Failure> {

@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Mounts; in the foreground waits until it is unmounted.
 pub(super) fn run(arguments: &Mount) -> Done {
     if arguments.fake {
-        // What was said is understood; nobody is asked for anything.
+        // The options are valid; nothing is mounted.
         return Ok(());
     }
     if !arguments.foreground && !arguments.detach {
@@ -74,7 +74,7 @@ async fn mount(arguments: &Mount) -> Done {
     Ok(())
 }
 
-/// Where nobody reads what is said, to the journal.
+/// Logs to the journal where standard error is not read.
 fn start_logging(arguments: &Mount) -> Done {
     let level = Some(&*arguments.log_level);
     if let Some(file) = &arguments.log_file {
@@ -107,7 +107,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let unmounted = tokio::select! {
             done = mounted.unmount() => done,
-            // What was written does not get to the server.
+            // Unsent data is lost.
             () = signals.next() => continue,
         };
         match unmounted {

@@ -155,7 +155,7 @@ impl Translation {
             None if is_password(name) => {
                 return Err(usage(&format!("mount option {name}: {PASSWORD}")));
             }
-            // Nobody knows what the value of such an option is: it may be a secret.
+            // The value of an unknown option may be a secret.
             None if self.is_sloppy => {
                 self.notes.push(format!("mount option {name} is unknown and ignored"));
             }

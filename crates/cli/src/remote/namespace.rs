@@ -90,7 +90,7 @@ async fn mv_one(
     }
     let renamed = rename(share, &from.path, &target, replaces).await;
     renamed.map_err(|error| {
-        // What is wrong with the new name is not said of the old one.
+        // Errors about the new name are reported with that name.
         let of_target = [
             Status::OBJECT_NAME_INVALID,
             Status::OBJECT_NAME_COLLISION,

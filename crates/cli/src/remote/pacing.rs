@@ -22,7 +22,7 @@ pub(crate) fn rest() {
     }
 }
 
-/// Files after which the pause is set anew.
+/// Files after which the pause is computed again.
 const WINDOW: u32 = 64;
 
 /// Of the time that the server has work for this part is slept.

@@ -195,7 +195,7 @@ impl ParallelSessions {
         let first = self.first();
         let _counted = Counted::new(&first.load);
         work(&first.share, one).await?;
-        // What the first could do and this could not, it will not be asked again.
+        // This connection failed at work that the first one could do: it is not used again.
         self.give_up(&lane);
         Ok(())
     }

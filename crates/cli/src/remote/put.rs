@@ -85,7 +85,7 @@ fn wire_leaf(from: &Path) -> Result<String, Failure> {
     let shown = from.display();
     let found = std::fs::metadata(from).map_err(walk::local_failed(from))?;
     if !(found.is_file() || found.is_dir()) {
-        // A pipe that nobody writes to would be waited for without end.
+        // A pipe without a writer would be waited for without end.
         let text = format!(
             "{shown} is not a file but a pipe, a socket or a device, which is not copied; to send \
              what can be read from it, run: frevo put - URL < {shown}"

@@ -30,7 +30,7 @@ pub(crate) struct Saved {
     /// The server as URLs name it, with the port unless it is 445.
     server: String,
     pub(crate) user: String,
-    kept: Kept,
+    secret: SavedSecret,
 }
 
 /// Where `login` keeps passwords.
@@ -44,9 +44,9 @@ pub(crate) enum StoreName {
 
 /// The place of a saved password.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kept {
+enum SavedSecret {
     /// The NT hash of the password, 32 hexadecimal digits, in the file.
-    Here(Zeroizing<String>),
+    Hash(Zeroizing<String>),
     /// The Secret Service has the hash.
     SecretService,
 }
@@ -70,18 +70,20 @@ impl Saved {
         let member = |name: &str| value.get(name)?.as_str().map(str::to_owned);
         let (server, user) = (member("server")?, member("user")?);
         if member("store").as_deref() == Some(SECRET_SERVICE) {
-            return Some(Self { server, user, kept: Kept::SecretService });
+            return Some(Self { server, user, secret: SavedSecret::SecretService });
         }
         let hash = Zeroizing::new(member("nt_hash")?);
         NtHash::from_hex(&hash)?;
-        Some(Self { server, user, kept: Kept::Here(hash) })
+        Some(Self { server, user, secret: SavedSecret::Hash(hash) })
     }
 
     fn to_json(&self) -> Value {
-        let Self { server, user, kept } = self;
-        match kept {
-            Kept::Here(hash) => json!({ "server": server, "user": user, "nt_hash": hash.as_str() }),
-            Kept::SecretService => {
+        let Self { server, user, secret } = self;
+        match secret {
+            SavedSecret::Hash(hash) => {
+                json!({ "server": server, "user": user, "nt_hash": hash.as_str() })
+            }
+            SavedSecret::SecretService => {
                 json!({ "server": server, "user": user, "store": SECRET_SERVICE })
             }
         }
@@ -89,8 +91,8 @@ impl Saved {
 
     /// The NT hash of the password, 32 hexadecimal digits.
     pub(crate) fn hash(&self) -> Result<Zeroizing<String>, Failure> {
-        let Self { server, user, kept } = self;
-        if let Kept::Here(hash) = kept {
+        let Self { server, user, secret } = self;
+        if let SavedSecret::Hash(hash) = secret {
             return Ok(hash.clone());
         }
         let told = TOLD.with_borrow(|told| {
@@ -158,7 +160,7 @@ pub(crate) fn find(url: &Url, user: Option<&str>) -> Result<Option<Saved>, Failu
     Ok(all()?.into_iter().rev().find(|saved| saved.is_of(url, user)))
 }
 
-/// Makes the folder of saved servers, which nobody else can look into. Versions before 0.2 made one
+/// Makes the folder of saved servers, which no other user can look into. Versions before 0.2 made one
 /// for which the umask decided.
 fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -219,12 +221,12 @@ pub(crate) async fn login(
     connection.keep_password(&user, url, password);
     connection.log_on(url).await?;
     let server = url.server.to_string();
-    let kept = keep(&server, &user, hash, store)?;
-    let place = match kept {
-        Kept::Here(_) => "",
-        Kept::SecretService => " in the Secret Service",
+    let secret = keep(&server, &user, hash, store)?;
+    let place = match secret {
+        SavedSecret::Hash(_) => "",
+        SavedSecret::SecretService => " in the Secret Service",
     };
-    let one = Saved { server, user: user.clone(), kept };
+    let one = Saved { server, user: user.clone(), secret };
     change(|saved| {
         saved.retain(|other| !other.is_of(url, Some(&user)));
         saved.push(one);
@@ -242,22 +244,22 @@ fn keep(
     user: &str,
     hash: Zeroizing<String>,
     store: Option<StoreName>,
-) -> Result<Kept, Failure> {
+) -> Result<SavedSecret, Failure> {
     if store == Some(StoreName::File) {
-        return Ok(Kept::Here(hash));
+        return Ok(SavedSecret::Hash(hash));
     }
     let stored = match SecretService::open() {
         Ok(mut service) => service.store(server, user, &hash),
         Err(error) if store.is_none() => {
             tracing::debug!(%error, "no Secret Service answers; the password goes to the file");
-            return Ok(Kept::Here(hash));
+            return Ok(SavedSecret::Hash(hash));
         }
         Err(error) => Err(error),
     };
     match stored {
-        Ok(()) => Ok(Kept::SecretService),
+        Ok(()) => Ok(SavedSecret::SecretService),
         Err(error) if store.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            Ok(Kept::Here(hash))
+            Ok(SavedSecret::Hash(hash))
         }
         Err(error) => {
             let text = format!(
@@ -276,11 +278,11 @@ pub(crate) fn urls() -> Vec<String> {
 }
 
 fn list(json: bool) -> Done {
-    for Saved { server, user, kept } in all()? {
+    for Saved { server, user, secret } in all()? {
         let shown = if json {
-            let store = match kept {
-                Kept::Here(_) => "file",
-                Kept::SecretService => SECRET_SERVICE,
+            let store = match secret {
+                SavedSecret::Hash(_) => "file",
+                SavedSecret::SecretService => SECRET_SERVICE,
             };
             line(json!({ "server": server, "user": user, "store": store }))
         } else {
@@ -301,7 +303,7 @@ pub(crate) fn logout(url: &Url) -> Done {
         let text = format!("no password is saved for {url}; frevo login lists the saved servers");
         return Err(Failure::new(Exit::NotFound, text));
     }
-    for one in saved.iter().filter(|one| one.kept == Kept::SecretService) {
+    for one in saved.iter().filter(|one| one.secret == SavedSecret::SecretService) {
         let removed =
             SecretService::open().and_then(|mut service| service.remove(&one.server, &one.user));
         removed.map_err(|error| {
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(Saved::read(&saved.to_json().to_string()).as_ref(), Some(&saved));
         let there = json!({ "server": "box", "user": "ann", "store": SECRET_SERVICE }).to_string();
         let there = Saved::read(&there).unwrap();
-        assert_eq!(there.kept, Kept::SecretService);
+        assert_eq!(there.secret, SavedSecret::SecretService);
         assert_eq!(Saved::read(&there.to_json().to_string()), Some(there));
         for wrong in ["", "{}", "[1]", &text.replace("8846", "zz46"), &text.replace("ann", "\"")] {
             assert_eq!(Saved::read(wrong), None, "{wrong}");

@@ -113,7 +113,7 @@ pub(crate) fn is_part(path: &str) -> bool {
 }
 
 /// The name under which a file is begun. It tells which version of which source it is of,
-/// so that another one, or one that has changed, is begun anew.
+/// so that another one, or one that has changed, starts from the beginning.
 pub(crate) fn part_name(name: &str, version: &[&[u8]]) -> String {
     // FNV-1a: any mixing will do.
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use frevo_client::internal::{KeptBytes, file_time};
+use frevo_client::internal::{ListingCharge, file_time};
 use frevo_client::{Cause, DirEntry, Error, FileAttributes, FileType, Metadata, Share};
 use frevo_mount::names::{Spelling, to_wire};
 use futures_util::future::join_all;
@@ -27,7 +27,7 @@ const ENTRIES_MAX: usize = 10_000_000;
 /// Bytes that a command keeps of each file, beside its path.
 const ENTRY_BYTES: usize = 200;
 
-/// Files after which the count on the terminal is shown anew.
+/// Files after which the count on the terminal is updated.
 const SHOWN_EACH: usize = 64;
 
 /// Links of DFS namespaces within each other.
@@ -187,7 +187,7 @@ pub(crate) async fn remote_but(
     path: &str,
     mut see: impl FnMut(&str, &Metadata),
     failed: impl FnMut(Error) -> frevo_client::Result<()>,
-) -> frevo_client::Result<KeptBytes> {
+) -> frevo_client::Result<ListingCharge> {
     let all = |name: &str, metadata: &Metadata| {
         see(name, metadata);
         true
@@ -201,12 +201,12 @@ pub(crate) async fn remote_into(
     path: &str,
     mut see: impl FnMut(&str, &Metadata) -> bool,
     mut failed: impl FnMut(Error) -> frevo_client::Result<()>,
-) -> frevo_client::Result<KeptBytes> {
+) -> frevo_client::Result<ListingCharge> {
     let above = Above::of(share, path).await;
     let start = Waiting { below: String::new(), is_junction: false, trail: None, above };
     let mut waiting = VecDeque::from([start]);
     let mut under_way = FuturesUnordered::new();
-    let (mut seen, mut kept) = (0_usize, KeptBytes::default());
+    let (mut seen, mut kept) = (0_usize, ListingCharge::default());
     let mut count = Count::new("listed");
     loop {
         while under_way.len() < LISTED_AT_ONCE {
@@ -279,7 +279,7 @@ async fn cross(
     place: &str,
     before: Option<Rc<Trail>>,
 ) -> frevo_client::Result<Option<Rc<Trail>>> {
-    // What was crossed is known then.
+    // The look-up makes the client follow the link.
     share.metadata(place).await?;
     let from = share.real_url(frevo_client::path::split(place).0).await?;
     let to = share.real_url(place).await?;
@@ -423,12 +423,12 @@ mod tests {
             let attributes = FileAttributes::REPARSE_POINT | more;
             kind(&Metadata::default().with_attributes(attributes).with_reparse_tag(tag))
         };
-        // Deduplicated, moved away, compressed for the system; folders of a cloud.
+        // Deduplicated, archived, compressed by the system; folders of a cloud.
         for tag in [0x8000_0013, 0xC000_0004, 0x8000_0017, 0x9000_001A] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::File);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
         }
-        // Links, mount points, special files; and what nobody told.
+        // Links, mount points, special files; and reparse points without a tag.
         for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);

@@ -15,7 +15,7 @@ use crate::arguments::Serve;
 use crate::exit::Failure;
 use crate::state;
 
-/// A wish that somebody waits for.
+/// A request whose sender waits for it.
 pub(super) struct Asked {
     file: PathBuf,
     answer: oneshot::Sender<Result<Reviewed, NotRead>>,

@@ -159,7 +159,7 @@ pub(super) struct Entry {
     pub(super) is_group: bool,
 }
 
-/// The answer: an entry for each name or SID, and the reason why somebody was silent.
+/// The answer: an entry for each name or SID, and the reason why a server was silent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) entries: Vec<Option<Entry>>,

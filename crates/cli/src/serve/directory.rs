@@ -54,7 +54,7 @@ struct Process {
 }
 
 impl Directory {
-    /// Starts the processes, if the configuration has somebody to ask: domains of winbind, or a
+    /// Starts the processes, if the configuration names servers to ask: domains of winbind, or a
     /// keytab with the key of a machine account.
     pub(super) fn start(plan: &Plan) -> Result<Option<Arc<Self>>, Failure> {
         let Some(sources) = sources(&plan.config, plan.has_state)? else { return Ok(None) };
@@ -122,12 +122,12 @@ fn keeps_old_keytab(why: &dyn fmt::Display) {
         "the process that asks controllers keeps the old keytab; reload the server");
 }
 
-/// The answer when nobody knows anything.
+/// The answer when no server knows anything.
 fn nobody(count: usize, why: &str) -> Answer {
     Answer { entries: vec![None; count], silent: Some(String::from(why)) }
 }
 
-/// Those who can be asked. None when there is nobody.
+/// The servers that can be asked. None when there are none.
 fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure> {
     let domains = config.server.winbind_domains.as_ref();
     let winbind = domains.is_some_and(|domains| !domains.get_ref().is_empty());
@@ -161,7 +161,7 @@ fn machines(config: &Config, has_state: bool) -> Result<Vec<Machine>, Failure> {
 }
 
 /// Asks for the names of domains in rules of shares. Returns those that are not resolved, with the
-/// reason; none when the configuration has nobody to ask, which is a fault of its own.
+/// reason; none when the configuration names no server to ask, which is a fault of its own.
 pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
     let mut names: Vec<String> =
         config.shares.iter().flat_map(ShareSection::names_of_domains).map(name_of).collect();

@@ -23,7 +23,7 @@ pub(super) struct Hello<'a> {
 }
 
 impl Hello<'_> {
-    /// Shows the start screen. A service, whose output nobody looks at, has its log.
+    /// Shows the start screen. A service, whose output is not looked at, has its log.
     pub(super) async fn say(self, loaded: &Loaded, server: &Server) -> Done {
         let Self { arguments, doors, address, confined } = self;
         let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));

@@ -73,6 +73,6 @@ fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What there is has to do, then.
+    // On failure the present limit has to suffice.
     let _ = setrlimit(Resource::Nofile, limit);
 }

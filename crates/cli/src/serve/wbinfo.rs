@@ -30,7 +30,7 @@ pub(super) fn command(name: &str) -> Command {
 /// Waits for the end of a program for `patience` at most, and returns what it said.
 fn output(mut child: Child, patience: Duration) -> io::Result<String> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Threads, since a program stops when nobody empties its pipes.
+    // Threads, since a program stops when its pipes are full.
     let said = reader(stdout)?;
     let errors = reader(stderr)?;
     let end = Instant::now() + patience;
@@ -60,7 +60,7 @@ fn reader(pipe: Option<impl io::Read + Send + 'static>) -> io::Result<thread::Jo
     thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // What came before a fault is the output.
+            // Output before a read error still counts.
             let _ = pipe.take(OUTPUT_BYTES).read_to_end(&mut bytes);
         }
         bytes

@@ -62,7 +62,7 @@ pub(crate) struct Call<'a> {
     pub(crate) cost: u32,
     /// True if the answer may take any time: it waits for other clients.
     pub(crate) waits: bool,
-    /// True if nobody waits for the answer: the request may leave together with the next one.
+    /// True if no caller waits for the answer: the request may leave together with the next one.
     pub(crate) is_unhurried: bool,
     /// The caller's patience: at its end the request is cancelled, and its answer awaited.
     pub(crate) patience: Option<Arc<Patience>>,

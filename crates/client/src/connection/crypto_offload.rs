@@ -15,11 +15,11 @@ use crate::limits::{BESIDE_BYTES_MIN, BESIDE_FROM};
 
 /// The measured time for one mebibyte.
 #[derive(Debug, Default)]
-pub(super) struct Swiftness {
+pub(super) struct CryptoSpeed {
     nanoseconds: AtomicU64,
 }
 
-impl Swiftness {
+impl CryptoSpeed {
     /// Does `work` on `bytes` and notes the time.
     pub(super) fn measure<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         if bytes < BESIDE_BYTES_MIN {
@@ -42,7 +42,7 @@ impl Swiftness {
 
     /// Sets the time.
     #[cfg(test)]
-    pub(super) fn is_told(&self, time: Duration) {
+    pub(super) fn set(&self, time: Duration) {
         let told = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.store(told, Ordering::Relaxed);
     }
@@ -76,17 +76,17 @@ mod tests {
 
     #[test]
     fn the_slow_are_helped_and_a_hiccup_is_not_slow() {
-        let swiftness = Swiftness::default();
-        assert!(!swiftness.is_for_others(1 << 20), "nothing is known yet");
+        let speed = CryptoSpeed::default();
+        assert!(!speed.is_for_others(1 << 20), "nothing is known yet");
         for _ in 0..64 {
-            swiftness.note(1 << 20, BESIDE_FROM * 2);
+            speed.note(1 << 20, BESIDE_FROM * 2);
         }
-        assert!(swiftness.is_for_others(1 << 20));
-        assert!(!swiftness.is_for_others(BESIDE_BYTES_MIN - 1), "small ones stay");
-        swiftness.note(1 << 19, BESIDE_FROM / 4);
-        assert!(!swiftness.is_for_others(1 << 20), "half of it in a quarter is swift");
-        swiftness.note(1 << 20, BESIDE_FROM * 3);
-        assert!(!swiftness.is_for_others(1 << 20), "a hiccup");
-        swiftness.note(usize::MAX, Duration::MAX);
+        assert!(speed.is_for_others(1 << 20));
+        assert!(!speed.is_for_others(BESIDE_BYTES_MIN - 1), "small ones stay");
+        speed.note(1 << 19, BESIDE_FROM / 4);
+        assert!(!speed.is_for_others(1 << 20), "half of it in a quarter is swift");
+        speed.note(1 << 20, BESIDE_FROM * 3);
+        assert!(!speed.is_for_others(1 << 20), "a hiccup");
+        speed.note(usize::MAX, Duration::MAX);
     }
 }

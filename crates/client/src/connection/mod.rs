@@ -52,7 +52,7 @@ use crate::error::Cause;
 use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
-use crypto_offload::Swiftness;
+use crypto_offload::CryptoSpeed;
 use outbox::Outbox;
 use waiters::Waiters;
 
@@ -76,8 +76,8 @@ pub(crate) struct Connection {
     agreed: OnceLock<Agreed>,
     preauth: Mutex<ConnectionPreauth>,
     opening: RwLock<Option<(u64, Arc<OpeningKey>)>>,
-    sealing_speed: Swiftness,
-    opening_speed: Swiftness,
+    sealing_speed: CryptoSpeed,
+    opening_speed: CryptoSpeed,
     gone: AtomicBool,
     end: Notify,
     why: OnceLock<Cause>,
@@ -123,8 +123,8 @@ impl Connection {
             agreed: OnceLock::new(),
             preauth: Mutex::new(ConnectionPreauth::new()),
             opening: RwLock::new(None),
-            sealing_speed: Swiftness::default(),
-            opening_speed: Swiftness::default(),
+            sealing_speed: CryptoSpeed::default(),
+            opening_speed: CryptoSpeed::default(),
             gone: AtomicBool::new(false),
             end: Notify::new(),
             why: OnceLock::new(),

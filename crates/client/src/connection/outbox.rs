@@ -7,7 +7,7 @@
 //! With one thread the writer sends small frames, after all tasks that could run have run:
 //! their frames leave in one piece, which wakes the server once.
 //!
-//! A frame that nobody waits for leaves with the next frame, or after a moment: the server and this
+//! A frame without a waiting caller leaves with the next frame, or after a moment: the server and this
 //! client are woken once for both.
 
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub(super) struct Outbox {
     writing: Mutex<()>,
     /// Wakes the task that writes.
     left: Notify,
-    /// Wakes the task that sends frames nobody waits for, once for several.
+    /// Wakes the task that sends frames without waiting callers, once for several.
     unhurried: Notify,
     /// True while that task looks for such frames.
     is_looked_for: AtomicBool,
@@ -142,7 +142,7 @@ impl Outbox {
         }
     }
 
-    /// Goes on after the socket was full, and sends frames that nobody waits for, until the
+    /// Goes on after the socket was full, and sends frames without waiting callers, until the
     /// connection ends.
     pub(super) async fn run(&self, stream: &Stream) -> io::Result<()> {
         tokio::select! {
@@ -152,7 +152,7 @@ impl Outbox {
         }
     }
 
-    /// Looks once in a while for frames that nobody waits for, as long as there are some: a task that
+    /// Looks once in a while for frames without waiting callers, as long as there are some: a task that
     /// looks need not be woken for each of them.
     async fn send_unhurried(&self, stream: &Stream) -> io::Result<()> {
         loop {

@@ -100,7 +100,7 @@ fn what_other_cores_open_reaches_who_asked() {
         for workers in [1, 3] {
             let connection = connection(cipher);
             // Slow enough for others, whatever this machine is.
-            connection.opening_speed.is_told(Duration::from_secs(1));
+            connection.opening_speed.set(Duration::from_secs(1));
             let answers = answers(cipher, 24, 64 << 10);
             runtime(workers).block_on(take_in(connection, answers, 1));
         }
@@ -113,7 +113,7 @@ fn answers_that_are_decrypted_together_reach_who_asked() {
         for (workers, is_slow) in [(1, false), (3, true)] {
             let connection = connection(cipher);
             if is_slow {
-                connection.opening_speed.is_told(Duration::from_secs(1));
+                connection.opening_speed.set(Duration::from_secs(1));
             }
             let answers = answers(cipher, 29, 64 << 10);
             runtime(workers).block_on(take_in(connection, answers, OPENED_TOGETHER));

@@ -18,7 +18,7 @@ use crate::share::Share;
 ///
 /// A listing may be cached for as long as the lease allows reading
 /// (MS-SMB2 2.2.13.2.10 on a directory).
-pub struct KeptDir {
+pub struct LeasedDir {
     open: Arc<Open>,
     /// Held by the one listing: the server keeps one position for the Open. True if a late
     /// request may move it.
@@ -26,9 +26,9 @@ pub struct KeptDir {
     path: String,
 }
 
-impl std::fmt::Debug for KeptDir {
+impl std::fmt::Debug for LeasedDir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeptDir({})", self.open.url)
+        write!(f, "LeasedDir({})", self.open.url)
     }
 }
 
@@ -46,7 +46,7 @@ impl Share {
         path: &str,
         lease: &Arc<Lease>,
         most: usize,
-    ) -> Result<(KeptDir, Result<Vec<DirEntry>>)> {
+    ) -> Result<(LeasedDir, Result<Vec<DirEntry>>)> {
         let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
         ask.lease = WireLeaseState::READ | WireLeaseState::HANDLE;
@@ -54,7 +54,7 @@ impl Share {
         let followers = if most > 0 { self.first_requests() } else { None };
         let opened = Open::with_followers(self, path, ask, "list", followers).await?;
         let (open, _, first) = opened;
-        let kept = KeptDir { open, listing: tokio::sync::Mutex::default(), path: path.into() };
+        let kept = LeasedDir { open, listing: tokio::sync::Mutex::default(), path: path.into() };
         let entries = match most {
             0 => Ok(Vec::new()),
             most => kept.list_from(most, &first, class(self.is_posix())).await,
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-impl KeptDir {
+impl LeasedDir {
     /// Returns all entries.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ impl Kerberos {
     }
 
     /// Returns a user whose keys are in these bytes of a keytab, with the KDC of the user's realm
-    /// where somebody has named one.
+    /// where the caller has named one.
     ///
     /// # Errors
     /// Fails if the bytes are no keytab, or have no key of the user.

@@ -34,7 +34,7 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Source {
     origin: Origin,
-    /// The realm of the user and its KDC, where somebody has named one.
+    /// The realm of the user and its KDC, where the caller has named one.
     kdc: Option<(String, (String, u16))>,
     held: Mutex<HeldTickets>,
 }

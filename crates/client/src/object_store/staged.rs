@@ -88,7 +88,7 @@ impl Staged {
     pub(super) async fn write(&self, payload: &PutPayload) -> Result<()> {
         if payload.content_length() <= SMALL {
             let data: Vec<u8> = payload.iter().flatten().copied().collect();
-            // It may be repeated after a lost answer: nobody else uses the name.
+            // It may be repeated after a lost answer: no other caller uses the name.
             let write = || self.share.write_dated(&self.part, &data, Some(SystemTime::now()));
             let written = match write().await {
                 Err(error) if error.is_not_found() => {

@@ -41,7 +41,7 @@ pub(crate) fn lease_context(
 
 /// The context of a CREATE that caches nothing and only names the lease on its directory, which
 /// changes through the Open then do not break (MS-SMB2 2.2.13.2.10, ParentLeaseKey). Such a lease
-/// without rights is never broken, so that nobody need know its key. None without leases on
+/// without rights is never broken, so that its key need not be known. None without leases on
 /// directories.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::channel::Live;
 use super::logon::Logon;
-use super::renewal::{Anew, NotRenewed, Renewing};
+use super::renewal::{NotRenewed, Reauthenticate, Renewing};
 use super::spoken_dialect::{self, may_be_too_old};
 use crate::account;
 use crate::connection::{Claim, Connection, Unasked};
@@ -101,7 +101,7 @@ impl Connector {
     }
 }
 
-impl Anew for Connector {
+impl Reauthenticate for Connector {
     fn renew<'a>(&'a self, live: &'a Live, after: FileTime) -> Renewing<'a> {
         Box::pin(async move {
             let ticket = self.ticket(after).await.map_err(NotRenewed::NoTicket)?;

@@ -43,7 +43,7 @@ use channels::Ways;
 use connector::{Connector, is_final};
 use logon::Logon;
 use operations::Operations;
-use renewal::{Anew, Renewal};
+use renewal::{Reauthenticate, Renewal};
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
 ///
@@ -469,8 +469,8 @@ impl Inner {
             && agreed.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL)
             && logged_on.channel.signing.is_some()
             && agreed.terms.is_smb3();
-        let anew = Arc::clone(&self.connector) as Arc<dyn Anew>;
-        let renewal = logged_on.ticket_end.map(|end| Renewal::new(anew, end));
+        let by = Arc::clone(&self.connector) as Arc<dyn Reauthenticate>;
+        let renewal = logged_on.ticket_end.map(|end| Renewal::new(by, end));
         let live = Arc::new(Live {
             generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
             session_id: logged_on.session_id,

@@ -1,4 +1,4 @@
-//! Authentication anew: a session by Kerberos ends with the user's ticket, unless the user shows
+//! Reauthentication: a session by Kerberos ends with the user's ticket, unless the user shows
 //! another one. It keeps its handles. MS-SMB2 3.2.4.2.3.1.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::kerberos::KerberosError;
 use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, RENEW_AHEAD, RENEW_PAUSE_MAX};
 
 /// The way to another ticket, and with it to the server.
-pub(super) trait Anew: Send + Sync {
+pub(super) trait Reauthenticate: Send + Sync {
     /// Authenticates the user of `live` again, with a ticket that ends later than `after`. Returns the
     /// end of the ticket.
     fn renew<'a>(&'a self, live: &'a Live, after: FileTime) -> Renewing<'a>;
@@ -30,13 +30,13 @@ pub(super) trait Anew: Send + Sync {
     fn server(&self) -> &ServerName;
 }
 
-/// The future of [`Anew::renew`].
+/// The future of [`Reauthenticate::renew`].
 pub(super) type Renewing<'a> =
     Pin<Box<dyn Future<Output = Result<FileTime, NotRenewed>> + Send + 'a>>;
 
 /// The ticket's end of a session, and the way to another ticket.
 pub(crate) struct Renewal {
-    anew: Arc<dyn Anew>,
+    by: Arc<dyn Reauthenticate>,
     term: Mutex<Term>,
     /// True after the server has said that the ticket has ended.
     has_expired: AtomicBool,
@@ -85,14 +85,9 @@ fn between(one: FileTime, later: FileTime) -> Duration {
 }
 
 impl Renewal {
-    pub(super) fn new(anew: Arc<dyn Anew>, end: FileTime) -> Self {
-        let term = Mutex::new(Term::new(end, anew.now()));
-        Self {
-            anew,
-            term,
-            has_expired: AtomicBool::new(false),
-            turn: tokio::sync::Mutex::new(false),
-        }
+    pub(super) fn new(by: Arc<dyn Reauthenticate>, end: FileTime) -> Self {
+        let term = Mutex::new(Term::new(end, by.now()));
+        Self { by, term, has_expired: AtomicBool::new(false), turn: tokio::sync::Mutex::new(false) }
     }
 }
 
@@ -110,7 +105,7 @@ impl Live {
     pub(super) async fn fresh(&self) -> Result<(), Failure> {
         let expired = |renewal: &&Renewal| renewal.has_expired.load(Ordering::Acquire);
         let Some(renewal) = self.renewal.as_ref().filter(expired) else { return Ok(()) };
-        let until = Instant::now() + renewal.anew.patience();
+        let until = Instant::now() + renewal.by.patience();
         let mut is_vain = renewal.turn.lock().await;
         let mut pause = BACK_OFF_FIRST;
         while expired(&renewal) {
@@ -125,7 +120,7 @@ impl Live {
                     pause = (pause * 2).min(BACK_OFF_MAX);
                 }
                 Err(NotRenewed::Lost(why)) => {
-                    // The user is logged on anew, which tells what is wrong.
+                    // A new logon tells what is wrong.
                     tracing::debug!(%why, "the session could not be renewed");
                     self.abandon();
                     return Err(Failure::Unsent);
@@ -137,10 +132,10 @@ impl Live {
 
     /// Authenticates the user again with a ticket that ends later than `after`.
     async fn renew(&self, renewal: &Renewal, after: FileTime) -> Result<(), NotRenewed> {
-        let anew = &renewal.anew;
-        let end = anew.renew(self, after).await?;
-        tracing::debug!(server = %anew.server(), "the session was renewed with another ticket");
-        *renewal.term.lock() = Term::new(end, anew.now());
+        let by = &renewal.by;
+        let end = by.renew(self, after).await?;
+        tracing::debug!(server = %by.server(), "the session was renewed with another ticket");
+        *renewal.term.lock() = Term::new(end, by.now());
         renewal.has_expired.store(false, Ordering::Release);
         Ok(())
     }
@@ -170,7 +165,7 @@ async fn keep_fresh(live: Weak<Live>) {
 impl Live {
     fn wait_for_renewal(&self) -> Option<(Duration, bool)> {
         let renewal = self.renewal.as_ref()?;
-        let now = renewal.anew.now();
+        let now = renewal.by.now();
         Some(renewal.term.lock().wait(now))
     }
 
@@ -180,16 +175,16 @@ impl Live {
         let _turn = renewal.turn.lock().await;
         let Term { end, ahead, .. } = *renewal.term.lock();
         // A request that came upon the end of the last ticket has got another one.
-        if between(renewal.anew.now(), end) > ahead {
+        if between(renewal.by.now(), end) > ahead {
             return;
         }
         match self.renew(renewal, end).await {
             Ok(()) => {}
             Err(NotRenewed::NoTicket(error)) => {
                 let is_told = std::mem::replace(&mut renewal.term.lock().is_told, true);
-                let left = between(renewal.anew.now(), end).as_secs();
+                let left = between(renewal.by.now(), end).as_secs();
                 if !is_told {
-                    let server = renewal.anew.server();
+                    let server = renewal.by.server();
                     tracing::warn!(%server, "the Kerberos ticket ends in {left} s: {error}");
                 }
             }

@@ -1,4 +1,4 @@
-//! Somebody between the client and a server.
+//! An attacker between the client and a server.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -57,7 +57,7 @@ pub(crate) struct BeforeOpen {
     changes: u64,
     /// The version of the lease.
     version: u64,
-    /// Nobody else could change the file: the lease allowed to cache writes.
+    /// No other client could change the file: the lease allowed to cache writes.
     is_sole: bool,
 }
 
@@ -167,7 +167,7 @@ impl FileCache {
     }
 
     /// Discards pages that are older than the server's metadata `now` of the file. With the right to
-    /// cache writes, nobody else can have changed it.
+    /// cache writes, no other client can have changed it.
     pub(crate) fn check(&self, now: &Metadata) {
         let is_sole = self.lease.grant().state.contains(LeaseState::WRITE);
         if self.is_older(Stamp::of(now), is_sole) {
@@ -176,7 +176,7 @@ impl FileCache {
     }
 
     /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
-    /// `is_sole` is true if nobody else can have changed it.
+    /// `is_sole` is true if no other client can have changed it.
     fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
         // Unsent data is newer; the pages are compared when it is on the server.
         if self.is_unsent() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use frevo_client::internal::{Grant, KeptDir, Lease, LeaseHolder};
+use frevo_client::internal::{Grant, Lease, LeaseHolder, LeasedDir};
 use frevo_client::{DirEntry, LeaseState};
 use parking_lot::Mutex;
 
@@ -62,7 +62,7 @@ struct LookupRate {
 pub(crate) struct LeasedDirectory {
     /// A number that no other one has.
     pub(crate) number: u64,
-    pub(crate) dir: KeptDir,
+    pub(crate) dir: LeasedDir,
     pub(crate) lease: Arc<Lease>,
     /// Keeps the lease holder alive, which handles breaks.
     pub(crate) _holder: Arc<dyn LeaseHolder>,

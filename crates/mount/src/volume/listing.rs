@@ -82,7 +82,7 @@ impl Volume {
     }
 
     /// Returns the entries of an open directory from `offset` on. At offset 0 the directory is read
-    /// anew, unless the cache is valid for `names` alone.
+    /// again, unless the cache is valid for `names` alone.
     pub(crate) async fn entries(
         &self,
         handle: u64,

@@ -106,7 +106,7 @@ impl Volume {
                 }
                 Err(error) => return Err(errno(&error)),
                 Ok(()) => {
-                    // Without this lease nobody tells this mount of another client's changes.
+                    // Without this lease the server tells nothing of another client's changes.
                     if !content.lease.grant().state.contains(LeaseState::READ) {
                         self.forget_attributes(node);
                     }
@@ -307,7 +307,7 @@ impl Volume {
         self.close_opens(node, false).await;
     }
 
-    /// As [`Self::close_all`], when nobody waits for it: a CLOSE leaves with the next request.
+    /// As [`Self::close_all`], when no caller waits for it: a CLOSE leaves with the next request.
     pub(super) async fn close_all_with_next(&self, node: &Node) {
         self.close_opens(node, true).await;
     }
@@ -354,7 +354,7 @@ impl Volume {
     }
 
     /// As [`Self::let_go`], for a caller whose next request the Opens would hinder: the CLOSEs leave
-    /// before it, and nobody waits for their answers. Where they might go another way than the next
+    /// before it, and no caller waits for their answers. Where they might go another way than the next
     /// request, they are waited for.
     pub(super) async fn let_go_before_next(&self, node: &Arc<Node>) {
         if self.share.session().channels().len() > 1 {

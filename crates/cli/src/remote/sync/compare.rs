@@ -41,7 +41,7 @@ pub(super) struct Differences {
     /// Times of the target's directories that are other ones than the source's, or will be when
     /// something in them has changed.
     pub(super) times: Vec<DirectoryTime>,
-    /// Partial copies in the target that nobody continues.
+    /// Abandoned partial copies in the target.
     pub(super) stale: Vec<(String, Entry)>,
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// Removes partial copies that nobody continues. What another program has open stays.
+/// Removes abandoned partial copies. What another program has open stays.
 pub(super) async fn remove_stale(to: &Endpoint, names: &[(String, Entry)]) {
     let is_free = |name: &str| match to {
         Endpoint::Local(root) => transfer::is_free(&local_in(root, name)),

@@ -58,7 +58,7 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // Not left to CLOSEs that nobody waits for: a handle that outlives this program is in
+    // Not left to CLOSEs in the background: a handle that outlives this program is in
     // the way of whoever removes the file.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {

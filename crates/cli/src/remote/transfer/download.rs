@@ -143,7 +143,7 @@ pub(crate) async fn down(
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     clean_local(&part, how);
-    // What is there came in order, so all of it is good.
+    // Data is written in order, so the whole part is valid.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;

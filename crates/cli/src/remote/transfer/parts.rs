@@ -1,5 +1,5 @@
 //! Partial copies on servers that this command has begun: what is left of them at its end is
-//! named, since nobody else knows what they are.
+//! named, since only this command knows them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -30,7 +30,7 @@ impl Replaced {
             Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
                 let Ok(found) = share.metadata(path).await else { return Err(error) };
                 if !found.attributes().contains(FileAttributes::READONLY) {
-                    // Who may write it may perhaps not see who else may.
+                    // A user who may write the file may lack the right to read its access list.
                     let options = OpenOptions::new().access(AccessMask::WRITE_DATA);
                     let Ok(file) = options.open(share, path).await else { return Err(error) };
                     let found = file.metadata_at_open();
@@ -88,7 +88,7 @@ impl Replaced {
             return Ok(());
         }
         match share.set_security(part, &list).await {
-            // Who may write but not say who else may has to be content with what is inherited.
+            // A user without the right to set access lists gets the inherited one.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
                 crate::console::tell(format_args!(
@@ -102,7 +102,7 @@ impl Replaced {
     }
 }
 
-/// Gives a whole part its name. Nobody else touches the part: when the answer to
+/// Gives a whole part its name. No other command touches the part: when the answer to
 /// the rename was lost, a part that is gone was renamed, and one that is there
 /// was not.
 pub(crate) async fn put_in_place(

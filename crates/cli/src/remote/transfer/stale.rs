@@ -1,4 +1,4 @@
-//! Removes partial copies that nobody continues any more.
+//! Removes abandoned partial copies.
 
 use std::path::Path;
 use std::sync::PoisonError;

@@ -25,7 +25,7 @@ use super::{
     part_name, steady,
 };
 
-/// How often a small file is read anew that changes while it is read.
+/// Attempts to read a small file that changes meanwhile.
 const READINGS: usize = 3;
 
 /// A local file that is sent.
@@ -157,7 +157,7 @@ async fn replace_small(
     let (directory, name) = frevo_client::path::split(path);
     let part = join(directory, &source.own_part(name));
     match share.write_dated(&part, data, Some(source.modified)).await {
-        // Who may write the file may perhaps make none beside it.
+        // The user may lack the right to create files in this directory.
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
             return share.write_dated(path, data, Some(source.modified)).await;
         }
@@ -179,7 +179,7 @@ async fn replace_small(
     if !is_in_use(&error) || removed.is_err() {
         return Err(error);
     }
-    // MS-FSA 2.1.5.15.11: nothing takes the place of a file that somebody has open; it can
+    // MS-FSA 2.1.5.15.11: nothing takes the place of a file that another client has open; it can
     // be written all the same.
     share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)
 }
@@ -283,7 +283,7 @@ async fn store_data(
 /// Bytes of standard input that are sent at once.
 const PIECE: usize = 1 << 20;
 
-/// Sends standard input to `path`. What was interrupted is begun anew the next time.
+/// Sends standard input to `path`. An interrupted copy starts from the beginning the next time.
 pub(crate) async fn up_from_input(
     share: &Share,
     path: &str,
@@ -291,7 +291,7 @@ pub(crate) async fn up_from_input(
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(share, path, how.force).await?;
     let (directory, name) = frevo_client::path::split(path);
-    // It is not gone on with, and nobody else's.
+    // It is not continued, and no other command uses it.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (id, since) = (std::process::id().to_le_bytes(), since.as_nanos().to_le_bytes());
     let part = join(directory, &part_name(name, &[b"input", &id, &since]));
@@ -355,7 +355,7 @@ fn whole(file: &LocalHandle, len: u64) -> io::Result<Vec<u8>> {
     loop {
         let room = data.get_mut(filled..).unwrap_or_default();
         match (&*file).read(room) {
-            // What is made up while it is read, as in /proc, comes in parts.
+            // Files that the kernel generates, as in /proc, come in parts.
             Ok(count) if count == 0 || filled + count == expected => {
                 data.truncate(filled + count);
                 return Ok(data);

@@ -213,7 +213,7 @@ fn grant(
     path: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, String> {
-    // What is not there cannot be reached; what needs it will say so.
+    // A missing path needs no rule; the part that needs it reports the error.
     let Ok(fd) = PathFd::new(path) else { return Ok(rules) };
     let rights = if path.is_dir() { rights } else { READ_FILE };
     let rule = PathBeneath::new(fd, rights).set_compatibility(CompatLevel::BestEffort);

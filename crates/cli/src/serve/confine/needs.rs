@@ -38,7 +38,7 @@ impl Needs {
         for share in &config.shares {
             needs.add_share(share);
         }
-        // SIGHUP makes the file anew after it was moved away.
+        // SIGHUP makes the file again after it was moved away.
         let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
         needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
         let folders = config.server.confine_to.iter().chain(&config.server.share_roots);

@@ -112,7 +112,7 @@ fn an_open_for_writing_does_not_hide_that_cached_data_is_old() {
             assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
             let again = one.open(id, libc::O_RDONLY).await.unwrap();
             assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
-            // Current pages stay: nobody else can write now.
+            // Current pages stay: no other client can write now.
             let content = one.node_of("f").content().unwrap();
             assert!(content.is_kept(0));
             for handle in [again, writer, reader] {

@@ -231,7 +231,7 @@ fn the_mode_of_a_written_program_is_asked_for() {
             one.node_of("f").invalidate();
             let seen = one.getattr(found.attr.ino.0).await.unwrap().attr.perm;
             assert_eq!(u32::from(seen), mode);
-            // That may have broken the lease; the next file takes it again.
+            // The removal may have broken the lease; the next file gets it again.
             fill(&one, "more", b"data").await;
             one.unlink(ROOT, name("more")).await.unwrap();
             one.write(handle, 4, b" data").await.unwrap();

@@ -1,4 +1,4 @@
-//! The filters of the processes that help the server. They have nobody to tell of a refused call, and
+//! The filters of the processes that help the server. They cannot report a refused call, and
 //! get EPERM.
 
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompRule};
