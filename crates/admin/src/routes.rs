@@ -28,6 +28,10 @@ pub(crate) struct Service {
     health: Arc<Health>,
 }
 
+/// The refusal of a request that a page of another site sent.
+const OTHER_SITE: &str = "this comes from a page of another site, or asks for another host than \
+                          localhost on the admin socket";
+
 /// All paths but those of the page.
 const PATHS: [&str; 9] = [
     "/status",
@@ -106,9 +110,7 @@ impl Service {
             _ => {}
         }
         if is_of_another_site(request.headers(), caller) {
-            let why = "this comes from a page of another site, or asks for another host than \
-                       localhost on the admin socket";
-            return refusal(StatusCode::FORBIDDEN, why);
+            return refusal(StatusCode::FORBIDDEN, OTHER_SITE);
         }
         if caller == Caller::Remote && !self.is_authorized(&request).await {
             let mut answer =

@@ -2,11 +2,11 @@
 
 /* global uPlot */
 
-// A chart shows the samples of an hour; of a young server those that there are, over ten minutes at least.
+// A chart shows the last hour; shortly after the start, the samples so far, over at least ten minutes.
 const MOST = 3600;
 const LEAST = 600;
 const HEIGHT = 190;
-// The room for labels beside a chart, in pixels; wider labels get more.
+// The least width for labels beside a chart, in pixels.
 const LABELS = 58;
 const SERIES = ["one", "two", "three"];
 
@@ -19,8 +19,8 @@ function clock(seconds) {
   return String(time.getHours()).padStart(2, "0") + ":" + String(time.getMinutes()).padStart(2, "0");
 }
 
-// The room beside the chart at `axis` in which no label is cut. The second round of a layout keeps
-// what the first one found.
+// Returns the width beside the chart at `axis` that cuts no label. The second round of a layout
+// keeps the width of the first round.
 function roomFor(plot, labels, axis, round) {
   const { ticks, gap, font, _size } = plot.axes[axis];
   if (round > 1) {
@@ -51,7 +51,7 @@ export class Chart {
     this.build();
   }
 
-  // Draws anew with the colours of the theme.
+  // Draws again with the colours of the theme.
   build() {
     if (this.plot) {
       this.plot.destroy();

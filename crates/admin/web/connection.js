@@ -3,7 +3,7 @@
 const KEY = "frevo-token";
 const PATIENCE_MS = 20000;
 
-// The server wants a token, or another one.
+// The server requires a token, or refused the one that was sent.
 export class NeedsToken extends Error {}
 
 export function hasToken() {

@@ -17,7 +17,7 @@ export function bytes(count) {
   return count.toFixed(unit > 0 && count < 9.95 ? 1 : 0) + SPACE + UNITS[unit];
 }
 
-// A number with separators, with a digit behind the point when it is small.
+// A number with separators; a small number has one decimal digit.
 export function number(count) {
   if (count === null || count === undefined) {
     return NONE;
@@ -55,7 +55,7 @@ export function span(seconds) {
   return rest > 0 ? first + " " + rest + SPACE + next[0] : first;
 }
 
-// A name that a client chose, without characters that change how others are shown.
+// A name chosen by a client, without characters that change how the text around it is displayed.
 export function clean(text) {
   return String(text === null || text === undefined ? "" : text).replace(
     /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,

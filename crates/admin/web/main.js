@@ -56,7 +56,8 @@ const COLUMNS = [
 function addSamples(answer) {
   const isNew = samples === null || answer.last < samples.last;
   const columns = {};
-  // A clock that was set back would draw a line backwards.
+  // Drops samples that are not older than the new ones: after a clock was set back, the line would
+  // run backwards.
   const first = answer.time.length > 0 ? answer.time[0] : Infinity;
   const kept = isNew ? [] : samples.columns.time.filter((time) => time < first);
   for (const name of COLUMNS) {
@@ -94,7 +95,7 @@ function protection(row) {
   return row.signing ? "signed, " + row.signing : "none";
 }
 
-// The rates of sessions since the answer before.
+// The rates of sessions since the previous answer.
 function withRates(sessions, now) {
   const next = new Map();
   const rows = sessions.map((row) => {
@@ -200,7 +201,7 @@ const errorColumns = [
   { head: "Part", node: (row) => [share(row.part, Math.round(row.part * 100) + " % of all errors")], text: () => "", value: (row) => row.count, look: "medium" },
 ];
 
-// --- All together ---
+// --- The whole page ---
 
 function build() {
   const chart = (id, options) => new Chart(byId(id), byId(id + "-legend"), options);
@@ -222,7 +223,7 @@ function build() {
 }
 
 function show([history, status, opens, health]) {
-  // Hidden elements have no width to draw in.
+  // The elements are shown first, because charts cannot be drawn in hidden elements.
   byId("login").hidden = true;
   byId("figures").hidden = false;
   byId("leave").hidden = !hasToken();
@@ -248,7 +249,7 @@ function show([history, status, opens, health]) {
 
 function say(kind, words, notice) {
   const place = byId("connection");
-  // A status that is said again would be read out again.
+  // An unchanged status is not set again, because screen readers would repeat it.
   if (place.textContent !== words) {
     place.className = "badge " + kind;
     place.textContent = words;
@@ -299,7 +300,7 @@ async function look() {
 }
 
 function tick() {
-  // A page that nobody sees costs the server nothing, and one without the token neither.
+  // A hidden page and a page without a token send no requests.
   if (!document.hidden && byId("login").hidden) {
     look();
   }

@@ -15,7 +15,7 @@ function element(name, className, text) {
 
 // A column: `head`; `text` of a row, or `node` of a row for more than text; `value` of a row to
 // sort by; `look`, the classes of its cells; `hint`, what its values mean; `first` when rows are
-// sorted by it until somebody chooses; `up` when it sorts ascending at first.
+// sorted by it until the user chooses a column; `up` when it sorts ascending at first.
 export class Table {
   constructor(place, caption, columns, options) {
     this.columns = columns;
@@ -123,7 +123,7 @@ export class Table {
   }
 }
 
-// A badge: its colour repeats what its text and sign say.
+// A badge, whose colour repeats the meaning of its text and sign.
 export function badge(kind, text) {
   return element("span", "badge " + kind, text);
 }
