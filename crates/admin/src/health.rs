@@ -134,13 +134,13 @@ impl Health {
     pub(crate) fn rows(&self) -> Rows<ShareHealth> {
         let now = Instant::now();
         let table = self.shares.lock();
-        let rows = table.looks.iter().map(|(name, look)| look.shown(name, now)).collect();
+        let rows = table.looks.iter().map(|(name, look)| look.health_of(name, now)).collect();
         Rows { rows, more: table.more }
     }
 }
 
 impl Look {
-    fn shown(&self, name: &str, now: Instant) -> ShareHealth {
+    fn health_of(&self, name: &str, now: Instant) -> ShareHealth {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let waits = self.since.map(|since| now.saturating_duration_since(since));
         let space = match &self.outcome {
@@ -248,23 +248,23 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_does_not_end_is_told_beside_the_latest_outcome() {
+    fn a_pending_probe_is_shown_with_the_latest_outcome() {
         let now = Instant::now() + PROBE_SLOW;
         let mut look = Look::default();
-        assert_eq!(look.shown("data", now).state, State::Unknown);
+        assert_eq!(look.health_of("data", now).state, State::Unknown);
         look.outcome = Some((Ok(ShareSpace::default()), now, Duration::from_millis(3)));
-        let shown = look.shown("data", now);
-        assert_eq!((shown.state, shown.total, shown.took_ms), (State::Ok, Some(0), Some(3)));
+        let health = look.health_of("data", now);
+        assert_eq!((health.state, health.total, health.took_ms), (State::Ok, Some(0), Some(3)));
         look.since = Some(now);
-        assert_eq!(look.shown("data", now).state, State::Ok);
-        let later = look.shown("data", now + PROBE_SLOW);
+        assert_eq!(look.health_of("data", now).state, State::Ok);
+        let later = look.health_of("data", now + PROBE_SLOW);
         assert_eq!(later.state, State::NoAnswer);
         assert!(later.reason.is_some_and(|reason| reason.contains("not answered for 5 s")));
         look.outcome = Some((Err("gone".into()), now, Duration::ZERO));
-        let failed = look.shown("data", now);
+        let failed = look.health_of("data", now);
         // A probe that still waits for a thread leaves the state unknown.
         look = Look { is_wanted: true, ..Look::default() };
-        assert_eq!(look.shown("data", now + PROBE_SLOW).state, State::Unknown);
+        assert_eq!(look.health_of("data", now + PROBE_SLOW).state, State::Unknown);
         assert_eq!((failed.state, failed.reason), (State::Failed, Some("gone".into())));
     }
 }

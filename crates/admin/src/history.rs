@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_keeps_an_hour_and_tells_what_is_new() {
+    fn the_ring_keeps_an_hour_and_returns_new_samples() {
         let history = History::default();
         assert_eq!(history.columns(0).time, [0_i64; 0]);
         for time in 1..=3 {

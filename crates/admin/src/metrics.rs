@@ -192,8 +192,8 @@ impl Scrape {
     /// The health of the first shares; no value until a share was looked at.
     fn health(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let known = || {
-            let shown = self.health.rows.iter().take(SHARE_LABELS);
-            shown.filter(|share| share.state != State::Unknown)
+            let labelled = self.health.rows.iter().take(SHARE_LABELS);
+            labelled.filter(|share| share.state != State::Unknown)
         };
         let (name, help) = ("frevo_share_usable", "1 when the folder of a share answers, else 0");
         family(encoder, name, help, MetricType::Gauge, |mut one| {

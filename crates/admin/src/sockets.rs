@@ -94,7 +94,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_socket_is_private_and_replaced_only_when_nobody_listens() {
+    fn a_socket_is_private_and_replaced_only_without_a_listener() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/admin.sock");
         let mut first = Listening::default();

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_only_element_is_malformed() {
+    fn bytes_behind_the_only_element_are_malformed() {
         assert!(only(&[0x04, 0, 0], OCTET_STRING, "t").is_err());
         assert!(only(&[0x04, 0], SEQUENCE, "t").is_err());
     }

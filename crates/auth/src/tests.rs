@@ -465,7 +465,7 @@ fn anonymous_and_version_1_are_refused_by_name() {
 
 /// Tests that an anonymous client, if allowed, has no name, and a key that everybody knows.
 #[test]
-fn anonymous_is_nobody_where_it_is_let() {
+fn an_anonymous_logon_is_accepted_if_allowed() {
     let mut config = AcceptorConfig::standalone("BOX");
     config.anonymous = true;
     let mut acceptor = Acceptor::new(Arc::new(config), [1; 8]);
@@ -480,7 +480,7 @@ fn anonymous_is_nobody_where_it_is_let() {
 }
 
 #[test]
-fn an_empty_user_with_a_response_is_nobody() {
+fn an_empty_user_with_a_response_is_refused() {
     let mut nt = vec![0; 16];
     nt.extend([1, 1]);
     nt.extend([0; 26]);
@@ -667,7 +667,7 @@ fn authenticate_with(password: &str, change: impl FnOnce(&mut Vec<u8>)) -> (Acce
 /// whatever the password is, and names one account. Each message goes to a server for which the
 /// password is right, and to one for which it is wrong.
 #[test]
-fn no_field_tells_a_right_password_from_a_wrong_one() {
+fn no_field_reveals_that_a_password_is_right() {
     let other = || {
         let mut file = AccountFile::default();
         file.add(Entry::new("Ann", 1000, NtHash::from_password("another"), 0)).unwrap();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sealed_is_opened() {
+    fn sealed_data_is_opened() {
         let (key, iv) = ([1; 16], [2; 16]);
         for length in [0, 1, 15, 16, 17, 32, 100] {
             let plain: Vec<u8> = (0..length).collect();

@@ -254,7 +254,7 @@ mod tests {
 
     /// Messages that are sealed rightly, with a length or a padding that is wrong.
     #[test]
-    fn what_no_client_seals_is_refused() {
+    fn malformed_password_buffers_are_refused() {
         let keys = Keys::derive(&OLD, &[7; 16], LEAST).unwrap();
         let open = |length: u16, padding: u8, bytes: usize| {
             let mut clear = Zeroizing::new(length.to_le_bytes().to_vec());

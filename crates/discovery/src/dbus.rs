@@ -249,9 +249,9 @@ impl Bus {
     ///
     /// # Errors
     /// Those of the connection, and the error that the method returns.
-    pub fn ask(&mut self, whom: (&str, &str, &str, &str), body: &Body) -> io::Result<Reply> {
+    pub fn ask(&mut self, target: (&str, &str, &str, &str), body: &Body) -> io::Result<Reply> {
         self.serial += 1;
-        let message = call_message((self.serial, self.flags), whom, body);
+        let message = call_message((self.serial, self.flags), target, body);
         self.stream.write_all(&message)?;
         loop {
             let reply = Reply::read(&mut self.stream)?;
@@ -266,7 +266,7 @@ impl Bus {
                 RETURN => Ok(reply),
                 ERROR => {
                     let text = reply.string().unwrap_or_default();
-                    Err(io::Error::other(format!("{}: {text}", whom.3)))
+                    Err(io::Error::other(format!("{}: {text}", target.3)))
                 }
                 _ => Err(ErrorKind::InvalidData.into()),
             };

@@ -335,10 +335,10 @@ impl Thread {
 }
 
 /// Takes the user's ids; the user id comes last, because the capabilities go with it.
-fn enter(whom: &Credentials) -> Result<(), Errno> {
-    set_thread_groups(&whom.groups)?;
-    set_thread_res_gid(None, whom.gid, None)?;
-    set_thread_res_uid(None, whom.uid, None)
+fn enter(user: &Credentials) -> Result<(), Errno> {
+    set_thread_groups(&user.groups)?;
+    set_thread_res_gid(None, user.gid, None)?;
+    set_thread_res_uid(None, user.uid, None)
 }
 
 /// Ends the process. A thread that is neither the server nor the right user must do nothing more,
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_acts_as_root() {
+    fn impersonation_of_root_is_refused() {
         assert!(Credentials::new(0, 1, &[]).is_none());
         assert!(Credentials::new(u32::MAX, 1, &[]).is_none());
         assert!(Credentials::new(1, u32::MAX, &[]).is_none());
@@ -458,8 +458,8 @@ mod tests {
 
     /// X7: tests that a panic ends impersonation, within a scope or without.
     #[test]
-    fn a_panic_leaves_nobody_acting() {
-        if !is_root("a_panic_leaves_nobody_acting") {
+    fn a_panic_ends_the_impersonation() {
+        if !is_root("a_panic_ends_the_impersonation") {
             return;
         }
         let before = kernel();

@@ -238,8 +238,8 @@ impl Ndr<'_> {
         }
         let [accessed, written, at] = [self.take(4)?, self.take(4)?, self.take(4)?]
             .map(|bytes| FileTime(u64::from_le_bytes(bytes)));
-        let told = |time: FileTime| (time.0 != 0).then_some(time);
-        Some(KeptTimes { accessed: told(accessed), written: told(written), at })
+        let nonzero = |time: FileTime| (time.0 != 0).then_some(time);
+        Some(KeptTimes { accessed: nonzero(accessed), written: nonzero(written), at })
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_smbd_wrote_reads_and_writes_the_same() {
+    fn values_of_smbd_are_read_and_written_unchanged() {
         for (hex, attributes, created) in FROM_SMBD {
             let created = Some(FileTime(created));
             let value = DosAttrib { attributes, created, ..DosAttrib::default() };
@@ -374,10 +374,10 @@ mod tests {
             let changed = changed
                 .map(|(shown, until)| SetChangeTime { shown: FileTime(shown), until: FileTime(until) });
             let created = Some(FileTime(created));
-            let told = |time: u64| (time != 0).then_some(FileTime(time));
+            let nonzero = |time: u64| (time != 0).then_some(FileTime(time));
             let times = times.map(|(accessed, written, at)| KeptTimes {
-                accessed: told(accessed),
-                written: told(written),
+                accessed: nonzero(accessed),
+                written: nonzero(written),
                 at: FileTime(at),
             });
             let value = DosAttrib { attributes, created, at_birth, changed, times };

@@ -34,12 +34,13 @@ pub(crate) fn share(
     if copy.length == 0 {
         return Ok(());
     }
-    let kept = if copy.is_atomic { Some(PreviousContent::of(root, target, copy)?) } else { None };
+    let previous =
+        if copy.is_atomic { Some(PreviousContent::of(root, target, copy)?) } else { None };
     let shared =
         sys::clone_range(target, copy.target_offset, source, copy.source_offset, copy.length);
     shared.map_err(|errno| {
-        if let Some(kept) = kept {
-            kept.put_back(target, copy);
+        if let Some(previous) = previous {
+            previous.put_back(target, copy);
         }
         match errno {
             Errno::BADF => Fault::AccessDenied,
@@ -59,13 +60,14 @@ impl PreviousContent {
         let file = nameless(root).map_err(fault_of)?;
         let end = sys::stat_fd(target).map_err(fault_of)?.stx_size;
         let held = end.saturating_sub(copy.target_offset).min(copy.length);
-        let kept = Self { file, end };
+        let previous = Self { file, end };
         if held != 0 {
             // Zero means "to the end", which need not be aligned to a block.
             let length = if copy.target_offset + copy.length >= end { 0 } else { held };
-            sys::clone_range(kept.fd(), 0, target, copy.target_offset, length).map_err(fault_of)?;
+            sys::clone_range(previous.fd(), 0, target, copy.target_offset, length)
+                .map_err(fault_of)?;
         }
-        Ok(kept)
+        Ok(previous)
     }
 
     fn fd(&self) -> BorrowedFd<'_> {

@@ -315,7 +315,7 @@ mod tests {
     /// Of the kernels that are supported some tell changes apart and some do not, but each always
     /// says the same.
     #[test]
-    fn a_kernel_tells_changes_apart_or_does_not() {
+    fn a_kernel_distinguishes_changes_always_or_never() {
         let first = tells_changes_apart().unwrap();
         assert!((0..20).all(|_| tells_changes_apart().unwrap() == first));
         let folder = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_open_is_closed_and_what_was_passed_stays() {
+    fn inherited_descriptors_are_closed_and_passed_ones_stay_open() {
         // Other tests open files at the same time, so only two descriptors are checked.
         let [one, two] = [0; 2].map(|_| std::fs::File::open("/").unwrap().into_raw_fd());
         let flags = |number: c_int| std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));

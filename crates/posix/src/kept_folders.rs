@@ -120,8 +120,9 @@ impl KeptFolders {
         path: &[u8],
         (fd, stx): (&Arc<OwnedFd>, &Statx),
     ) {
-        let kept = |stx: &Statx| Identity::of(stx).filter(|folder| folder.key.device == home);
-        let (Some(identity), Some(steps)) = (kept(stx), steps(path)) else { return };
+        let identity_of =
+            |stx: &Statx| Identity::of(stx).filter(|folder| folder.key.device == home);
+        let (Some(identity), Some(steps)) = (identity_of(stx), steps(path)) else { return };
         if !self.is_asked_again(path) {
             return;
         }
@@ -130,7 +131,7 @@ impl KeptFolders {
             let fd = sys::open_beneath(root, above, flags, Mode::empty(), false);
             let Ok(fd) = fd else { return };
             let Ok(stx) = sys::stat_fd(fd.as_fd()) else { return };
-            let Some(identity) = kept(&stx) else { return };
+            let Some(identity) = identity_of(&stx) else { return };
             self.insert(above, Arc::new(fd), identity);
         }
         self.insert(path, Arc::clone(fd), identity);
@@ -139,23 +140,23 @@ impl KeptFolders {
     fn find(&self, path: &[u8]) -> Option<(Arc<OwnedFd>, Identity)> {
         let used = self.uses.fetch_add(1, Ordering::Relaxed);
         let mut folders = self.folders.lock();
-        let kept = folders.get_mut(path)?;
-        kept.used = used;
-        Some((Arc::clone(&kept.fd), kept.identity))
+        let folder = folders.get_mut(path)?;
+        folder.used = used;
+        Some((Arc::clone(&folder.fd), folder.identity))
     }
 
     /// Closes a folder, if it is open.
     pub(crate) fn forget(&self, path: &[u8]) {
-        let gone = self.folders.lock().remove(path);
+        let removed = self.folders.lock().remove(path);
         // The descriptors are closed after the lock is released.
-        drop(gone);
+        drop(removed);
     }
 
     /// Closes all folders.
     pub(crate) fn clear(&self) {
-        let gone = std::mem::take(&mut *self.folders.lock());
+        let removed = std::mem::take(&mut *self.folders.lock());
         // The descriptors are closed after the lock is released.
-        drop(gone);
+        drop(removed);
     }
 
     /// True for a path that was asked for a short time ago.
@@ -173,12 +174,12 @@ impl KeptFolders {
         if folders.len() >= KEPT_FOLDERS_PER_SHARE {
             forget_oldest(&mut folders);
         }
-        let kept = OpenFolder::new(Arc::clone(&fd), identity, used).or_else(|| {
+        let folder = OpenFolder::new(Arc::clone(&fd), identity, used).or_else(|| {
             forget_oldest(&mut folders);
             OpenFolder::new(fd, identity, used)
         });
-        if let Some(kept) = kept {
-            folders.insert(path.into(), kept);
+        if let Some(folder) = folder {
+            folders.insert(path.into(), folder);
         }
     }
 }

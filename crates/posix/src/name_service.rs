@@ -218,11 +218,11 @@ fn alone(channels: &[OwnedFd]) {
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-    let mut kept: Vec<c_int> = channels.iter().map(OwnedFd::as_raw_fd).collect();
-    kept.sort_unstable();
-    kept.push(c_int::MAX);
+    let mut needed: Vec<c_int> = channels.iter().map(OwnedFd::as_raw_fd).collect();
+    needed.sort_unstable();
+    needed.push(c_int::MAX);
     let mut first = 3;
-    for next in kept {
+    for next in needed {
         if first < next {
             // SAFETY: the process uses no descriptor of the server except those left out here, and
             // owners of the closed descriptors are never dropped.
@@ -329,7 +329,7 @@ mod tests {
 
     /// Tests that a helper that has ended is an error, not the answer "nobody".
     #[test]
-    fn a_helper_that_is_gone_says_nothing() {
+    fn a_helper_that_has_ended_answers_nothing() {
         let (ours, theirs) = Channel::pair().unwrap();
         drop(theirs);
         assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());

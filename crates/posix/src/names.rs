@@ -256,7 +256,7 @@ mod tests {
         push_component(&mut out, client, false, Spelling::Bytes).map(|()| out)
     }
 
-    fn shown(disk: &[u8]) -> String {
+    fn client_form(disk: &[u8]) -> String {
         map(disk, Spelling::Bytes).into_owned()
     }
 
@@ -313,7 +313,7 @@ mod tests {
             ("\u{F022}".as_bytes(), "\u{EFEF}\u{EF80}\u{EFA2}"),
             ("\u{EFE9}".as_bytes(), "\u{EFEE}\u{EFBF}\u{EFA9}"),
         ] {
-            assert_eq!(shown(bytes), client, "{bytes:?}");
+            assert_eq!(client_form(bytes), client, "{bytes:?}");
             assert_eq!(disk(client).as_deref(), Ok(bytes), "{client:?}");
         }
     }
@@ -332,7 +332,7 @@ mod tests {
         ] {
             let made = disk(client);
             if let Ok(bytes) = &made {
-                assert_eq!(shown(bytes), client);
+                assert_eq!(client_form(bytes), client);
             } else {
                 assert_eq!(made, Err(Fault::NameInvalid), "{client:?}");
             }
@@ -375,8 +375,8 @@ mod tests {
         assert!(disk(&"名".repeat(255)).is_ok());
         assert_eq!(disk(&"名".repeat(256)), Err(Fault::NameTooLong));
         let raw = vec![0xff; 255];
-        assert_eq!(shown(&raw).encode_utf16().count(), 255);
-        assert_eq!(disk(&shown(&raw)).as_deref(), Ok(&raw[..]));
+        assert_eq!(client_form(&raw).encode_utf16().count(), 255);
+        assert_eq!(disk(&client_form(&raw)).as_deref(), Ok(&raw[..]));
     }
 
     #[test]
@@ -397,7 +397,7 @@ mod tests {
             let bytes: Vec<u8> = bytes.into_iter().filter(|&b| b != b'/').collect();
             let special = matches!(bytes.as_slice(), b"" | b"." | b"..");
             if !special {
-                let client = shown(&bytes);
+                let client = client_form(&bytes);
                 assert_eq!(disk(&client).as_deref(), Ok(&bytes[..]));
                 let other = shown_by_windows(&bytes);
                 assert_eq!(on_windows(&other, false).as_deref(), Ok(&bytes[..]));

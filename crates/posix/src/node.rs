@@ -189,9 +189,9 @@ impl PosixNode {
 
     /// Returns DOSATTRIB of this file, whose state is `stx`.
     fn dos_attrib_of(&self, stx: &Statx) -> Option<DosAttrib> {
-        let kept = self.share.keeps_attributes() && self.has_xattrs();
+        let is_stored = self.share.keeps_attributes() && self.has_xattrs();
         let read = |value: &mut [u8]| self.handle.value(DOSATTRIB, value);
-        if kept { self.share.dos_attrib(stx, read) } else { None }
+        if is_stored { self.share.dos_attrib(stx, read) } else { None }
     }
 
     /// Returns the state, with the size of the extended attributes if that is wanted.
@@ -212,8 +212,8 @@ impl PosixNode {
     }
 
     pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
-        let kept = self.share.keeps_attributes() && self.has_xattrs();
-        if kept { self.handle.dos_attrib() } else { None }
+        let is_stored = self.share.keeps_attributes() && self.has_xattrs();
+        if is_stored { self.handle.dos_attrib() } else { None }
     }
 }
 

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_smbd_wrote_is_in_force_while_the_permissions_are_the_same() {
+    fn descriptors_of_smbd_are_valid_until_the_permissions_change() {
         let acl = HostAcl { access: parse_list(&bytes(LIST)).unwrap(), default: Vec::new() };
         let value = bytes(FILE);
         let read = decode(&value, &permissions(&acl, 0o100_777, false)).unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_while_nobody_changes_the_mode() {
+    fn a_stored_descriptor_is_valid_until_the_mode_changes() {
         let mut descriptor = Vec::new();
         let whole = SecurityDescriptor {
             owner: Some(Sid::unix_user(7)),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_value_gives_nobody_any_right() {
+    fn a_damaged_value_grants_no_rights() {
         let acl = HostAcl { access: parse_list(&bytes(LIST)).unwrap(), default: Vec::new() };
         let permissions = permissions(&acl, 0o100_777, false);
         let whole = bytes(FILE);

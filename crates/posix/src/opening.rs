@@ -139,8 +139,8 @@ impl PosixVfs {
     }
 
     fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
-        let kept = self.share().keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
-        if kept {
+        let is_stored = self.share().keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
+        if is_stored {
             self.share().dos_attrib(stx, |value| handle.value(DOSATTRIB, value))
         } else {
             None

@@ -92,12 +92,12 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
 /// Returns the quota of a user.
 pub(crate) fn get(root: BorrowedFd<'_>, uid: u32) -> VfsResult<Option<UserQuota>> {
     let quota = ask(root, GET, uid)?.filter(KernelQuota::says_something);
-    Ok(quota.map(|kept| UserQuota { uid, ..kept.quota }))
+    Ok(quota.map(|stored| UserQuota { uid, ..stored.quota }))
 }
 
 /// Returns the first quota at or behind this user number.
 pub(crate) fn get_from(root: BorrowedFd<'_>, uid: u32) -> VfsResult<Option<UserQuota>> {
-    Ok(ask(root, GET_NEXT, uid)?.map(|kept| kept.quota))
+    Ok(ask(root, GET_NEXT, uid)?.map(|stored| stored.quota))
 }
 
 /// Sets the limits of a user's space. The limit of the number of files stays.
@@ -114,8 +114,8 @@ pub(crate) fn defaults(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaLimits>> {
     if !keeps_defaults(root) {
         return Ok(None);
     }
-    let kept = call(root, GET, ROOT)?;
-    Ok(Some(kept.map_or_else(QuotaLimits::default, |kept| kept.limits())))
+    let stored = call(root, GET, ROOT)?;
+    Ok(Some(stored.map_or_else(QuotaLimits::default, |stored| stored.limits())))
 }
 
 /// Sets the limits of new users.

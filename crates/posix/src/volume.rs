@@ -102,10 +102,10 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
 fn physical_sector(major: u32, minor: u32) -> u32 {
     let device = format!("/sys/dev/block/{major}:{minor}");
     // A partition shares the queue of its disk.
-    let told = ["queue", "../queue"].iter().find_map(|queue| {
+    let queue_size = ["queue", "../queue"].iter().find_map(|queue| {
         std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
     });
-    let bytes = told.and_then(|text| text.trim().parse().ok()).unwrap_or(SECTOR_MIN);
+    let bytes = queue_size.and_then(|text| text.trim().parse().ok()).unwrap_or(SECTOR_MIN);
     sector_of(bytes)
 }
 

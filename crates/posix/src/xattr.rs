@@ -181,8 +181,8 @@ impl Handle {
         for name in names {
             match self.whole_value(&name) {
                 Ok(value) => {
-                    let shown = name.to_string_lossy();
-                    found.push((shown[PREFIX.len()..].to_owned(), value));
+                    let full_name = name.to_string_lossy();
+                    found.push((full_name[PREFIX.len()..].to_owned(), value));
                 }
                 // The attribute was removed since the names were listed.
                 Err(Errno::NODATA) => {}
@@ -386,8 +386,8 @@ pub(crate) fn ea_size(
     let mut total = 0usize;
     for name in names {
         if let Ok(len) = value_len(&name) {
-            let shown = name.as_bytes().len().saturating_sub(PREFIX.len());
-            total = total.saturating_add(shown).saturating_add(len).saturating_add(5);
+            let name_len = name.as_bytes().len().saturating_sub(PREFIX.len());
+            total = total.saturating_add(name_len).saturating_add(len).saturating_add(5);
         }
     }
     let with_header = if total == 0 { 0 } else { total.saturating_add(4) };

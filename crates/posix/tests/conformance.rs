@@ -114,7 +114,7 @@ struct Side<'a> {
 }
 
 /// Returns the facts that both must agree on. Numbers and times differ.
-fn shown(stat: &Stat) -> String {
+fn described(stat: &Stat) -> String {
     let links = if stat.kind == Kind::Directory { u32::from(stat.links > 0) } else { stat.links };
     format!(
         "{:?} {} links {links} {:?} {:o} tag {:x}",
@@ -152,8 +152,12 @@ impl Side<'_> {
                 let how = how(existence, kind, access, exact, hidden);
                 match vfs.open(&name(PATHS[at]), &how) {
                     Ok(opened) => {
-                        let said =
-                            format!("{} {} {}", opened.name, opened.created, shown(&opened.stat));
+                        let said = format!(
+                            "{} {} {}",
+                            opened.name,
+                            opened.created,
+                            described(&opened.stat)
+                        );
                         self.nodes.push(opened.node);
                         said
                     }
@@ -174,10 +178,10 @@ impl Side<'_> {
             Step::Rename(a, n, b, r) => on(n, &|node| self.rename(a, Ok(node.key()), b, r)),
             Step::RenameThis(a, b, r) => self.rename(a, self.key(a), b, r),
             Step::Link(n, to, r) => on(n, &|node| done(vfs.link(node, &name(PATHS[to]), r))),
-            Step::Stat(at) => format!("{:?}", vfs.stat(&name(PATHS[at])).map(|s| shown(&s))),
+            Step::Stat(at) => format!("{:?}", vfs.stat(&name(PATHS[at])).map(|s| described(&s))),
             Step::NodeStat(n) => on(n, &|node| {
                 let stat = node.stat().unwrap();
-                format!("{} eas {}", shown(&stat), stat.ea_size)
+                format!("{} eas {}", described(&stat), stat.ea_size)
             }),
             Step::Read(n, at, len) => on(n, &|node| {
                 let mut buffer = vec![0; usize::from(len) + 1];
@@ -225,7 +229,7 @@ impl Side<'_> {
         let mut entries = Vec::new();
         while let Some(entry) = listing.next_name()?.map(String::from) {
             let stat = listing.entry_stat()?.expect("nobody else is here");
-            entries.push((entry, shown(&stat)));
+            entries.push((entry, described(&stat)));
         }
         entries.sort();
         Ok(entries)

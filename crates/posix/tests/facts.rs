@@ -22,7 +22,7 @@ fn set(path: &Path, attributes: FileAttributes) {
 }
 
 /// The attributes by each way to see them, which agree.
-fn shown(share: &Share) -> FileAttributes {
+fn attributes_of(share: &Share) -> FileAttributes {
     let by_name = share.vfs.stat(&name("f")).unwrap().attributes;
     let opened = share.vfs.open(&name("f"), &how()).unwrap();
     let by_node = opened.node.stat().unwrap().attributes;
@@ -42,16 +42,16 @@ fn a_change_of_attributes_by_another_program_is_seen() {
     let is = |wanted| {
         std::thread::sleep(SETTLED);
         // The first result is read from the file, the second one from the cache.
-        assert_eq!([shown(&share), shown(&share)], [wanted; 2]);
+        assert_eq!([attributes_of(&share), attributes_of(&share)], [wanted; 2]);
     };
     is(FileAttributes::NORMAL);
     for attributes in [FileAttributes::HIDDEN, FileAttributes::READONLY, FileAttributes::SYSTEM] {
         set(&path, attributes);
-        assert_eq!(shown(&share), attributes);
+        assert_eq!(attributes_of(&share), attributes);
         is(attributes);
     }
     rustix::fs::removexattr(&path, dosattrib::NAME).unwrap();
-    assert_eq!(shown(&share), FileAttributes::NORMAL);
+    assert_eq!(attributes_of(&share), FileAttributes::NORMAL);
     is(FileAttributes::NORMAL);
 }
 
@@ -64,10 +64,10 @@ fn changes_one_after_the_other_are_all_seen() {
     let attributes = [FileAttributes::HIDDEN, FileAttributes::SYSTEM];
     for change in 0..2_000 {
         set(&path, attributes[change % 2]);
-        assert_eq!(shown(&share), attributes[change % 2], "change {change}");
+        assert_eq!(attributes_of(&share), attributes[change % 2], "change {change}");
         if change % 200 == 0 {
             std::thread::sleep(SETTLED);
-            assert_eq!(shown(&share), attributes[change % 2], "change {change}, later");
+            assert_eq!(attributes_of(&share), attributes[change % 2], "change {change}, later");
         }
     }
 }
@@ -79,10 +79,10 @@ fn a_new_file_has_nothing_of_an_old_one() {
     let path = share.path("f");
     for round in 0..3 {
         std::fs::write(&path, "").unwrap();
-        assert_eq!(shown(&share), FileAttributes::NORMAL, "round {round}");
+        assert_eq!(attributes_of(&share), FileAttributes::NORMAL, "round {round}");
         set(&path, FileAttributes::HIDDEN);
         std::thread::sleep(SETTLED);
-        assert_eq!([shown(&share), shown(&share)], [FileAttributes::HIDDEN; 2]);
+        assert_eq!([attributes_of(&share), attributes_of(&share)], [FileAttributes::HIDDEN; 2]);
         std::fs::remove_file(&path).unwrap();
     }
 }
@@ -173,7 +173,7 @@ fn a_descriptor_of_a_new_file_is_seen() {
 
 /// A FIFO or a link that takes the place of a file that was known is opened as what it is.
 #[test]
-fn what_replaces_a_known_file_is_not_taken_for_it() {
+fn a_replacement_does_not_get_the_facts_of_the_old_file() {
     let share = share();
     let path = share.path("f");
     let known = || {

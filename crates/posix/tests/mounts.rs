@@ -61,8 +61,8 @@ fn files_of_other_file_systems_have_numbers_of_their_own() {
 }
 
 #[test]
-fn what_is_mounted_anew_for_reading_takes_no_changes() {
-    let Some(dir) = folder("what_is_mounted_anew_for_reading_takes_no_changes") else { return };
+fn a_read_only_remount_refuses_changes() {
+    let Some(dir) = folder("a_read_only_remount_refuses_changes") else { return };
     assert!(mount("share", dir.path(), 0));
     std::fs::write(dir.path().join("f"), "").unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
@@ -90,8 +90,8 @@ fn unmount(at: &Path, how: &[&str]) -> bool {
 /// A folder that stays open between requests is not used while something is mounted on it, or on a
 /// folder above it, and keeps no file system busy.
 #[test]
-fn what_is_mounted_on_an_open_folder_is_used() {
-    let Some(dir) = folder("what_is_mounted_on_an_open_folder_is_used") else { return };
+fn a_mount_on_an_open_folder_is_used() {
+    let Some(dir) = folder("a_mount_on_an_open_folder_is_used") else { return };
     std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     for path in ["a/b", "a"] {
@@ -129,8 +129,8 @@ fn files_below_a_mount_have_its_space() {
     assert!(mount("below", &at, 0));
     std::fs::write(at.join("g"), "").unwrap();
     let (folder, file) = (space("below").unwrap(), space("below\\g").unwrap());
-    let told = rustix::fs::statvfs(&at).unwrap();
-    assert_eq!((file.total, file.unit), (told.f_blocks, told.f_frsize as u32));
+    let expected = rustix::fs::statvfs(&at).unwrap();
+    assert_eq!((file.total, file.unit), (expected.f_blocks, expected.f_frsize as u32));
     assert_eq!(folder.total, file.total);
     assert_eq!((space("f"), space("")), (None, None));
 }
@@ -170,12 +170,12 @@ impl Drop for ExFat {
 /// Tests that a file system without holes and hard links is told so, that trying leaves nothing on it,
 /// and that a file gets a name in another case there (MS-FSA 2.1.5.15.12).
 #[test]
-fn exfat_is_told_as_it_is() {
-    let Some(dir) = folder("exfat_is_told_as_it_is") else { return };
+fn exfat_has_no_sparse_files_and_no_links() {
+    let Some(dir) = folder("exfat_has_no_sparse_files_and_no_links") else { return };
     let at = dir.path().join("exfat");
     std::fs::create_dir(&at).unwrap();
     let Some(_exfat) = ExFat::mount(&dir.path().join("image"), &at) else {
-        println!("exfat_is_told_as_it_is: skipped, no exFAT can be mounted");
+        println!("exfat_has_no_sparse_files_and_no_links: skipped, no exFAT can be mounted");
         return;
     };
     let vfs = PosixVfs::open_root(&at, PosixOptions::default()).unwrap();

@@ -63,11 +63,11 @@ impl Told {
     /// Everything up to the mark, which another program makes.
     fn so_far(&self, root: &Path) -> Vec<String> {
         let mark = mark(root);
-        let gone = format!("2 {mark}");
+        let removed = format!("2 {mark}");
         let began = Instant::now();
         loop {
             let mut changes = self.changes.lock();
-            if let Some(at) = changes.iter().position(|c| *c == gone) {
+            if let Some(at) = changes.iter().position(|c| *c == removed) {
                 let mut all: Vec<_> = changes.drain(..=at).collect();
                 all.retain(|c| !c.ends_with("-mark"));
                 all.dedup();
@@ -94,7 +94,7 @@ fn host(root: &Path, script: &str) {
 }
 
 #[test]
-fn other_programs_are_told_of_and_this_one_is_not() {
+fn only_changes_by_other_programs_are_reported() {
     let _one = ONE_AT_A_TIME.lock();
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();

@@ -58,8 +58,8 @@ fn listed(share: &Share) -> BTreeMap<String, (Option<HostAccess>, FileAttributes
 }
 
 /// Compares with what opening each entry says; returns the names of which the listing tells.
-fn told(share: &Share) -> Vec<String> {
-    let mut told = Vec::new();
+fn names_with_access(share: &Share) -> Vec<String> {
+    let mut names = Vec::new();
     for (entry, (access, attributes)) in listed(share) {
         let Some(access) = access else { continue };
         let look = OpenHow { open_link: true, ..how() };
@@ -68,9 +68,9 @@ fn told(share: &Share) -> Vec<String> {
         assert_eq!(opened.stored_security().unwrap(), None, "{entry}");
         assert!(opened.node.streams().unwrap().is_empty(), "{entry}");
         assert_eq!(opened.stat.attributes, attributes, "{entry}");
-        told.push(entry);
+        names.push(entry);
     }
-    told
+    names
 }
 
 const MODES: [u32; 9] = [0o000, 0o400, 0o444, 0o600, 0o640, 0o644, 0o004, 0o755, 0o777];
@@ -110,20 +110,20 @@ fn tells(share: &Share) -> bool {
     let folder = std::fs::File::open(share.path("")).unwrap();
     let is_ext4 = rustix::fs::fstatfs(&folder).unwrap().f_type as u64 == EXT4;
     let probe = share.file("probe", "");
-    let tells = told(share).contains(&"probe".to_owned());
+    let tells = names_with_access(share).contains(&"probe".to_owned());
     std::fs::remove_file(probe).unwrap();
     assert!(tells || !is_ext4);
     tells
 }
 
 #[test]
-fn a_listing_tells_the_access_that_an_open_has() {
+fn a_listing_shows_the_access_of_an_open() {
     let share = share();
     let tells = tells(&share);
     let plain = fill(&share);
     for round in 0..3 {
-        let told = told(&share);
-        assert_eq!(told, if tells { plain.clone() } else { Vec::new() }, "round {round}");
+        let names = names_with_access(&share);
+        assert_eq!(names, if tells { plain.clone() } else { Vec::new() }, "round {round}");
         // After this pause the facts are cached.
         std::thread::sleep(SETTLED);
     }
@@ -135,7 +135,7 @@ fn protection_that_a_known_file_gets_is_seen() {
     let share = share();
     let tells = tells(&share);
     let path = share.file("f", "");
-    let is_told = || told(&share) == ["f"];
+    let is_told = || names_with_access(&share) == ["f"];
     for (what, value) in [
         ("user.NTACL", b"x".to_vec()),
         ("user.DosStream.s:$DATA", b"x\0".to_vec()),
@@ -157,7 +157,7 @@ fn protection_that_a_known_file_gets_is_seen() {
 /// A user of the host gets the access of that user, and reads no attributes of files that the user
 /// may not read, although the server knows them.
 #[test]
-fn a_user_of_the_host_is_told_of_its_own_access() {
+fn a_host_user_gets_its_own_access() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -178,8 +178,8 @@ fn a_user_of_the_host_is_told_of_its_own_access() {
         let seen = listed(&share);
         assert_eq!(seen["secret"].1, FileAttributes::NORMAL, "the user, round {round}");
         assert_eq!(seen["marked"].1, FileAttributes::HIDDEN, "round {round}");
-        let told = told(&share);
-        assert!(!tells || plain.iter().all(|entry| told.contains(entry)), "{told:?}");
+        let names = names_with_access(&share);
+        assert!(!tells || plain.iter().all(|entry| names.contains(entry)), "{names:?}");
         for (entry, (access, _)) in seen {
             let Some(access) = access else { continue };
             let may_read = ["-444", "-644", "-4", "-755", "-777", "marked", "probe"];

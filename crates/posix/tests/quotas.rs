@@ -77,8 +77,8 @@ fn limits_are_set() {
     chown(&path, Some(61_001), None).unwrap();
     let set = |threshold, limit| {
         vfs.set_quota(61_001, QuotaLimits { threshold, limit }).unwrap();
-        let kept = vfs.quota(61_001).unwrap().unwrap();
-        (kept.threshold, kept.limit)
+        let stored = vfs.quota(61_001).unwrap().unwrap();
+        (stored.threshold, stored.limit)
     };
     assert_eq!(set(Some(2048), Some(4096)), (Some(2048), Some(4096)));
     assert_eq!(set(Some(2049), Some(8191)), (Some(2048), Some(7168)), "a block is 1 KiB");
@@ -91,8 +91,9 @@ fn limits_are_set() {
 }
 
 #[test]
-fn what_is_not_mounted_so_is_counted_only() {
-    let Some((_mounted, vfs)) = ext4("what_is_not_mounted_so_is_counted_only", "loop") else {
+fn quotas_without_the_mount_option_are_counted_only() {
+    let Some((_mounted, vfs)) = ext4("quotas_without_the_mount_option_are_counted_only", "loop")
+    else {
         return;
     };
     assert_eq!(vfs.quota_state(), Ok(Some(QuotaState { is_enforced: false })));

@@ -16,7 +16,7 @@ const SETTLED: Duration = Duration::from_millis(60);
 const NAMES: usize = 2_000;
 
 #[test]
-fn what_is_remembered_is_counted_and_given_up() {
+fn cached_data_is_counted_and_released() {
     let share = share();
     let path = share.mkdir("d");
     for n in 0..NAMES {

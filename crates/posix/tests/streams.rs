@@ -68,7 +68,7 @@ fn an_attribute_is_the_data_and_a_nul() {
 }
 
 #[test]
-fn what_an_attribute_cannot_hold_is_in_the_side_folder() {
+fn large_streams_are_in_the_side_folder() {
     let s = share();
     s.file("f", "");
     fill(&s, "f:large", &[7; 10]);
@@ -76,8 +76,8 @@ fn what_an_attribute_cannot_hold_is_in_the_side_folder() {
     fill(&s, "f:large", &[8; 200_000]);
     assert!(get(&s, "f", "user.DosStream.large:$DATA").is_none());
     let mark = String::from_utf8(get(&s, "f", "user.frevo.streams").unwrap()).unwrap();
-    let kept = s.path(&format!(".frevo-streams/{mark}/:large"));
-    assert_eq!(std::fs::read(&kept).unwrap(), [8; 200_000]);
+    let stored = s.path(&format!(".frevo-streams/{mark}/:large"));
+    assert_eq!(std::fs::read(&stored).unwrap(), [8; 200_000]);
     assert_eq!(content(&s, "f:LARGE").unwrap(), [8; 200_000]);
     // Clients can neither list nor open the side folder.
     assert_eq!(s.list(""), ["f"]);
@@ -98,14 +98,14 @@ fn what_an_attribute_cannot_hold_is_in_the_side_folder() {
     assert_eq!(listed(&s, "copy"), []);
     let other = s.vfs.stat(&name("copy")).unwrap().key;
     s.vfs.remove(&name("copy"), other).unwrap();
-    assert!(kept.exists());
+    assert!(stored.exists());
     // Another server on the same folder finds the stream; removing the file removes it.
     let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
     assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);
     let key = s.vfs.stat(&name("f")).unwrap().key;
     s.vfs.remove(&name("f"), key).unwrap();
-    assert!(!kept.exists() && !kept.parent().unwrap().exists());
+    assert!(!stored.exists() && !stored.parent().unwrap().exists());
 }
 
 #[test]

@@ -254,15 +254,15 @@ fn times_are_set_to_100_nanoseconds() {
 
 /// MS-FSA 2.1.5.15.2: ChangeTime can be set, though not on Linux.
 #[test]
-fn a_change_time_is_kept_until_something_changes() {
+fn a_change_time_is_stored_until_the_file_changes() {
     let s = share();
     let made = s.open("a", &create()).unwrap();
     let wanted = FileTime(0x01c0_0000_0000_1234);
-    let shown = || s.vfs.stat(&name("a")).unwrap().changed;
+    let change_time = || s.vfs.stat(&name("a")).unwrap().changed;
     let set = |change: BasicChange| {
         made.node.set_basic(&BasicChange { changed: Some(wanted), ..change }).unwrap();
         assert_eq!(made.node.stat().unwrap().changed, wanted);
-        assert_eq!(shown(), wanted);
+        assert_eq!(change_time(), wanted);
         // The wait covers the clock's tick and the tolerance for finer clocks.
         std::thread::sleep(std::time::Duration::from_millis(30));
     };
@@ -272,7 +272,7 @@ fn a_change_time_is_kept_until_something_changes() {
     assert_eq!(listing.entry_stat().unwrap().unwrap().changed, wanted);
     // Every change makes the cached facts invalid, whoever makes it.
     made.node.write_at(0, b"x").unwrap();
-    assert_ne!(shown(), wanted);
+    assert_ne!(change_time(), wanted);
     let all = BasicChange {
         created: Some(FileTime(0x01d0_0000_0000_0000)),
         written: Some(FileTime(0x01d0_0000_0000_0001)),
@@ -285,11 +285,11 @@ fn a_change_time_is_kept_until_something_changes() {
     assert_eq!((Some(stat.created), Some(stat.written)), (all.created, all.written));
     assert_eq!(Some(stat.attributes), all.attributes);
     std::fs::set_permissions(s.path("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
-    assert_ne!(shown(), wanted);
+    assert_ne!(change_time(), wanted);
     set(BasicChange::default());
     let normal = Some(FileAttributes::NORMAL);
     made.node.set_basic(&BasicChange { attributes: normal, ..BasicChange::default() }).unwrap();
-    assert_ne!(shown(), wanted);
+    assert_ne!(change_time(), wanted);
     set(BasicChange::default());
     s.vfs.rename(&name("a"), made.node.key(), &name("b"), false).unwrap();
     assert_ne!(s.vfs.stat(&name("b")).unwrap().changed, wanted);
@@ -341,10 +341,10 @@ fn attributes_are_kept() {
     s.file("local", "");
     s.file(".dot", "");
     s.mkdir(".hidden");
-    let shown = |text: &str| s.vfs.stat(&name(text)).unwrap().attributes;
-    assert_eq!(shown("local"), FileAttributes::NORMAL);
-    assert_eq!(shown(".dot"), FileAttributes::HIDDEN);
-    assert_eq!(shown(".hidden"), FileAttributes::HIDDEN | FileAttributes::DIRECTORY);
+    let attributes_of = |text: &str| s.vfs.stat(&name(text)).unwrap().attributes;
+    assert_eq!(attributes_of("local"), FileAttributes::NORMAL);
+    assert_eq!(attributes_of(".dot"), FileAttributes::HIDDEN);
+    assert_eq!(attributes_of(".hidden"), FileAttributes::HIDDEN | FileAttributes::DIRECTORY);
     let mut listing = s.open("", &read()).unwrap().node.directory().unwrap();
     while let Some(entry) = listing.next_name().unwrap() {
         let entry = name(entry);
@@ -354,7 +354,7 @@ fn attributes_are_kept() {
 }
 
 #[test]
-fn what_smbd_stored_is_shown_and_kept_alike() {
+fn attributes_stored_by_smbd_are_shown_and_preserved() {
     let s = share();
     let path = s.file("a", "");
     let value = b"\0\0\x05\0\x05\0\0\0\x11\0\0\0\x21\0\0\0\xfc\xfa\xd0\x80\xfd\x79\xdd\x01";
@@ -506,7 +506,7 @@ fn the_volume_has_facts() {
 }
 
 #[test]
-fn stat_tells_what_the_host_knows() {
+fn stat_returns_the_facts_of_the_host() {
     let s = share();
     let path = s.file("a", "0123456789");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();

@@ -125,8 +125,8 @@ impl FileTable {
     /// program of the host. The caller does not wait for acknowledgments.
     pub fn host_changed(&self, key: FileKey, cause: Cause) {
         if let Some(cell) = self.find(key) {
-            let nobody = Actor { open: OpenId(0), lease: None };
-            let contention = cell.lock().oplocks.contend(nobody, cause);
+            let no_open = Actor { open: OpenId(0), lease: None };
+            let contention = cell.lock().oplocks.contend(no_open, cause);
             self.leases.teller.tell(&cell, contention.breaks);
         }
     }
@@ -359,7 +359,7 @@ mod tests {
 
     /// Tests that each Open of a file with two links means its own link.
     #[test]
-    fn the_link_that_was_opened_is_the_one_that_goes() {
+    fn the_opened_link_is_the_one_removed() {
         let table = FileTable::default();
         let cell = table.admit(KEY, &name("a"), ask(1, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("d\\b"), ask(2, Sharing::ALL, true)).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_without_case() {
+    fn stream_names_are_compared_without_case() {
         let id = |text: &str| parse(text).unwrap().stream_id();
         assert_eq!(id("a"), 0);
         assert_eq!(id("a::$DATA"), 0);

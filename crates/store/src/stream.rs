@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_with_the_last_open_of_its_streams() {
+    fn a_file_is_removed_with_the_last_open_of_its_streams() {
         let table = FileTable::default();
         let stream = ask(1, AccessMask::READ_DATA, Sharing::ALL);
         let file = table.attach(FILE, &name("f"), stream).unwrap();

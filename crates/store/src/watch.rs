@@ -289,13 +289,13 @@ impl Watches {
 /// Returns the change relative to the watched `directory`.
 fn below(action: NotifyAction, name: &Name, directory: &str) -> Change {
     let below = name.path().strip_prefix(directory).unwrap_or_default();
-    let mut told = String::from(below.strip_prefix('\\').unwrap_or(below));
+    let mut path = String::from(below.strip_prefix('\\').unwrap_or(below));
     if let Some(stream) = name.stream().filter(|_| is_of_stream(action)) {
         // MS-FSA 2.1.5.1.1: Open.FileName, a colon, the stream's name.
-        told.push(':');
-        told.push_str(stream);
+        path.push(':');
+        path.push_str(stream);
     }
-    Change { action, name: told }
+    Change { action, name: path }
 }
 
 const fn is_of_stream(action: NotifyAction) -> bool {
@@ -408,14 +408,14 @@ impl Directory {
     pub fn add_host(&self, is_tree: bool, change: &HostChange<'_>) {
         let audience = if is_tree { Audience::TREE } else { Audience::FLAT };
         let none = CompletionFilter::EMPTY;
-        let told = |action, name| Change { action, name: String::from(name) };
+        let changed = |action, name| Change { action, name: String::from(name) };
         let report = match *change {
             HostChange::Change { action, name, matches } => {
-                Report::new(audience, (matches, none), SmallVec::from_iter([told(action, name)]))
+                Report::new(audience, (matches, none), SmallVec::from_iter([changed(action, name)]))
             }
             HostChange::Renamed { from, to, matches } => {
                 let (old, new) = (NotifyAction::RENAMED_OLD_NAME, NotifyAction::RENAMED_NEW_NAME);
-                let both = [told(old, from), told(new, to)];
+                let both = [changed(old, from), changed(new, to)];
                 Report::new(audience, (matches, none), SmallVec::from_iter(both))
             }
             HostChange::Lost => Report::of_loss(audience),

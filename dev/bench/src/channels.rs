@@ -121,12 +121,12 @@ pub(crate) fn run(args: &Arguments) -> Result<bool> {
         args.depth,
         proc::load()
     )?;
-    let mut kept = true;
+    let mut is_met = true;
     for setting in &args.over {
         heading(&mut out, args, *setting)?;
         for guard in &args.protections {
             let cells = measure(args, &peer, *setting, *guard)?;
-            kept &= rows(&mut out, *setting, *guard, &cells)?;
+            is_met &= rows(&mut out, *setting, *guard, &cells)?;
         }
         writeln!(out)?;
     }
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Arguments) -> Result<bool> {
     if let Some(path) = &args.out {
         std::fs::write(path, &out)?;
     }
-    Ok(kept || !args.check)
+    Ok(is_met || !args.check)
 }
 
 fn heading(out: &mut String, args: &Arguments, setting: Setting) -> Result<()> {
@@ -230,19 +230,19 @@ fn rows(out: &mut String, setting: Setting, guard: Guard, cells: &[(usize, Cell)
         Setting::Links => FOUR_LINKS,
         Setting::Loopback => FOUR_LOCAL,
     };
-    let mut kept = true;
+    let mut is_met = true;
     for (count, cell) in cells {
         let name = format!("{guard:?}").to_lowercase();
         write!(out, "| {name} | {count} |")?;
         for test in 0..TESTS.len() {
             let ratio = one.map(|one| cell.rate(test) / one.rate(test));
-            let shown = ratio.map_or_else(|| String::from("-"), |ratio| format!("{ratio:.2}"));
-            write!(out, " {:.0} | {shown} |", cell.rate(test) / 1e6)?;
-            kept &= *count != 4 || ratio.is_none_or(|ratio| ratio >= least);
+            let ratio_text = ratio.map_or_else(|| String::from("-"), |ratio| format!("{ratio:.2}"));
+            write!(out, " {:.0} | {ratio_text} |", cell.rate(test) / 1e6)?;
+            is_met &= *count != 4 || ratio.is_none_or(|ratio| ratio >= least);
         }
         writeln!(out, " {:.1} |", middle(&cell.busy))?;
     }
-    Ok(kept)
+    Ok(is_met)
 }
 
 fn middle(figures: &[f64]) -> f64 {

@@ -365,11 +365,11 @@ mod tests {
         assert!(report(Row::Stat, &[1000], &[3000]).missed().is_empty());
         assert_eq!(report(Row::Stat, &[1000], &[2900]).missed().len(), 1);
         assert_eq!(report(Row::Stat, &[1000], &[]).missed().len(), 1);
-        let mut kept = report(Row::Stat, &[1000], &[970]);
-        kept.least_ratio = Some(0.97);
-        assert!(kept.missed().is_empty());
-        kept.rows[0].outcomes[1].rounds[0].count = 960;
-        assert_eq!(kept.missed().len(), 1);
+        let mut met = report(Row::Stat, &[1000], &[970]);
+        met.least_ratio = Some(0.97);
+        assert!(met.missed().is_empty());
+        met.rows[0].outcomes[1].rounds[0].count = 960;
+        assert_eq!(met.missed().len(), 1);
         let mut failed = report(Row::Stat, &[1000], &[9000]);
         failed.rows[0].outcomes[1].error = Some("broke".to_owned());
         assert_eq!(failed.missed().len(), 1);

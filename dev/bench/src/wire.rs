@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_tells_plain_signed_and_sealed_apart() {
+    fn a_tally_counts_plain_signed_and_sealed_frames() {
         let tally = Tally::default();
         let mut plain = echo_response(1);
         tally.count(&plain);

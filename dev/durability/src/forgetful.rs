@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_stays_and_what_was_not_may_go() {
+    fn flushed_data_survives_and_other_data_may_be_lost() {
         let disk = disk(Flushes::Honoured);
         put(&disk, 0, 1, false);
         disk.flush(disk.period()).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_power_goes_while_writes_are_cached() {
+    fn the_power_fails_while_writes_are_cached() {
         let disk = disk(Flushes::Honoured);
         let period = disk.period();
         let cut = std::thread::scope(|scope| {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_or_begun_later_may_be_there_and_nothing_else() {
+    fn only_acknowledged_or_later_data_is_accepted() {
         let slots = Slots::new(3, SPACING, 16);
         let (first, old) = slots.issue(5);
         let (second, new) = slots.issue(5);

@@ -48,14 +48,14 @@ impl Possible {
         if self.0.contains(found) {
             return Ok(());
         }
-        Err(format!("{} was left, not {}", shown(found), {
-            let all: Vec<_> = self.0.iter().map(shown).collect();
+        Err(format!("{} was left, not {}", described(found), {
+            let all: Vec<_> = self.0.iter().map(described).collect();
             all.join(" or ")
         }))
     }
 }
 
-fn shown(content: &Content) -> String {
+fn described(content: &Content) -> String {
     content.as_ref().map_or_else(|| "nothing".into(), |bytes| format!("{bytes:?}"))
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_begun_may_be_there_and_what_was_settled_must() {
+    fn settled_content_is_required_and_begun_content_allowed() {
         let mut state = Possible::default();
         assert_eq!(state.judge(&None), Ok(()));
         assert!(state.judge(&Some(vec![])).is_err());

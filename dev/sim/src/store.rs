@@ -52,30 +52,30 @@ impl Store {
 
     /// Records that are stable, and changes that are not.
     pub fn counts(&self) -> (usize, usize) {
-        let kept = self.0.lock();
-        (kept.stable.len(), kept.pending.len())
+        let records = self.0.lock();
+        (records.stable.len(), records.pending.len())
     }
 
     /// Returns the records for the next server: all stable ones and, while `survives` returns true,
     /// the unstable ones in order. The old server continues with its own copy.
     pub fn after_fall(&self, survives: &mut dyn FnMut() -> bool) -> BTreeMap<RecordId, Vec<u8>> {
-        let kept = self.0.lock();
-        let mut left = kept.stable.clone();
-        for change in kept.pending.iter().take_while(|_| survives()) {
+        let records = self.0.lock();
+        let mut left = records.stable.clone();
+        for change in records.pending.iter().take_while(|_| survives()) {
             apply(&mut left, change.id, change.record.clone());
         }
         left
     }
 
     fn change(&self, change: Change) {
-        let mut kept = self.0.lock();
-        if kept.failing > 0 {
-            kept.failing -= 1;
-            drop(kept);
+        let mut records = self.0.lock();
+        if records.failing > 0 {
+            records.failing -= 1;
+            drop(records);
             return (change.done)(Err(StateFault("the medium fails".into())));
         }
-        kept.pending.push_back(change);
-        if !std::mem::replace(&mut kept.is_writing, true) {
+        records.pending.push_back(change);
+        if !std::mem::replace(&mut records.is_writing, true) {
             tokio::spawn(write(Arc::clone(&self.0)));
         }
     }
@@ -83,8 +83,8 @@ impl Store {
 
 impl StateStore for Store {
     fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
-        let kept = self.0.lock();
-        Ok(kept.stable.iter().map(|(id, record)| (*id, record.clone())).collect())
+        let records = self.0.lock();
+        Ok(records.stable.iter().map(|(id, record)| (*id, record.clone())).collect())
     }
 
     fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
@@ -110,22 +110,22 @@ fn apply(records: &mut BTreeMap<RecordId, Vec<u8>>, id: RecordId, record: Option
 }
 
 /// Makes changes stable until none are left; changes that arrive meanwhile form one batch.
-async fn write(kept: Arc<Mutex<Kept>>) {
+async fn write(records: Arc<Mutex<Kept>>) {
     loop {
         let (count, takes) = {
-            let mut kept = kept.lock();
-            if kept.pending.is_empty() {
-                kept.is_writing = false;
+            let mut records = records.lock();
+            if records.pending.is_empty() {
+                records.is_writing = false;
                 return;
             }
-            let longest = *kept.dice.pick(&[1, 5, 5, 40, 300]);
-            (kept.pending.len(), kept.dice.millis(0, longest))
+            let longest = *records.dice.pick(&[1, 5, 5, 40, 300]);
+            (records.pending.len(), records.dice.millis(0, longest))
         };
         sleep(takes).await;
         let done: Vec<Done> = {
-            let mut kept = kept.lock();
-            let batch: Vec<Change> = kept.pending.drain(..count).collect();
-            let stable = &mut kept.stable;
+            let mut records = records.lock();
+            let batch: Vec<Change> = records.pending.drain(..count).collect();
+            let stable = &mut records.stable;
             let one = |Change { id, record, done }| {
                 apply(stable, id, record);
                 done
@@ -143,7 +143,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_acknowledged_may_be_lost_and_what_was_is_not() {
+    async fn only_unacknowledged_records_may_be_lost() {
         let store = Store::new(BTreeMap::new(), Dice::new(1, 1));
         let acknowledged = Arc::new(AtomicUsize::new(0));
         let done = || -> Done {

@@ -105,8 +105,8 @@ impl Challenged {
         // Deviation: the client's TimeStamp is not compared with the server's clock, as MS-NLMP
         // 3.2.5.1.2 suggests with a tolerance of 36 hours. The challenge is fresh and answered
         // once, so no response is old, and devices without a clock can log on.
-        let nobody = NtHash::from_bytes([0; 16]);
-        let hash = found.map_or(&nobody, |account| &account.nt_hash);
+        let zero_hash = NtHash::from_bytes([0; 16]);
+        let hash = found.map_or(&zero_hash, |account| &account.nt_hash);
         // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it.
         let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
             let key = crypt::response_key(hash, &message.user, domain);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_clock_and_types() {
+    fn a_refusal_reports_clock_and_encryption_types() {
         let data = method_data(&[18, 23]);
         let answer = KeyAnswer::parse(&refusal(Some(&data)), &[]).unwrap();
         let KeyAnswer::Refused { code, time, etypes } = answer else { panic!("{answer:?}") };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_tells_versions_and_is_opened_by_its_key() {
+    fn a_ticket_is_read_with_its_version_and_opened_by_its_key() {
         let principal = Principal::service("cifs", "box", "A.TEST");
         let key = Key::new(EncryptionType::Aes256Sha1, &[7; 32]).unwrap();
         let cipher = key.encrypt(KeyUsage::TICKET, &[1; 16], b"contents");

@@ -140,7 +140,7 @@ mod tests {
     /// The file of [`TYPES`] after kadmin removed three entries and wrote two into the holes.
     const HOLES: &[u8] = include_bytes!("fixtures/holes.keytab");
 
-    fn shown(keytab: &Keytab) -> Vec<String> {
+    fn lines_of(keytab: &Keytab) -> Vec<String> {
         keytab.entries.iter().map(|entry| alloc::format!("{:?}", entry.key)).collect()
     }
 
@@ -148,7 +148,7 @@ mod tests {
     fn a_file_of_ktutil() {
         let keytab = Keytab::parse(TYPES).unwrap();
         assert_eq!(
-            shown(&keytab),
+            lines_of(&keytab),
             [
                 "cifs/files.frevo.test@FREVO.TEST kvno 3 aes256-cts-hmac-sha1-96",
                 "cifs/files.frevo.test@FREVO.TEST kvno 3 aes128-cts-hmac-sha1-96",
@@ -178,7 +178,7 @@ mod tests {
     fn a_file_with_holes() {
         let keytab = Keytab::parse(HOLES).unwrap();
         assert_eq!(
-            shown(&keytab),
+            lines_of(&keytab),
             [
                 "smbuser2@FREVO.TEST kvno 1 aes256-cts-hmac-sha1-96",
                 "smbuser2@FREVO.TEST kvno 1 aes128-cts-hmac-sha1-96",

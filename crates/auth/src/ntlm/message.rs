@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_message_is_read_back() {
         let mut bytes = parts().encode();
         set_mic(&mut bytes, &[0xcc; 16]);
         let message = Authenticate::parse(&bytes).unwrap();
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_told_apart_by_length() {
+    fn responses_are_distinguished_by_length() {
         assert!(matches!(NtResponse::parse(&[]), Ok(NtResponse::Absent)));
         assert!(matches!(NtResponse::parse(&[7; 24]), Ok(NtResponse::V1)));
         for n in [1, 16, 23, 25, 43] {

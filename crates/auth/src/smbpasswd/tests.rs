@@ -38,7 +38,7 @@ fn an_lm_hash_is_forgotten() {
 }
 
 #[test]
-fn what_samba_writes_is_taken() {
+fn lines_of_samba_are_accepted() {
     for (text, enabled) in [
         (format!("a:0:{X}:{HASH}:[DU         ]:LCT-5F000000:"), false),
         (format!("a:0:{X}:{HASH}:[UX         ]:LCT-5F000000:"), true),

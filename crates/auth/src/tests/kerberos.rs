@@ -283,7 +283,7 @@ fn a_server_without_ntlm_refuses_it_bare_and_in_spnego() {
 }
 
 #[test]
-fn the_pac_tells_who_the_user_is() {
+fn the_pac_identifies_the_user() {
     let forge = forge().with_pac();
     let service = Service { policy: Policy::default(), ..service() };
     let (done, _) = run(&mut initiator(forge.issue()), &mut acceptor(service)).unwrap();
@@ -330,8 +330,8 @@ fn a_controller_gives_no_sids_of_this_machine() {
     forge.pac.as_mut().unwrap().logon = Some(logon);
     let (done, _) = run(&mut initiator(forge.issue()), &mut acceptor(service())).unwrap();
     let pac = done.identity.kerberos.unwrap().pac.clone().unwrap();
-    let kept: Vec<_> = pac.groups.iter().map(ToString::to_string).collect();
-    assert_eq!(kept, ["S-1-5-21-4-4-4-4", "S-1-18-1"]);
+    let groups: Vec<_> = pac.groups.iter().map(ToString::to_string).collect();
+    assert_eq!(groups, ["S-1-5-21-4-4-4-4", "S-1-18-1"]);
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn a_changed_ciphertext_does_not_open() {
 }
 
 #[test]
-fn what_was_encrypted_is_decrypted() {
+fn encrypted_data_is_decrypted() {
     let confounder = core::array::from_fn(|at| at as u8);
     for etype in EncryptionType::ALL {
         let bytes: Vec<u8> = (0..etype.key_len()).map(|at| at as u8).collect();

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_for_time_machine_are_told() {
+    fn volumes_for_time_machine_are_announced() {
         let mut announcement = crate::announcement::example();
         assert_eq!(services(&announcement).len(), 2);
         announcement.time_machine = vec![String::from("backups"), String::from("more")];

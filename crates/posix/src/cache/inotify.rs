@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_told_apart() {
+    fn inotify_events_are_decoded() {
         let mut bytes = record(1, libc::IN_CREATE | libc::IN_ISDIR, b"ab\0\0");
         bytes.extend(record(1, libc::IN_MOVED_FROM, b"c\0\0\0"));
         bytes.extend(record(2, libc::IN_IGNORED, b""));

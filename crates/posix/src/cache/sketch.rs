@@ -287,7 +287,7 @@ mod tests {
 
     /// A name that comes and goes again and again needs no reading of the directory.
     #[test]
-    fn a_new_name_that_has_gone_is_known_to_be_absent() {
+    fn a_new_name_that_was_removed_is_known_to_be_absent() {
         let mut sketch = sketch(20_000);
         let name = (0..)
             .map(|n| format!("Temporary{n}"))
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_while_it_was_sought_is_not_kept() {
+    fn a_name_that_changes_during_its_lookup_is_not_cached() {
         for change in [Sketch::insert, Sketch::remove, Sketch::doubt] {
             let mut sketch = sketch(100);
             sketch.seek(b"NAME7");

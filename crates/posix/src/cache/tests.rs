@@ -56,7 +56,7 @@ fn find_in(cache: &NameCache, dir: &Dir, wanted: &str) -> Option<String> {
 }
 
 #[test]
-fn one_reading_serves_until_the_directory_is_gone() {
+fn one_reading_is_used_until_the_directory_is_removed() {
     let f = fixture();
     f.touch("One");
     assert_eq!(f.find("ONE").as_deref(), Some("One"));
@@ -207,8 +207,8 @@ fn names_are_kept_up_to_the_limit_of_a_directory() {
         (0..names).for_each(|i| f.touch(&format!("Name{i}")));
         assert_eq!(f.find("NAME1").as_deref(), Some("Name1"));
         let state = f.cache.state.read();
-        let mut kept = state.directories.values();
-        let Directory { content, .. } = kept.next().unwrap();
+        let mut directories = state.directories.values();
+        let Directory { content, .. } = directories.next().unwrap();
         assert_eq!(matches!(content, Content::Sketch(_)), is_sketch, "{names} names");
     }
 }
@@ -407,7 +407,7 @@ fn a_new_directory_in_the_place_of_another_is_read() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn the_cached_names_are_bounded() {
     let mut f = fixture();
     f.cache.limits = Limits { names: 100, directories: 5, ..f.cache.limits };
     let mut dirs = Vec::new();
@@ -514,7 +514,7 @@ fn a_directory_that_changes_while_it_is_read() {
 
 /// Tests that a move there and back, which looks like an exchange, is told from one.
 #[test]
-fn exchanges_and_moves_back_are_told_apart() {
+fn exchanges_and_moves_back_are_distinguished() {
     let f = fixture();
     f.touch("Aa");
     f.touch("Bb");

@@ -86,8 +86,8 @@ impl Known {
     /// Returns DOSATTRIB, once it was read.
     pub(super) fn dos(&self) -> Option<Option<StoredAttributes>> {
         let created = (self.created != 0).then_some(FileTime(self.created));
-        let kept = StoredAttributes { attributes: self.bits >> ATTRIBUTES, created };
-        (self.bits & DOS != 0).then(|| (self.bits & HAS_DOS != 0).then_some(kept))
+        let stored = StoredAttributes { attributes: self.bits >> ATTRIBUTES, created };
+        (self.bits & DOS != 0).then(|| (self.bits & HAS_DOS != 0).then_some(stored))
     }
 
     /// Sets DOSATTRIB. Attributes without a meaning, which may not have room, are not remembered.
@@ -276,8 +276,8 @@ mod tests {
         let facts = Facts::new();
         for inode in 0..KNOWN_FILES as u64 / 4 {
             let created = (inode % 3 != 0).then_some(FileTime(inode));
-            let kept = StoredAttributes { attributes: inode as u32 & ATTRIBUTES_MAX, created };
-            let noted = (inode % 2 == 0).then_some(kept);
+            let stored = StoredAttributes { attributes: inode as u32 & ATTRIBUTES_MAX, created };
+            let noted = (inode % 2 == 0).then_some(stored);
             let version = version(inode, (inode.cast_signed(), 1));
             facts.note(version, |known| known.set_dos(noted));
             assert_eq!(facts.of(version).unwrap().dos(), Some(noted), "{inode}");
@@ -293,8 +293,8 @@ mod tests {
     fn attributes_without_room_are_not_remembered() {
         let facts = Facts::new();
         let of = |attributes| {
-            let kept = StoredAttributes { attributes, created: None };
-            facts.note(version(1, (1, 1)), |known| known.set_dos(Some(kept)));
+            let stored = StoredAttributes { attributes, created: None };
+            facts.note(version(1, (1, 1)), |known| known.set_dos(Some(stored)));
             facts.of(version(1, (1, 1))).unwrap().dos()
         };
         for attributes in [0, 1, ATTRIBUTES_MAX] {

@@ -111,12 +111,12 @@ impl Hub {
             if poll(&mut fds, None).is_err_and(|errno| errno != Errno::INTR) {
                 return false;
             }
-            let mut told = DueReports::new();
-            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
-            if told.is_empty() {
+            let mut reports = DueReports::new();
+            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut reports));
+            if reports.is_empty() {
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
-            for (observer, mask) in told {
+            for (observer, mask) in reports {
                 super::go_on(|| {
                     tell(&observer, mask);
                     true
@@ -126,11 +126,11 @@ impl Hub {
         }) {}
     }
 
-    fn handle(&self, event: Option<Event>, told: &mut DueReports) {
+    fn handle(&self, event: Option<Event>, reports: &mut DueReports) {
         let state = self.state.lock();
         let Some(event) = event else {
             let all = state.files.values().flatten();
-            told.extend(all.map(|(_, observer)| (Arc::clone(observer), None)));
+            reports.extend(all.map(|(_, observer)| (Arc::clone(observer), None)));
             return;
         };
         if event.is_own {
@@ -138,7 +138,7 @@ impl Hub {
         }
         let observers = event.entry.and_then(|(handle, _)| state.files.get(&handle));
         for (_, observer) in observers.into_iter().flatten() {
-            told.push((Arc::clone(observer), Some(event.mask)));
+            reports.push((Arc::clone(observer), Some(event.mask)));
         }
     }
 }

@@ -219,47 +219,47 @@ impl Hub {
                 return false;
             }
             let was_woken = rustix::io::read(&self.wake, &mut [0; 8]).is_ok();
-            let mut told = DueReports::new();
-            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut told));
-            if told.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
+            let mut reports = DueReports::new();
+            self.group.take(&mut buffer, &mut |event| self.handle(event, &mut reports));
+            if reports.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
                 // All events are of this process, so the next events are collected and read
                 // together.
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
-            tell(&mut told);
-            self.scan(&mut told);
+            tell(&mut reports);
+            self.scan(&mut reports);
             true
         }) {}
     }
 
-    fn handle(&self, event: Option<Event>, told: &mut DueReports) {
+    fn handle(&self, event: Option<Event>, reports: &mut DueReports) {
         let mut state = self.state.lock();
         let Some(event) = event else {
             for observed in state.observed.values() {
-                told.push(observed.report(Owned::Lost));
+                reports.push(observed.report(Owned::Lost));
             }
             return;
         };
         let (old, new) = (state.places(&event.entry), state.places(&event.new_entry));
         if event.mask & FAN_RENAME != 0 {
-            state.renamed(&self.group, &event, &old, &new, told);
+            state.renamed(&self.group, &event, &old, &new, reports);
         } else {
             for (id, path) in &old {
-                state.happened(&self.group, &event, *id, path, told);
+                state.happened(&self.group, &event, *id, path, reports);
             }
         }
     }
 
     /// Marks directories that are new to an observation, a few at a time, so that events do not
     /// pile up behind a large tree.
-    fn scan(&self, told: &mut DueReports) {
+    fn scan(&self, reports: &mut DueReports) {
         const AT_A_TIME: usize = 64;
         for _ in 0..AT_A_TIME {
             let mut state = self.state.lock();
             let Some((id, path, scan)) = state.unscanned.pop() else { return };
-            state.scan(&self.group, id, &path, scan, told);
+            state.scan(&self.group, id, &path, scan, reports);
             drop(state);
-            tell(told);
+            tell(reports);
         }
         self.wake();
     }
@@ -271,8 +271,8 @@ fn go_on(turn: impl FnOnce() -> bool) -> bool {
     catch_unwind(AssertUnwindSafe(turn)).unwrap_or(true)
 }
 
-fn tell(told: &mut DueReports) {
-    for Report { observer, spelling, change } in told.drain(..) {
+fn tell(reports: &mut DueReports) {
+    for Report { observer, spelling, change } in reports.drain(..) {
         let name_of = |path: &[u8]| client_name(path, spelling);
         go_on(|| {
             match &change {
@@ -304,16 +304,16 @@ impl State {
         members.map(|member| (member.id, join(&member.path, name))).collect()
     }
 
-    fn tell(&self, id: u64, change: Owned, told: &mut DueReports) {
+    fn tell(&self, id: u64, change: Owned, reports: &mut DueReports) {
         if let Some(observed) = self.observed.get(&id) {
-            told.push(observed.report(change));
+            reports.push(observed.report(change));
         }
     }
 
-    fn lost(&mut self, id: u64, told: &mut DueReports) {
+    fn lost(&mut self, id: u64, reports: &mut DueReports) {
         let Some(observed) = self.observed.get_mut(&id) else { return };
         if !std::mem::replace(&mut observed.was_lost, true) {
-            told.push(observed.report(Owned::Lost));
+            reports.push(observed.report(Owned::Lost));
         }
     }
 
@@ -324,7 +324,7 @@ impl State {
         event: &Event,
         id: u64,
         path: &[u8],
-        told: &mut DueReports,
+        reports: &mut DueReports,
     ) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
@@ -339,7 +339,7 @@ impl State {
                     .is_some_and(|o| sys::stat_at(o.root.as_fd(), path).is_ok()));
         if !event.is_own {
             let mut tell = |action, matches| {
-                self.tell(id, Owned::Change(action, path.to_vec(), matches), told);
+                self.tell(id, Owned::Change(action, path.to_vec(), matches), reports);
             };
             if went && is_there {
                 tell(NotifyAction::REMOVED, names(is_directory));
@@ -368,7 +368,7 @@ impl State {
         event: &Event,
         old: &[(u64, Vec<u8>)],
         new: &[(u64, Vec<u8>)],
-        told: &mut DueReports,
+        reports: &mut DueReports,
     ) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let matches = names(is_directory);
@@ -382,11 +382,11 @@ impl State {
                 match to {
                     Some(to) if in_one_directory => {
                         let both = Owned::Renamed(from.clone(), to.clone(), matches);
-                        self.tell(*id, both, told);
+                        self.tell(*id, both, reports);
                     }
                     _ => {
-                        let gone = Owned::Change(NotifyAction::REMOVED, from.clone(), matches);
-                        self.tell(*id, gone, told);
+                        let removed = Owned::Change(NotifyAction::REMOVED, from.clone(), matches);
+                        self.tell(*id, removed, reports);
                     }
                 }
             }
@@ -402,7 +402,7 @@ impl State {
             let is_told = event.is_own || (from_here && in_one_directory);
             if !is_told {
                 let come = Owned::Change(NotifyAction::ADDED, to.clone(), matches);
-                self.tell(*id, come, told);
+                self.tell(*id, come, reports);
             }
             if is_directory && !from_here {
                 // The entries moved together with the directory, so they are not reported as added.
@@ -470,7 +470,14 @@ impl State {
     }
 
     /// Marks a directory and finds its subdirectories.
-    fn scan(&mut self, group: &Fanotify, id: u64, path: &[u8], scan: Scan, told: &mut DueReports) {
+    fn scan(
+        &mut self,
+        group: &Fanotify,
+        id: u64,
+        path: &[u8],
+        scan: Scan,
+        reports: &mut DueReports,
+    ) {
         let full = self.directories.len() >= HOST_DIRECTORIES;
         let Some(observed) = self.observed.get_mut(&id) else { return };
         let Ok(dir) = reopen(&observed.root, path) else { return };
@@ -482,7 +489,7 @@ impl State {
             let is_full = full || observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
             if is_full || group.mark(dir.as_fd()).is_err() {
                 self.unscanned.retain(|(other, ..)| *other != id);
-                return self.lost(id, told);
+                return self.lost(id, reports);
             }
             observed.handles.insert(handle.clone());
             self.directories.entry(handle).or_default().push(Member { id, path: path.to_vec() });
@@ -499,7 +506,7 @@ impl State {
             if scan == Scan::Added {
                 let matches = names(is_directory);
                 let come = Owned::Change(NotifyAction::ADDED, below.clone(), matches);
-                self.tell(id, come, told);
+                self.tell(id, come, reports);
             }
             if is_directory {
                 self.unscanned.push((id, below, scan));

@@ -19,14 +19,14 @@ fn opened(path: &Path) -> OwnedFd {
     std::fs::File::open(path).unwrap().into()
 }
 
-fn nobody() -> Observer {
+fn no_observer() -> Observer {
     Arc::new(|_: &HostChange<'_>| {})
 }
 
 /// Fanotify is there for everybody from Linux 5.13 on.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn is_watched(folder: &Path, test: &str) -> bool {
-    let is_watched = observe(opened(folder).as_fd(), false, Spelling::Bytes, nobody()).is_ok();
+    let is_watched = observe(opened(folder).as_fd(), false, Spelling::Bytes, no_observer()).is_ok();
     if !is_watched {
         eprintln!("{test}: skipped, the kernel watches nothing for this user");
     }
@@ -51,7 +51,7 @@ fn so_many_directories_are_watched() {
     assert_eq!(losses(&make("large".into()), HOST_DIRECTORIES_PER_TREE), 1);
     let watch = |number: usize| {
         let path = make(format!("d{number}"));
-        observe(opened(&path).as_fd(), false, Spelling::Bytes, nobody())
+        observe(opened(&path).as_fd(), false, Spelling::Bytes, no_observer())
     };
     let mut held: Vec<_> = (0..HOST_DIRECTORIES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_DIRECTORIES).map(drop), Err(Fault::NoMemory));
@@ -100,7 +100,7 @@ fn so_many_files_are_watched() {
     let watch = |number: usize| {
         let path = folder.path().join(format!("f{number}"));
         std::fs::write(&path, "").unwrap();
-        files::observe(Arc::new(opened(&path)), nobody())
+        files::observe(Arc::new(opened(&path)), no_observer())
     };
     let mut held: Vec<_> = (0..HOST_FILES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_FILES).map(drop), Err(Fault::NoMemory));

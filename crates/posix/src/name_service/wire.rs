@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_arrives() {
+    fn questions_and_answers_are_decoded_as_encoded() {
         let questions = [
             Question::User("ann".into()),
             Question::UserName(7),

@@ -95,8 +95,8 @@ impl StreamNode {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         // libfuse 2 ignores a request that changes only one of the two timestamps.
         let is_fuse = self.share.is_on_fuse(self.file.key(), self.handle.fd());
-        let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let keep = if is_fuse { now } else { kept };
+        let omitted = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let keep = if is_fuse { now } else { omitted };
         let times = Timestamps { last_access: keep, last_modification: now };
         // The data is written already, so a failure to set the time is ignored.
         let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);

@@ -40,7 +40,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_locked_ends_the_unlocking_of_many() {
+fn an_unlock_of_many_ends_at_the_first_unlocked_range() {
     let mut r = ByteRanges::default();
     for offset in 0..4 {
         r.lock(A, range(offset, 1), Mode::Exclusive).unwrap();
@@ -70,7 +70,7 @@ fn exclusive_keeps_others_out_and_shared_keeps_writers_out() {
 }
 
 #[test]
-fn what_is_held_can_be_locked_anew() {
+fn held_locks_can_be_listed_and_taken_again() {
     let mut r = ByteRanges::default();
     r.lock(A, range(0, 8), Mode::Exclusive).unwrap();
     r.lock(A, range(0, 8), Mode::Shared).unwrap();
@@ -79,10 +79,10 @@ fn what_is_held_can_be_locked_anew() {
     r.lock(B, range(40, 8), Mode::Shared).unwrap();
     let held = r.of(A);
     assert_eq!(held.len(), 4);
-    let mut anew = ByteRanges::default();
-    held.iter().for_each(|(range, mode)| anew.lock(A, *range, *mode).unwrap());
-    assert_eq!(anew.of(A), held);
-    assert!(anew.of(B).is_empty());
+    let mut restored = ByteRanges::default();
+    held.iter().for_each(|(range, mode)| restored.lock(A, *range, *mode).unwrap());
+    assert_eq!(restored.of(A), held);
+    assert!(restored.of(B).is_empty());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn poll(r: &mut ByteRanges, ticket: Ticket) -> Poll<Result<(), Status>> {
 }
 
 #[test]
-fn who_came_first_is_served_first_and_only_when_it_can_be() {
+fn waiters_are_granted_in_order_as_soon_as_possible() {
     let mut r = ByteRanges::default();
     let c = OpenId(3);
     r.lock(A, range(0, 10), Mode::Exclusive).unwrap();

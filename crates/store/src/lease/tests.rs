@@ -95,16 +95,16 @@ fn the_table() {
             let got = oplocks.request(OpenId(1), ROUTE, wish, FREE);
             assert_eq!(state(got), held);
             let contention = oplocks.contend(actor(2, Some(2)), cause);
-            let told = match contention.breaks.as_slice() {
+            let broken = match contention.breaks.as_slice() {
                 [] => String::from("."),
-                [told] => {
-                    let ack = if told.number.is_some() { "!" } else { "" };
-                    std::format!("{}{ack}", letters(told.to))
+                [broken] => {
+                    let ack = if broken.number.is_some() { "!" } else { "" };
+                    std::format!("{}{ack}", letters(broken.to))
                 }
                 more => panic!("{more:?}"),
             };
             let waits = if contention.waits { "w" } else { "" };
-            write!(table, "{:<7}", std::format!("{told}{waits}")).unwrap();
+            write!(table, "{:<7}", std::format!("{broken}{waits}")).unwrap();
             // An Open does not break its own oplock, except level II by a write.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
@@ -228,7 +228,7 @@ fn breaks_go_on_in_steps() {
 /// Tests a wait whose lease is granted anew between the end of the break and the next look. Nobody
 /// was told of a break of the new grant, so the wait must end.
 #[test]
-fn who_waited_asks_again_whatever_was_promised_since() {
+fn a_waiter_checks_all_leases_again_after_a_break() {
     let mut oplocks = Oplocks::default();
     oplocks.request(OpenId(1), ROUTE, wish(1, R | H), FREE);
     let him = Owner::Lease(owner(1));

@@ -120,9 +120,9 @@ impl Content {
         room: u64,
     ) -> VfsResult<()> {
         let range = from..from.saturating_add(count);
-        let gone = self.pages.range(to..to.saturating_add(count)).count() as u64;
+        let replaced = self.pages.range(to..to.saturating_add(count)).count() as u64;
         let come = source.pages.range(range.clone()).count() as u64;
-        let left = (self.pages.len() as u64).saturating_sub(gone).saturating_add(come);
+        let left = (self.pages.len() as u64).saturating_sub(replaced).saturating_add(come);
         if left.max(self.reserved).saturating_sub(self.held()) > room {
             return Err(Fault::DiskFull);
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_written() {
+    fn a_full_disk_takes_the_part_that_fits() {
         let mut content = Content::default();
         assert_eq!(content.write(0, &[1; 3 * PAGE], 2), Err(Fault::DiskFull));
         assert_eq!(whole(&content), [1; 2 * PAGE]);
@@ -267,8 +267,8 @@ mod tests {
                 let (ranges, more) = content.allocated(0, u64::MAX, usize::MAX);
                 prop_assert!(!more);
                 for (at, byte) in model.iter().enumerate() {
-                    let shown = ranges.iter().any(|(a, b)| (*a..*b).contains(&(at as u64)));
-                    prop_assert!(shown || *byte == 0);
+                    let is_allocated = ranges.iter().any(|(a, b)| (*a..*b).contains(&(at as u64)));
+                    prop_assert!(is_allocated || *byte == 0);
                 }
             }
         }

@@ -171,9 +171,9 @@ impl Node for MemoryNode {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };
         // The key of a removed stream is not used for another stream.
-        let gone = || FileKey { stream: u64::MAX, ..key };
-        self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(gone, |s| s.key(key))))
-            .unwrap_or_else(|_| gone())
+        let removed = || FileKey { stream: u64::MAX, ..key };
+        self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(removed, |s| s.key(key))))
+            .unwrap_or_else(|_| removed())
     }
 
     fn descriptor(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -421,8 +421,8 @@ impl Node for MemoryNode {
             let meta = &mut inode.meta;
             meta.uid = change.uid.unwrap_or(meta.uid);
             meta.gid = change.gid.unwrap_or(meta.gid);
-            let kept = meta.mode & if is_directory { 0o3000 } else { 0o1000 };
-            meta.mode = change.mode.map_or(meta.mode, |mode| mode & 0o777 | kept);
+            let special_bits = meta.mode & if is_directory { 0o3000 } else { 0o1000 };
+            meta.mode = change.mode.map_or(meta.mode, |mode| mode & 0o777 | special_bits);
             meta.security = change.descriptor.map(|bytes| (Vec::from(bytes), meta.mode));
             meta.changed = now;
             Ok(())
@@ -460,16 +460,16 @@ impl Node for MemoryNode {
         if same && from.abs_diff(to) < count {
             return Err(Fault::Invalid);
         }
-        let shown = source.look(|inode| content(inode, source.stream).cloned())?;
-        if source_end > shown.end() {
+        let source_content = source.look(|inode| content(inode, source.stream).cloned())?;
+        if source_end > source_content.end() {
             return Err(Fault::Invalid);
         }
         let is_ragged = !length.is_multiple_of(crate::limits::MEMORY_PAGE_BYTES as u64);
         self.alter_content(|content, room| {
-            if is_ragged && (source_end < shown.end() || target_end < content.end()) {
+            if is_ragged && (source_end < source_content.end() || target_end < content.end()) {
                 return Err(Fault::Invalid);
             }
-            content.share(&shown, (from, to, count), room)?;
+            content.share(&source_content, (from, to, count), room)?;
             if target_end > content.end() {
                 content.set_end(target_end);
             }

@@ -24,8 +24,8 @@ impl Quotas {
     pub(super) fn of(options: &MemoryOptions) -> Option<Self> {
         let (state, users) = options.quotas.as_ref()?;
         let users = users.iter().map(|quota| (quota.uid, *quota)).collect();
-        let kept = StoredQuotas { users, defaults: QuotaLimits::default() };
-        Some(Self { state: *state, kept: Mutex::new(kept) })
+        let stored = StoredQuotas { users, defaults: QuotaLimits::default() };
+        Some(Self { state: *state, kept: Mutex::new(stored) })
     }
 
     pub(super) const fn state(&self) -> QuotaState {
@@ -38,14 +38,14 @@ impl Quotas {
     }
 
     pub(super) fn set(&self, uid: u32, limits: QuotaLimits) {
-        let mut kept = self.kept.lock();
-        let used = kept.users.get(&uid).map_or(0, |quota| quota.used);
+        let mut stored = self.kept.lock();
+        let used = stored.users.get(&uid).map_or(0, |quota| quota.used);
         if used == 0 && limits == QuotaLimits::default() {
-            kept.users.remove(&uid);
+            stored.users.remove(&uid);
             return;
         }
         let QuotaLimits { threshold, limit } = limits;
-        kept.users.insert(uid, UserQuota { uid, used, threshold, limit });
+        stored.users.insert(uid, UserQuota { uid, used, threshold, limit });
     }
 
     pub(super) fn defaults(&self) -> QuotaLimits {

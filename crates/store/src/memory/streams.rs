@@ -83,9 +83,10 @@ impl Shared {
     ) -> VfsResult<()> {
         let now = self.now();
         let inode = self.file_of_stream(state, name, key)?;
-        let gone = inode.streams.take(name.stream().unwrap_or_default()).ok_or(Fault::NotFound)?;
+        let removed =
+            inode.streams.take(name.stream().unwrap_or_default()).ok_or(Fault::NotFound)?;
         inode.meta.changed = now;
-        state.used = state.used.saturating_sub(gone.content.held());
+        state.used = state.used.saturating_sub(removed.content.held());
         Ok(())
     }
 

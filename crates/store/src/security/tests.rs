@@ -95,7 +95,7 @@ fn privileges() {
 }
 
 #[test]
-fn conditions_that_nobody_evaluates_deny_and_do_not_allow() {
+fn unknown_conditions_deny_and_do_not_allow() {
     let callback = |kind| {
         let body = AceBody::Plain { mask: READ, sid: Sid::EVERYONE, data: b"artx".to_vec() };
         Ace { kind, flags: NONE, body }
@@ -170,9 +170,9 @@ fn every_combination_of_inheritance_flags() {
         for (inherit_only, audited, automatic) in
             (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0))
         {
-            let kept = if audited { audit } else { 0 };
+            let audit_flags = if audited { audit } else { 0 };
             let mark = if automatic { 0x10 } else { 0 };
-            let flags = flags | if inherit_only { 8 } else { 0 } | kept;
+            let flags = flags | if inherit_only { 8 } else { 0 } | audit_flags;
             let given = [user(7), Sid::CREATOR_OWNER, Sid::CREATOR_GROUP];
             let mut parent = of(
                 user(1),
@@ -183,7 +183,8 @@ fn every_combination_of_inheritance_flags() {
             }
             for (is_directory, passed) in [(false, to_file), (true, to_directory)] {
                 let made = new_object(&parent, None, &token(2), is_directory).unwrap();
-                let ace = |flags: u8, sid| Ace::allow(AceFlags(flags | kept | mark), READ, sid);
+                let ace =
+                    |flags: u8, sid| Ace::allow(AceFlags(flags | audit_flags | mark), READ, sid);
                 let mut expected = Vec::new();
                 for (sid, heir) in given.iter().zip([user(7), user(2), user(513)]) {
                     match passed {
@@ -253,7 +254,7 @@ fn creators_become_the_owner_and_stay_creators_for_the_next() {
 }
 
 #[test]
-fn a_descriptor_that_comes_with_the_request_is_what_the_object_gets() {
+fn a_descriptor_of_the_request_is_stored() {
     let parent = of(user(1), vec![Ace::allow(AceFlags::OBJECT_INHERIT, READ, user(7))]);
     let mut given = of(user(2), vec![Ace::allow(NONE, AccessMask::GENERIC_READ, user(2))]);
     given.control |= SdControl::DACL_PROTECTED;

@@ -39,10 +39,10 @@ mod tests {
     fn a_target_comes_back_as_it_was() {
         for target in ["a", "a/b", "a/", "a//", "../a"] {
             for directory in [false, true] {
-                let kept = stored(target, directory);
-                assert_eq!(told(kept.clone()), target);
+                let link = stored(target, directory);
+                assert_eq!(told(link.clone()), target);
                 let is_directory = directory || target.ends_with('/');
-                assert_eq!(is_of_directory(kept.as_bytes()), is_directory, "{target}");
+                assert_eq!(is_of_directory(link.as_bytes()), is_directory, "{target}");
             }
         }
     }

@@ -88,7 +88,7 @@ fn poll(next: &mut Next<'_>) -> Poll<Reported> {
     Pin::new(next).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn told(watch: &Watch) -> Vec<(u32, String)> {
+fn changes_of(watch: &Watch) -> Vec<(u32, String)> {
     match poll(&mut watch.next()) {
         Poll::Ready(Reported::Changes(changes)) => {
             changes.into_iter().map(|c| (c.action.0, c.name)).collect()
@@ -103,7 +103,7 @@ fn pairs(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn only_what_lies_where_the_watch_looks_is_told() {
+fn only_changes_in_the_watched_directory_or_tree_are_reported() {
     let watches = Watches::default();
     let d = directory("d", 7);
     let flat = watches.of(OpenId(1), HERE, &d, FLAT).0;
@@ -115,10 +115,10 @@ fn only_what_lies_where_the_watch_looks_is_told() {
         watches.report(FolderId(2), &name(path), added, CompletionFilter::FILE_NAME);
         watches.report(HERE, &name(path), added, CompletionFilter::SIZE);
     }
-    assert_eq!(told(&flat), pairs(&[(1, "a")]));
-    assert_eq!(told(&tree), pairs(&[(1, "a"), (1, "b\\c")]));
-    assert_eq!(told(&root), pairs(&[(1, "d"), (1, "da")]));
-    assert!(told(&flat).is_empty(), "once");
+    assert_eq!(changes_of(&flat), pairs(&[(1, "a")]));
+    assert_eq!(changes_of(&tree), pairs(&[(1, "a"), (1, "b\\c")]));
+    assert_eq!(changes_of(&root), pairs(&[(1, "d"), (1, "da")]));
+    assert!(changes_of(&flat).is_empty(), "once");
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn the_first_request_says_what_is_watched() {
     assert!(Arc::ptr_eq(&one, &two));
     let added = NotifyAction::ADDED;
     watches.report(HERE, &name("d\\a"), added, CompletionFilter::FILE_NAME);
-    assert!(told(&two).is_empty());
+    assert!(changes_of(&two).is_empty());
     watches.forget(OpenId(1));
     assert!(watches.is_empty());
 }
 
 #[test]
-fn renames_are_told_together_or_as_going_and_coming() {
+fn renames_are_reported_in_pairs_or_as_removal_and_addition() {
     let watches = Watches::default();
     let watch = watches.of(OpenId(1), HERE, &directory("d", 7), TREE).0;
     let matches = CompletionFilter::FILE_NAME;
@@ -144,7 +144,7 @@ fn renames_are_told_together_or_as_going_and_coming() {
     watches.report_rename(HERE, &name("d\\b"), &name("d\\e\\b"), matches);
     watches.report_rename(HERE, &name("d\\c"), &name("e\\c"), matches);
     let expected = [(4, "a"), (5, "b"), (2, "b"), (1, "e\\b"), (2, "c")];
-    assert_eq!(told(&watch), pairs(&expected));
+    assert_eq!(changes_of(&watch), pairs(&expected));
 }
 
 #[test]
@@ -155,20 +155,20 @@ fn a_watched_directory_that_moves_is_watched_where_it_is() {
     let matches = CompletionFilter::DIR_NAME;
     watches.report_rename(HERE, &name("d\\e"), &name("d\\f"), matches);
     watches.report_rename(HERE, &name("d"), &name("g"), matches);
-    assert_eq!(told(&above), pairs(&[(4, "e"), (5, "f")]));
+    assert_eq!(changes_of(&above), pairs(&[(4, "e"), (5, "f")]));
     for path in ["d\\e\\old", "g\\f\\new", "g\\x"] {
         let added = NotifyAction::ADDED;
         watches.report(HERE, &name(path), added, CompletionFilter::FILE_NAME);
     }
-    assert_eq!(told(&watch), pairs(&[(1, "new")]));
-    assert_eq!(told(&above), pairs(&[(1, "x")]));
+    assert_eq!(changes_of(&watch), pairs(&[(1, "new")]));
+    assert_eq!(changes_of(&above), pairs(&[(1, "x")]));
     watches.forget(OpenId(1));
     watches.forget(OpenId(2));
     assert!(watches.is_empty() && watches.index.read().by_name.is_empty());
 }
 
 #[test]
-fn what_other_programs_do_is_filtered_and_kept() {
+fn changes_by_other_programs_are_filtered_and_stored() {
     let watches = Watches::default();
     let (watch, is_first) = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT);
     assert!(is_first);
@@ -177,7 +177,7 @@ fn what_other_programs_do_is_filtered_and_kept() {
     watch.directory.add_host(false, &change(CompletionFilter::SIZE));
     watch.directory.add_host(false, &HostChange::Renamed { from: "a", to: "b", matches: NAMES });
     watch.directory.add_host(false, &change(NAMES));
-    assert_eq!(told(&watch), pairs(&[(4, "a"), (5, "b"), (3, "x")]));
+    assert_eq!(changes_of(&watch), pairs(&[(4, "a"), (5, "b"), (3, "x")]));
     watch.directory.add_host(false, &change(NAMES));
     watch.directory.add_host(false, &HostChange::Lost);
     assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
@@ -220,7 +220,7 @@ fn requests_are_answered_in_the_order_they_came() {
 }
 
 #[test]
-fn changes_that_nobody_fetches_are_bounded() {
+fn unread_changes_are_bounded() {
     let watches = Watches::default();
     let watch = watches.of(OpenId(1), HERE, &directory("", 7), FLAT).0;
     let add = |path: &str, action| {
@@ -228,13 +228,13 @@ fn changes_that_nobody_fetches_are_bounded() {
     };
     for count in [CHANGES_PER_WATCH - 1, CHANGES_PER_WATCH] {
         (0..count).for_each(|i| add(&alloc::format!("{i}"), NotifyAction::ADDED));
-        assert_eq!(told(&watch).len(), count);
+        assert_eq!(changes_of(&watch).len(), count);
     }
     (0..=CHANGES_PER_WATCH).for_each(|i| add(&alloc::format!("{i}"), NotifyAction::ADDED));
     assert_eq!(poll(&mut watch.next()), Poll::Ready(Reported::TooMany));
     assert!(poll(&mut watch.next()).is_pending(), "told once");
     (0..CHANGES_PER_WATCH * 2).for_each(|_| add("same", NotifyAction::MODIFIED));
-    assert_eq!(told(&watch), pairs(&[(3, "same")]));
+    assert_eq!(changes_of(&watch), pairs(&[(3, "same")]));
     for (bytes, fits) in [(0, true), (1, false)] {
         let long = "x".repeat(CHANGE_BYTES_PER_WATCH / 2 + bytes);
         add(&long, NotifyAction::ADDED);
@@ -245,7 +245,7 @@ fn changes_that_nobody_fetches_are_bounded() {
 }
 
 #[test]
-fn a_directory_that_goes_ends_every_request() {
+fn a_deleted_directory_ends_every_request() {
     let watches = Watches::default();
     let d = directory("d", 7);
     let watch = watches.of(OpenId(1), HERE, &d, FLAT).0;
@@ -290,7 +290,7 @@ fn a_change_is_for_the_request_that_waits_when_it_happens() {
 }
 
 #[test]
-fn who_watches_for_what_says_more_is_not_told_less() {
+fn a_watch_for_the_other_filter_skips_the_report() {
     let watches = Watches::default();
     let d = directory("d", 7);
     let attributes = CompletionFilter::ATTRIBUTES;
@@ -299,8 +299,8 @@ fn who_watches_for_what_says_more_is_not_told_less() {
     let one = watches.of(OpenId(2), HERE, &d, Wanted { filter: attributes, ..FLAT }).0;
     let modified = NotifyAction::MODIFIED;
     watches.report_unless(HERE, &name("d\\a"), modified, (attributes, NAMES));
-    assert_eq!(told(&one), pairs(&[(3, "a")]));
-    assert!(told(&both).is_empty());
+    assert_eq!(changes_of(&one), pairs(&[(3, "a")]));
+    assert!(changes_of(&both).is_empty());
 }
 
 /// Tests that a change is stored once for many watches, and that each watch reads only what it is
@@ -323,15 +323,15 @@ fn watches_of_one_directory_share_its_log() {
     let bytes = watches.bytes();
     assert!((1_000..40_000).contains(&bytes), "{bytes} bytes for 101 changes");
     for watch in &many {
-        assert_eq!(told(watch).len(), 100);
-        assert!(told(watch).is_empty());
+        assert_eq!(changes_of(watch).len(), 100);
+        assert!(changes_of(watch).is_empty());
     }
-    assert_eq!(told(&other), pairs(&[(1, "sized")]));
+    assert_eq!(changes_of(&other), pairs(&[(1, "sized")]));
     // Reports that every watch has read are removed.
     for i in 0..102 {
         report(&alloc::format!("d\\later {i}"), CompletionFilter::FILE_NAME);
         for watch in many.iter().chain([&other]) {
-            let _ = told(watch);
+            let _ = changes_of(watch);
         }
     }
     assert!(watches.bytes() < bytes, "{} bytes", watches.bytes());
@@ -370,17 +370,17 @@ fn thousands_that_wait_are_woken_by_each_other() {
         let mut next = waiting[at].take().unwrap();
         // Every second request is polled; the drop below cancels the others.
         if at % 2 == 0 {
-            let told = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
+            let polled = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
             let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
-            assert_eq!(told, Poll::Ready(Reported::Changes(Vec::from([a]))));
+            assert_eq!(polled, Poll::Ready(Reported::Changes(Vec::from([a]))));
         }
         drop(next);
         assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
         done += 1;
     }
     // The next request of a watch returns the changes that its cancelled request missed.
-    assert_eq!(told(&many[1]), pairs(&[(1, "a")]));
-    assert!(told(&many[0]).is_empty());
+    assert_eq!(changes_of(&many[1]), pairs(&[(1, "a")]));
+    assert!(changes_of(&many[0]).is_empty());
 }
 
 /// Tests that logs which nobody reads leave other logs only their newest report.
@@ -461,7 +461,7 @@ fn the_bytes_of_one_log_are_bounded() {
 
 /// Tests that no answer is empty when a file is written again and again while requests come and go.
 #[test]
-fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
+fn a_repeated_change_completes_the_next_request() {
     let watches = Watches::default();
     let watch = watches.of(OpenId(1), HERE, &directory("d", 7), FLAT).0;
     let modify = || {
@@ -481,7 +481,7 @@ fn a_repeated_change_is_not_taken_from_a_request_that_was_told() {
     modify();
     modify();
     assert_eq!(poll(&mut three), expected);
-    assert_eq!(told(&watch), pairs(&[(3, "a")]));
+    assert_eq!(changes_of(&watch), pairs(&[(3, "a")]));
 }
 
 /// Tests that the client of the slowest watch pays for the log, and that reports beyond its limit
@@ -508,9 +508,9 @@ fn the_slowest_watch_pays_for_the_log() {
     (0..20).for_each(change);
     assert_eq!(held(), [watches.bytes(), 0]);
     let fast = begin(1, 4_000);
-    assert_eq!(told(&slow).len(), 20);
+    assert_eq!(changes_of(&slow).len(), 20);
     (20..60).for_each(change);
-    assert_eq!(told(&slow).len(), 40);
+    assert_eq!(changes_of(&slow).len(), 40);
     (60..400).for_each(change);
     // The slower watch now has a limit of 4,000 bytes, so its other reports are dropped.
     assert_eq!(held(), [0, watches.bytes()]);
@@ -524,7 +524,7 @@ fn the_slowest_watch_pays_for_the_log() {
 }
 
 #[test]
-fn a_watch_that_nobody_pays_for_is_not_begun() {
+fn a_watch_without_a_payer_is_refused() {
     let watches = Watches::default();
     let refused = watches.begin(OpenId(1), HERE, &directory("d", 7), FLAT, |_| Err("poor"));
     assert_eq!(refused.err(), Some("poor"));

@@ -16,7 +16,7 @@ pub struct QuotaEntry {
     pub threshold: i64,
     /// QuotaLimit, in bytes; -1 for none, -2 deletes the entry.
     pub limit: i64,
-    /// Whose quota it is.
+    /// The owner of the quota.
     pub sid: Sid,
 }
 

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_arrive_is_noticed() {
+    fn missing_or_wrong_bytes_are_detected() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (dir.path().join("a"), dir.path().join("b"));
         let mut content = share::block(0, 0);

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_tells_rates_and_verdicts() {
+    fn the_page_shows_rates_and_verdicts() {
         let text = page(usage(0.5, 0.8, 10 << 10)).markdown();
         assert!(text.contains("| frevo | 2000 (2000-2000) | 0.800 (0.800-0.800) | 0.00 | 10 |"));
         assert!(text.contains("**2.00**, holds") && text.contains("**0.80**, missed"));

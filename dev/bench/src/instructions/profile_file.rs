@@ -192,7 +192,7 @@ calls=5 7
     }
 
     #[test]
-    fn a_crate_is_told_from_its_version() {
+    fn a_crate_name_is_split_from_its_version() {
         assert_eq!(crate_of("tokio-1.52.3/src/runtime/mod.rs"), "tokio");
         assert_eq!(crate_of("libmimalloc-sys-0.1.44/c_src/page.c"), "libmimalloc-sys");
     }

@@ -40,7 +40,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     socket.set_nodelay(true)?;
     let socket = socket.into_std()?;
     // The clone keeps the socket open; after the client's drop only the load reads from it.
-    let kept = socket.try_clone()?;
+    let clone = socket.try_clone()?;
     let socket = Socket::new(socket)?;
     let cipher = if row.is_older { Cipher::Aes128Ccm } else { Cipher::Aes128Gcm };
     let (protection, offer) = match row.protection {
@@ -76,7 +76,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     };
     ensure!(is_asked, "the server has chosen another algorithm");
     let logged_on = LoggedOn {
-        socket: kept,
+        socket: clone,
         session_id,
         tree_id: client.tree_id.0,
         file_id: FileId { persistent: file.persistent, volatile: file.volatile },

@@ -55,7 +55,7 @@ impl Actor {
         let share = &self.share;
         let what = format!("{step:?}");
         let what = format_args!("{folder}: {what}");
-        let gone = [Status::OBJECT_NAME_NOT_FOUND];
+        let not_found = [Status::OBJECT_NAME_NOT_FOUND];
         match step {
             Step::Write(name, value) => {
                 let (name, data) = (at(name), value.to_le_bytes());
@@ -68,7 +68,7 @@ impl Actor {
             }
             Step::Remove(name) => {
                 let name = at(name);
-                did(&self.call(what, &gone, share.remove_file(&name)).await)
+                did(&self.call(what, &not_found, share.remove_file(&name)).await)
             }
             Step::Rename(from, to, replace) => {
                 let (from, to) = (at(from), at(to));
@@ -90,7 +90,7 @@ impl Actor {
             }
             Step::Read(name) => {
                 let name = at(name);
-                let read = self.call(what, &gone, share.read(&name)).await;
+                let read = self.call(what, &not_found, share.read(&name)).await;
                 match read.outcome {
                     Ok(found) => Did::Done(number(&found)),
                     Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => Did::NotFound,

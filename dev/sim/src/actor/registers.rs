@@ -36,9 +36,9 @@ struct CachedSlots {
 impl LeaseHolder for Cache {
     fn broken(&self, to: LeaseState) -> Yield {
         if !to.contains(LeaseState::READ) {
-            let mut kept = self.0.lock();
-            kept.breaks += 1;
-            kept.slots.clear();
+            let mut cached = self.0.lock();
+            cached.breaks += 1;
+            cached.slots.clear();
         }
         Box::pin(std::future::ready(()))
     }
@@ -170,12 +170,12 @@ impl Actor {
     async fn read(&mut self, opened: &Opened<'_>, slot: usize) -> bool {
         let Opened { name, file, cache, .. } = opened;
         let leased = |file: &File| file.lease().contains(LeaseState::READ);
-        let kept = cache.0.lock().slots.get(&slot).cloned().filter(|_| leased(file));
+        let cached = cache.0.lock().slots.get(&slot).cloned().filter(|_| leased(file));
         let is_calm = self.stage.network.is_calm_since(self.client, NOTICED);
-        if let (Some(kept), true) = (kept, is_calm) {
+        if let (Some(cached), true) = (cached, is_calm) {
             event!(self.stage.trace, "a{} has {name} slot {slot} in its cache", self.id);
             let asked = self.stage.judge.lock().moment_before(STALE_MAX);
-            self.saw(name, slot, &kept, asked);
+            self.saw(name, slot, &cached, asked);
             return true;
         }
         let breaks = cache.0.lock().breaks;
@@ -189,9 +189,9 @@ impl Actor {
         match read.outcome {
             Ok(found) => {
                 self.saw(name, slot, &found, read.asked);
-                let mut kept = cache.0.lock();
-                if kept.breaks == breaks && leased(file) {
-                    kept.slots.insert(slot, found.to_vec());
+                let mut cached = cache.0.lock();
+                if cached.breaks == breaks && leased(file) {
+                    cached.slots.insert(slot, found.to_vec());
                 }
                 true
             }

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_overwritten_does_not_come_back() {
+    fn overwritten_data_does_not_reappear() {
         let mut file = Registers::new(1);
         file.write(0, 7, 2);
         assert!(file.read(0, &content(0), 3, 4).is_ok() && file.read(0, &content(7), 3, 4).is_ok());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_is_not_there() {
+    fn a_failed_write_is_not_visible() {
         let mut file = Registers::new(1);
         file.write(3, 7, 2);
         file.wrote(3, 7, End::Not, 3);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_goes_back_to_the_last_sync_and_no_further() {
+    fn a_crash_restores_the_last_sync() {
         let trace = Arc::new(Trace::new(tokio::time::Instant::now(), false));
         let mut file = Registers::new(1);
         for (value, at) in [(7, 2), (8, 4), (9, 8)] {

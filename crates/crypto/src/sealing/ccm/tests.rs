@@ -62,7 +62,7 @@ fn every_length_is_as_another_implementation_has_it() {
 }
 
 #[test]
-fn what_does_not_fit_its_tag_is_wiped() {
+fn data_with_a_wrong_tag_is_wiped() {
     let cipher = Ccm::<Aes128Enc>::new(&[1; 16].into());
     for len in [1, 16, 17, 1024, 3000] {
         let mut bytes = vec![0x77; len];

@@ -31,7 +31,7 @@ fn survives() {
 }
 
 #[test]
-fn faults_are_kept_for_who_cares() {
+fn faults_of_the_extension_are_returned_separately() {
     let context =
         TreeConnectContext { kind: TreeConnectContextType::REMOTED_IDENTITY, data: &[7; 9] };
     let bytes = message(|w| extended(vec![context]).encode(w));
