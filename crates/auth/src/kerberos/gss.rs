@@ -93,7 +93,7 @@ impl ContextChecksum {
         let bindings = reader.array(WHAT)?;
         let flags = ContextFlags(reader.u32(WHAT)?);
         if flags.contains(ContextFlags::DELEGATE) {
-            // The client may forward its own ticket here; this server does not use it.
+            // The optional field delegates a ticket of the client; this server ignores it.
             let (option, length) = (reader.u16(WHAT)?, reader.u16(WHAT)?);
             reader.take(usize::from(length), WHAT)?;
             if option != 1 {
