@@ -6,8 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::str::FromStr;
 
-use frevo_net::socket;
-use frevo_net::transport::Stream;
+use frevo_net::transport::{Dialer, Stream, Transport};
 
 use crate::url::ParseUrlError;
 
@@ -24,7 +23,7 @@ pub struct ServerName {
 
 impl ServerName {
     /// The port that SMB servers listen on.
-    pub const PORT: u16 = 445;
+    pub const PORT: u16 = Transport::Tcp.facts().port;
 
     /// Returns the server on `host` at the usual port.
     pub fn new(host: impl Into<String>) -> Self {
@@ -85,15 +84,15 @@ impl From<&str> for ServerName {
 /// The future of a connection being made.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
-/// Makes connections: TCP, or a simulator's.
+/// Makes connections: a dialer of one transport, those of several, or a test that stands between.
 pub trait Dial: Send + Sync + fmt::Debug {
     /// Makes a connection to `server`.
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
 
-    /// Makes a connection for a further channel of a session whose channels are of SMB Direct or
-    /// not. By default there is one kind of connection.
-    fn dial_further<'a>(&'a self, server: &'a ServerName, is_rdma: bool) -> Dialing<'a> {
-        let _ = is_rdma;
+    /// Makes a connection for a further channel of a session whose channels are over `transport`.
+    /// By default there is one transport.
+    fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
+        let _ = transport;
         self.dial(server)
     }
 
@@ -103,25 +102,13 @@ pub trait Dial: Send + Sync + fmt::Debug {
     }
 }
 
-/// TCP. The host resolves the names of servers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tcp;
-
-impl Dial for Tcp {
+impl Dial for Dialer {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
-        Box::pin(async move {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-            for address in tokio::net::lookup_host((&*server.host, server.port)).await? {
-                match socket::connect(address, None).await {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        })
+        // The method of the value, which this one is named like.
+        Box::pin(Self::dial(self, &server.host, server.port))
     }
 
     fn knows_addresses(&self) -> bool {
-        true
+        Self::knows_addresses(self)
     }
 }

@@ -38,12 +38,11 @@ pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 /// the message.
 pub const RDMA_FROM: u32 = 4096;
 /// Bytes of a message of SMB Direct beside its payload; Frevo's server leaves as many.
-#[cfg(feature = "rdma")]
 pub const RDMA_MESSAGE_OVERHEAD: u32 = 64 << 10;
 /// Time limit of one attempt to connect by SMB Direct, before TCP is tried.
 pub const RDMA_DIAL: Duration = Duration::from_secs(4);
-/// Time without further attempts after SMB Direct could not reach a server that TCP reaches.
-pub const RDMA_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Time without further attempts after a preferred transport could not reach a server.
+pub const DIAL_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Default of the time for which operations wait for a lost server.
 pub const RECOVER_FOR: Duration = Duration::from_secs(60);
 /// Most time for which a server is asked to keep a file with byte-range locks for this client after

@@ -22,7 +22,8 @@ pub mod file_io;
 pub mod frame_reader;
 pub mod limits;
 pub mod memory;
-#[cfg(feature = "rdma")]
+// A build without RDMA has the same names, without a connection.
+#[cfg_attr(not(feature = "rdma"), path = "rdma/absent.rs")]
 pub mod rdma;
 pub mod send_queue;
 pub mod socket;

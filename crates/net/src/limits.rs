@@ -147,106 +147,81 @@ pub const UNOPTIMISED_FACTOR: u32 = 10;
 
 /// Bytes of memory that may be registered for RDMA at a time, in all connections. `ulimit -l` and
 /// `limits.memory` may allow fewer.
-#[cfg(feature = "rdma")]
 pub const RDMA_REGISTERED_BYTES_MAX: usize = 4 << 30;
 
 /// Bytes that the RDMA transfers of one connection may have registered at a time. Further ones wait.
-#[cfg(feature = "rdma")]
 pub const RDMA_TRANSFER_BYTES_MAX: usize = 64 << 20;
 
 /// Time for which an RDMA transfer waits for memory that may be registered.
-#[cfg(feature = "rdma")]
 pub const RDMA_ROOM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes that a process must be permitted to pin (`ulimit -l`) before it listens for RDMA.
-#[cfg(feature = "rdma")]
 pub const RDMA_LOCKED_BYTES_MIN: u64 = 64 << 20;
 
 /// Receives of one RDMA connection: the credits of a peer, and some more for messages that were not
 /// read yet.
-#[cfg(feature = "rdma")]
 pub const RDMA_RECEIVES_MAX: usize = 272;
 
 /// Credits of a peer that has not logged on.
-#[cfg(feature = "rdma")]
 pub const RDMA_CREDITS_NEW: u16 = 16;
 
 /// Messages of one RDMA connection that are on their way to the peer.
-#[cfg(feature = "rdma")]
 pub const RDMA_SENDS_MAX: usize = 64;
 
 /// Bytes of an RDMA read or write that is copied through memory which stays registered. To register
 /// and deregister memory takes some microseconds, to copy so many bytes less than one.
-#[cfg(feature = "rdma")]
 pub const RDMA_STAGED_BYTES: usize = 8 << 10;
 
 /// RDMA reads and writes of one connection that are under way.
-#[cfg(feature = "rdma")]
 pub const RDMA_TRANSFERS_MAX: usize = 64;
 
 /// Memory windows of one RDMA connection. Further buffers are lent by registering each.
-#[cfg(feature = "rdma")]
 pub const RDMA_WINDOWS_MAX: usize = 64;
 
 /// Bytes of one RDMA connection that stay registered, without access by the peer, while nobody uses
 /// them.
-#[cfg(feature = "rdma")]
 pub const RDMA_KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Registrations of one RDMA connection that are kept so.
-#[cfg(feature = "rdma")]
 pub const RDMA_KEPT_MAX: usize = 64;
 
 /// Slots for messages that are registered together when there are too few.
-#[cfg(feature = "rdma")]
 pub const RDMA_SLOTS_AT_ONCE: usize = 16;
 
 /// Bytes of the first message of either side, MS-SMBD 3.1.7.2.
-#[cfg(feature = "rdma")]
 pub const RDMA_FIRST_RECEIVE_BYTES: usize = 512;
 
 /// Completions that are taken from a device in one call.
-#[cfg(feature = "rdma")]
 pub const RDMA_COMPLETIONS_AT_ONCE: usize = 32;
 
 /// Such calls before other tasks of the core have their turn.
-#[cfg(feature = "rdma")]
 pub const RDMA_POLLS_AT_ONCE: usize = 16;
 
 /// RDMA reads of a server that a client serves at a time.
-#[cfg(feature = "rdma")]
 pub const RDMA_READS_SERVED: u8 = 16;
 
 /// RDMA connections that wait to be accepted.
-#[cfg(feature = "rdma")]
 pub const RDMA_BACKLOG: i32 = 128;
 
 /// Times that a device sends again what was not acknowledged, before the connection is lost.
-#[cfg(feature = "rdma")]
 pub const RDMA_RETRIES: u8 = 6;
 
 /// Times that a device sends again to a peer that has no receive posted. SMB Direct's credits rule
 /// that out, so that only a faulty peer is met.
-#[cfg(feature = "rdma")]
 pub const RDMA_RNR_RETRIES: u8 = 6;
 
 /// Time limit of the first attempt to find the device that leads to a server; each further one
 /// doubles.
-#[cfg(feature = "rdma")]
 pub const RDMA_RESOLVE_FIRST: Duration = Duration::from_millis(100);
 
 /// Time to find the device and the way to a server.
-#[cfg(feature = "rdma")]
 pub const RDMA_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two attempts to listen on a device that was taken away.
-#[cfg(feature = "rdma")]
 pub const RDMA_LISTEN_AGAIN: Duration = Duration::from_secs(2);
 
 /// Calls of librdmacm that are made at a time, each on a thread of its own.
-#[cfg(feature = "rdma")]
 pub const RDMA_CALLS_AT_ONCE: usize = 8;
 
 /// Time for which a connection that has ended waits for its last messages to leave.
-#[cfg(feature = "rdma")]
 pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);

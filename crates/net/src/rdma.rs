@@ -6,6 +6,9 @@
 //! memory of another's, and no memory is ever open to a peer's requests, but for the length of one
 //! RDMA read on an iWARP device.
 //!
+//! A build without the feature `rdma` has `rdma/absent.rs` in place of this module: the same names,
+//! without a connection.
+//!
 //! A [`Fabric`] makes connections in memory in place of a device's, for tests and the simulator.
 
 #[cfg(test)]
@@ -29,6 +32,7 @@ mod quota;
 mod region;
 mod state;
 mod threads;
+mod values;
 mod window;
 
 use std::io;
@@ -42,12 +46,14 @@ pub use counters::{Counts, counts};
 pub use endpoint::{Detached, Endpoint};
 pub use fabric::{Fabric, Packet, Wire};
 pub use library::Missing;
-pub use link::RemoteBuffer;
-pub use listener::Provider;
 pub use listener::{Listener, Unavailable, is_here, provider_of};
-pub use loan::{Lending, Loan};
-pub use quota::{Holder, lockable_bytes, registered_bytes, set_registered_max};
-pub(crate) use state::PREFIX_INVALIDATES;
+pub use loan::Loan;
+pub use quota::{Holder, registered_bytes, set_registered_max};
+pub(crate) use values::PREFIX_INVALIDATES;
+pub use values::{Lending, Provider, RemoteBuffer, lockable_bytes};
+
+/// True for a build with RDMA.
+pub const IS_BUILT: bool = true;
 
 /// Has this runtime watch a descriptor for events to take.
 fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

@@ -127,7 +127,7 @@ impl AsFd for Listener {
     }
 }
 
-/// The addresses that a listening socket answers on.
+/// The addresses that a listener answers on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
     address: IpAddr,
@@ -136,7 +136,13 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// True if a connection to `address` arrives at this socket.
+    /// The reach of a listener on one address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        Self { address: address.to_canonical(), both: false }
+    }
+
+    /// True if a connection to `address` arrives at this listener.
     pub fn includes(&self, address: IpAddr) -> bool {
         if !self.address.is_unspecified() {
             return self.address == address.to_canonical();
@@ -311,7 +317,6 @@ impl Stream {
             Self::Tcp(stream) => rustix::io::ioctl_fionread(stream).unwrap_or(0),
             Self::Memory(stream) => stream.unread() as u64,
             // Its messages are small: it fetches data by RDMA.
-            #[cfg(feature = "rdma")]
             Self::Rdma(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(0)
@@ -326,7 +331,6 @@ impl Stream {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Memory(stream) => return Ok(stream.unread_by_peer()),
             // A peer takes what it has given credits for.
-            #[cfg(feature = "rdma")]
             Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;

@@ -1,4 +1,6 @@
-//! A byte stream to a peer: TCP, or memory for tests and the simulator.
+//! A byte stream to a peer over any transport, its listeners and its dialers.
+//!
+//! [`Transport`] is a value with facts, by which code above treats a connection.
 //!
 //! The calls take `&self`, as a socket's do: one task of a core may read while another writes,
 //! without locks or halves.
@@ -6,7 +8,6 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-#[cfg(feature = "rdma")]
 use std::sync::Arc;
 
 use rustix::net::SendFlags;
@@ -14,8 +15,15 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::memory::MemoryStream;
-#[cfg(feature = "rdma")]
 use crate::rdma::Endpoint;
+
+mod dialer;
+mod facts;
+mod listener;
+
+pub use dialer::Dialer;
+pub use facts::{Facts, InterfaceKind, Transport};
+pub use listener::Listener;
 
 /// A connected stream, bound to the runtime in which it was made.
 pub enum Stream {
@@ -24,7 +32,6 @@ pub enum Stream {
     /// One end of an in-memory pair, see [`crate::memory::pair`].
     Memory(MemoryStream),
     /// A connection of SMB Direct.
-    #[cfg(feature = "rdma")]
     Rdma(Arc<Endpoint>),
 }
 
@@ -35,7 +42,6 @@ pub enum Detached {
     /// One end of an in-memory pair.
     Memory(MemoryStream),
     /// A connection of SMB Direct, perhaps one that was not accepted yet.
-    #[cfg(feature = "rdma")]
     Rdma(Box<crate::rdma::Detached>),
 }
 
@@ -58,7 +64,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => Ok(endpoint.peer_addr()),
         }
     }
@@ -71,7 +76,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.local_addr(),
             Self::Memory(stream) => Ok(stream.local_addr()),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => Ok(endpoint.local_addr()),
         }
     }
@@ -83,35 +87,30 @@ impl Stream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(nodelay),
-            Self::Memory(_) => Ok(()),
-            #[cfg(feature = "rdma")]
-            Self::Rdma(_) => Ok(()),
+            Self::Memory(_) | Self::Rdma(_) => Ok(()),
         }
     }
 
-    /// Returns the socket; None for a stream in memory.
+    /// Returns the socket; None for a transport without descriptors.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
-            Self::Memory(_) => None,
-            #[cfg(feature = "rdma")]
-            Self::Rdma(_) => None,
+            Self::Memory(_) | Self::Rdma(_) => None,
         }
     }
 
-    /// True for a connection of SMB Direct.
+    /// Returns the transport of the connection.
     #[must_use]
-    pub const fn is_rdma(&self) -> bool {
+    pub const fn transport(&self) -> Transport {
         match self {
-            #[cfg(feature = "rdma")]
-            Self::Rdma(_) => true,
-            Self::Tcp(_) | Self::Memory(_) => false,
+            Self::Tcp(_) => Transport::Tcp,
+            Self::Memory(_) => Transport::Memory,
+            Self::Rdma(_) => Transport::Rdma,
         }
     }
 
     /// Returns the endpoint of an RDMA connection.
-    #[cfg(feature = "rdma")]
     #[must_use]
     pub const fn rdma(&self) -> Option<&Arc<Endpoint>> {
         match self {
@@ -125,7 +124,6 @@ impl Stream {
     #[must_use]
     pub fn ring(&self) -> bool {
         match self {
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => endpoint.ring(),
             Self::Tcp(_) | Self::Memory(_) => false,
         }
@@ -140,7 +138,6 @@ impl Stream {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
             // Boxed: connections over TCP need not hold its state.
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
         }
     }
@@ -153,7 +150,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.writable().await,
             Self::Memory(stream) => stream.writable().await,
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => Box::pin(endpoint.writable()).await,
         }
     }
@@ -166,7 +162,6 @@ impl Stream {
         let stream = match self {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_read_vectored(slices),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => return endpoint.try_read_vectored(slices),
         };
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -194,7 +189,6 @@ impl Stream {
         let stream = match self {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_write_vectored(slices),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
         // Not sendmsg(2): it may carry an address, which no filter of a confined process can see.
@@ -221,9 +215,7 @@ impl Stream {
     ) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || call(stream.as_fd())),
-            Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
-            #[cfg(feature = "rdma")]
-            Self::Rdma(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Memory(_) | Self::Rdma(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -239,7 +231,6 @@ impl Stream {
                 Ok(())
             }
             // RDMA ends both directions together, once the last messages have left.
-            #[cfg(feature = "rdma")]
             Self::Rdma(_) => Ok(()),
         }
     }
@@ -250,7 +241,6 @@ impl Stream {
             // A failure means that it has ended already.
             Self::Tcp(stream) => drop(rustix::net::shutdown(stream, rustix::net::Shutdown::Both)),
             Self::Memory(stream) => stream.reset(),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => endpoint.abort(),
         }
     }
@@ -264,7 +254,6 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Ok(Detached::Tcp(stream.into_std()?)),
             Self::Memory(stream) => Ok(Detached::Memory(stream)),
-            #[cfg(feature = "rdma")]
             Self::Rdma(endpoint) => {
                 let endpoint =
                     Arc::try_unwrap(endpoint).map_err(|_| io::ErrorKind::ResourceBusy)?;
@@ -305,7 +294,6 @@ impl Detached {
         match self {
             Self::Tcp(stream) => Ok(Stream::Tcp(TcpStream::from_std(stream)?)),
             Self::Memory(stream) => Ok(Stream::Memory(stream)),
-            #[cfg(feature = "rdma")]
             Self::Rdma(detached) => Ok(Stream::Rdma(Arc::new(detached.attach()?))),
         }
     }
@@ -318,19 +306,26 @@ impl Detached {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
-            #[cfg(feature = "rdma")]
             Self::Rdma(detached) => detached.peer_addr(),
         }
     }
 
-    /// Returns the socket; None for a stream in memory.
+    /// Returns the transport of the connection.
+    #[must_use]
+    pub const fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp(_) => Transport::Tcp,
+            Self::Memory(_) => Transport::Memory,
+            Self::Rdma(_) => Transport::Rdma,
+        }
+    }
+
+    /// Returns the socket; None for a transport without descriptors.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
-            Self::Memory(_) => None,
-            #[cfg(feature = "rdma")]
-            Self::Rdma(_) => None,
+            Self::Memory(_) | Self::Rdma(_) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use frevo_net::transport::Listener;
 use frevo_proto::Dialect;
 use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
@@ -119,12 +120,14 @@ impl Machine {
         if has_rdma {
             let _ = server.state().rdma_addresses.set(vec![SERVER_ADDRESS.into()]);
         }
-        let mut heard = self.network.listen(self.number, has_rdma);
+        let listener = Listener::from(self.network.listen(self.number, has_rdma));
         let (serving, all) = (server.clone(), Arc::clone(&connections));
         let accepting = spawn_local(async move {
-            while let Some(stream) = heard.recv().await {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
                 // A refused stream is closed by the drop.
-                let Ok(served) = serving.serve_connection(stream) else { continue };
+                let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
+                let Ok(served) = served else { continue };
                 let connection = spawn_local(async move { drop(served.await) });
                 let mut all = all.lock();
                 all.retain(|connection| !connection.is_finished());

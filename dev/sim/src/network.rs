@@ -11,14 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use frevo_client::ServerName;
-use frevo_client::internal::Dial;
-use frevo_client::internal::Dialing;
-use frevo_net::memory;
+use frevo_net::memory::{self, Connecting};
 use frevo_net::rdma::{Fabric, Wire};
-use frevo_net::transport::Stream;
+use frevo_net::transport::{Detached, Stream, Transport};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::dice::Dice;
@@ -129,7 +126,7 @@ struct Inner {
 
 /// The listener of a server.
 struct Door {
-    accepted: mpsc::UnboundedSender<Stream>,
+    accepted: memory::Door,
     /// True if it listens for RDMA beside TCP.
     has_rdma: bool,
 }
@@ -168,10 +165,10 @@ impl Network {
     }
 
     /// Begins to listen for a server: for TCP, and perhaps for RDMA.
-    pub fn listen(&self, server: usize, has_rdma: bool) -> mpsc::UnboundedReceiver<Stream> {
-        let (accepted, heard) = mpsc::unbounded_channel();
+    pub fn listen(&self, server: usize, has_rdma: bool) -> memory::Listener {
+        let (listener, accepted) = memory::Listener::new();
         self.inner.lock().doors[server] = Some(Door { accepted, has_rdma });
-        heard
+        listener
     }
 
     /// Drops every connection to a server when it ends.
@@ -322,8 +319,8 @@ impl Network {
         self.inner.lock().dice.micros(base, base * 2)
     }
 
-    /// Makes a connection of a line: of TCP, or of RDMA.
-    async fn connect(self: &Arc<Self>, client: usize, is_rdma: bool) -> io::Result<Stream> {
+    /// Makes a connection of a line: of RDMA, or of memory, which stands for TCP.
+    async fn connect(self: &Arc<Self>, client: usize, transport: Transport) -> io::Result<Stream> {
         let base = {
             let mut inner = self.inner.lock();
             let slowness = inner.slowness;
@@ -335,12 +332,12 @@ impl Network {
             self.disturbed(client);
             return std::future::pending().await;
         }
-        if is_rdma {
+        if transport == Transport::Rdma {
             return self.connect_rdma(client, base);
         }
         let (ours, near) = memory::pair(PIPE, self.addresses(client));
         let (far, theirs) = memory::pair(PIPE, self.addresses(client));
-        let Some(link) = self.accept(client, theirs.into(), base, None) else {
+        let Some(link) = self.accept(client, Detached::Memory(theirs), base, None) else {
             event!(self.trace, "net c{client} is refused");
             self.disturbed(client);
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -368,7 +365,7 @@ impl Network {
     fn accept(
         &self,
         client: usize,
-        theirs: Stream,
+        theirs: Detached,
         latency: u64,
         wire: Option<Wire>,
     ) -> Option<Arc<Link>> {
@@ -426,21 +423,25 @@ pub struct Road {
     pub network: Arc<Network>,
     /// The number of the client.
     pub client: usize,
-    /// True for connections of RDMA, false for TCP.
-    pub is_rdma: bool,
+    /// The transport of its connections.
+    pub transport: Transport,
 }
 
-impl Dial for Road {
-    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
-        let number = server.host.trim_start_matches(SERVER).parse().unwrap_or(0);
+impl memory::Network for Road {
+    fn connect<'a>(&'a self, host: &'a str, _port: u16) -> Connecting<'a> {
+        let number = host.trim_start_matches(SERVER).parse().unwrap_or(0);
         Box::pin(async move {
             let line = self.network.line(self.client, number);
-            let stream = self.network.connect(line, self.is_rdma).await?;
+            let stream = self.network.connect(line, self.transport).await?;
             if let Some(endpoint) = stream.rdma() {
                 endpoint.established().await?;
             }
             Ok(stream)
         })
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
     }
 }
 

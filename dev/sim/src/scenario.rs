@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use frevo_client::internal::{Dial, SmbDirect};
+use frevo_client::internal::{Dial, Dialers};
 use frevo_client::{Options, Signing};
+use frevo_net::transport::{Dialer, Transport};
 use frevo_server::settings;
 use tokio::time::{Instant, sleep};
 
@@ -122,11 +123,15 @@ impl Scenario {
 impl Way {
     /// Returns what connects a client so, by the rules of the shipped program.
     pub fn dialer(self, network: &Arc<Network>, client: usize) -> Arc<dyn Dial> {
-        let road = |is_rdma| Arc::new(Road { network: Arc::clone(network), client, is_rdma });
-        match self {
-            Self::Tcp => road(false),
-            Self::Auto => Arc::new(SmbDirect::new(false, road(true), road(false))),
-            Self::Required => Arc::new(SmbDirect::new(true, road(true), road(false))),
-        }
+        let order: &[Transport] = match self {
+            Self::Tcp => &[Transport::Memory],
+            Self::Auto => &[Transport::Rdma, Transport::Memory],
+            Self::Required => &[Transport::Rdma],
+        };
+        let road = |transport: &Transport| {
+            let road = Road { network: Arc::clone(network), client, transport: *transport };
+            (*transport, Arc::new(Dialer::Memory(Arc::new(road))) as _)
+        };
+        Arc::new(Dialers::new(order.iter().map(road)))
     }
 }

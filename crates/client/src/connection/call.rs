@@ -37,7 +37,6 @@ pub(crate) enum Payload<'a> {
 
 /// Data that may move by RDMA in place of the message.
 #[derive(Default)]
-#[cfg_attr(not(feature = "rdma"), expect(dead_code, reason = "all data is in messages"))]
 pub(crate) enum Movable {
     /// None.
     #[default]
@@ -69,10 +68,6 @@ pub(crate) struct Call<'a> {
     /// Space for the header, and the body.
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
-    #[cfg_attr(
-        not(feature = "rdma"),
-        expect(dead_code, reason = "only SMB Direct moves data by itself")
-    )]
     pub(crate) movable: Movable,
     /// The memory that is lent to the server until the answer.
     pub(crate) loan: Option<Loan>,

@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use frevo_crypto::{OpeningKey, SigningKey};
 use frevo_net::buffer::Buf;
-use frevo_wire::command::read;
-#[cfg(any(feature = "rdma", test))]
-use {
-    frevo_proto::rdma_transform::{DataProof, sole},
-    frevo_wire::command::read::ReadResponseFlags,
-    frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType},
-};
+use frevo_proto::rdma_transform::{DataProof, sole};
+use frevo_wire::command::read::{self, ReadResponseFlags};
+use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 
 use crate::error::Cause;
 
 /// The proof that data in lent memory is the server's: the protection of the answer.
-#[cfg_attr(not(any(feature = "rdma", test)), expect(dead_code, reason = "all data is in messages"))]
 pub(crate) enum Proof {
     /// The session has no protection.
     None,
@@ -26,45 +21,28 @@ pub(crate) enum Proof {
 }
 
 /// Memory that is lent to the server for one request.
-#[cfg(feature = "rdma")]
 pub(crate) struct Loan {
     pub(super) lent: frevo_net::rdma::Loan,
     pub(super) proof: Proof,
 }
 
-/// There is none in a build without RDMA.
-#[cfg(not(feature = "rdma"))]
-pub(crate) enum Loan {}
-
 impl Loan {
     /// Returns true if the server has the memory with this key.
-    #[cfg(feature = "rdma")]
     pub(super) const fn is_of(&self, key: u32) -> bool {
         self.lent.remote().key == key
     }
 
-    #[cfg(not(feature = "rdma"))]
-    pub(super) const fn is_of(&self, _: u32) -> bool {
-        match *self {}
-    }
-
     /// Takes the memory back, so that the server can no longer change it, and returns the data that
     /// the answer to a READ says is there.
-    #[cfg(feature = "rdma")]
     pub(crate) async fn data(self, response: &read::Response<'_>) -> Result<Buf, Cause> {
         let lost = || Cause::Transport(Arc::new(std::io::ErrorKind::ConnectionReset.into()));
         let data = self.lent.take_back().await.ok_or_else(lost)?;
         proved(data, response, &self.proof)
     }
-
-    #[cfg(not(feature = "rdma"))]
-    pub(crate) async fn data(self, _: &read::Response<'_>) -> Result<Buf, Cause> {
-        match self {}
-    }
 }
 
 /// A planted fault: leaves the memory of a WRITE with the server for a while after the answer.
-#[cfg(all(feature = "plant", feature = "rdma"))]
+#[cfg(feature = "plant")]
 pub(super) fn kept(loan: Option<Loan>, command: frevo_wire::Command) -> Option<Loan> {
     if !planted!(LentTooLong) || command != frevo_wire::Command::WRITE {
         return loan;
@@ -77,7 +55,6 @@ pub(super) fn kept(loan: Option<Loan>, command: frevo_wire::Command) -> Option<L
 }
 
 /// Returns the data in the clear, if it has the protection of the answer.
-#[cfg(any(feature = "rdma", test))]
 fn proved(mut data: Buf, response: &read::Response<'_>, proof: &Proof) -> Result<Buf, Cause> {
     const ALTERED: Cause = Cause::Security(
         "data that came by RDMA does not match its signature; someone may tamper with it",

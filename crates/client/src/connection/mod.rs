@@ -84,10 +84,8 @@ pub(crate) struct Connection {
     heard: Mutex<Instant>,
     unasked: mpsc::Sender<Unasked>,
     /// Number of the next data that the channel's key signs outside of a message.
-    #[cfg(feature = "rdma")]
     signed_data: AtomicU64,
     /// Payload from which data moves by RDMA, bytes.
-    #[cfg(feature = "rdma")]
     rdma_from: u32,
 }
 
@@ -100,7 +98,6 @@ impl Connection {
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
         let connection = Self::over(stream, options.credits, unasked);
-        #[cfg(feature = "rdma")]
         let connection = Self { rdma_from: options.rdma_from, ..connection };
         let connection = Arc::new(connection);
         tokio::spawn(Arc::clone(&connection).carry());
@@ -130,9 +127,7 @@ impl Connection {
             why: OnceLock::new(),
             heard: Mutex::new(Instant::now()),
             unasked,
-            #[cfg(feature = "rdma")]
             signed_data: AtomicU64::new(0),
-            #[cfg(feature = "rdma")]
             rdma_from: crate::limits::RDMA_FROM,
         }
     }

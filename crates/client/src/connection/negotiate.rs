@@ -84,7 +84,7 @@ impl Connection {
             return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
         }
         let salt: [u8; 32] = random(&*options.ambient)?;
-        let offer = self.is_rdma().then_some(RdmaTransforms::ALL);
+        let offer = self.transport().facts().moves_data.then_some(RdmaTransforms::ALL);
         let request = negotiate::Request {
             security_mode: security_mode(options),
             capabilities: CAPABILITIES,

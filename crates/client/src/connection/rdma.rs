@@ -4,63 +4,35 @@
 //! which may invalidate it, or until the connection ends: then the memory is taken back before
 //! anybody else uses it.
 
-#[cfg(feature = "rdma")]
-use {
-    super::loan::Loan,
-    super::{Movable, Payload},
-    frevo_crypto::{DataNonce, Sender},
-    frevo_net::buffer::Buf,
-    frevo_net::rdma::{Endpoint, Lending},
-    frevo_proto::Dialect,
-    frevo_proto::limits::SMBD_FRAGMENTED_SIZE,
-    frevo_proto::rdma_transform::{DataProof, Unprotected},
-    frevo_wire::codec::Writer,
-    frevo_wire::command::read::{self, Channel},
-    frevo_wire::command::write,
-    frevo_wire::header::HEADER_LEN,
-    frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType},
-    frevo_wire::smbd::BufferDescriptor,
-    std::io,
-    std::sync::Arc,
-    std::sync::atomic::Ordering,
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use frevo_crypto::{DataNonce, Sender};
+use frevo_net::buffer::Buf;
+use frevo_net::rdma::{Endpoint, Lending};
+use frevo_net::transport::Transport;
+use frevo_proto::Dialect;
+use frevo_proto::limits::SMBD_FRAGMENTED_SIZE;
 use frevo_proto::protection::Protection;
+use frevo_proto::rdma_transform::{DataProof, Unprotected};
+use frevo_wire::codec::Writer;
+use frevo_wire::command::read::{self, Channel};
+use frevo_wire::command::write;
+use frevo_wire::header::HEADER_LEN;
+use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
+use frevo_wire::smbd::BufferDescriptor;
 
+use super::loan::Loan;
 use super::reader::Invalidated;
-use super::{Call, Connection, Guard, Proof};
+use super::{Call, Connection, Guard, Movable, Payload, Proof};
 use crate::error::Cause;
-#[cfg(feature = "rdma")]
 use crate::limits::RDMA_MESSAGE_OVERHEAD;
 
-#[cfg(not(feature = "rdma"))]
 impl Connection {
-    pub(crate) const fn is_rdma(&self) -> bool {
-        false
-    }
-
-    pub(crate) const fn most_moved(&self, most: u32, _: Protection) -> u32 {
-        most
-    }
-
-    pub(crate) const fn most_in_message(&self, most: u32) -> u32 {
-        most
-    }
-
-    pub(crate) async fn lend(&self, _: &mut Call<'_>, _: Guard<'_>, _: Proof) -> Result<(), Cause> {
-        Ok(())
-    }
-
-    pub(super) const fn invalidated_with(&self, _: u64, _: usize) -> Invalidated {
-        Vec::new()
-    }
-}
-
-#[cfg(feature = "rdma")]
-impl Connection {
-    /// Returns true for a connection of SMB Direct.
-    pub(crate) const fn is_rdma(&self) -> bool {
-        self.stream.is_rdma()
+    /// Returns the transport.
+    pub(crate) const fn transport(&self) -> Transport {
+        self.stream.transport()
     }
 
     /// Returns the keys of lent memory that the server has invalidated with `count` frames from
@@ -226,7 +198,6 @@ impl Connection {
 
 /// The channel and its information for a WRITE whose data is in memory of such a channel: MS-SMB2
 /// 3.2.4.7.
-#[cfg(feature = "rdma")]
 fn write_channel(
     transform: Option<&DataProof>,
     channel: Channel,
@@ -240,19 +211,16 @@ fn write_channel(
 }
 
 /// The largest payload of one message in either direction.
-#[cfg(feature = "rdma")]
 fn message_payload(endpoint: &Endpoint) -> u32 {
     endpoint.message_max().min(SMBD_FRAGMENTED_SIZE).saturating_sub(RDMA_MESSAGE_OVERHEAD)
 }
 
-#[cfg(feature = "rdma")]
 fn descriptor(lent: &frevo_net::rdma::Loan) -> [u8; 16] {
     let remote = lent.remote();
     BufferDescriptor { offset: remote.address, token: remote.key, length: remote.length }.to_bytes()
 }
 
 /// The cause of memory that could not be lent.
-#[cfg(feature = "rdma")]
 fn refused(error: io::Error) -> Cause {
     if error.kind() == io::ErrorKind::OutOfMemory {
         let text = "too little memory may be pinned for RDMA; raise `ulimit -l`";

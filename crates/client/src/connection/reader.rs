@@ -225,7 +225,7 @@ impl Connection {
         self.credits.answered(&mut waiter.taken, header.credits, true);
         // The caller may have given up.
         let loan = waiter.loan;
-        #[cfg(all(feature = "plant", feature = "rdma"))]
+        #[cfg(feature = "plant")]
         let loan = super::loan::kept(loan, header.command);
         let _ = waiter.reply.send(Message { buf, header, sealed, loan });
         Ok(())

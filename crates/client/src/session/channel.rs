@@ -245,7 +245,7 @@ impl Live {
             self.fresh().await?;
         }
         let guard = self.guard(channel, seal, call.sign)?;
-        if channel.connection.is_rdma() {
+        if channel.connection.transport().facts().moves_data {
             let proof = self.proof(channel, guard)?;
             let lent = channel.connection.lend(&mut call, guard, proof).await;
             lent.map_err(|why| match why {

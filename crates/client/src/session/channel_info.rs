@@ -31,7 +31,7 @@ impl ChannelInfo {
         Self {
             number: connection.number,
             server: connection.peer(),
-            rdma: connection.is_rdma(),
+            rdma: connection.transport().facts().moves_data,
             requests: count(&carried.requests),
             sent: count(&carried.sent),
             received: count(&carried.received),

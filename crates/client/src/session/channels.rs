@@ -139,10 +139,11 @@ impl Ways {
         self.asked = Some(Instant::now());
         self.failed.clear();
         let first = live.channel().filter(|_| connector.dial.knows_addresses());
-        let first = first.map(|channel| (channel.connection.peer(), channel.connection.is_rdma()));
-        let Some((Some(peer), is_rdma)) = first else { return };
+        let first =
+            first.map(|channel| (channel.connection.peer(), channel.connection.transport()));
+        let Some((Some(peer), transport)) = first else { return };
         match timeout(CHANNEL_DIAL, connector.interfaces(live)).await {
-            Ok(Ok(interfaces)) => self.paths = Paths::choose(&interfaces, peer, is_rdma),
+            Ok(Ok(interfaces)) => self.paths = Paths::choose(&interfaces, peer, transport),
             Ok(Err(why)) => tracing::debug!(?why, "the server does not tell its interfaces"),
             Err(_elapsed) => tracing::debug!("the server is slow to tell its interfaces"),
         }
@@ -284,7 +285,7 @@ impl Connector {
         };
         let logon = self.logon().await?;
         // Requests go to the channel with the least to do, whatever its speed: all are of one kind.
-        let connection = self.connect_further(server, main.connection.is_rdma()).await?;
+        let connection = self.connect_further(server, main.connection.transport()).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // Checked before the logon: no other server learns anything of the user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {

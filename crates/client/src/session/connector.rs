@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::kerberos::ServiceTicket;
-use frevo_net::transport::Stream;
+use frevo_net::transport::{Stream, Transport};
 use frevo_wire::dtyp::{FileTime, Guid};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -51,13 +51,13 @@ impl Connector {
     }
 
     /// Connects to the server, or to an address of it, for a further channel of a session whose
-    /// channels are of SMB Direct or not.
+    /// channels are over `transport`.
     pub(super) async fn connect_further(
         &self,
         server: &ServerName,
-        is_rdma: bool,
+        transport: Transport,
     ) -> Result<Claim, Cause> {
-        self.open(self.dial.dial_further(server, is_rdma).await?).await
+        self.open(self.dial.dial_further(server, transport).await?).await
     }
 
     async fn open(&self, stream: Stream) -> Result<Claim, Cause> {

@@ -33,7 +33,7 @@ use crate::ambient::random;
 use crate::connection::Unasked;
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
-use crate::dial_rdma::dialer;
+use crate::dialers::dialers;
 use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, LOG_OFF_FOR, LOGON_AGAIN_AFTER};
 use crate::options::Options;
@@ -69,7 +69,7 @@ impl Client {
     /// # Panics
     /// Panics if the system has no random numbers.
     pub fn new(options: Options) -> Self {
-        let dial = dialer(options.rdma);
+        let dial = dialers(options.rdma);
         Self::with_dialer(options, dial)
     }
 

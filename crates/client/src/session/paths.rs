@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use frevo_net::socket::{is_reachable, unmapped};
+use frevo_net::transport::{InterfaceKind, Transport};
 use frevo_wire::command::ioctl::network_interface::{InterfaceCapabilities, NetworkInterface};
 
 use crate::dial::ServerName;
@@ -30,16 +31,21 @@ impl Paths {
     /// Chooses among the server's interfaces: all of the greatest speed, as Windows does, each by
     /// one address, of the family that is in use if it has one. `peer` is the address of the
     /// session's first connection. If the server does not know it, the network between translates
-    /// addresses: then the others are of no use. Channels of SMB Direct (`is_rdma`) lead only to
-    /// addresses that have it.
-    pub(super) fn choose(interfaces: &[NetworkInterface], peer: IpAddr, is_rdma: bool) -> Self {
+    /// addresses: then the others are of no use. Channels over a `transport` that needs RDMA lead
+    /// only to addresses that have it.
+    pub(super) fn choose(
+        interfaces: &[NetworkInterface],
+        peer: IpAddr,
+        transport: Transport,
+    ) -> Self {
+        let needs_rdma = transport.facts().interface == InterfaceKind::Rdma;
         let peer = unmapped(peer);
         if !interfaces.iter().any(|interface| interface.address == peer) {
             return Self::by_name();
         }
         let is_usable = |one: &&NetworkInterface| {
             let has_rdma = one.capability.contains(InterfaceCapabilities::RDMA_CAPABLE);
-            is_reachable(one.address) && !is_link_local(one) && (has_rdma || !is_rdma)
+            is_reachable(one.address) && !is_link_local(one) && (has_rdma || !needs_rdma)
         };
         let fastest = interfaces.iter().filter(is_usable).map(|one| one.link_speed).max();
         let mut chosen: Vec<(u32, Path)> = Vec::new();
@@ -138,13 +144,13 @@ mod tests {
             interface(4, "203.0.113.4", 1, true),
             interface(5, "169.254.1.1", 10, false),
         ];
-        let paths = Paths::choose(&found, "192.0.2.2".parse().unwrap(), false);
+        let paths = Paths::choose(&found, "192.0.2.2".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         assert_eq!(paths.channels(), 5);
         // The connection came in by the slow one: the fast ones are used from now on.
-        let paths = Paths::choose(&found, "::ffff:203.0.113.4".parse().unwrap(), false);
+        let paths = Paths::choose(&found, "::ffff:203.0.113.4".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
-        let paths = Paths::choose(&found, "2001:db8::2".parse().unwrap(), false);
+        let paths = Paths::choose(&found, "2001:db8::2".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["2001:db8::2", "198.51.100.3"]);
     }
 
@@ -159,16 +165,16 @@ mod tests {
             interface(3, "198.51.100.3", 25, false),
             with_rdma(interface(4, "203.0.113.4", 10, false)),
         ];
-        let choose = |is_rdma| Paths::choose(&found, "192.0.2.2".parse().unwrap(), is_rdma);
-        assert_eq!(addresses(&choose(true)), ["192.0.2.2", "203.0.113.4"]);
-        assert_eq!(addresses(&choose(false)), ["198.51.100.3"]);
+        let choose = |over| Paths::choose(&found, "192.0.2.2".parse().unwrap(), over);
+        assert_eq!(addresses(&choose(Transport::Rdma)), ["192.0.2.2", "203.0.113.4"]);
+        assert_eq!(addresses(&choose(Transport::Tcp)), ["198.51.100.3"]);
     }
 
     #[test]
     fn behind_a_translated_address_only_the_name_is_used() {
         let found = [interface(2, "10.0.0.2", 10, true), interface(3, "10.0.1.2", 10, true)];
         for found in [&found[..], &[]] {
-            let paths = Paths::choose(found, "192.0.2.2".parse().unwrap(), false);
+            let paths = Paths::choose(found, "192.0.2.2".parse().unwrap(), Transport::Tcp);
             assert_eq!((addresses(&paths), paths.channels()), (vec![String::from("name")], 1));
         }
     }
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn channels_spread_over_the_paths_that_are_not_hopeless() {
         let found = [interface(2, "10.0.0.2", 10, true), interface(3, "10.0.1.2", 10, true)];
-        let paths = Paths::choose(&found, "10.0.0.2".parse().unwrap(), false);
+        let paths = Paths::choose(&found, "10.0.0.2".parse().unwrap(), Transport::Tcp);
         let next = |peers: &[&str], hopeless: &str| {
             let peers: Vec<IpAddr> = peers.iter().map(|peer| peer.parse().unwrap()).collect();
             let is_hopeless = |path: &Path| path.address.is_some_and(|a| a.to_string() == hopeless);

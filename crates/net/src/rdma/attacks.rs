@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Lending;
 use super::connect::{Begun, link_towards};
-use super::link::{Completion, RemoteBuffer, Slot};
+use super::link::{Completion, Slot};
 use super::queue_pair::QueuePair;
+use super::values::RemoteBuffer;
 use crate::buffer::Buf;
 use crate::frame_reader::FrameReader;
 use crate::send_queue::{OutFrame, SendQueue};

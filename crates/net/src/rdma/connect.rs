@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::cm::{Channel, Fate, Id, Stage};
 use super::endpoint::Endpoint;
 use super::link::Link;
-use super::listener::Provider;
 use super::queue_pair::QueuePair;
 use super::state::State;
+use super::values::Provider;
 use super::watch;
 use crate::limits::{RDMA_READS_SERVED, RDMA_RESOLVE_FIRST, RDMA_RESOLVE_TIMEOUT};
 

@@ -23,10 +23,11 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use super::cm::{Channel, Event, Fate, Request, Stage};
-use super::link::{Link, RemoteBuffer, TransferKey};
+use super::link::{Link, TransferKey};
 use super::queue_pair::QueuePair;
 use super::quota::{self, Counted, Holder};
 use super::state::{End, State};
+use super::values::RemoteBuffer;
 use super::watch;
 use crate::buffer::{Buf, HEADROOM};
 use crate::limits::RDMA_FAREWELL;

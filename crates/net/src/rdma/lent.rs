@@ -11,9 +11,9 @@ use std::sync::Arc;
 use slab::Slab;
 
 use super::counters::{INVALIDATIONS, count};
-use super::link::RemoteBuffer;
 use super::quota::{self, Holder};
 use super::region::{Region, Registration};
+use super::values::RemoteBuffer;
 use super::window::Window;
 use crate::buffer::{Buf, Memory};
 use crate::limits::{RDMA_KEPT_BYTES_MAX, RDMA_KEPT_MAX, RDMA_WINDOWS_MAX};

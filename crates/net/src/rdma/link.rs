@@ -68,17 +68,6 @@ pub(super) enum Completion {
     Failed(i32),
 }
 
-/// Memory of a peer, as its descriptor names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteBuffer {
-    /// Address of the first byte.
-    pub address: u64,
-    /// The peer's key.
-    pub key: u32,
-    /// Length in bytes.
-    pub length: u32,
-}
-
 /// A queue pair, its completion queue, its protection domain and all memory of it. No other
 /// connection's keys count in the domain.
 pub(super) struct Link {

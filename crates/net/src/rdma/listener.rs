@@ -13,17 +13,9 @@ use tokio::time::{Instant, sleep_until};
 use super::cm::{Channel, Event, Id};
 use super::endpoint::Detached;
 use super::library::{Missing, library};
+use super::values::Provider;
 use super::watch;
 use crate::limits::RDMA_LISTEN_AGAIN;
-
-/// The kind of an RDMA device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// InfiniBand or RoCE.
-    InfiniBand,
-    /// iWARP, whose ports are those of TCP.
-    Iwarp,
-}
 
 /// The reason why there is no RDMA here.
 #[derive(Debug)]

@@ -6,18 +6,9 @@ use std::sync::Arc;
 
 use super::endpoint::Endpoint;
 use super::lent::{Back, LentKey};
-use super::link::RemoteBuffer;
 use super::region::Access;
+use super::values::{Lending, RemoteBuffer};
 use crate::buffer::Buf;
-
-/// The peer's use of a lent buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lending {
-    /// It reads the bytes of the buffer.
-    PeerReads,
-    /// It writes into the spare room of the buffer, so many bytes.
-    PeerWrites(usize),
-}
 
 /// A buffer that the peer may use until it invalidates the key, or this is dropped, or the
 /// connection ends.

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use super::cm::Fate;
 use super::lent::{Back, LentKey, NewlyLent};
-use super::link::{Completion, Link, RemoteBuffer, Slot, TransferKey};
+use super::link::{Completion, Link, Slot, TransferKey};
 use super::memory::MemoryLink;
 use super::quota::{self, Bound, Counted, Holder};
 use super::region::Access;
+use super::values::RemoteBuffer;
 use crate::buffer::Buf;
 
 /// See the module's text. [`Link`] has the meaning of each call.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::values::lockable_bytes;
 use crate::limits::{RDMA_REGISTERED_BYTES_MAX, RDMA_ROOM_TIMEOUT};
 
 static PROCESS: LazyLock<Arc<Bound>> = LazyLock::new(|| Bound::new(RDMA_REGISTERED_BYTES_MAX));
@@ -26,12 +27,6 @@ pub(super) fn of_process() -> Arc<Bound> {
 #[must_use]
 pub fn registered_bytes() -> usize {
     PROCESS.used()
-}
-
-/// Returns the bytes that this process may pin in memory (`ulimit -l`); None for no limit.
-#[must_use]
-pub fn lockable_bytes() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
 }
 
 /// Sets the bytes that may be registered at a time. An eighth of what this process may pin

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::driver::Driven;
 use super::link::{Completion, Slot, TransferKey};
 use super::queue_pair::QueuePair;
+use super::values::PREFIX_INVALIDATES;
 use crate::buffer::Buf;
 use crate::limits::{
     FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_POLLS_AT_ONCE,
@@ -23,10 +24,6 @@ use crate::watchdog;
 
 /// Bytes before a frame: the frame's length, 24 bits.
 const PREFIX_BYTES: usize = 4;
-
-/// First byte of a prefix behind which four bytes are a key of the peer, which the frame
-/// invalidates. Only a send queue writes it; it is never received.
-pub(crate) const PREFIX_INVALIDATES: u8 = 1;
 
 /// The reason why nothing more can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,7 +79,6 @@ impl From<bytes::Bytes> for Segment {
 pub struct OutFrame {
     pub(super) segments: SmallVec<[Segment; 2]>,
     /// The key of the peer that the frame invalidates.
-    #[cfg(feature = "rdma")]
     pub(super) invalidates: Option<u32>,
 }
 
@@ -106,7 +105,6 @@ impl OutFrame {
     }
 
     /// Makes the frame invalidate a key of the peer; only for an RDMA connection.
-    #[cfg(feature = "rdma")]
     #[must_use]
     pub const fn invalidating(mut self, key: Option<u32>) -> Self {
         self.invalidates = key;

@@ -61,7 +61,6 @@ impl Pending {
         let len = frame.len();
         let prefix = u32::try_from(len).ok().filter(|&len| len <= FRAME_BYTES_MAX);
         let prefix = prefix.expect("frame longer than its prefix can say").to_be_bytes();
-        #[cfg(feature = "rdma")]
         if let Some(key) = frame.invalidates {
             self.append_key(prefix, key);
             return self.append_segments(frame);
@@ -79,7 +78,6 @@ impl Pending {
     }
 
     /// Appends a prefix with a key that the frame invalidates.
-    #[cfg(feature = "rdma")]
     fn append_key(&mut self, [_, a, b, c]: [u8; 4], key: u32) {
         let mut head = Buf::copy_of(&[crate::rdma::PREFIX_INVALIDATES, a, b, c]);
         head.extend_from_slice(&key.to_be_bytes());

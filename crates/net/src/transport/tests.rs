@@ -141,3 +141,64 @@ fn a_connection_moves_to_another_runtime() {
     assert_eq!(got, b"ore");
     assert_eq!(here.block_on(read_exactly(&a, 5)), b"after");
 }
+
+/// A network with one listener, on the host "here".
+#[derive(Debug)]
+struct OneHost(crate::memory::Door);
+
+impl crate::memory::Network for OneHost {
+    fn connect<'a>(&'a self, host: &'a str, _: u16) -> crate::memory::Connecting<'a> {
+        Box::pin(async move {
+            if host != "here" {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let (ours, theirs) = pair(64, addresses());
+            self.0.send(Detached::Memory(theirs))?;
+            Ok(ours.into())
+        })
+    }
+}
+
+#[tokio::test]
+async fn each_dialer_reaches_the_listener_of_its_transport() {
+    let (memory, door) = crate::memory::Listener::new();
+    let tcp = crate::socket::Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let network = Dialer::Memory(Arc::new(OneHost(door)));
+    for (listener, dialer, host) in
+        [(Listener::from(tcp), Dialer::Tcp, "localhost"), (Listener::from(memory), network, "here")]
+    {
+        let (dialed, accepted) = tokio::join!(dialer.dial(host, port), listener.accept());
+        let (client, (server, peer)) = (dialed.unwrap(), accepted.unwrap());
+        let server = server.attach().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        let (_, got) = tokio::join!(write_all(&client, b"first"), read_exactly(&server, 5));
+        assert_eq!(got, b"first");
+        for stream in [&client, &server] {
+            let transport = stream.transport();
+            assert_eq!(transport, listener.transport());
+            assert_eq!(transport, dialer.transport());
+            assert_eq!(stream.socket().is_some(), transport.facts().has_descriptor);
+            assert_eq!(stream.rdma().is_some(), transport.facts().moves_data);
+        }
+    }
+    let unbuilt = Dialer::Rdma.dial("127.0.0.1", port).await.err().unwrap();
+    let is_built = crate::rdma::IS_BUILT;
+    assert!(is_built || unbuilt.kind() == io::ErrorKind::Unsupported, "{unbuilt}");
+}
+
+#[tokio::test]
+async fn a_listener_in_memory_refuses_what_it_does_not_accept() {
+    let (listener, door) = crate::memory::Listener::new();
+    let network = OneHost(door);
+    let dial = |host| crate::memory::Network::connect(&network, host, 445);
+    assert_eq!(dial("there").await.err().unwrap().kind(), io::ErrorKind::NotFound);
+    for waiting in 0..crate::limits::LISTEN_BACKLOG {
+        assert!(dial("here").await.is_ok(), "{waiting} wait");
+    }
+    assert_eq!(dial("here").await.err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
+    listener.accept().await.unwrap();
+    assert!(dial("here").await.is_ok(), "there is room again");
+    drop(listener);
+    assert_eq!(dial("here").await.err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
+}

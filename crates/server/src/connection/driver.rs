@@ -47,7 +47,7 @@ where
     if in_flight.next().await.is_none() {
         return pending().await;
     }
-    while stream.is_rdma()
+    while stream.transport().facts().moves_data
         && poll_fn(|cx| Poll::Ready(in_flight.poll_next_unpin(cx))).await == Poll::Ready(Some(()))
     {
     }

@@ -93,7 +93,8 @@ fn run_to_end(
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
-        let ends = (stream.peer_addr()?, stream.local_addr()?, stream.is_rdma());
+        let ends =
+            (stream.peer_addr()?, stream.local_addr()?, stream.transport().facts().moves_data);
         let network = server.ledger.network(ends.0.ip());
         let Ok(charge) = network.charge(Kind::Connection, 0) else {
             server.lines.tell(ends.0.ip(), |left_out| {

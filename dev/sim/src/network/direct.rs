@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frevo_net::rdma::{Packet, Wire};
-use frevo_net::transport::Stream;
+use frevo_net::transport::{Detached, Stream};
 use frevo_wire::smbd::DataTransfer;
 use tokio::time::{Instant, sleep_until};
 
@@ -53,7 +53,7 @@ impl Network {
         latency: u64,
     ) -> io::Result<Stream> {
         let ([ours, theirs], wire) = self.fabric.wired(self.addresses(client))?;
-        let theirs = Stream::Rdma(Arc::new(theirs));
+        let theirs = Detached::Rdma(Box::new(theirs.detach()?));
         let Some(link) = self.accept(client, theirs, latency, Some(wire)) else {
             event!(self.trace, "net c{client} is refused RDMA");
             return Err(io::ErrorKind::ConnectionRefused.into());

@@ -12,7 +12,7 @@ async fn a_half_open_connection_is_trouble_until_it_ends() {
     let network = Network::new(2, 1, Dice::new(1, 1), trace);
     let _door = network.listen(0, false);
     let (mut dice, line) = (Dice::new(2, 1), network.line(1, 0));
-    let _stream = network.connect(line, false).await.unwrap();
+    let _stream = network.connect(line, Transport::Memory).await.unwrap();
     assert!(!network.is_troubled(line));
     network.disturb(&mut dice, State::Vanishing([false, true]));
     // A call that begins now may be repeated on another connection before this one ends.
@@ -24,9 +24,10 @@ async fn a_half_open_connection_is_trouble_until_it_ends() {
 
 /// The two ends of an RDMA connection that has negotiated.
 async fn direct(network: &Arc<Network>, line: usize) -> [Arc<Endpoint>; 2] {
-    let mut door = network.listen(0, true);
-    let client = network.connect(line, true).await.unwrap();
-    let server = door.recv().await.unwrap();
+    let listener = network.listen(0, true);
+    let client = network.connect(line, Transport::Rdma).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    let server = server.attach().unwrap();
     let ends = [client, server].map(|stream| Arc::clone(stream.rdma().unwrap()));
     let (one, other) = tokio::join!(ends[0].established(), ends[1].established());
     one.and(other).unwrap();

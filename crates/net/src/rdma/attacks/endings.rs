@@ -7,9 +7,9 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use super::medium::Medium;
 use super::{AttackedServer, Attacker, here, link_towards};
 use crate::rdma::connect;
-use crate::rdma::link::RemoteBuffer;
 use crate::rdma::listener::Listener;
 use crate::rdma::queue_pair::QueuePair;
+use crate::rdma::values::RemoteBuffer;
 use crate::transport::{Detached, Stream};
 
 /// The time in which the other side hears of it.

@@ -6,8 +6,9 @@ use super::super::counters::{BINDS, count};
 use super::super::ffi::{Bind, WR_BIND_MW};
 use super::super::lent::{Back, LentKey, NewlyLent};
 use super::super::region::{Access, Region, Registration};
+use super::super::values::RemoteBuffer;
 use super::super::window::{self, Window};
-use super::{BIND, Link, RemoteBuffer};
+use super::{BIND, Link};
 use crate::buffer::Buf;
 
 impl Link {

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Link, RemoteBuffer, Slot};
+use super::super::values::RemoteBuffer;
+use super::{Link, Slot};
 use crate::buffer::Buf;
 use crate::limits::{
     RDMA_SLOTS_AT_ONCE, RDMA_STAGED_BYTES, RDMA_TRANSFER_BYTES_MAX, RDMA_TRANSFERS_MAX,

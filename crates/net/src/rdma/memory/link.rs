@@ -9,9 +9,10 @@ use slab::Slab;
 
 use super::super::cm::Fate;
 use super::super::lent::{Back, LentKey, NewlyLent};
-use super::super::link::{Completion, Direction, RemoteBuffer, Slot, TransferKey};
+use super::super::link::{Completion, Direction, Slot, TransferKey};
 use super::super::quota::{Bound, Counted, Holder};
 use super::super::region::Access;
+use super::super::values::RemoteBuffer;
 use super::Cable;
 use super::port::{Completed, Content, Lent, Posted, address_of};
 use crate::buffer::Buf;

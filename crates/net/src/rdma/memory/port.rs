@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::super::cm::{Fate, Stage};
-use super::super::link::{RemoteBuffer, Slot};
+use super::super::link::Slot;
 use super::super::quota::{Counted, Holder};
 use super::super::region::Access;
+use super::super::values::RemoteBuffer;
 use crate::buffer::Buf;
 
 /// `enum ibv_wc_status`: a message is longer than the receive.

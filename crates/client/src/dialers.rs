@@ -1,0 +1,243 @@
+//! The dialers of a client, in the order in which they are tried.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_net::transport::{Dialer, Stream, Transport};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::dial::{Dial, Dialing, ServerName};
+use crate::limits::{DIAL_AGAIN_AFTER, RDMA_DIAL};
+use crate::options::Rdma;
+
+/// Dialers of several transports, the preferred one first. The next one is tried where one does not
+/// reach a server. Which did not is remembered for a while.
+#[derive(Debug)]
+pub struct Dialers {
+    order: Vec<Choice>,
+    in_vain: Mutex<Vec<InVain>>,
+}
+
+/// The dialer of one transport.
+#[derive(Debug)]
+struct Choice {
+    transport: Transport,
+    dial: Arc<dyn Dial>,
+}
+
+/// A server that a transport did not reach.
+#[derive(Debug)]
+struct InVain {
+    server: ServerName,
+    transport: Transport,
+    at: Instant,
+}
+
+/// Returns the dialers of a client with this choice.
+pub(crate) fn dialers(rdma: Rdma) -> Arc<dyn Dial> {
+    let order: &[Dialer] = match rdma {
+        Rdma::Off => &[Dialer::Tcp],
+        Rdma::Auto => &[Dialer::Rdma, Dialer::Tcp],
+        Rdma::Required => &[Dialer::Rdma],
+    };
+    let choice = |dialer: &Dialer| (dialer.transport(), Arc::new(dialer.clone()) as _);
+    Arc::new(Dialers::new(order.iter().map(choice)))
+}
+
+impl Dial for Dialers {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async move {
+            let mut choices = self.order.iter().peekable();
+            while let Some(choice) = choices.next() {
+                let Some(next) = choices.peek() else { return choice.dial(server).await };
+                if self.is_in_vain(choice.transport, server) {
+                    continue;
+                }
+                match choice.reach(server).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => self.note(choice.transport, server, next, &error),
+                }
+            }
+            Err(io::ErrorKind::Unsupported.into())
+        })
+    }
+
+    fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
+        Box::pin(async move {
+            // That one address is not reached says nothing of the session's server.
+            match self.order.iter().find(|choice| choice.transport == transport) {
+                Some(choice) => choice.dial(server).await,
+                None => Err(io::ErrorKind::Unsupported.into()),
+            }
+        })
+    }
+
+    fn knows_addresses(&self) -> bool {
+        self.order.iter().all(|choice| choice.dial.knows_addresses())
+    }
+}
+
+impl Dialers {
+    /// Returns these dialers, the preferred one first.
+    pub fn new(order: impl IntoIterator<Item = (Transport, Arc<dyn Dial>)>) -> Self {
+        let choice = |(transport, dial)| Choice { transport, dial };
+        Self { order: order.into_iter().map(choice).collect(), in_vain: Mutex::default() }
+    }
+
+    /// Notes a server that a transport does not reach: the next one is tried, and the preferred one
+    /// not for a while.
+    fn note(&self, transport: Transport, server: &ServerName, next: &Choice, error: &io::Error) {
+        let [name, next] = [transport, next.transport].map(|transport| transport.facts().name);
+        tracing::warn!(%server, %error, "{name} does not reach the server; {next} is used");
+        let mut in_vain = self.in_vain.lock();
+        in_vain.retain(|old| {
+            (old.transport != transport || old.server != *server)
+                && old.at.elapsed() < DIAL_AGAIN_AFTER
+        });
+        in_vain.push(InVain { server: server.clone(), transport, at: Instant::now() });
+    }
+
+    fn is_in_vain(&self, transport: Transport, server: &ServerName) -> bool {
+        self.in_vain.lock().iter().any(|old| {
+            old.transport == transport
+                && old.server == *server
+                && old.at.elapsed() < DIAL_AGAIN_AFTER
+        })
+    }
+}
+
+impl Choice {
+    /// Connects, with the name of the transport in the error where it is not what everybody expects.
+    async fn dial(&self, server: &ServerName) -> io::Result<Stream> {
+        let dialed = self.reach(server).await;
+        match self.transport {
+            Transport::Tcp | Transport::Memory => dialed,
+            Transport::Rdma => dialed.map_err(|error| {
+                let name = self.transport.facts().name;
+                io::Error::new(error.kind(), format!("{name} does not reach it: {error}"))
+            }),
+        }
+    }
+
+    /// Connects, with the time limit of the transport.
+    async fn reach(&self, server: &ServerName) -> io::Result<Stream> {
+        let Some(limit) = self.limit() else { return self.dial.dial(server).await };
+        match timeout(limit, self.dial.dial(server)).await {
+            Ok(dialed) => dialed,
+            Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Returns the time limit of one attempt; None for that of the whole connection.
+    const fn limit(&self) -> Option<Duration> {
+        match self.transport {
+            Transport::Tcp | Transport::Memory => None,
+            Transport::Rdma => Some(RDMA_DIAL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// The loopback device has no RDMA.
+    #[tokio::test]
+    async fn tcp_takes_over_where_that_is_allowed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
+        for rdma in [Rdma::Off, Rdma::Auto] {
+            let stream = dialers(rdma).dial(&server).await.unwrap();
+            assert_eq!(stream.transport(), Transport::Tcp);
+        }
+        let error = dialers(Rdma::Required).dial(&server).await.err().unwrap();
+        assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+    }
+
+    /// Counts its dials, which fail or hang while it is told so.
+    #[derive(Debug, Default)]
+    struct Counting {
+        dials: AtomicUsize,
+        fails: AtomicBool,
+        hangs: AtomicBool,
+    }
+
+    impl Counting {
+        fn dials(&self) -> usize {
+            self.dials.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Dial for Counting {
+        fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
+            self.dials.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                if self.hangs.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                if self.fails.load(Ordering::Relaxed) {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                let nowhere = (std::net::Ipv4Addr::LOCALHOST, 445).into();
+                Ok(Stream::Memory(frevo_net::memory::pair(1, [nowhere; 2]).0))
+            })
+        }
+    }
+
+    /// A server that only TCP reaches is not tried again for a while, but for the channels of a
+    /// session that has SMB Direct.
+    #[tokio::test(start_paused = true)]
+    async fn smb_direct_is_tried_again_after_a_while() {
+        let (direct, tcp) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+        let choices = || {
+            [(Transport::Rdma, Arc::clone(&direct)), (Transport::Tcp, Arc::clone(&tcp))]
+                .map(|(transport, dial)| (transport, dial as Arc<dyn Dial>))
+        };
+        let auto = Dialers::new(choices());
+        let (one, other) = (ServerName::new("one"), ServerName::new("other"));
+        let counts = || (direct.dials(), tcp.dials());
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (1, 0));
+        direct.hangs.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        auto.dial(&one).await.unwrap();
+        assert_eq!((counts(), begun.elapsed()), ((2, 1), RDMA_DIAL));
+        direct.hangs.store(false, Ordering::Relaxed);
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (2, 2), "it was in vain a moment ago");
+        auto.dial_further(&one, Transport::Rdma).await.unwrap();
+        auto.dial(&other).await.unwrap();
+        assert_eq!(counts(), (4, 2));
+        tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+        auto.dial(&one).await.unwrap();
+        assert_eq!(counts(), (5, 2));
+        direct.fails.store(true, Ordering::Relaxed);
+        assert!(
+            auto.dial_further(&one, Transport::Rdma).await.is_err(),
+            "no channel of another kind"
+        );
+        auto.dial_further(&one, Transport::Tcp).await.unwrap();
+        assert_eq!(counts(), (6, 3));
+        let required = Dialers::new(choices().into_iter().take(1));
+        assert!(required.dial(&one).await.is_err());
+        direct.fails.store(false, Ordering::Relaxed);
+        required.dial(&one).await.unwrap();
+        assert_eq!(counts(), (8, 3));
+    }
+
+    /// A session has no channels of both kinds.
+    #[tokio::test]
+    async fn further_channels_are_like_the_first() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
+        let auto = dialers(Rdma::Auto);
+        let error = auto.dial_further(&server, Transport::Rdma).await.err().unwrap();
+        assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
+        let further = auto.dial_further(&server, Transport::Tcp).await.unwrap();
+        assert_eq!(further.transport(), Transport::Tcp);
+    }
+}

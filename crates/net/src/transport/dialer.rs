@@ -1,0 +1,94 @@
+//! Connecting over each transport.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Stream, Transport};
+use crate::limits::RDMA_LOCKED_BYTES_MIN;
+use crate::memory::Network;
+use crate::{rdma, socket};
+
+/// Makes connections over one transport.
+#[derive(Clone, Debug)]
+pub enum Dialer {
+    /// TCP.
+    Tcp,
+    /// The RDMA devices of this host.
+    Rdma,
+    /// A network in memory.
+    Memory(Arc<dyn Network>),
+}
+
+impl Dialer {
+    /// Returns the transport of its connections.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp => Transport::Tcp,
+            Self::Rdma => Transport::Rdma,
+            Self::Memory(network) => network.transport(),
+        }
+    }
+
+    /// Returns true if addresses that a server tells can be dialled.
+    #[must_use]
+    pub const fn knows_addresses(&self) -> bool {
+        match self {
+            Self::Tcp | Self::Rdma => true,
+            Self::Memory(_) => false,
+        }
+    }
+
+    /// Connects to a port of `host`, a name or an address. The host resolves names of TCP and RDMA.
+    ///
+    /// # Errors
+    /// That of the last address that was tried.
+    pub async fn dial(&self, host: &str, port: u16) -> io::Result<Stream> {
+        match self {
+            Self::Tcp => to_any_address(host, port, |at| socket::connect(at, None)).await,
+            Self::Rdma => {
+                check_rdma()?;
+                to_any_address(host, port, connect_rdma).await
+            }
+            Self::Memory(network) => network.connect(host, port).await,
+        }
+    }
+}
+
+/// Connects to the first address of `host` that answers.
+async fn to_any_address(
+    host: &str,
+    port: u16,
+    connect: impl AsyncFn(SocketAddr) -> io::Result<Stream>,
+) -> io::Result<Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Checks that this process can use RDMA.
+fn check_rdma() -> io::Result<()> {
+    rdma::is_here().map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why.to_string()))?;
+    if rdma::lockable_bytes().is_some_and(|bytes| bytes < RDMA_LOCKED_BYTES_MIN) {
+        let least = RDMA_LOCKED_BYTES_MIN >> 20;
+        let text = format!("`ulimit -l` must allow at least {least} MiB of pinned memory");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+    }
+    Ok(())
+}
+
+/// Connects to an address, and waits until both sides have negotiated SMB Direct.
+async fn connect_rdma(mut address: SocketAddr) -> io::Result<Stream> {
+    if address.port() == Transport::Rdma.facts().port {
+        address.set_port(rdma::provider_towards(address).await?.port());
+    }
+    let endpoint = rdma::connect(address).await?;
+    endpoint.established().await?;
+    Ok(Stream::Rdma(Arc::new(endpoint)))
+}

@@ -1,0 +1,76 @@
+//! The transports, and the facts by which servers and clients treat a connection.
+//!
+//! Code above this crate asks for a fact, never for a transport: a further transport is a row here,
+//! an arm of [`Stream`](super::Stream), [`Listener`](super::Listener) and [`Dialer`](super::Dialer),
+//! and a line where servers make their listeners and clients choose their dialers.
+
+/// A transport of SMB: MS-SMB2 2.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Direct TCP.
+    Tcp,
+    /// SMB Direct: MS-SMBD.
+    Rdma,
+    /// Memory, for tests and the simulator.
+    Memory,
+}
+
+/// The facts of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The name in messages.
+    pub name: &'static str,
+    /// The port that servers listen on unless they are told another one: MS-SMB2 1.9.
+    pub port: u16,
+    /// True if each connection has a descriptor of this process.
+    pub has_descriptor: bool,
+    /// True if the transport encrypts by itself, so that both sides may agree to leave it to the
+    /// transport (Connection.AcceptTransportSecurity, MS-SMB2 3.3.5.4).
+    pub is_secure: bool,
+    /// True if a connection may move to another core after its first frame.
+    pub may_change_core: bool,
+    /// The way in which a server tells the addresses that it listens on.
+    pub interface: InterfaceKind,
+    /// True if the data of READ and WRITE may move beside the messages, by RDMA: MS-SMB2 3.3.5.12.
+    pub moves_data: bool,
+    /// True if Connection.SupportsMultiCredit is TRUE from SMB 2.1 on: MS-SMB2 3.3.5.4.
+    pub has_multi_credit: bool,
+}
+
+/// The way in which FSCTL_QUERY_NETWORK_INTERFACE_INFO tells the addresses of a listener: MS-SMB2
+/// 3.3.5.15.11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// Each address is an entry.
+    Plain,
+    /// The entries of these addresses are RDMA_CAPABLE.
+    Rdma,
+}
+
+impl Transport {
+    /// Returns the facts of the transport.
+    #[must_use]
+    pub const fn facts(self) -> Facts {
+        let tcp = Facts {
+            name: "TCP",
+            port: 445,
+            has_descriptor: true,
+            is_secure: false,
+            may_change_core: true,
+            interface: InterfaceKind::Plain,
+            moves_data: false,
+            has_multi_credit: true,
+        };
+        match self {
+            Self::Tcp => tcp,
+            Self::Rdma => Facts {
+                name: "SMB Direct",
+                has_descriptor: false,
+                interface: InterfaceKind::Rdma,
+                moves_data: true,
+                ..tcp
+            },
+            Self::Memory => Facts { name: "memory", has_descriptor: false, ..tcp },
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Listeners of all transports.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::{Detached, Transport};
+use crate::socket::Reach;
+use crate::{memory, rdma, socket};
+
+/// A listener, watched by the runtime in which it was made.
+pub enum Listener {
+    /// A TCP socket.
+    Tcp(socket::Listener),
+    /// RDMA devices.
+    Rdma(rdma::Listener),
+    /// A listener in memory.
+    Memory(memory::Listener),
+}
+
+impl Listener {
+    /// Returns the transport of its connections.
+    #[must_use]
+    pub const fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp(_) => Transport::Tcp,
+            Self::Rdma(_) => Transport::Rdma,
+            Self::Memory(_) => Transport::Memory,
+        }
+    }
+
+    /// Accepts the next connection, for any core. Dropping the future loses none.
+    ///
+    /// # Errors
+    /// The system lacks something: wait a little and continue.
+    pub async fn accept(&self) -> io::Result<(Detached, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await,
+            Self::Rdma(listener) => {
+                let (detached, peer) = listener.accept().await?;
+                Ok((Detached::Rdma(Box::new(detached)), peer))
+            }
+            Self::Memory(listener) => listener.accept().await,
+        }
+    }
+
+    /// Returns the addresses of the host on which it answers; none for one in memory.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    pub fn reach(&self) -> io::Result<Vec<Reach>> {
+        match self {
+            Self::Tcp(listener) => Ok(vec![listener.reach()?]),
+            // An unspecified address stands for the devices, which only some addresses have.
+            Self::Rdma(listener) => {
+                let addresses = listener.addresses().into_iter().map(|address| address.ip());
+                Ok(addresses.filter(|address| !address.is_unspecified()).map(Reach::of).collect())
+            }
+            Self::Memory(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+impl From<socket::Listener> for Listener {
+    fn from(listener: socket::Listener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<rdma::Listener> for Listener {
+    fn from(listener: rdma::Listener) -> Self {
+        Self::Rdma(listener)
+    }
+}
+
+impl From<memory::Listener> for Listener {
+    fn from(listener: memory::Listener) -> Self {
+        Self::Memory(listener)
+    }
+}
