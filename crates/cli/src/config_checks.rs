@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
 
 /// A part of the configuration that this build of the program does not have.
 pub(crate) fn unsupported(config: &Config) -> Option<String> {
-    if config.server.rdma == Some(true) && !cfg!(feature = "rdma") {
+    if config.server.rdma == Some(true) && !frevo_net::rdma::IS_BUILT {
         return Some(String::from(
             "rdma = true: this frevo was built without RDMA; build it with --features rdma, or \
              remove the key",
@@ -35,7 +35,6 @@ pub(crate) fn unsupported(config: &Config) -> Option<String> {
 }
 
 /// Reasons for which RDMA cannot be used, or brings nothing.
-#[cfg(feature = "rdma")]
 fn rdma_warnings(config: &Config) -> Vec<String> {
     let server = &config.server;
     if server.rdma != Some(true) {
@@ -178,7 +177,6 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if server.signing == Some(SigningChoice::Offered) {
         warnings.push(String::from("signing = \"offered\": someone on the network could change unsigned messages unnoticed"));
     }
-    #[cfg(feature = "rdma")]
     warnings.extend(rdma_warnings(config));
     let types = config.kerberos.encryption_types.iter().flat_map(|types| types.get_ref());
     if types.into_iter().any(|name| *name == EncryptionTypeName::Rc4) {

@@ -66,7 +66,7 @@ impl Dial for Dialers {
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
         Box::pin(async move {
-            // That one address is not reached says nothing of the session's server.
+            // An address that is not reached says nothing about the session's server.
             match self.order.iter().find(|choice| choice.transport == transport) {
                 Some(choice) => choice.dial(server).await,
                 None => Err(io::ErrorKind::Unsupported.into()),

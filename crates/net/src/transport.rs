@@ -23,7 +23,7 @@ mod listener;
 
 pub use dialer::Dialer;
 pub use facts::{Facts, InterfaceKind, Transport};
-pub use listener::Listener;
+pub use listener::{Listener, Listening};
 
 /// A connected stream, bound to the runtime in which it was made.
 pub enum Stream {

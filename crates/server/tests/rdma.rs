@@ -20,6 +20,8 @@ use client::world::{World, in_world_with};
 use client::{Draft, Header, HeaderFlags, Offer, Peer, Via};
 use frevo_crypto::{DataNonce, Sender};
 use frevo_net::rdma::{Endpoint, Lending, Loan};
+use frevo_net::socket::Reach;
+use frevo_net::transport::{InterfaceKind, Listening};
 use frevo_net::{Buf, Stream};
 use frevo_proto::rdma_transform::{DataProof, RdmaTransforms, sole};
 use frevo_wire::Status;
@@ -173,7 +175,9 @@ fn transforms_are_negotiated_where_there_is_rdma() {
         // MS-SMB2 3.3.5.4: a server without RDMA ignores the context, whatever is in it.
         let reply = world.connect().try_negotiate(&offer(&[1, 2])).await;
         assert_eq!(chosen(&reply), None);
-        world.server.rdma_addresses.set(vec![IpAddr::from([192, 0, 2, 1])]).unwrap();
+        let reach = Some(vec![Reach::of(IpAddr::from([192, 0, 2, 1]))]);
+        let rdma = Listening { interface: InterfaceKind::Rdma, reach };
+        world.server.listening.set(vec![rdma]).unwrap();
         let both = vec![RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
         for (offered, expected) in [
             (&[2, 1][..], Some(both)),

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frevo_net::transport::Listener;
+use frevo_net::socket::Reach;
+use frevo_net::transport::{InterfaceKind, Listener, Listening};
 use frevo_proto::Dialect;
 use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
@@ -118,7 +119,9 @@ impl Machine {
             event!(self.trace, "machine {}: listens for RDMA: {has_rdma}", self.number);
         }
         if has_rdma {
-            let _ = server.state().rdma_addresses.set(vec![SERVER_ADDRESS.into()]);
+            let reach = Some(vec![Reach::of(SERVER_ADDRESS.into())]);
+            let rdma = Listening { interface: InterfaceKind::Rdma, reach };
+            let _ = server.state().listening.set(vec![rdma]);
         }
         let listener = Listener::from(self.network.listen(self.number, has_rdma));
         let (serving, all) = (server.clone(), Arc::clone(&connections));

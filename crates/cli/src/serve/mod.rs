@@ -14,7 +14,6 @@ mod live_accounts;
 mod loaded;
 mod mount_events;
 mod plan;
-#[cfg(feature = "rdma")]
 mod rdma;
 mod run;
 pub(crate) mod run_accounts;

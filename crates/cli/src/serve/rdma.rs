@@ -4,18 +4,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use frevo_net::limits::RDMA_LOCKED_BYTES_MIN;
-use frevo_net::rdma::{self, Listener, Provider};
+use frevo_net::rdma::{self, Listener};
 use frevo_net::socket;
 use frevo_server::config::Listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::listen::{SMB_PORT, addresses_of};
+use super::listen::addresses_of;
 use super::plan::Plan;
 use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
-
-/// The port of SMB Direct over iWARP, whose ports are those of TCP: MS-SMBD 2.1.
-const IWARP_PORT: u16 = 5445;
 
 /// Loads the code of RDMA, which a confined process cannot, if the configuration wants RDMA. The
 /// devices are opened later, by threads that are confined.
@@ -76,11 +73,8 @@ fn wanted(flags: &[Listen], tcp: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failu
 
 /// The address with its port; none if it has no RDMA device.
 fn with_port(address: IpAddr, port: Option<u16>) -> Option<SocketAddr> {
-    let usual = match rdma::provider_of(address)? {
-        Provider::Iwarp => IWARP_PORT,
-        Provider::InfiniBand => SMB_PORT,
-    };
-    Some(SocketAddr::new(address, port.unwrap_or(usual)))
+    let provider = rdma::provider_of(address)?;
+    Some(SocketAddr::new(address, port.unwrap_or(provider.port())))
 }
 
 /// The addresses of this machine that mean something without their link.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use frevo_net::transport::Listener;
 use frevo_posix::inherited::Inherited;
 use frevo_server::audit::Audit;
 use frevo_server::{DiskState, Limits, Server, ServerBuilder, panics};
@@ -25,6 +26,7 @@ use super::listen::ListeningSockets;
 use super::loaded::{Loaded, warn};
 use super::mount_events::MountList;
 use super::plan::Plan;
+use super::rdma;
 use super::run_accounts::given_names;
 use super::running::Running;
 use super::service_manager;
@@ -51,8 +53,7 @@ pub(super) async fn run(
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(plan.config.limits.limits().drain)?;
     }
-    #[cfg(feature = "rdma")]
-    super::rdma::prepare(&plan)?;
+    rdma::prepare(&plan)?;
     let address = doors.best_address();
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
@@ -62,8 +63,7 @@ pub(super) async fn run(
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
     // No other thread runs yet: what starts from here on is confined too.
     let confined = Confined::begin(&plan, arguments)?;
-    #[cfg(feature = "rdma")]
-    let rdma = super::rdma::listen(&plan, arguments, &doors.addresses)?;
+    let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
     // A password file may have been one of them: a pipe of a shell.
     inherited.close();
@@ -76,13 +76,13 @@ pub(super) async fn run(
     let (asking, edits) = share_edits::channel();
     let directory = domains.directory.clone();
     let server = make_server(&loaded, asking, domains)?;
-    #[cfg(feature = "rdma")]
-    rdma.into_iter().for_each(|listener| server.listen_rdma(listener));
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     tell_unresolved(&server);
     let (account_asking, account_reloads) = account_reloads::channel();
     let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
     Hello { arguments, doors: &doors, address, confined: &confined }.say(&loaded, &server).await?;
+    let mut listeners: Vec<_> = doors.listeners.into_iter().map(Listener::from).collect();
+    listeners.extend(rdma.map(Listener::from));
     let mut keytab_watch = KeytabWatch::default();
     keytab_watch.note(keytab::path(&loaded.plan.config));
     Running {
@@ -101,7 +101,7 @@ pub(super) async fn run(
         guards,
         mounts: mounts.watch(),
     }
-    .serve(doors)
+    .serve(listeners)
     .await
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use frevo_net::transport::Listener;
 use frevo_server::audit::{Event, Kind};
 use frevo_server::config::{Look, accept_folder, look_at_folder};
 use frevo_server::{Kick, NotEdited, Reload, Reviewed, Server, ShareEdit, panics};
@@ -25,7 +26,6 @@ use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
 use super::keytab_watch::{self, KeytabWatch};
-use super::listen::ListeningSockets;
 use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountEvents;
 use super::plan::Plan;
@@ -53,10 +53,10 @@ pub(super) struct Running<'a> {
 }
 
 impl Running<'_> {
-    pub(super) async fn serve(mut self, doors: ListeningSockets) -> Done {
+    pub(super) async fn serve(mut self, listeners: Vec<Listener>) -> Done {
         let mut is_stopping = false;
         let server = self.server.clone();
-        let mut serving = std::pin::pin!(server.serve(doors.listeners));
+        let mut serving = std::pin::pin!(server.serve(listeners));
         let version = env!("CARGO_PKG_VERSION");
         self.record(|| Event::new(Kind::Start).with("version", version));
         let refused = tokio::spawn(self.confined.tell_refused());

@@ -43,7 +43,7 @@ impl Dialer {
     /// Connects to a port of `host`, a name or an address. The host resolves names of TCP and RDMA.
     ///
     /// # Errors
-    /// That of the last address that was tried.
+    /// The error of the last address that was tried.
     pub async fn dial(&self, host: &str, port: u16) -> io::Result<Stream> {
         match self {
             Self::Tcp => to_any_address(host, port, |at| socket::connect(at, None)).await,

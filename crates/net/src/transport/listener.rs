@@ -1,9 +1,9 @@
 //! Listeners of all transports.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::{Detached, Transport};
+use super::{Detached, InterfaceKind, Transport};
 use crate::socket::Reach;
 use crate::{memory, rdma, socket};
 
@@ -57,6 +57,31 @@ impl Listener {
             }
             Self::Memory(_) => Ok(Vec::new()),
         }
+    }
+}
+
+/// The addresses of a listener, as FSCTL_QUERY_NETWORK_INTERFACE_INFO tells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// The way in which they are told.
+    pub interface: InterfaceKind,
+    /// The addresses. None if the system cannot tell, so that each address is possible.
+    pub reach: Option<Vec<Reach>>,
+}
+
+impl Listening {
+    /// Returns the addresses of a listener.
+    #[must_use]
+    pub fn of(listener: &Listener) -> Self {
+        let interface = listener.transport().facts().interface;
+        Self { interface, reach: listener.reach().ok() }
+    }
+
+    /// True if a connection to `address` arrives at the listener.
+    #[must_use]
+    pub fn includes(&self, address: IpAddr) -> bool {
+        let is_included = |reach: &Vec<Reach>| reach.iter().any(|reach| reach.includes(address));
+        self.reach.as_ref().is_none_or(is_included)
     }
 }
 

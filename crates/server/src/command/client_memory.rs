@@ -33,7 +33,6 @@ pub(crate) enum DataTransform {
     Received(DataProof),
 }
 
-#[cfg(feature = "rdma")]
 impl DataTransform {
     /// The protection as the log names it.
     pub(crate) fn name(&self) -> &'static str {
@@ -51,7 +50,7 @@ pub(crate) fn of_read(
     rq: &Request<'_>,
     request: &read::Request<'_>,
 ) -> Result<Option<ClientMemory>, Status> {
-    if !is_rdma(rq, request.channel)? {
+    if !names_memory(rq, request.channel)? {
         return Ok(None);
     }
     let transform = needed(rq)?.map_or(DataTransform::None, DataTransform::Wanted);
@@ -64,11 +63,11 @@ pub(crate) fn of_write(
     request: &write::Request<'_>,
 ) -> Result<Option<ClientMemory>, Status> {
     let is_transformed = request.channel == Channel::RDMA_TRANSFORM;
-    if !is_transformed && !is_rdma(rq, request.channel)? {
+    if !is_transformed && !names_memory(rq, request.channel)? {
         return Ok(None);
     }
     let negotiated = rq.connection.negotiated()?;
-    if !rq.connection.is_rdma
+    if !rq.connection.moves_data()
         || !request.data.is_empty()
         || request.data_offset != 0
         || request.remaining_bytes > negotiated.terms.max_write_size
@@ -91,7 +90,7 @@ pub(crate) fn of_write(
 
 /// True if the data moves by RDMA without a transform before the descriptors. Fails for a channel
 /// that is not there.
-fn is_rdma(rq: &Request<'_>, channel: Channel) -> Result<bool, Status> {
+fn names_memory(rq: &Request<'_>, channel: Channel) -> Result<bool, Status> {
     let is_known = match channel {
         Channel::NONE => return Ok(false),
         Channel::RDMA_V1 => rq.connection.is_smb3(),
@@ -100,7 +99,7 @@ fn is_rdma(rq: &Request<'_>, channel: Channel) -> Result<bool, Status> {
         }
         _ => false,
     };
-    if is_known && rq.connection.is_rdma { Ok(true) } else { Err(Status::INVALID_PARAMETER) }
+    if is_known && rq.connection.moves_data() { Ok(true) } else { Err(Status::INVALID_PARAMETER) }
 }
 
 /// The transform that the data of this request needs. Fails if the data must not move by RDMA.

@@ -16,7 +16,7 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
-use crate::objects::connection_info::Negotiated;
+use crate::objects::connection_info::{ConnectionInfo, Negotiated};
 use crate::objects::refusal::{Doom, Outcome};
 use crate::objects::settings::{Encryption, Settings, Signing};
 use crate::shares::posix;
@@ -45,11 +45,10 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         return Err(Status::NOT_SUPPORTED.into());
     };
     // Over TCP, too: a client uses the terms of its first connection for all others to this server.
-    let has_rdma = rq.connection.is_rdma || rq.server().rdma_addresses.get().is_some();
+    let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
     let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
-    let keeps_opens = rq.server().durables.store().is_some();
-    let negotiated = settle(settings, dialect, &request, &chosen, keeps_opens);
+    let negotiated = settle(rq.connection, dialect, &request, &chosen);
     let mut salt = [0; SALT];
     rq.server().ambient.random(&mut salt);
     let contexts = if dialect == Dialect::SMB_3_1_1 { chosen.contexts(&salt) } else { Vec::new() };
@@ -204,17 +203,23 @@ fn check_counts(contexts: &[NegotiateContext<'_>]) -> Result<(), Status> {
 }
 
 fn settle(
-    settings: &Settings,
+    connection: &ConnectionInfo,
     dialect: Dialect,
     request: &negotiate::Request<'_>,
     chosen: &Chosen,
-    keeps_opens: bool,
 ) -> Negotiated {
-    let multi_credit = dialect != Dialect::SMB_2_0_2;
+    let settings = &connection.settings;
+    let keeps_opens = connection.server.durables.store().is_some();
+    // MS-SMB2 3.3.5.4: the transport decides, too.
+    let multi_credit =
+        dialect != Dialect::SMB_2_0_2 && connection.transport.facts().has_multi_credit;
     let smb3 = dialect >= Dialect::SMB_3_0;
     let mut capabilities = Capabilities::EMPTY;
     if multi_credit {
-        capabilities |= Capabilities::LARGE_MTU | Capabilities::LEASING;
+        capabilities |= Capabilities::LARGE_MTU;
+    }
+    if dialect != Dialect::SMB_2_0_2 {
+        capabilities |= Capabilities::LEASING;
     }
     // MS-SMB2 3.3.5.4: only to clients that announce it.
     if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
@@ -347,7 +352,6 @@ fn smb1_dialects(frame: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
 
 /// Answers with an SMB2 response whose header has nothing but the command.
 fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
-    let settings = &connection.info.settings;
     let header = Header {
         credit_charge: 0,
         status: Status::SUCCESS,
@@ -367,7 +371,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         dialects: vec![dialect],
         negotiate_contexts: Vec::new(),
     };
-    let negotiated = settle(settings, dialect, &request, &Chosen::NOTHING, false);
+    let negotiated = settle(&connection.info, dialect, &request, &Chosen::NOTHING);
     let rq = Request {
         connection: &connection.info,
         owner: Some(connection),

@@ -58,7 +58,6 @@ pub struct RemoteData {
     /// The client's memory.
     pub buffers: Vec<BufferDescriptor>,
     /// The protection that the client wants for it.
-    #[cfg_attr(not(feature = "rdma"), expect(dead_code, reason = "there is no client memory"))]
     pub(crate) transform: DataTransform,
 }
 

@@ -185,8 +185,7 @@ impl Connection {
             cancellation: Cancellation::default(),
             busy: Cell::default(),
         };
-        #[cfg(feature = "rdma")]
-        if rq.connection.is_rdma {
+        if rq.connection.moves_data() {
             match Box::pin(self.fetch(&rq, found.channel.as_deref(), out)).await {
                 Ok(fetched) => {
                     let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
@@ -209,14 +208,12 @@ impl Connection {
             let running = self.run(&rq, element.row, place.last, frame_bytes, out, assembly);
             crate::connection::traces::traced(span, &self.span, running).await
         };
-        #[cfg(feature = "rdma")]
         let outcome = match out.take_remote_data() {
             Some(data) => {
                 Box::pin(self.deliver(&rq, data, found.channel.as_deref(), outcome, out)).await
             }
             None => outcome,
         };
-        #[cfg(feature = "rdma")]
         assembly.note_key(out);
         finish(&rq, found.counted);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }

@@ -88,7 +88,6 @@ pub(super) struct Assembly {
     parts: SmallVec<[Part; 4]>,
     payload: Option<Payload>,
     /// The client's key that the first response invalidates.
-    #[cfg(feature = "rdma")]
     invalidates: Option<u32>,
     /// The channel whose key sealed the request, and seals all replies to it.
     request_seal: Option<Rc<Channel>>,
@@ -105,7 +104,6 @@ impl Assembly {
             bytes: Vec::new(),
             parts: SmallVec::new(),
             payload: None,
-            #[cfg(feature = "rdma")]
             invalidates: None,
             seal: sealed.clone(),
             request_seal: sealed,
@@ -119,7 +117,6 @@ impl Assembly {
     }
 
     /// Has the message invalidate the client's key that its first response names, MS-SMBD 3.1.4.2.
-    #[cfg(feature = "rdma")]
     pub(super) fn note_key(&mut self, response: &Response) {
         if self.is_empty() {
             self.invalidates = response.invalidates();
@@ -130,7 +127,6 @@ impl Assembly {
     /// the whole, here by the largest payload and what stands around it.
     pub(super) fn room(&self, connection: &Connection) -> usize {
         let max = connection.info.negotiated().map_or(65_536, |n| n.terms.max_payload() as usize);
-        #[cfg(feature = "rdma")]
         let max = connection.payload_max(max);
         let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
         max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
@@ -295,7 +291,6 @@ impl Assembly {
 
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
-        #[cfg(feature = "rdma")]
         let invalidates = self.invalidates;
         let Self { bytes, parts, payload, seal, hashed, .. } = self;
         if parts.is_empty() {
@@ -321,7 +316,6 @@ impl Assembly {
         let is_whole = tail.is_none() && hashed.is_none();
         let finish = move |frame: Buf| {
             let frame = OutFrame::new(frame);
-            #[cfg(feature = "rdma")]
             let frame = frame.invalidating(invalidates);
             frame
         };
@@ -339,7 +333,6 @@ impl Assembly {
             }
             _ => OutFrame::new(frame),
         };
-        #[cfg(feature = "rdma")]
         let frame = frame.invalidating(invalidates);
         connection.enqueue(frame);
     }

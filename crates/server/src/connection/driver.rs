@@ -15,7 +15,6 @@ pub(super) struct Driver<'a>(Option<Pin<Box<dyn Future<Output = Infallible> + 'a
 impl<'a> Driver<'a> {
     /// The driver of a connection; it does nothing for one of TCP.
     pub(super) fn of(stream: &'a Stream) -> Self {
-        #[cfg(feature = "rdma")]
         if let Some(endpoint) = stream.rdma() {
             return Self(Some(Box::pin(endpoint.drive())));
         }

@@ -93,8 +93,7 @@ fn run_to_end(
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
-        let ends =
-            (stream.peer_addr()?, stream.local_addr()?, stream.transport().facts().moves_data);
+        let ends = (stream.peer_addr()?, stream.local_addr()?, stream.transport());
         let network = server.ledger.network(ends.0.ip());
         let Ok(charge) = network.charge(Kind::Connection, 0) else {
             server.lines.tell(ends.0.ip(), |left_out| {
@@ -110,9 +109,7 @@ fn run_to_end(
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
         let info = ConnectionInfo::new((id, server, settings), ends, handle);
-        let connection = Connection::new(info, notices, ticket);
-        #[cfg(feature = "rdma")]
-        let connection = connection.over(stream.rdma());
+        let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.charges.borrow_mut().push(charge);
         // However this ends: by itself, by a panic, or dropped with its core.
@@ -229,7 +226,6 @@ impl EventLoop<'_> {
         // Sending has given the device all that was posted before, too.
         let _ = self.stream.ring();
         connection.note_unsent();
-        #[cfg(feature = "rdma")]
         connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
@@ -385,7 +381,6 @@ impl Connection {
         let requests = busy.saturating_mul(self.request_bytes.get());
         let lined_up = self.lined_up.borrow().sizes().memory;
         let frames = received.saturating_add(lined_up).saturating_add(self.served_bytes.get());
-        #[cfg(feature = "rdma")]
         let frames = frames.saturating_add(self.registered_bytes());
         let leaving = self.leaving.borrow().sizes().memory.saturating_add(self.gathered_bytes());
         let replies = self.queue.held_bytes().saturating_add(leaving);

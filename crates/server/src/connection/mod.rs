@@ -17,12 +17,12 @@ mod breaks;
 mod burst;
 mod channel;
 mod checked;
+mod direct;
 mod driver;
 mod elsewhere;
 mod end_reason;
 mod event_loop;
 mod look_up;
-#[cfg(feature = "rdma")]
 mod rdma;
 mod receive;
 mod row;
@@ -117,15 +117,8 @@ pub struct Connection {
     unsent: Stalled,
     /// Notices from other cores.
     notices: Notices,
-    /// The endpoint of a connection of SMB Direct.
-    #[cfg(feature = "rdma")]
-    rdma: Option<Arc<frevo_net::rdma::Endpoint>>,
-    /// True once the client may have as many credits of SMB Direct as it asks for.
-    #[cfg(feature = "rdma")]
-    is_trusted: Cell<bool>,
-    /// The holder of its registered memory.
-    #[cfg(feature = "rdma")]
-    registers_for: RefCell<Arc<frevo_net::rdma::Holder>>,
+    /// The device's part. None unless the transport moves data by RDMA.
+    rdma: Option<Box<direct::Direct>>,
     /// Its span, which ends with it.
     #[cfg(feature = "traces")]
     span: tracing::Span,
@@ -171,12 +164,7 @@ impl Connection {
             without_credits: Stalled::default(),
             unsent: Stalled::default(),
             notices,
-            #[cfg(feature = "rdma")]
             rdma: None,
-            #[cfg(feature = "rdma")]
-            is_trusted: Cell::new(false),
-            #[cfg(feature = "rdma")]
-            registers_for: RefCell::default(),
         }
     }
 

@@ -18,6 +18,7 @@ use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
 use frevo_wire::{Command, Status};
 
+use super::direct::Direct;
 use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
 use crate::command::client_memory::{self, DataTransform};
@@ -28,7 +29,7 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 impl Connection {
     /// Sets the endpoint of a connection of SMB Direct.
     pub(super) fn over(mut self, endpoint: Option<&Arc<Endpoint>>) -> Self {
-        self.rdma = endpoint.map(Arc::clone);
+        self.rdma = endpoint.map(|endpoint| Box::new(Direct::new(endpoint)));
         self.charge_memory();
         self
     }
@@ -36,35 +37,38 @@ impl Connection {
     /// Gives a client that has logged on more credits of SMB Direct, and charges its account with
     /// the registered memory.
     pub(super) fn trust(&self) {
-        if self.rdma.is_some() && self.is_authenticated() {
-            let is_first = !self.is_trusted.replace(true);
-            self.charge_memory();
-            if let Some(endpoint) = self.rdma.as_ref().filter(|_| is_first) {
-                endpoint.trust();
-            }
+        let Some(direct) = self.rdma.as_ref().filter(|_| self.is_authenticated()) else { return };
+        let is_first = !direct.is_trusted.replace(true);
+        self.charge_memory();
+        if is_first {
+            direct.endpoint.trust();
         }
     }
 
     /// Has registered memory count for the holder of the connection's buffers.
     fn charge_memory(&self) {
+        let Some(direct) = &self.rdma else { return };
         let holder = self.tabs.holder();
-        if let Some(endpoint) = &self.rdma
-            && !Arc::ptr_eq(&*self.registers_for.borrow(), &holder.registered)
-        {
-            endpoint.belong_to(&holder.registered);
-            *self.registers_for.borrow_mut() = Arc::clone(&holder.registered);
+        if !Arc::ptr_eq(&*direct.registers_for.borrow(), &holder.registered) {
+            direct.endpoint.belong_to(&holder.registered);
+            *direct.registers_for.borrow_mut() = Arc::clone(&holder.registered);
         }
     }
 
     /// Bytes that are registered for RDMA.
     pub(super) fn registered_bytes(&self) -> usize {
-        self.rdma.as_ref().map_or(0, |endpoint| endpoint.held_bytes())
+        self.endpoint().map_or(0, |endpoint| endpoint.held_bytes())
+    }
+
+    /// The endpoint of a connection of SMB Direct.
+    fn endpoint(&self) -> Option<&Arc<Endpoint>> {
+        self.rdma.as_ref().map(|direct| &direct.endpoint)
     }
 
     /// The largest payload of a response: all of it is one message of SMB Direct, whose length the
     /// client has bounded.
     pub(super) fn payload_max(&self, max: usize) -> usize {
-        let Some(endpoint) = &self.rdma else { return max };
+        let Some(endpoint) = self.endpoint() else { return max };
         max.min((endpoint.message_max() as usize).saturating_sub(REPLY_OVERHEAD))
     }
 
@@ -76,7 +80,7 @@ impl Connection {
         channel: Option<&Channel>,
         out: &mut Response,
     ) -> Result<Option<Buf>, Refusal> {
-        let Some(endpoint) = &self.rdma else { return Ok(None) };
+        let Some(endpoint) = self.endpoint() else { return Ok(None) };
         if rq.header.command != Command::WRITE {
             return Ok(None);
         }
@@ -115,7 +119,7 @@ impl Connection {
         out: &mut Response,
     ) -> Outcome {
         let status = outcome?;
-        let endpoint = self.rdma.as_ref().ok_or(Status::INTERNAL_ERROR)?;
+        let endpoint = self.endpoint().ok_or(Status::INTERNAL_ERROR)?;
         let RemoteData { mut bytes, buffers, transform } = *data;
         let length = bytes.len();
         if let DataTransform::Wanted(kind) = transform {

@@ -1,9 +1,10 @@
-//! The sockets that a server can listen on.
+//! The listeners that a server can serve.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use frevo_net::socket::Listener;
+use frevo_net::socket;
+use frevo_net::transport::Listener;
 
 /// A listening socket, or several. [`Server::serve`](crate::Server::serve) takes them.
 pub trait IntoListeners: sealed::Sealed {
@@ -17,6 +18,7 @@ pub trait IntoListeners: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
+    impl Sealed for frevo_net::transport::Listener {}
     impl Sealed for frevo_net::socket::Listener {}
     impl Sealed for std::net::TcpListener {}
     impl Sealed for tokio::net::TcpListener {}
@@ -30,9 +32,16 @@ impl IntoListeners for Listener {
     }
 }
 
+#[doc(hidden)]
+impl IntoListeners for socket::Listener {
+    fn into_listeners(self) -> io::Result<Vec<Listener>> {
+        Ok(vec![self.into()])
+    }
+}
+
 impl IntoListeners for std::net::TcpListener {
     fn into_listeners(self) -> io::Result<Vec<Listener>> {
-        Listener::from_owned(OwnedFd::from(self))?.into_listeners()
+        socket::Listener::from_owned(OwnedFd::from(self))?.into_listeners()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::objects::durable::{handover, record};
 use crate::objects::kick;
 use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
-use crate::serve::{Listeners, serve};
+use crate::serve::serve;
 use crate::shares::share::{Share, Shares, Target};
 
 /// A server; its clones are handles to the same server.
@@ -68,9 +68,6 @@ struct Inner {
     buffers: budget::Part,
     /// The time to drain, once the server is to stop.
     stop: watch::Sender<Option<Duration>>,
-    /// The listener for RDMA, until it is served.
-    #[cfg(feature = "rdma")]
-    rdma: Mutex<Option<frevo_net::rdma::Listener>>,
 }
 
 impl Server {
@@ -124,8 +121,6 @@ impl Server {
             cores_config: cores,
             cores: Mutex::new(None),
             stop: watch::Sender::new(None),
-            #[cfg(feature = "rdma")]
-            rdma: Mutex::default(),
         };
         let server = Self(Arc::new(inner));
         server.apply_limits();
@@ -153,7 +148,6 @@ impl Server {
         let limits = limits.lock();
         limits.apply(&state.ledger);
         buffers.set(limits.memory);
-        #[cfg(feature = "rdma")]
         frevo_net::rdma::set_registered_max(limits.memory);
         state.files.watches.set_limit(limits.memory / CHANGES_SHARE);
     }
@@ -189,20 +183,8 @@ impl Server {
             // The sender cannot be gone: this server holds it.
             drain.ok().flatten().unwrap_or_default()
         };
-        let listeners = Listeners {
-            tcp: listeners,
-            #[cfg(feature = "rdma")]
-            rdma: self.0.rdma.lock().take(),
-        };
         serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;
         Ok(())
-    }
-
-    /// Has [`Self::serve`] accept connections of SMB Direct too.
-    #[cfg(feature = "rdma")]
-    #[doc(hidden)]
-    pub fn listen_rdma(&self, listener: frevo_net::rdma::Listener) {
-        *self.0.rdma.lock() = Some(listener);
     }
 
     /// Starts the core threads, unless they run. [`Self::serve`] does so too; a program

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use frevo_net::transport::Transport;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::Status;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
@@ -31,8 +32,8 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// Address and port of the server.
     pub local: SocketAddr,
-    /// True for a connection of SMB Direct.
-    pub is_rdma: bool,
+    /// The transport, whose facts tell how the connection is treated.
+    pub transport: Transport,
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,
     /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
@@ -76,7 +77,7 @@ impl ConnectionInfo {
     /// Facts of a connection that has been accepted.
     pub fn new(
         (id, server, settings): (u64, Arc<ServerState>, Arc<Settings>),
-        (peer, local, is_rdma): (SocketAddr, SocketAddr, bool),
+        (peer, local, transport): (SocketAddr, SocketAddr, Transport),
         handle: ConnectionHandle,
     ) -> Self {
         Self {
@@ -85,7 +86,7 @@ impl ConnectionInfo {
             settings,
             peer,
             local,
-            is_rdma,
+            transport,
             handle,
             #[cfg(feature = "test-hooks")]
             test_hooks: TestHooks::default(),
@@ -109,6 +110,11 @@ impl ConnectionInfo {
     pub fn settle(&self, negotiated: Negotiated) {
         let settled = self.negotiated.set(negotiated);
         debug_assert!(settled.is_ok(), "NEGOTIATE succeeded twice");
+    }
+
+    /// True if the data of READ and WRITE may move beside the messages, by RDMA.
+    pub const fn moves_data(&self) -> bool {
+        self.transport.facts().moves_data
     }
 
     /// Connection.Dialect; SMB 2.0.2 before NEGOTIATE.

@@ -175,7 +175,6 @@ impl Ledger {
             sums,
             books,
             members,
-            #[cfg(feature = "rdma")]
             registered: Arc::default(),
         });
         holders.insert(name, Arc::downgrade(&holder));
@@ -340,7 +339,6 @@ pub struct Holder {
     books: Arc<Books>,
     members: Mutex<Vec<Member>>,
     /// Its memory that is registered for RDMA, which has a bound of its own.
-    #[cfg(feature = "rdma")]
     pub registered: Arc<frevo_net::rdma::Holder>,
 }
 

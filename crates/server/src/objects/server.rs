@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use arc_swap::{ArcSwap, Guard};
-use frevo_net::socket::Reach;
+use frevo_net::transport::{InterfaceKind, Listening};
 use frevo_store::FileTable;
 use frevo_store::order::{Ordered, rank};
 use frevo_store::security::Token;
@@ -96,10 +96,8 @@ pub struct ServerState {
     pub(crate) share_editor: OnceLock<Arc<dyn ShareEditor>>,
     /// When it started, for srvsvc and status.
     pub started: FileTime,
-    /// Where it listens, once it does; nothing in a simulation.
-    pub listening: OnceLock<Vec<Reach>>,
-    /// Addresses at which it listens for RDMA.
-    pub rdma_addresses: OnceLock<Vec<IpAddr>>,
+    /// The addresses of its listeners, once it serves them.
+    pub listening: OnceLock<Vec<Listening>>,
 }
 
 /// Returns how many processors the process may use.
@@ -108,6 +106,12 @@ fn processors() -> usize {
 }
 
 impl ServerState {
+    /// True if it listens for RDMA.
+    pub fn listens_for_rdma(&self) -> bool {
+        let mut listening = self.listening.get().into_iter().flatten();
+        listening.any(|listener| listener.interface == InterfaceKind::Rdma)
+    }
+
     /// A server that serves `shares` to `accounts`.
     pub fn new(
         settings: Settings,
@@ -144,7 +148,6 @@ impl ServerState {
             share_editor: OnceLock::new(),
             started,
             listening: OnceLock::new(),
-            rdma_addresses: OnceLock::new(),
         });
         #[cfg(feature = "posix")]
         server.ledger.set_cache(crate::objects::ledger::Cache {

@@ -18,10 +18,7 @@ use std::time::Duration;
 use frevo_net::buffer::{self, Buf, budget};
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
-#[cfg(feature = "rdma")]
-use frevo_net::rdma;
-use frevo_net::socket::Listener;
-use frevo_net::transport::{Detached, Stream};
+use frevo_net::transport::{Detached, Facts, Listener, Listening, Stream};
 use frevo_proto::frame::Stage;
 use frevo_wire::command::negotiate;
 use frevo_wire::dtyp::Guid;
@@ -42,20 +39,13 @@ use crate::objects::durable::handover;
 use crate::objects::server::ServerState;
 use crate::shares::recycle;
 
-/// The listeners of a server.
-pub(crate) struct Listeners {
-    pub(crate) tcp: Vec<Listener>,
-    #[cfg(feature = "rdma")]
-    pub(crate) rdma: Option<rdma::Listener>,
-}
-
 /// Serves until `stop` completes. Then nothing more is accepted, requests under
 /// way are carried out within the time that `stop` returned, every session ends, and with
 /// it every Open, so that what was to be deleted on close is. Runs on the caller's
 /// runtime, which must not be a core's.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    listeners: Listeners,
+    listeners: Vec<Listener>,
     cores: Cores,
     connections_max: usize,
     stop: impl Future<Output = Duration>,
@@ -68,23 +58,14 @@ pub(crate) async fn serve(
         refusals: Refusals::default(),
     });
     server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
-    // A listener that cannot tell where it is leaves every address possible.
-    if let Ok(reach) = listeners.tcp.iter().map(Listener::reach).collect() {
-        let _ = server.listening.set(reach);
-    }
+    let _ = server.listening.set(listeners.iter().map(Listening::of).collect());
     server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
     let (ambient, sharing) = (Arc::clone(&server.ambient), Arc::clone(&server));
     accepting.spawn(recycle::watch(ambient, move || sharing.shares().sorted()));
-    for listener in listeners.tcp {
+    for listener in listeners {
         accepting.spawn(accept(Arc::clone(&door), listener));
-    }
-    #[cfg(feature = "rdma")]
-    if let Some(listener) = listeners.rdma {
-        let addresses = listener.addresses().iter().map(|address| address.ip()).collect();
-        let _ = server.rdma_addresses.set(addresses);
-        accepting.spawn(accept_rdma(Arc::clone(&door), listener));
     }
     accepting.spawn(give_back(Arc::clone(&server)));
     let drain = stop.await;
@@ -157,31 +138,23 @@ async fn accept(door: Arc<Door>, listener: Listener) {
                 panics::contained(|| door.admit(stream, peer));
             }
             Err(error) => {
-                door.refusals.note(|count| {
-                    tracing::error!(target: "frevo::connection", %error, count,
-                        "cannot accept connections; raise LimitNOFILE or lower limits.connections");
-                });
+                let facts = listener.transport().facts();
+                door.refusals.note(|count| tell_unaccepted(&facts, &error, count));
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-#[cfg(feature = "rdma")]
-async fn accept_rdma(door: Arc<Door>, listener: rdma::Listener) {
-    loop {
-        match listener.accept().await {
-            Ok((detached, peer)) => {
-                panics::contained(|| door.admit(Detached::Rdma(Box::new(detached)), peer));
-            }
-            Err(error) => {
-                door.refusals.note(|count| {
-                    tracing::error!(target: "frevo::connection", %error, count,
-                        "cannot accept RDMA connections");
-                });
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
+/// Tells that a listener cannot accept: where connections have descriptors, for want of those.
+fn tell_unaccepted(facts: &Facts, error: &std::io::Error, count: usize) {
+    if facts.has_descriptor {
+        tracing::error!(target: "frevo::connection", %error, count,
+            "cannot accept connections; raise LimitNOFILE or lower limits.connections");
+    } else {
+        let transport = facts.name;
+        tracing::error!(target: "frevo::connection", %error, transport, count,
+            "cannot accept connections");
     }
 }
 
@@ -232,10 +205,10 @@ impl Door {
         ticket: Ticket,
         mut place: CoreSlot,
     ) {
-        let is_tcp = stream.socket().is_some();
+        let facts = stream.transport().facts();
         let stream = match stream.attach() {
             Ok(stream) => stream,
-            Err(error) if is_tcp => {
+            Err(error) if !facts.moves_data => {
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
                 return;
             }
@@ -255,7 +228,7 @@ impl Door {
             return;
         };
         let from = place.core;
-        place.choose(client_guid(&first));
+        place.choose(client_guid(&first), facts.may_change_core);
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
         if place.core == from {
             let server = Arc::clone(&self.server);
@@ -393,8 +366,9 @@ impl Loads {
 
 impl CoreSlot {
     /// Moves to the core with the fewest connections of `client`, of those to
-    /// the one with the fewest in all, of those to the one it is on.
-    fn choose(&mut self, client: Option<Guid>) {
+    /// the one with the fewest in all, of those to the one it is on. A connection that may not
+    /// move is counted for the client where it is.
+    fn choose(&mut self, client: Option<Guid>, may_move: bool) {
         let mut loads = self.loads.0.lock();
         let Some(load) = loads.get_mut(self.core) else { return };
         load.connections -= 1;
@@ -405,6 +379,7 @@ impl CoreSlot {
         let best = loads
             .iter_mut()
             .enumerate()
+            .filter(|(core, _)| may_move || *core == here)
             .min_by_key(|(core, load)| (of_client(load), load.connections, *core != here));
         let Some((core, load)) = best else { return };
         load.connections += 1;

@@ -14,7 +14,7 @@ fn channels_of_one_client_spread() {
     let mut places = Vec::new();
     for _ in 0..8 {
         let mut place = loads.enter(100).unwrap();
-        place.choose(Some(guid(1)));
+        place.choose(Some(guid(1)), true);
         places.push(place);
     }
     assert_eq!(counts(&loads), [2; 4]);
@@ -22,7 +22,7 @@ fn channels_of_one_client_spread() {
     let mut others = Vec::new();
     for _ in 0..2 {
         let mut place = loads.enter(100).unwrap();
-        place.choose(None);
+        place.choose(None, true);
         others.push(place);
     }
     assert_eq!(counts(&loads), [3, 3, 2, 2]);
@@ -32,11 +32,11 @@ fn channels_of_one_client_spread() {
     others.clear();
     for _ in 0..5 {
         let mut place = loads.enter(100).unwrap();
-        place.choose(Some(guid(2)));
+        place.choose(Some(guid(2)), true);
         places.push(place);
     }
     let mut place = loads.enter(100).unwrap();
-    place.choose(Some(guid(1)));
+    place.choose(Some(guid(1)), true);
     assert_eq!(place.core, 0);
 }
 
@@ -46,7 +46,7 @@ fn places_are_bounded_and_given_back() {
     let mut places: Vec<_> = (0..3).map(|_| loads.enter(3).unwrap()).collect();
     assert!(loads.enter(3).is_none());
     for place in &mut places {
-        place.choose(Some(guid(1)));
+        place.choose(Some(guid(1)), true);
     }
     assert!(loads.enter(3).is_none());
     places.pop();
@@ -62,8 +62,23 @@ fn a_connection_stays_where_it_is_when_that_is_as_good() {
     let first = loads.enter(9).unwrap();
     let mut second = loads.enter(9).unwrap();
     assert_eq!((first.core, second.core), (0, 1));
-    second.choose(None);
+    second.choose(None, true);
     assert_eq!(second.core, 1);
+}
+
+#[test]
+fn a_connection_that_may_not_move_counts_where_it_is() {
+    let loads = Arc::new(Loads::new(2));
+    let mut places: Vec<_> = (0..4).map(|_| loads.enter(9).unwrap()).collect();
+    for place in places.iter_mut().filter(|place| place.core == 0) {
+        place.choose(Some(guid(1)), false);
+        assert_eq!(place.core, 0);
+    }
+    // The client's next connection may move, and finds the core without any of it.
+    let mut next = loads.enter(9).unwrap();
+    assert_eq!(next.core, 0);
+    next.choose(Some(guid(1)), true);
+    assert_eq!((next.core, counts(&loads)), (1, vec![2, 3]));
 }
 
 #[test]

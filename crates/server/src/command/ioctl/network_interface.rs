@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use frevo_net::socket::{self, Interface, Reach};
+use frevo_net::socket::{self, Interface};
+use frevo_net::transport::{InterfaceKind, Listening};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::network_interface::{
     ENTRY_LEN, InterfaceCapabilities, NetworkInterface, encode_list,
@@ -26,13 +27,14 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     }
     let found = call.rq.beside_core(socket::interfaces).await?;
     let mut found = found.map_err(|error| data::status(&error))?;
-    if let Some(reach) = call.rq.server().listening.get() {
-        keep_listening(&mut found, reach);
+    let listening = call.rq.server().listening.get();
+    if let Some(listening) = listening {
+        keep_listening(&mut found, listening);
     }
     believe(&mut found, connection.local.ip());
     let mut entries = entries(&found);
-    if let Some(addresses) = call.rq.server().rdma_addresses.get() {
-        tell_rdma(&mut entries, addresses);
+    if let Some(listening) = listening {
+        tell_rdma(&mut entries, listening);
     }
     put_right(&mut entries, &connection.settings.interfaces);
     let fitting = call.max_output as usize / ENTRY_LEN;
@@ -53,10 +55,15 @@ fn believe(interfaces: &mut [Interface], local: IpAddr) {
 
 /// Leaves the addresses that somebody listens on: a client would wait in vain
 /// for an answer from the others.
-fn keep_listening(interfaces: &mut [Interface], reach: &[Reach]) {
+fn keep_listening(interfaces: &mut [Interface], listening: &[Listening]) {
     for interface in interfaces {
-        interface.addresses.retain(|address| reach.iter().any(|r| r.includes(*address)));
+        interface.addresses.retain(|address| is_reached(*address, listening, InterfaceKind::Plain));
     }
+}
+
+/// True if a listener of this kind answers at `address`.
+fn is_reached(address: IpAddr, listening: &[Listening], kind: InterfaceKind) -> bool {
+    listening.iter().any(|one| one.interface == kind && one.includes(address))
 }
 
 /// One entry for each address. The loopback is no way in for others and is
@@ -80,9 +87,11 @@ fn addresses(interface: &Interface) -> impl Iterator<Item = NetworkInterface> + 
 }
 
 /// Marks the addresses at which the server listens for RDMA.
-fn tell_rdma(entries: &mut [NetworkInterface], addresses: &[IpAddr]) {
-    for entry in entries.iter_mut().filter(|entry| addresses.contains(&entry.address)) {
-        entry.capability |= InterfaceCapabilities::RDMA_CAPABLE;
+fn tell_rdma(entries: &mut [NetworkInterface], listening: &[Listening]) {
+    for entry in entries {
+        if is_reached(entry.address, listening, InterfaceKind::Rdma) {
+            entry.capability |= InterfaceCapabilities::RDMA_CAPABLE;
+        }
     }
 }
 
@@ -114,6 +123,8 @@ const fn is_routable(address: &IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use frevo_net::socket::Reach;
+
     use super::*;
 
     fn interface(index: u32, loopback: bool, addresses: &[&str]) -> Interface {
@@ -172,10 +183,26 @@ mod tests {
         let told = |listener: &str| {
             let listener = socket::Listener::bind(listener.parse().unwrap()).unwrap();
             let mut all = [interface(1, false, &["127.0.0.1", "192.0.2.1", "2001:db8::1"])];
-            keep_listening(&mut all, &[listener.reach().unwrap()]);
+            keep_listening(&mut all, &[Listening::of(&listener.into())]);
             all[0].addresses.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(told("127.0.0.1:0"), ["127.0.0.1"]);
         assert_eq!(told("0.0.0.0:0"), ["127.0.0.1", "192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_listener_for_rdma_marks_its_addresses_and_adds_none() {
+        let at = |address: &str| Reach::of(address.parse().unwrap());
+        let plain = Listening { interface: InterfaceKind::Plain, reach: None };
+        let rdma =
+            Listening { interface: InterfaceKind::Rdma, reach: Some(vec![at("2001:db8::1")]) };
+        let mut all = [interface(1, false, &["192.0.2.1", "2001:db8::1"])];
+        keep_listening(&mut all, &[plain, rdma.clone()]);
+        let mut told = entries(&all);
+        tell_rdma(&mut told, std::slice::from_ref(&rdma));
+        let found: Vec<_> = told.iter().map(|one| one.capability).collect();
+        assert_eq!(found, [InterfaceCapabilities::EMPTY, InterfaceCapabilities::RDMA_CAPABLE]);
+        keep_listening(&mut all, &[rdma]);
+        assert_eq!(all[0].addresses, Vec::<IpAddr>::new(), "nobody listens for TCP");
     }
 }
