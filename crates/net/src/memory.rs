@@ -1,9 +1,7 @@
 //! Connections in memory, in place of TCP, for tests and the simulator.
 //!
 //! Two [`MemoryStream`]s are the ends of a pair of bounded byte pipes. Like sockets they have short
-//! reads and writes, would-block, half-close and reset. They may live on different threads. A
-//! [`Listener`] accepts one end of a pair, or of another connection, and a [`Network`] makes pairs
-//! for a [`Dialer`](crate::transport::Dialer).
+//! reads and writes, would-block, half-close and reset. They may live on different threads.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,10 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-
-mod network;
-
-pub use network::{Connecting, Door, Listener, Network};
 
 /// One direction of a connection.
 #[derive(Default)]

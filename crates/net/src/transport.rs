@@ -20,10 +20,12 @@ use crate::rdma::Endpoint;
 mod dialer;
 mod facts;
 mod listener;
+mod network;
 
 pub use dialer::Dialer;
 pub use facts::{Facts, InterfaceKind, Transport};
 pub use listener::{Listener, Listening};
+pub use network::{Connecting, Door, MemoryListener, Network};
 
 /// A connected stream, bound to the runtime in which it was made.
 pub enum Stream {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use frevo_net::memory::{self, Connecting};
+use frevo_net::memory;
 use frevo_net::rdma::{Fabric, Wire};
-use frevo_net::transport::{Detached, Stream, Transport};
+use frevo_net::transport::{self, Connecting, Detached, MemoryListener, Stream, Transport};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -126,7 +126,7 @@ struct Inner {
 
 /// The listener of a server.
 struct Door {
-    accepted: memory::Door,
+    accepted: transport::Door,
     /// True if it listens for RDMA beside TCP.
     has_rdma: bool,
 }
@@ -165,8 +165,8 @@ impl Network {
     }
 
     /// Begins to listen for a server: for TCP, and perhaps for RDMA.
-    pub fn listen(&self, server: usize, has_rdma: bool) -> memory::Listener {
-        let (listener, accepted) = memory::Listener::new();
+    pub fn listen(&self, server: usize, has_rdma: bool) -> MemoryListener {
+        let (listener, accepted) = MemoryListener::new();
         self.inner.lock().doors[server] = Some(Door { accepted, has_rdma });
         listener
     }
@@ -427,7 +427,7 @@ pub struct Road {
     pub transport: Transport,
 }
 
-impl memory::Network for Road {
+impl transport::Network for Road {
     fn connect<'a>(&'a self, host: &'a str, _port: u16) -> Connecting<'a> {
         let number = host.trim_start_matches(SERVER).parse().unwrap_or(0);
         Box::pin(async move {

@@ -4,9 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Stream, Transport};
+use super::{Network, Stream, Transport};
 use crate::limits::RDMA_LOCKED_BYTES_MIN;
-use crate::memory::Network;
 use crate::{rdma, socket};
 
 /// Makes connections over one transport.

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Detached, InterfaceKind, Transport};
+use super::{Detached, InterfaceKind, MemoryListener, Transport};
 use crate::socket::Reach;
-use crate::{memory, rdma, socket};
+use crate::{rdma, socket};
 
 /// A listener, watched by the runtime in which it was made.
 pub enum Listener {
@@ -14,7 +14,7 @@ pub enum Listener {
     /// RDMA devices.
     Rdma(rdma::Listener),
     /// A listener in memory.
-    Memory(memory::Listener),
+    Memory(MemoryListener),
 }
 
 impl Listener {
@@ -97,8 +97,8 @@ impl From<rdma::Listener> for Listener {
     }
 }
 
-impl From<memory::Listener> for Listener {
-    fn from(listener: memory::Listener) -> Self {
+impl From<MemoryListener> for Listener {
+    fn from(listener: MemoryListener) -> Self {
         Self::Memory(listener)
     }
 }

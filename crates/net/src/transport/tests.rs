@@ -144,10 +144,10 @@ fn a_connection_moves_to_another_runtime() {
 
 /// A network with one listener, on the host "here".
 #[derive(Debug)]
-struct OneHost(crate::memory::Door);
+struct OneHost(Door);
 
-impl crate::memory::Network for OneHost {
-    fn connect<'a>(&'a self, host: &'a str, _: u16) -> crate::memory::Connecting<'a> {
+impl Network for OneHost {
+    fn connect<'a>(&'a self, host: &'a str, _: u16) -> Connecting<'a> {
         Box::pin(async move {
             if host != "here" {
                 return Err(io::ErrorKind::NotFound.into());
@@ -161,7 +161,7 @@ impl crate::memory::Network for OneHost {
 
 #[tokio::test]
 async fn each_dialer_reaches_the_listener_of_its_transport() {
-    let (memory, door) = crate::memory::Listener::new();
+    let (memory, door) = MemoryListener::new();
     let tcp = crate::socket::Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = tcp.local_addr().unwrap().port();
     let network = Dialer::Memory(Arc::new(OneHost(door)));
@@ -189,9 +189,9 @@ async fn each_dialer_reaches_the_listener_of_its_transport() {
 
 #[tokio::test]
 async fn a_listener_in_memory_refuses_what_it_does_not_accept() {
-    let (listener, door) = crate::memory::Listener::new();
+    let (listener, door) = MemoryListener::new();
     let network = OneHost(door);
-    let dial = |host| crate::memory::Network::connect(&network, host, 445);
+    let dial = |host| Network::connect(&network, host, 445);
     assert_eq!(dial("there").await.err().unwrap().kind(), io::ErrorKind::NotFound);
     for waiting in 0..crate::limits::LISTEN_BACKLOG {
         assert!(dial("here").await.is_ok(), "{waiting} wait");

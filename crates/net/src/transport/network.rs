@@ -9,14 +9,14 @@ use std::pin::Pin;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::{Detached, Stream, Transport};
 use crate::limits::LISTEN_BACKLOG;
-use crate::transport::{Detached, Stream, Transport};
 
 /// The future of a connection that a [`Network`] makes.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
 /// A network of a test or a simulator, which makes connections for
-/// [`Dialer::Memory`](crate::transport::Dialer::Memory).
+/// [`Dialer::Memory`](super::Dialer::Memory).
 pub trait Network: Send + Sync + fmt::Debug {
     /// Connects to a port of `host`.
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> Connecting<'a>;
@@ -28,13 +28,13 @@ pub trait Network: Send + Sync + fmt::Debug {
 }
 
 /// A listener in memory.
-pub struct Listener(Mutex<mpsc::Receiver<Detached>>);
+pub struct MemoryListener(Mutex<mpsc::Receiver<Detached>>);
 
 /// The way to a listener in memory.
 #[derive(Clone)]
 pub struct Door(mpsc::Sender<Detached>);
 
-impl Listener {
+impl MemoryListener {
     /// Makes a listener, and the way to it.
     #[must_use]
     pub fn new() -> (Self, Door) {
