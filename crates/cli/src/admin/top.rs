@@ -333,7 +333,7 @@ mod tests {
                 &Earlier { status: before.clone(), seconds: 2.0 },
                 &now,
                 Order::Operations,
-                Size { width: width, height: 24 },
+                Size { width, height: 24 },
             );
             assert!(lines[4].contains("99 %"), "{width}: {lines:#?}");
             let figures = lines[5].contains(" 123456789 ") && lines[5].contains("16 \u{b5}s");
@@ -361,7 +361,7 @@ mod tests {
                 &Earlier { status: before.clone(), seconds: 2.0 },
                 &now,
                 Order::Operations,
-                Size { width: width, height: height },
+                Size { width, height },
             );
             assert!(lines.len() <= height, "{height}: {lines:#?}");
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
