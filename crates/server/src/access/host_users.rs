@@ -23,7 +23,7 @@ use crate::base::limits::{
     HOST_LOOKUP_AGAIN, HOST_LOOKUP_TIMEOUT, HOST_LOOKUPS, HOST_LOOKUPS_PER_USER, HOST_USER_FRESH,
     HOST_USERS_REMEMBERED,
 };
-use crate::base::pools::places::Places;
+use crate::base::pools::permits::UserPermits;
 
 /// The user of the host that an account is, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct HostUsers {
     known: Mutex<HashMap<String, Answer>>,
     actors: Mutex<HashMap<Whom, Arc<Actor>>>,
     asking: Arc<Semaphore>,
-    naming: Places,
+    naming: UserPermits,
     acts_lazily: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ impl Default for HostUsers {
             known: Mutex::default(),
             actors: Mutex::default(),
             asking: Arc::new(Semaphore::new(HOST_LOOKUPS)),
-            naming: Places::new(HOST_LOOKUPS, HOST_LOOKUPS_PER_USER),
+            naming: UserPermits::new(HOST_LOOKUPS, HOST_LOOKUPS_PER_USER),
             acts_lazily: AtomicBool::new(false),
         }
     }
@@ -139,9 +139,9 @@ impl HostUsers {
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
-            let place = self.naming.take(user).await?;
+            let permit = self.naming.take(user).await?;
             let asked = run_blocking(move || {
-                let _place = place;
+                let _permit = permit;
                 ask()
             });
             asked.await.map_err(|_| Status::INTERNAL_ERROR)
@@ -335,7 +335,7 @@ mod tests {
         drop(release);
     }
 
-    /// One user's lookups, of a thousand names each, took all places.
+    /// One user's lookups, of a thousand names each, took all permits.
     #[tokio::test]
     async fn one_user_leaves_lookups_to_others() {
         let users = Arc::new(HostUsers::default());
@@ -383,7 +383,7 @@ mod tests {
         };
         until(HOST_LOOKUPS).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(begun.load(Ordering::SeqCst), HOST_LOOKUPS, "there is no place");
+        assert_eq!(begun.load(Ordering::SeqCst), HOST_LOOKUPS, "there is no permit");
         release.send(()).unwrap();
         until(HOST_LOOKUPS + 1).await;
         drop(release);

@@ -14,10 +14,10 @@ use parking_lot::{Condvar, Mutex};
 use super::Sink;
 use super::event::Event;
 use super::json;
+use crate::base::host;
 use crate::base::limits::{
     AUDIT_BATCH, AUDIT_COMPLAINTS, AUDIT_PAUSE, AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_WRITE_BYTES,
 };
-use crate::shares::impersonation;
 
 /// Events that wait to be written.
 #[derive(Clone, Default)]
@@ -115,7 +115,7 @@ impl Writer {
     pub(super) fn start(queue: Queue, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
         let named = thread::Builder::new().name(String::from("audit"));
         let handle = named.spawn(move || {
-            impersonation::begin_thread();
+            host::begin_thread();
             write(&queue, sinks);
         })?;
         Ok(Self(handle))

@@ -34,14 +34,14 @@ use crate::shares::share::{Share, Target};
 /// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does
 /// not run; once begun it is carried out.
 async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
-    let (place, turns) = if row.off_core.closes() {
-        (pool.closing_place().await?, Turns::not_needed())
+    let (permit, turns) = if row.off_core.closes() {
+        (pool.closing_permit().await?, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         // The request waits for the pool before its handler begins, so CANCEL may end it here.
         let entry = async {
-            let place = pool.place(&identity.user).await?;
-            Ok::<_, Status>((place, pool.turns(&identity.user).await?))
+            let permit = pool.permit(&identity.user).await?;
+            Ok::<_, Status>((permit, pool.turns(&identity.user).await?))
         };
         rq.cancellation.unless_told(entry).await.ok_or(Status::CANCELLED)??
     };
@@ -52,7 +52,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     // Tasks that the handler leaves running, timers for instance, belong to the core.
     let core = Handle::current();
     pool.run(move || {
-        let _place = place;
+        let _permit = permit;
         // The send fails if the request has been dropped meanwhile.
         drop(answer.send(core.block_on(turns.carry_out(moved.handle(&told)))));
     })?;

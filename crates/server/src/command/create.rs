@@ -69,9 +69,9 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     if wanted.durable.is_reconnect() {
         let open = durable::reconnect(rq, &request, &wanted.durable).await?;
-        return again(rq, &request, &wanted, (&open, CreateAction::OPENED), out);
+        return again(rq, &request, &wanted, &open, CreateAction::OPENED, out);
     }
-    let chosen = choose(rq, &mut request, &wanted, (tree, live))?;
+    let chosen = choose(rq, &mut request, &wanted, tree, live)?;
     let Chosen { vfs, name, desired, posix } = chosen;
     let vfs = &vfs;
     let file_id = rq.server().new_file_id();
@@ -83,7 +83,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
             // The first processing of this request may have ended before its record was stable.
             create.keep(&open).await?;
-            return again(rq, &request, wanted, (&open, action), out);
+            return again(rq, &request, wanted, &open, action, out);
         }
         Entry::New(creating) => creating,
     };
@@ -112,7 +112,8 @@ fn choose(
     rq: &Request<'_>,
     request: &mut create::Request<'_>,
     wanted: &Wanted,
-    (tree, live): (&TreeConnect, &Arc<dyn Vfs>),
+    tree: &TreeConnect,
+    live: &Arc<dyn Vfs>,
 ) -> Result<Chosen, Refusal> {
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
@@ -181,7 +182,8 @@ fn again(
     rq: &Request<'_>,
     request: &create::Request<'_>,
     wanted: &Wanted,
-    (open, action): (&Open, CreateAction),
+    open: &Open,
+    action: CreateAction,
     out: &mut Response,
 ) -> Outcome {
     let file = open.file()?;

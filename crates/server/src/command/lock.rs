@@ -59,7 +59,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let verifies = verifies_sequences(rq, open)? && !planted!(LockTwice);
     let sequence = verifies.then_some(request.lock_sequence);
     if let Some(_attempt) = begin(rq, open, sequence).await? {
-        carry_out(rq, (open, file), &request.locks, sequence).await?;
+        carry_out(rq, open, file, &request.locks, sequence).await?;
     }
     lock::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
@@ -67,7 +67,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 
 async fn carry_out(
     rq: &Request<'_>,
-    (open, file): (&Open, &FileOpen),
+    open: &Open,
+    file: &FileOpen,
     locks: &[LockElement],
     sequence: Option<LockSequence>,
 ) -> Result<(), Status> {

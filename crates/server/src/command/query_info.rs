@@ -51,7 +51,7 @@ fn answer(
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
     match request.info_type {
-        InfoType::FILE => file::query((open, dialect), shown, request, output),
+        InfoType::FILE => file::query(open, dialect, shown, request, output),
         InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, output)?),
         InfoType::SECURITY => security::query(open, request.security_information(), output),
         _ => Err(Status::INVALID_PARAMETER.into()),

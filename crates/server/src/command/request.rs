@@ -116,10 +116,10 @@ impl Request<'_> {
             return Ok(call());
         }
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        let place = self.server().blocking_pool.place(&identity.user);
-        let place = self.cancellation.unless_told(place).await.ok_or(Status::CANCELLED)??;
+        let permit = self.server().blocking_pool.permit(&identity.user);
+        let permit = self.cancellation.unless_told(permit).await.ok_or(Status::CANCELLED)??;
         let done = run_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             call()
         });
         done.await.map_err(|error| data::status(&error))

@@ -72,8 +72,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
                 Err(Status::USER_SESSION_DELETED.into())
             }
             Some(host) => {
-                let known = (&done, host, &accounts);
-                let finished = finish(rq, connection, &request, &authentication, known, out)
+                let client = Authenticated { done: &done, host, accounts: &accounts };
+                let finished = finish(rq, connection, &request, &authentication, client, out)
                     .inspect_err(|_| abandon(rq, connection, &session, Purpose::New))?;
                 if finished == Status::SUCCESS && authentication.purpose == Purpose::New {
                     take_over(rq, connection, request.previous_session_id, &session).await;
@@ -370,15 +370,26 @@ fn acceptor(rq: &Request<'_>, config: AcceptorConfig) -> Acceptor {
     acceptor.with_kerberos(service, entropy)
 }
 
-/// Finishes an exchange that has authenticated the client, as `accounts` say.
+/// The client of an exchange that has authenticated it.
+struct Authenticated<'a> {
+    /// The result of the exchange.
+    done: &'a Done,
+    /// The user of the host that the account is.
+    host: OnHost,
+    /// The accounts that were asked.
+    accounts: &'a SharedAccounts,
+}
+
+/// Finishes an exchange that has authenticated the client.
 fn finish(
     rq: &Request<'_>,
     connection: &Connection,
     request: &session_setup::Request<'_>,
     authentication: &Authentication,
-    (done, host, accounts): (&Done, OnHost, &SharedAccounts),
+    client: Authenticated<'_>,
     out: &mut Response,
 ) -> Outcome {
+    let Authenticated { done, host, accounts } = client;
     let is_nobody = done.identity.user.is_empty();
     // A session without an account goes on using its Opens with the host identity of its earlier
     // user.

@@ -44,14 +44,13 @@ impl Connection {
         if frame.starts_with(&[0xFF, b'S', b'M', b'B']) {
             return command::negotiate::multi_protocol(self, &frame);
         }
-        let mut opened = self.open_frame(frame)?;
-        let frame_bytes = FrameBytes::new(self, opened.frame.capacity());
+        let opened = self.open_frame(frame)?;
+        let bytes = FrameBytes::new(self, opened.frame.capacity());
         let elements = self.split(&opened)?;
         let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
         let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
-        let mut assembly = Assembly::new(opened.sealed.clone());
-        let mut chain = Chain::new();
-        let mut operation = None;
+        let assembly = Assembly::new(opened.sealed.clone());
+        let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
         // Boxed: most frames have one request, and need no room for it.
         let shown = (last > 0).then(Box::<Shown>::default);
@@ -62,21 +61,19 @@ impl Connection {
                 yield_if_due().await;
             }
             if element.header.command == Command::CANCEL {
-                self.cancel(element, &mut opened);
+                self.cancel(element, &mut frame.opened);
                 continue;
             }
             let shown = shown.as_deref();
             let number = u8::try_from(at).unwrap_or(u8::MAX);
             let (alone, last) = (last == 0, at == last);
             let place = CompoundPosition { number, alone, last, verdict, shown };
-            let before = operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
+            let before = frame.operation.take_if(|_: &mut Running| verdict == Verdict::Begin);
             before.into_iter().for_each(Running::end);
-            let parts = (&mut opened, &frame_bytes);
-            let state = (&mut chain, &mut operation);
-            pin!(self.answer_message(element, &place, parts, state, &mut assembly)).await?;
+            pin!(self.answer_message(element, &place, &mut frame)).await?;
         }
-        operation.into_iter().for_each(Running::end);
-        assembly.send(self);
+        frame.operation.into_iter().for_each(Running::end);
+        frame.assembly.send(self);
         Ok(())
     }
 
@@ -85,10 +82,9 @@ impl Connection {
         &self,
         element: &Element,
         place: &CompoundPosition<'_>,
-        (opened, frame_bytes): (&mut Opened, &FrameBytes<'_>),
-        (chain, operation): (&mut Chain<FileId>, &mut Option<Running>),
-        assembly: &mut Assembly,
+        frame: &mut Frame<'_>,
     ) -> Result<(), Doom> {
+        let Frame { opened, bytes, chain, operation, assembly } = frame;
         let (mut header, row) = (element.header, element.row);
         let mut out = Response::reusing(self.take_bytes());
         let sealed = opened.sealed.is_some();
@@ -105,7 +101,7 @@ impl Connection {
             id.map_or(FileOutcome::None, FileOutcome::Some)
         });
         let found = inherited.and_then(|inherited| {
-            self.verify(message, &header, row, (sealed, verified))?;
+            self.verify(message, &header, row, sealed, verified)?;
             self.check_length(message, &header, row)?;
             self.look_up(message, &header, row, sealed, inherited)
         });
@@ -120,13 +116,13 @@ impl Connection {
             kept = needed.to_vec();
             message = &kept;
             opened.frame = Buf::new();
-            frame_bytes.change(kept.len());
+            bytes.change(kept.len());
         }
         let mut answer = match found {
             Err(refusal) => Answer::refused(refusal, self.channel(header.session_id)),
             Ok(found) => {
-                let parts = (element, header, message, place, sealed);
-                pin!(self.answer_found(parts, found, frame_bytes, &mut out, assembly)).await
+                let message = Message { element, header, message, place, sealed };
+                pin!(self.answer_found(&message, found, bytes, &mut out, assembly)).await
             }
         };
         answer.received = element.range.len();
@@ -140,7 +136,7 @@ impl Connection {
         self.check_stop(&answer.outcome)?;
         chain.end(ended(&header, row, &answer.outcome, &out, file));
         let related = place.verdict == Verdict::Continue;
-        assembly.push(self, &header, (element.charge, row), related, answer, out);
+        assembly.push(self, &header, element, related, answer, out);
         Ok(())
     }
 
@@ -155,18 +151,13 @@ impl Connection {
     /// Runs the handler of a message whose state was found.
     async fn answer_found(
         &self,
-        (element, header, message, place, sealed): (
-            &Element,
-            Header,
-            &[u8],
-            &CompoundPosition<'_>,
-            bool,
-        ),
+        asked: &Message<'_>,
         found: Target,
         frame_bytes: &FrameBytes<'_>,
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> Answer {
+        let Message { element, header, message, place, sealed } = *asked;
         let _operations = found.operations;
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
@@ -269,6 +260,28 @@ fn span_of(rq: &Request<'_>) -> tracing::Span {
         },
     );
     span
+}
+
+/// A frame whose messages are being answered.
+struct Frame<'a> {
+    opened: Opened,
+    bytes: FrameBytes<'a>,
+    /// The objects that related messages inherit.
+    chain: Chain<FileId>,
+    /// The numbered operation that its messages are parts of.
+    operation: Option<Running>,
+    assembly: Assembly,
+}
+
+/// A message whose state was found.
+#[derive(Clone, Copy)]
+struct Message<'a> {
+    element: &'a Element,
+    /// The header, with what it has inherited.
+    header: Header,
+    message: &'a [u8],
+    place: &'a CompoundPosition<'a>,
+    sealed: bool,
 }
 
 /// The bytes of a frame whose messages are being answered, counted on its connection.

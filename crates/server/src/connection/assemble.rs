@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use super::checked::Proof;
 use super::elsewhere::Protection;
+use super::receive::Element;
 use super::shared_key::SharedKey;
 use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
@@ -143,16 +144,17 @@ impl Assembly {
         std::mem::replace(self, rest).send(connection);
     }
 
-    /// Adds the response to a message that took `charge` credits.
+    /// Adds the response to the message of `element`; its header is `request` with what it has inherited.
     pub(super) fn push(
         &mut self,
         connection: &Connection,
         request: &Header,
-        (charge, row): (u16, Row),
+        element: &Element,
         related: bool,
         answer: Answer,
         mut out: Response,
     ) {
+        let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
         // SESSION_SETUP makes its channel while it is handled.
         let id = out.session_id().unwrap_or(request.session_id);
@@ -208,9 +210,8 @@ impl Assembly {
         }
         if let Some(channel) = counted {
             let sent = body.len() + payload.as_ref().map_or(0, Payload::len);
-            let what = (request.command, status);
-            let now = frevo_net::watchdog::mark();
-            channel.registered.count(what, &spent, (received, sent), now);
+            let (command, now) = (request.command, frevo_net::watchdog::mark());
+            channel.registered.count(command, status, &spent, received, sent, now);
         }
         self.append(connection, body, payload, signer);
     }
@@ -356,7 +357,7 @@ fn seal_frame(
     let sealed = match site {
         Some(site) => channel.begin_sealing(&mut frame).map(|sealing| {
             let by = Protection::Seal(Arc::clone(&channel.session), sealing);
-            connection.protect_elsewhere(frame, by, (site, algorithm()), finish);
+            connection.protect_elsewhere(frame, by, site, algorithm(), finish);
             None
         }),
         None => {
@@ -389,7 +390,7 @@ fn sign_frame(
     let site = if is_whole { connection.site_elsewhere(len, algorithm) } else { None };
     if let (Some(site), Some(algorithm)) = (site, algorithm()) {
         let by = Protection::Signature(shared(parts, len));
-        connection.protect_elsewhere(frame, by, (site, Some(algorithm)), finish);
+        connection.protect_elsewhere(frame, by, site, Some(algorithm), finish);
         return None;
     }
     let threads = connection.info.server.crypto_threads();
@@ -567,7 +568,8 @@ impl Connection {
             spent: Spent::default(),
             received: 0,
         };
-        assembly.push(self, request, (1, command::NEGOTIATE), false, answer, out);
+        let element = Element { range: 0..0, header: *request, row: command::NEGOTIATE, charge: 1 };
+        assembly.push(self, request, &element, false, answer, out);
         assembly.send(self);
     }
 }

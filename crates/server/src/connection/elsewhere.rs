@@ -277,7 +277,8 @@ impl Connection {
         &self,
         mut frame: Buf,
         protection: Protection,
-        (place, algorithm): (Site, Option<Algorithm>),
+        place: Site,
+        algorithm: Option<Algorithm>,
         finish: impl FnOnce(Buf) -> OutFrame + 'static,
     ) {
         self.protect_gathered();

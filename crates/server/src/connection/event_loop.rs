@@ -31,7 +31,7 @@ use crate::base::panics::{self, Steps};
 use crate::base::watchdog::Whose;
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
-use crate::objects::connection_info::ConnectionInfo;
+use crate::objects::connection_info::{ConnectionInfo, Ends};
 use crate::objects::lease::delivery::{deliver, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
@@ -93,11 +93,12 @@ fn run_to_end(
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
-        let ends = (stream.peer_addr()?, stream.local_addr()?, stream.transport());
-        let network = server.ledger.network(ends.0.ip());
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let ends = Ends { peer, local, transport: stream.transport() };
+        let network = server.ledger.network(peer.ip());
         let Ok(charge) = network.charge(Kind::Connection, 0) else {
-            server.lines.tell(ends.0.ip(), |left_out| {
-                tracing::warn!(target: "frevo::connection", peer = %ends.0, left_out,
+            server.lines.tell(peer.ip(), |left_out| {
+                tracing::warn!(target: "frevo::connection", %peer, left_out,
                     "refused: its network has as many connections as \
                      limits.connections_per_address allows");
             });
@@ -108,7 +109,7 @@ fn run_to_end(
         let (handle, notices) = notice::notices();
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
-        let info = ConnectionInfo::new((id, server, settings), ends, handle);
+        let info = ConnectionInfo::new(id, server, settings, ends, handle);
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.charges.borrow_mut().push(charge);

@@ -102,36 +102,24 @@ impl Connection {
             found.operations[0] = Some(operation);
         }
         if row.tree {
-            self.look_up_tree(&session, message, (header, row, sealed), inherited, &mut found)?;
+            look_up_tree(&session, header, row, sealed, &mut found)?;
+            self.look_up_open(&session, message, header, row, inherited, &mut found)?;
         }
         Ok(found)
     }
 
-    fn look_up_tree(
+    /// Finds the Open that a message names, in the tree connect that was found.
+    fn look_up_open(
         &self,
         session: &Session,
         message: &[u8],
-        (header, row, sealed): (&Header, Row, bool),
+        header: &Header,
+        row: Row,
         inherited: Option<FileId>,
         found: &mut Target,
     ) -> Result<(), Refusal> {
-        // A session that ends meanwhile, on another channel, is reported as such: no key
-        // is left that could sign the response.
-        let ended = |status: Status| match session.state() {
-            State::Closed => Status::USER_SESSION_DELETED,
-            _ => status,
-        };
-        let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
-        if tree.share.encrypt && !sealed {
-            return Err(Status::ACCESS_DENIED.into());
-        }
-        if row.ends != Ends::TreeConnect {
-            let operation = tree.under_way.begin();
-            let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
-            found.operations[1] = Some(operation);
-        }
-        let tree_id = tree.id;
-        found.tree = Some(tree);
+        let ended = |status| ended_with(session, status);
+        let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
         let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
         let open = match session.open(id) {
             // The IOCTL handler decides which codes need no Open.
@@ -158,6 +146,37 @@ impl Connection {
         }
         found.open = Some(open);
         Ok(())
+    }
+}
+
+/// Finds the tree connect that a message names.
+fn look_up_tree(
+    session: &Session,
+    header: &Header,
+    row: Row,
+    sealed: bool,
+    found: &mut Target,
+) -> Result<(), Refusal> {
+    let ended = |status| ended_with(session, status);
+    let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
+    if tree.share.encrypt && !sealed {
+        return Err(Status::ACCESS_DENIED.into());
+    }
+    if row.ends != Ends::TreeConnect {
+        let operation = tree.under_way.begin();
+        let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
+        found.operations[1] = Some(operation);
+    }
+    found.tree = Some(tree);
+    Ok(())
+}
+
+/// The status for what is missing in a session. A session that ends meanwhile, on another channel, is
+/// reported as such: no key is left that could sign the response.
+fn ended_with(session: &Session, status: Status) -> Status {
+    match session.state() {
+        State::Closed => Status::USER_SESSION_DELETED,
+        _ => status,
     }
 }
 

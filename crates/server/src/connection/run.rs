@@ -190,7 +190,7 @@ impl Connection {
             return;
         }
         let row = Row { when_expired: true, ..element.row };
-        if self.verify(message, header, row, (sealed, None)).is_ok()
+        if self.verify(message, header, row, sealed, None).is_ok()
             && self.check_session(&channel.session, row, sealed).is_ok()
         {
             let is_one_cancelled = self.waiting.borrow().cancel(header);

@@ -43,7 +43,8 @@ impl Connection {
         message: &mut [u8],
         header: &Header,
         row: Row,
-        (sealed, verified): (bool, Option<(&Checked, u8)>),
+        sealed: bool,
+        verified: Option<(&Checked, u8)>,
     ) -> Result<(), Refusal> {
         if sealed {
             return Ok(());

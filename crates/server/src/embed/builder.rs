@@ -14,9 +14,9 @@ use crate::access::domain_logons::DomainLogons;
 use crate::access::domain_names::DomainDirectory;
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
 use crate::base::ambient::{Ambient, Host};
+use crate::base::host;
 use crate::objects::server::SharedAccounts;
 use crate::objects::settings::Settings;
-use crate::shares::impersonation;
 use crate::shares::share::{Share, Shares};
 
 /// The parts of a server that is to be made. [`Server::builder`] returns one.
@@ -43,7 +43,7 @@ pub struct ServerBuilder {
 
 impl Default for ServerBuilder {
     fn default() -> Self {
-        let begin = impersonation::begin_thread;
+        let begin = host::begin_thread;
         let name = String::from("frevo");
         Self {
             settings: Settings::default(),

@@ -114,12 +114,17 @@ pub(super) fn server_status(server: &ServerState) -> ServerStatus {
         waiting_opens: server.durables.counts().1,
         memory: server.ledger.bytes(),
         failed_logons: server.activity.failed_logons(),
-        errors: server.activity.errors().into_iter().map(error_status).collect(),
+        errors: server
+            .activity
+            .errors()
+            .into_iter()
+            .map(|(status, count)| error_status(status, count))
+            .collect(),
         activity: ActivityStatus::from(&server.activity.totals()),
     }
 }
 
-fn error_status((status, count): (Option<frevo_wire::Status>, u64)) -> ErrorStatus {
+fn error_status(status: Option<frevo_wire::Status>, count: u64) -> ErrorStatus {
     let name = status.map_or_else(
         || String::from("other"),
         |status| match status.name() {
@@ -201,14 +206,14 @@ impl Collector<'_> {
         }
         let OpenTarget::File(file) = &open.target else { return };
         if query.locks {
-            add_locks(query.limit, (open, file), (user, share), status);
+            add_locks(query.limit, open, file, user, share, status);
         }
         if query.leases {
-            self.add_lease((open, file), (user, share));
+            self.add_lease(open, file, user, share);
         }
     }
 
-    fn add_lease(&mut self, (open, file): (&Open, &FileOpen), (user, share): (&str, &str)) {
+    fn add_lease(&mut self, open: &Open, file: &FileOpen, user: &str, share: &str) {
         let (held, owner, name) = {
             let cell = file.cell.lock();
             (cell.held(file.id), cell.lease_of(file.id), cell.name_of(file.id).clone())
@@ -326,8 +331,10 @@ fn open_status(open: &Open) -> OpenStatus {
 
 fn add_locks(
     limit: usize,
-    (open, file): (&Open, &FileOpen),
-    (user, share): (&str, &str),
+    open: &Open,
+    file: &FileOpen,
+    user: &str,
+    share: &str,
     status: &mut Status,
 ) {
     let (name, locks) = {

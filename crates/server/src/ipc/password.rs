@@ -20,7 +20,7 @@ use frevo_wire::fscc::eq_ignore_case;
 use crate::access::principals::SharedAccounts;
 use crate::access::throttle::Attempt;
 use crate::base::limits::PASSWORD_DERIVATIONS;
-use crate::base::pools::places::Places;
+use crate::base::pools::permits::UserPermits;
 use crate::command::audited;
 use crate::command::request::Request;
 use crate::objects::open::Open;
@@ -40,7 +40,8 @@ pub(super) struct Ends {
 impl Ends {
     /// Begins an exchange for `user` with the challenge of a server called `name`.
     pub(super) fn new(
-        (name, user): (&str, &str),
+        name: &str,
+        user: &str,
         accounts: SharedAccounts,
         now: u64,
         challenge: [u8; 8],
@@ -129,12 +130,13 @@ async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
 
 /// Limits how many keys are derived from passwords at one time: a client decides how long one
 /// takes. Each user has one at most, so that others have their turn.
-static DERIVING: LazyLock<Places> = LazyLock::new(|| Places::new(PASSWORD_DERIVATIONS, 1));
+static DERIVING: LazyLock<UserPermits> =
+    LazyLock::new(|| UserPermits::new(PASSWORD_DERIVATIONS, 1));
 
 /// Returns the new password if its sender, who is logged on as `user`, knows the old one. Keys are
-/// derived in a place of `deriving`.
+/// derived with a permit of `deriving`.
 async fn opened(
-    deriving: &Places,
+    deriving: &UserPermits,
     user: &str,
     change: PasswordChange,
     old: NtHash,
@@ -220,8 +222,8 @@ mod tests {
 
     /// A client that asks and goes away, again and again, must not have all cores derive keys.
     #[tokio::test]
-    async fn a_derivation_has_its_place_though_the_client_has_gone() {
-        let places = Places::new(PASSWORD_DERIVATIONS, 1);
+    async fn a_derivation_keeps_its_permit_though_the_client_has_gone() {
+        let permits = UserPermits::new(PASSWORD_DERIVATIONS, 1);
         let change = || {
             PasswordChange::User4(ChangePasswordAes {
                 user: String::from("ann"),
@@ -233,11 +235,11 @@ mod tests {
         };
         let old = || NtHash::from_password("old");
         for gone in 0..3 {
-            let asked = opened(&places, "ann", change(), old());
+            let asked = opened(&permits, "ann", change(), old());
             assert!(timeout(Duration::from_millis(1), asked).await.is_err(), "{gone} is answered");
-            assert_eq!(places.free(), 0, "the derivation of client {gone} goes on");
+            assert_eq!(permits.free(), 0, "the derivation of client {gone} goes on");
         }
-        while places.free() == 0 {
+        while permits.free() == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

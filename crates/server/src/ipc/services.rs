@@ -280,8 +280,8 @@ impl Services for Caller<'_> {
         let mut challenge = [0; 8];
         self.server.ambient.random(&mut challenge);
         let settings = self.server.settings();
-        let names = (&*settings.server_name, self.user);
-        Some(Box::new(Ends::new(names, self.server.accounts(), self.now().0, challenge)))
+        let (name, accounts) = (&settings.server_name, self.server.accounts());
+        Some(Box::new(Ends::new(name, self.user, accounts, self.now().0, challenge)))
     }
 
     fn may_manage(&self) -> bool {

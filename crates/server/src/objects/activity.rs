@@ -212,9 +212,11 @@ impl Activity {
     /// Counts an answered request: of `received` bytes, answered by `sent` bytes at `now`.
     pub(crate) fn count(
         &self,
-        (command, status): (Command, Status),
+        command: Command,
+        status: Status,
         spent: &Spent,
-        (received, sent): (usize, usize),
+        received: usize,
+        sent: usize,
         now: Instant,
     ) {
         let class = Class::of(command);
@@ -385,9 +387,9 @@ mod tests {
         let ms = Duration::from_millis;
         let spent = Spent { busy: ms(1), medium: ms(20), others: ms(300) };
         let now = activity.began + ms(5_000);
-        activity.count((Command::READ, Status::SUCCESS), &spent, (100, 4_096), now);
-        activity.count((Command::CREATE, Status::ACCESS_DENIED), &spent, (200, 73), now);
-        activity.count((Command::CHANGE_NOTIFY, Status::SUCCESS), &spent, (0, 0), now);
+        activity.count(Command::READ, Status::SUCCESS, &spent, 100, 4_096, now);
+        activity.count(Command::CREATE, Status::ACCESS_DENIED, &spent, 200, 73, now);
+        activity.count(Command::CHANGE_NOTIFY, Status::SUCCESS, &spent, 0, 0, now);
         activity.stalled(Stall::Credits, ms(7));
         activity.stalled(Stall::Network, ms(8));
         let mut totals = activity.totals();

@@ -73,13 +73,27 @@ pub struct TestHooks {
     pub pads_reads: AtomicBool,
 }
 
+/// The two ends of a transport connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// Address and port of the client.
+    pub peer: SocketAddr,
+    /// Address and port of the server.
+    pub local: SocketAddr,
+    /// The transport between them.
+    pub transport: Transport,
+}
+
 impl ConnectionInfo {
     /// Facts of a connection that has been accepted.
     pub fn new(
-        (id, server, settings): (u64, Arc<ServerState>, Arc<Settings>),
-        (peer, local, transport): (SocketAddr, SocketAddr, Transport),
+        id: u64,
+        server: Arc<ServerState>,
+        settings: Arc<Settings>,
+        ends: Ends,
         handle: ConnectionHandle,
     ) -> Self {
+        let Ends { peer, local, transport } = ends;
         Self {
             id,
             server,

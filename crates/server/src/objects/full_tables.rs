@@ -58,8 +58,8 @@ impl Maker {
             share_access: ShareAccess::EMPTY,
             create_options: CreateOptions::EMPTY,
         };
-        let made = (asked, CreateAction::OPENED);
-        let survival = || Survival::new(owner, Guid([1; 16]), None, None, made);
+        let survival =
+            || Survival::new(owner, Guid([1; 16]), None, None, asked, CreateAction::OPENED);
         open.survival_or(durables, survival).set_resilient(Duration::from_secs(60));
         open
     }

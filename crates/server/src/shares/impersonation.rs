@@ -24,8 +24,6 @@ use crate::access::actor::Actor;
 use crate::base::host::{self, Assumed, Scope};
 use crate::shares::protection;
 
-pub use crate::base::host::begin_thread;
-
 /// Opens the scope in which a thread polls a connection. With `lazily` a thread that has
 /// acted as a user goes on as this user until another one is needed or the scope ends: all
 /// shares of the server are wrapped then, those too whose files are the server's.

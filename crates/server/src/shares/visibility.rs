@@ -85,7 +85,8 @@ pub(crate) fn refusal_to_make(
     vfs: &dyn Vfs,
     name: &Name,
     viewer: &Token,
-    (status, may_add): (Status, bool),
+    status: Status,
+    may_add: bool,
 ) -> Status {
     let file = name.with_stream(None);
     if !is_way_visible(vfs, &file, viewer) {

@@ -348,7 +348,7 @@ pub fn in_own_world(frozen: bool, world: &World, test: impl AsyncFnOnce(&World))
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(frozen)
-        .on_thread_start(frevo_server::internal::impersonation::begin_thread)
+        .on_thread_start(frevo_server::internal::host::begin_thread)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {

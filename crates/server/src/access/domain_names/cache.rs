@@ -39,7 +39,8 @@ impl Cache {
     }
 }
 
-fn fresh((since, found): &Answer, now: Instant) -> Option<Option<Principal>> {
+fn fresh(answer: &Answer, now: Instant) -> Option<Option<Principal>> {
+    let (since, found) = answer;
     let is_fresh = now.saturating_duration_since(*since) < DOMAIN_NAMES_FRESH;
     is_fresh.then(|| found.clone())
 }

@@ -21,33 +21,33 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
+use crate::base::host;
 use crate::base::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREADS,
     LONG_WORK_SPARES, LONG_WORK_USER_PART,
 };
-use crate::base::pools::places::{HeldPlace, Places, permit};
+use crate::base::pools::permits::{UserPermit, UserPermits, acquire};
 use crate::base::pools::threads::Threads;
 use crate::base::watchdog;
-use crate::shares::impersonation;
 
 /// The threads of one share, and who may have one.
 pub struct BlockingPool {
     threads: Arc<Threads>,
-    requests: Places,
-    /// Closing has places of its own: what waits for a lease to be given up must
+    requests: UserPermits,
+    /// Closing has permits of its own: what waits for a lease to be given up must
     /// not keep the CLOSE out that gives it up.
     closes: Arc<Semaphore>,
     /// The turns of long work; none where work waits rather than computes.
-    turns: Option<Arc<Places>>,
+    turns: Option<Arc<UserPermits>>,
     carried_out: AtomicU64,
 }
 
 /// The permit of a request that is being carried out.
 pub(crate) enum Permits {
     /// One of its user's permits.
-    OfUser { _place: HeldPlace },
+    OfUser { _permit: UserPermit },
     /// One of the permits that are reserved for closing.
-    Closing { _place: OwnedSemaphorePermit },
+    Closing { _permit: OwnedSemaphorePermit },
 }
 
 // Of the thread: each of these threads belongs to one pool, which made it.
@@ -57,7 +57,7 @@ thread_local! {
 
 impl Default for BlockingPool {
     fn default() -> Self {
-        let requests = Places::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
+        let requests = UserPermits::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
         let closes = Arc::new(Semaphore::new(BLOCKING_CLOSES));
         let threads = Arc::new(Threads::new("blocking", BLOCKING_THREADS, begin_thread));
         Self { threads, requests, closes, turns: None, carried_out: AtomicU64::new(0) }
@@ -70,7 +70,7 @@ impl BlockingPool {
         let all = processors.saturating_sub(LONG_WORK_SPARES).max(1);
         let of_user = (processors / LONG_WORK_USER_PART).clamp(1, all);
         let mut pool = Self::default();
-        pool.turns = Some(Arc::new(Places::new(all, of_user)));
+        pool.turns = Some(Arc::new(UserPermits::new(all, of_user)));
         pool
     }
 
@@ -79,27 +79,27 @@ impl BlockingPool {
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
     pub(crate) async fn turns(&self, user: &str) -> Result<Turns, Status> {
-        let Some(places) = &self.turns else { return Ok(Turns(None)) };
-        let turn = Some(places.take(user).await?);
-        let (places, user) = (Arc::clone(places), user.to_owned());
-        Ok(Turns(Some(OfUser { places, user, turn })))
+        let Some(permits) = &self.turns else { return Ok(Turns(None)) };
+        let turn = Some(permits.take(user).await?);
+        let (permits, user) = (Arc::clone(permits), user.to_owned());
+        Ok(Turns(Some(OfUser { permits, user, turn })))
     }
 
-    /// Waits for a place for a request of `user`. A user's requests may wait for each other,
+    /// Waits for a permit for a request of `user`. A user's requests may wait for each other,
     /// for long; other users' must not wait for them.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
-    pub(crate) async fn place(&self, user: &str) -> Result<Permits, Status> {
-        Ok(Permits::OfUser { _place: self.requests.take(user).await? })
+    pub(crate) async fn permit(&self, user: &str) -> Result<Permits, Status> {
+        Ok(Permits::OfUser { _permit: self.requests.take(user).await? })
     }
 
-    /// Waits for a place for a request that closes, of any user.
+    /// Waits for a permit for a request that closes, of any user.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
-    pub(crate) async fn closing_place(&self) -> Result<Permits, Status> {
-        Ok(Permits::Closing { _place: permit(&self.closes).await? })
+    pub(crate) async fn closing_permit(&self) -> Result<Permits, Status> {
+        Ok(Permits::Closing { _permit: acquire(&self.closes).await? })
     }
 
     /// Runs `job` on the next thread that is free, for the client that the calling thread works
@@ -146,10 +146,10 @@ impl BlockingPool {
 pub(crate) struct Turns(Option<OfUser>);
 
 struct OfUser {
-    places: Arc<Places>,
+    permits: Arc<UserPermits>,
     user: String,
     /// The present turn.
-    turn: Option<HeldPlace>,
+    turn: Option<UserPermit>,
 }
 
 impl Turns {
@@ -169,7 +169,7 @@ impl Turns {
                 return done;
             }
             woken().await;
-            of_user.turn = of_user.places.take(&of_user.user).await.ok();
+            of_user.turn = of_user.permits.take(&of_user.user).await.ok();
         }
     }
 }
@@ -190,14 +190,14 @@ impl Drop for BlockingPool {
 
 impl fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingPool").field("places", &self.requests.free()).finish()
+        f.debug_struct("BlockingPool").field("permits", &self.requests.free()).finish()
     }
 }
 
 /// Prepares a thread.
 fn begin_thread() {
     // It may have been made while the core acted as a user.
-    impersonation::begin_thread();
+    host::begin_thread();
     IS_BLOCKING_THREAD.set(true);
     file_io::stay_on_this_thread();
     file_io::choose_roads(RoadChoice { ring: false, ..RoadChoice::default() });

@@ -15,13 +15,13 @@ use frevo_net::{cores, file_io};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::base::ambient::{Ambient, CryptoPlace};
+use crate::base::host;
 use crate::base::limits::{
     CRYPTO_ELSEWHERE_BYTES_MIN, CRYPTO_GAINS_BYTES_MIN, CRYPTO_HELD_ALONE_MAX, CRYPTO_HELD_MAX,
     CRYPTO_JOBS, CRYPTO_LINED_UP, CRYPTO_THREADS,
 };
-use crate::base::pools::places::permit;
+use crate::base::pools::permits::acquire;
 use crate::base::pools::threads::Threads;
-use crate::shares::impersonation;
 
 /// The algorithm that a message is signed or sealed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub(crate) struct CryptoThreads {
     threads: Arc<Threads>,
     /// Threads at a time.
     most: usize,
-    /// Places of messages that were given to the threads.
-    places: Arc<Semaphore>,
+    /// Permits of messages that were given to the threads.
+    permits: Arc<Semaphore>,
     /// The measured time of each algorithm.
     paces: [Pace; ALGORITHMS],
     carried_out: AtomicU64,
@@ -84,9 +84,9 @@ impl CryptoThreads {
         let most = cores.saturating_sub(1).clamp(1, CRYPTO_THREADS);
         Self {
             // It may be made while the core acts as a user.
-            threads: Arc::new(Threads::new("crypto", most, impersonation::begin_thread)),
+            threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
-            places: Arc::new(Semaphore::new(CRYPTO_JOBS)),
+            permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),
             paces: std::array::from_fn(|_| Pace::default()),
             carried_out: AtomicU64::new(0),
         }
@@ -144,7 +144,7 @@ impl CryptoThreads {
 
     /// True if a thread, and a core for it, have nothing to do.
     fn is_free(&self) -> bool {
-        let busy = CRYPTO_JOBS.saturating_sub(self.places.available_permits());
+        let busy = CRYPTO_JOBS.saturating_sub(self.permits.available_permits());
         busy < self.most && cores::idle().is_none_or(|idle| busy < idle)
     }
 
@@ -166,7 +166,7 @@ impl CryptoThreads {
         done
     }
 
-    /// Does `work` on another thread, which begins now if there is a place. The future returns its
+    /// Does `work` on another thread, which begins now if there is a permit. The future returns its
     /// result; None if it panicked.
     pub(crate) fn run<T, F>(
         self: &Arc<Self>,
@@ -176,8 +176,8 @@ impl CryptoThreads {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let begun = match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(place) => Ok(self.give(place, work)),
+        let begun = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => Ok(self.give(permit, work)),
             Err(_) => Err(work),
         };
         let threads = Arc::clone(self);
@@ -185,8 +185,8 @@ impl CryptoThreads {
             let answered = match begun {
                 Ok(answered) => answered,
                 Err(work) => {
-                    let place = permit(&threads.places).await.ok()?;
-                    threads.give(place, work)
+                    let permit = acquire(&threads.permits).await.ok()?;
+                    threads.give(permit, work)
                 }
             };
             drop(threads);
@@ -196,14 +196,14 @@ impl CryptoThreads {
 
     fn give<T: Send + 'static>(
         &self,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         self.carried_out.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let job = move || {
             let done = work();
-            drop(place);
+            drop(permit);
             // The connection may have ended.
             drop(answer.send(done));
         };
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_given_as_there_are_places_and_others_wait() {
+    fn as_many_are_given_as_there_are_permits_and_others_wait() {
         let threads = Arc::new(CryptoThreads::new(1));
         let (end, held) = hold(&threads);
         let others: Vec<_> = (1..CRYPTO_JOBS).map(|at| threads.run(move || at)).collect();
@@ -375,7 +375,7 @@ mod tests {
             }
         });
         assert_eq!(threads.carried_out(), CRYPTO_JOBS as u64 + 1);
-        assert_eq!(threads.places.available_permits(), CRYPTO_JOBS);
+        assert_eq!(threads.permits.available_permits(), CRYPTO_JOBS);
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
             assert_eq!(lost.await, None);
             assert_eq!(threads.run(|| 7).await, Some(7));
         });
-        assert_eq!(threads.places.available_permits(), CRYPTO_JOBS);
+        assert_eq!(threads.permits.available_permits(), CRYPTO_JOBS);
     }
 
     #[test]

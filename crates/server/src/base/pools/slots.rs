@@ -1,19 +1,18 @@
-//! Places of which there are only so many: taken by number, given back by
-//! being dropped.
+//! Slots for objects: who gets none is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the places that are taken.
+/// Counts the slots that are taken.
 #[derive(Debug, Default)]
 pub struct Slots(Arc<AtomicUsize>);
 
-/// One place, which is free again when this is dropped.
+/// One slot, which is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot(Arc<AtomicUsize>);
 
 impl Slots {
-    /// Takes a place; none when `limit` places are taken.
+    /// Takes a slot; none when `limit` slots are taken.
     pub fn take(&self, limit: usize) -> Option<Slot> {
         let one_more = |taken: usize| (taken < limit).then_some(taken + 1);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_place_is_given_and_the_next_is_not() {
+    fn the_last_slot_is_given_and_the_next_is_not() {
         let slots = Slots::default();
         let mut held: Vec<_> = (0..3).map(|_| slots.take(4).unwrap()).collect();
         held.push(slots.take(4).unwrap());

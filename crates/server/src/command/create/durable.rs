@@ -117,7 +117,8 @@ impl Create<'_> {
                 session.client_guid,
                 wanted.request_v2.map(|request| request.create_guid),
                 app_instance,
-                (self.asked(), action),
+                self.asked(),
+                action,
             )
         });
         let is_directory = open.file()?.is_directory;

@@ -83,7 +83,7 @@ impl Create<'_> {
             let _ = open.file()?.io();
         }
         let applied = open.file().and_then(|file| {
-            let changed = self.apply((file, &*node), action, stat.attributes)?;
+            let changed = self.apply(file, &*node, action, stat.attributes)?;
             let makes_stream = action == CreateAction::CREATED && file.base.is_some();
             if makes_stream && !file_created {
                 // MS-FSA 2.1.5.1.2: a file that gets a stream is marked for the archive.
@@ -140,7 +140,8 @@ impl Create<'_> {
     /// may use in another way. True when the file's state is not what opening it said.
     fn apply(
         &self,
-        (file, node): (&FileOpen, &dyn Node),
+        file: &FileOpen,
+        node: &dyn Node,
         action: CreateAction,
         before: FileAttributes,
     ) -> Result<bool, Status> {

@@ -282,8 +282,8 @@ impl Create<'_> {
         }
         if creates(self.request.create_disposition) {
             let may_add = !self.read_only() && access::may_add(self, &viewer);
-            let answer = (status, may_add);
-            return visibility::refusal_to_make(&**self.vfs, &self.name, &viewer, answer).into();
+            let (vfs, name) = (&**self.vfs, &self.name);
+            return visibility::refusal_to_make(vfs, name, &viewer, status, may_add).into();
         }
         visibility::refusal(&**self.vfs, &self.name, &viewer, status).into()
     }

@@ -38,8 +38,8 @@ impl Create<'_> {
         let session = rq.session()?;
         let persistent = asked.flags.contains(DurableHandleFlags::PERSISTENT);
         let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        let guids = (session.client_guid, asked.create_guid);
-        match durables.enter(&identity.user, guids, is_replay)? {
+        let (client, create) = (session.client_guid, asked.create_guid);
+        match durables.enter(&identity.user, client, create, is_replay)? {
             Replay::Attached(..) | Replay::Disconnected(_) if !is_replay => {
                 Err(Status::DUPLICATE_OBJECTID)
             }

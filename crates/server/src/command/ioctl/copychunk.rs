@@ -138,7 +138,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         may_overwrite: to.granted_access.contains(AccessMask::WRITE_DATA),
     };
     let mut progress = if target.apple && job.chunks.is_empty() {
-        let copied = copyfile::copy(call, (&from, source), (to, target)).await?;
+        let copied = copyfile::copy(call, &from, source, to, target).await?;
         let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
         Progress { bytes, ..Progress::default() }
     } else {

@@ -18,8 +18,10 @@ use crate::objects::open::{FileOpen, Open};
 /// Copies `source` over `target`; the bytes of its data.
 pub(super) async fn copy(
     call: &Call<'_>,
-    (from, source): (&Open, &FileOpen),
-    (to, target): (&Open, &FileOpen),
+    from: &Open,
+    source: &FileOpen,
+    to: &Open,
+    target: &FileOpen,
 ) -> Result<u64, Status> {
     if source.cell.key() == target.cell.key() {
         return Err(Status::INVALID_PARAMETER);

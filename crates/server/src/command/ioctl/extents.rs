@@ -76,7 +76,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     if copy.length == 0 {
         return NO_OUTPUT;
     }
-    check_pair((&from, source), target, &copy, source_end)?;
+    check_pair(&from, source, target, &copy, source_end)?;
     // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
     // changes as by MS-FSA 2.1.5.4, which has.
     call.rq.contend(target, Cause::Write).await?;
@@ -105,7 +105,8 @@ fn ranges(request: &DuplicateExtents, is_atomic: bool) -> Result<ExtentCopy, Sta
 
 /// Checks the pair of files: MS-FSA 2.1.5.10.4, in its order.
 fn check_pair(
-    (from, source): (&Open, &FileOpen),
+    from: &Open,
+    source: &FileOpen,
     target: &FileOpen,
     copy: &ExtentCopy,
     source_end: u64,

@@ -28,19 +28,29 @@ const ALL_ZERO_BEYOND: u32 = 1;
 /// How often a file that changes all the time is looked at again.
 const LOOKS: usize = 5;
 
-/// Checks the numbers of a read or a write, in MS-FSA's order.
-fn check_numbers(
-    size: (u32, usize),
-    aligned: &[u64],
-    (at, length): (u64, u64),
+/// The numbers of a read or a write.
+struct Numbers<'a> {
+    /// The size of its structure, as it says.
+    size: u32,
+    /// The size that its structure has.
+    structure: usize,
+    /// Numbers that must be multiples of a sector.
+    aligned: &'a [u64],
+    offset: u64,
+    length: u64,
     max_size: u64,
-) -> Result<(), Status> {
-    let is_whole = aligned.iter().all(|number| number.is_multiple_of(SECTOR));
-    let fits = at.checked_add(length).is_some_and(|end| end <= max_size);
-    if is_whole && size.0 as usize == size.1 && fits {
-        Ok(())
-    } else {
-        Err(Status::INVALID_PARAMETER)
+}
+
+impl Numbers<'_> {
+    /// Checks them in MS-FSA's order.
+    fn check(&self) -> Result<(), Status> {
+        let is_whole = self.aligned.iter().all(|number| number.is_multiple_of(SECTOR));
+        let fits = self.offset.checked_add(self.length).is_some_and(|end| end <= self.max_size);
+        if is_whole && self.size as usize == self.structure && fits {
+            Ok(())
+        } else {
+            Err(Status::INVALID_PARAMETER)
+        }
     }
 }
 
@@ -52,8 +62,15 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
-    let size = (request.size, OffloadReadRequest::SIZE);
-    check_numbers(size, &[offset, wanted], (offset, wanted), MAX_OFFSET)?;
+    let numbers = Numbers {
+        size: request.size,
+        structure: OffloadReadRequest::SIZE,
+        aligned: &[offset, wanted],
+        offset,
+        length: wanted,
+        max_size: MAX_OFFSET,
+    };
+    numbers.check()?;
     if wanted == 0 {
         return Ok((read_reply(0, 0, OffloadToken { bytes: [0; 512] }), Status::SUCCESS));
     }
@@ -129,8 +146,15 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
     let aligned = [offset, wanted, request.transfer_offset];
-    let size = (request.size, OffloadWriteRequest::SIZE);
-    check_numbers(size, &aligned, (offset, wanted), file.max_size)?;
+    let numbers = Numbers {
+        size: request.size,
+        structure: OffloadWriteRequest::SIZE,
+        aligned: &aligned,
+        offset,
+        length: wanted,
+        max_size: file.max_size,
+    };
+    numbers.check()?;
     if wanted == 0 {
         return Ok((write_reply(0), Status::SUCCESS));
     }

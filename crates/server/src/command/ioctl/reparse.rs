@@ -138,7 +138,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let placed = beside_core(call, move |file, name| {
         let buffer = ReparseBuffer::parse(&whole).map_err(|_| Fault::Invalid)?;
         let meaning = buffer.meaning().map_err(|_| Fault::Invalid)?;
-        place(file, name, &stat, (buffer.tag, &meaning), &whole)
+        place(file, name, &stat, buffer.tag, &meaning, &whole)
     });
     placed.await?;
     let files = &call.rq.server().files;
@@ -166,7 +166,8 @@ fn place(
     file: &FileOpen,
     name: &Name,
     stat: &Stat,
-    (tag, meaning): (ReparseTag, &ReparseData<'_>),
+    tag: ReparseTag,
+    meaning: &ReparseData<'_>,
     whole: &[u8],
 ) -> Result<(), Fault> {
     let plain = matches!(stat.kind, Kind::File | Kind::Directory);

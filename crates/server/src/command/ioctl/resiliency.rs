@@ -37,8 +37,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
             share_access: ShareAccess::EMPTY,
             create_options: CreateOptions::EMPTY,
         };
-        let made = (asked, CreateAction::OPENED);
-        Survival::new(&identity.user, session.client_guid, None, None, made)
+        Survival::new(&identity.user, session.client_guid, None, None, asked, CreateAction::OPENED)
     });
     if is_new {
         rq.server().durables.add(open, session.id)?;

@@ -91,7 +91,8 @@ const fn refusal(class: FileInfoClass) -> Status {
 
 /// Answers a query of a file, a directory or a pipe.
 pub(super) fn query(
-    (open, dialect): (&Open, Dialect),
+    open: &Open,
+    dialect: Dialect,
     shown: Option<&Shown>,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
@@ -120,7 +121,7 @@ pub(super) fn query(
             let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
         }
-        _ => fixed(class, (open, file), shown, output)?,
+        _ => fixed(class, open, file, shown, output)?,
     }
     Ok(())
 }
@@ -137,7 +138,8 @@ fn pipe(open: &Open, class: FileInfoClass, output: &mut Output<'_>) -> Result<()
 /// The classes of fixed size, and the one that is all of them with a name.
 fn fixed(
     class: FileInfoClass,
-    (open, file): (&Open, &FileOpen),
+    open: &Open,
+    file: &FileOpen,
     shown: Option<&Shown>,
     output: &mut Output<'_>,
 ) -> Result<(), Status> {

@@ -122,7 +122,7 @@ pub(super) fn set(
     };
     let from = file.name();
     let applied = apply(open, file, files, class, bytes);
-    audit(open, (class, row.recorded), bytes, &from, applied);
+    audit(open, class, row.recorded, bytes, &from, applied);
     applied?;
     if changes_content(file, class, &from) {
         file.set_archive();
@@ -149,7 +149,8 @@ fn changes_content(file: &FileOpen, class: FileInfoClass, from: &Name) -> bool {
 /// Records the change of a class, but for those that are recorded when the handle is closed.
 fn audit(
     open: &Open,
-    (class, recorded): (FileInfoClass, Recorded),
+    class: FileInfoClass,
+    recorded: Recorded,
     bytes: &[u8],
     from: &Name,
     applied: Result<(), Status>,

@@ -155,7 +155,7 @@ pub(super) fn rename(
     wanted: &Wanted,
 ) -> Result<(), Status> {
     if wanted.is_stream {
-        return streams::rename(open, file, files, (&wanted.name, wanted.replace));
+        return streams::rename(open, file, files, &wanted.name, wanted.replace);
     }
     let from = {
         let state = file.cell.lock();
@@ -192,7 +192,7 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    let replaced = check_replaced((open, file), Some(&from), files, wanted, parent.as_ref())?;
+    let replaced = check_replaced(open, file, Some(&from), files, wanted, parent.as_ref())?;
     check_link(file, &from, &wanted.name)?;
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
@@ -240,7 +240,7 @@ pub(super) fn link(
     }
     let _name = name_holds::hold(files, file.folder_id(), &wanted.name).map_err(Fault::status)?;
     let parent = check_parent(open, file, files, &wanted.name)?;
-    let replaced = check_replaced((open, file), None, files, wanted, parent.as_ref())?;
+    let replaced = check_replaced(open, file, None, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
@@ -298,7 +298,8 @@ fn check_parent(
 /// names of the renamed file may be, and another case of its name `from` on a file system that
 /// ignores case. `parent` is the directory of the name, just opened.
 fn check_replaced(
-    (open, file): (&Open, &FileOpen),
+    open: &Open,
+    file: &FileOpen,
     from: Option<&Name>,
     files: &FileTable,
     wanted: &Wanted,

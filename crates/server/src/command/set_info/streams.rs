@@ -41,7 +41,8 @@ pub(super) fn rename(
     open: &Open,
     file: &FileOpen,
     files: &FileTable,
-    (new, replace): (&Name, bool),
+    new: &Name,
+    replace: bool,
 ) -> Result<(), Status> {
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER);
@@ -65,7 +66,7 @@ pub(super) fn rename(
     }
     let key = file.cell.key();
     let target = FileKey { stream: to.stream_id(), ..key };
-    let is_replaced = check_target(file, files, (&to, target), replace)?;
+    let is_replaced = check_target(file, files, &to, target, replace)?;
     let name = file.vfs.rename(&from, key, &to, replace).map_err(Fault::status)?;
     if is_replaced {
         audited::replaced(open, &to, false);
@@ -81,7 +82,8 @@ pub(super) fn rename(
 fn check_target(
     file: &FileOpen,
     files: &FileTable,
-    (name, key): (&Name, FileKey),
+    name: &Name,
+    key: FileKey,
     replace: bool,
 ) -> Result<bool, Status> {
     let there = match file.vfs.stat(name) {

@@ -113,12 +113,14 @@ impl Registered {
     /// Counts an answered request: of `received` bytes, answered by `sent` bytes at `now`.
     pub(crate) fn count(
         &self,
-        (command, status): (Command, Status),
+        command: Command,
+        status: Status,
         spent: &Spent,
-        bytes: (usize, usize),
+        received: usize,
+        sent: usize,
         now: Instant,
     ) {
-        self.activity.count((command, status), spent, bytes, now);
+        self.activity.count(command, status, spent, received, sent, now);
         if is_failure(status) {
             self.registry.errors.count(status);
         }

@@ -456,7 +456,8 @@ fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
         // One of version 1 has none.
         Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
-        (asked, CreateAction::OPENED),
+        asked,
+        CreateAction::OPENED,
     );
     survival.acting_as(actor)
 }

@@ -83,7 +83,8 @@ impl Survival {
         client_guid: Guid,
         create_guid: Option<Guid>,
         app_instance: Option<AppInstance>,
-        (asked, action): (Asked, CreateAction),
+        asked: Asked,
+        action: CreateAction,
     ) -> Self {
         Self {
             owner: fold_name(owner),

@@ -136,7 +136,8 @@ impl Durables {
     pub fn enter(
         self: &Arc<Self>,
         user: &str,
-        (client_guid, create_guid): (Guid, Guid),
+        client_guid: Guid,
+        create_guid: Guid,
         is_replay: bool,
     ) -> Result<Replay, Status> {
         let key = (fold_name(user), client_guid, create_guid);

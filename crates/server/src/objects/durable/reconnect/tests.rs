@@ -30,8 +30,7 @@ fn survival(is: Is, create_guid: Option<Guid>) -> Survival {
         share_access: ShareAccess::EMPTY,
         create_options: CreateOptions::EMPTY,
     };
-    let made = (asked, CreateAction::OPENED);
-    let survival = Survival::new("Ann", CLIENT, create_guid, None, made);
+    let survival = Survival::new("Ann", CLIENT, create_guid, None, asked, CreateAction::OPENED);
     let time = Duration::from_secs(1);
     match is {
         Is::Durable => survival.set_durable(time),
