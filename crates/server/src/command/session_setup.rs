@@ -52,13 +52,13 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
         Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
-            connection.authentications.borrow_mut().insert(session.id, authentication);
+            connection.members.authentications.borrow_mut().insert(session.id, authentication);
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Retry(token, refusal)) => {
             refused(rq, &refusal);
             respond(out, SessionFlags::EMPTY, &token);
-            connection.authentications.borrow_mut().insert(session.id, authentication);
+            connection.members.authentications.borrow_mut().insert(session.id, authentication);
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
@@ -206,9 +206,9 @@ async fn heed(rq: &Request<'_>, connection: &Connection, account: &str, success:
 /// A failed exchange takes its session with it, but a failed binding leaves the
 /// session that others use untouched.
 fn abandon(rq: &Request<'_>, connection: &Connection, session: &Session, purpose: Purpose) {
-    connection.authentications.borrow_mut().remove(session.id);
+    connection.members.authentications.borrow_mut().remove(session.id);
     if purpose != Purpose::Bind {
-        connection.remove_channel(session.id);
+        connection.members.remove_channel(session.id);
         rq.server().close_session(session);
     }
 }
@@ -250,7 +250,8 @@ fn find(
         }
         return begin_charged(rq, connection, Purpose::Bind, session);
     }
-    let channel = connection.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
+    let channel =
+        connection.members.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
     // MS-SMB2 3.3.5.2.9: a session that encrypts accepts no unencrypted request but the binding of
     // a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
@@ -277,7 +278,7 @@ fn begin_charged(
     purpose: Purpose,
     session: Arc<Session>,
 ) -> Result<Authentication, Refusal> {
-    let begun = connection.authentications.borrow().count();
+    let begun = connection.members.authentications.borrow().count();
     if begun >= sessions_max(connection) {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
@@ -286,12 +287,12 @@ fn begin_charged(
 }
 
 fn take_under_way(rq: &Request<'_>, connection: &Connection) -> Option<Authentication> {
-    connection.authentications.borrow_mut().remove(rq.header.session_id)
+    connection.members.authentications.borrow_mut().remove(rq.header.session_id)
 }
 
 /// Sessions that the connection may have, and exchanges that may be under way on it.
 fn sessions_max(connection: &Connection) -> usize {
-    if connection.is_authenticated() {
+    if connection.members.is_authenticated() {
         SESSIONS_PER_CONNECTION
     } else {
         SESSIONS_BEFORE_AUTHENTICATION
@@ -299,7 +300,7 @@ fn sessions_max(connection: &Connection) -> usize {
 }
 
 fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>, Status> {
-    if connection.channel_count() >= sessions_max(connection) {
+    if connection.members.channel_count() >= sessions_max(connection) {
         return Err(Status::INSUFFICIENT_RESOURCES);
     }
     let negotiated = rq.connection.negotiated()?;
@@ -316,7 +317,7 @@ fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>
         }
     }
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
-    connection.add_channel(Channel::new(&session, None, rq.connection));
+    connection.members.add_channel(Channel::new(&session, None, rq.connection));
     Ok(session)
 }
 
@@ -425,14 +426,14 @@ fn finish(
         }
         Purpose::Bind => {
             if let Err(status) = binding::bind(rq, connection, authentication, done, &identity) {
-                connection.authentications.borrow_mut().remove(session.id);
+                connection.members.authentications.borrow_mut().remove(session.id);
                 return Ok(binding::refuse(out, status));
             }
         }
     }
     check_account(rq, session, accounts)?;
     if !is_nobody {
-        connection.ticket.borrow_mut().take();
+        connection.members.ticket.borrow_mut().take();
     }
     if let Some(user) = domain_users::facts(&done.identity) {
         rq.server().domain_names.learn(domain_users::principal(user));
@@ -535,7 +536,7 @@ fn charge_connection(
     connection: &Connection,
     holder: &Arc<Holder>,
 ) -> Result<(), Status> {
-    let mut charges = connection.charges.borrow_mut();
+    let mut charges = connection.members.charges.borrow_mut();
     let is_account = matches!(holder.name(), Name::Account(_));
     if is_account
         && !charges.iter().any(|charge| matches!(charge.holder().name(), Name::Account(_)))
@@ -569,7 +570,7 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
         _ => false,
     };
     if same {
-        connection.remove_channel(previous);
+        connection.members.remove_channel(previous);
         rq.server().close_session(&old);
         let _ = tokio::time::timeout(TAKE_OVER_PATIENCE, old.under_way.drained()).await;
     }

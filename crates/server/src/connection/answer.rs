@@ -86,7 +86,7 @@ impl Connection {
     ) -> Result<(), Doom> {
         let Frame { opened, bytes, chain, operation, assembly } = frame;
         let (mut header, row) = (element.header, element.row);
-        let mut out = Response::reusing(self.take_bytes());
+        let mut out = Response::reusing(self.outgoing.take_bytes());
         let sealed = opened.sealed.is_some();
         if let Some(channel) = &opened.sealed {
             // A related element may bear another, which means nothing under seal.
@@ -119,7 +119,7 @@ impl Connection {
             bytes.change(kept.len());
         }
         let mut answer = match found {
-            Err(refusal) => Answer::refused(refusal, self.channel(header.session_id)),
+            Err(refusal) => Answer::refused(refusal, self.members.channel(header.session_id)),
             Ok(found) => {
                 let message = Message { element, header, message, place, sealed };
                 pin!(self.answer_found(&message, found, bytes, &mut out, assembly)).await
@@ -209,20 +209,6 @@ impl Connection {
         finish(&rq, found.counted);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
-
-    /// A buffer for a body, used before if there is one.
-    pub(super) fn take_bytes(&self) -> Vec<u8> {
-        self.spare_bytes.borrow_mut().pop().unwrap_or_default()
-    }
-
-    /// Keeps a buffer for the next body, unless it is large: an idle connection
-    /// holds little.
-    pub(super) fn give_bytes(&self, bytes: Vec<u8>) {
-        let mut spare = self.spare_bytes.borrow_mut();
-        if bytes.capacity() <= 4096 && spare.len() < 2 {
-            spare.push(bytes);
-        }
-    }
 }
 
 /// MS-SMB2 3.3.4.1: a request that has its answer is not outstanding any more.
@@ -304,7 +290,7 @@ impl<'a> FrameBytes<'a> {
 
     /// Changes the number of bytes that are held.
     pub(super) fn change(&self, bytes: usize) {
-        let all = &self.connection.served_bytes;
+        let all = &self.connection.incoming.served_bytes;
         all.set(all.get().saturating_sub(self.bytes.replace(bytes)).saturating_add(bytes));
     }
 }

@@ -158,7 +158,7 @@ impl Assembly {
         let Answer { outcome, async_id, channel, spent, received } = answer;
         // SESSION_SETUP makes its channel while it is handled.
         let id = out.session_id().unwrap_or(request.session_id);
-        let channel = channel.or_else(|| connection.channel(id));
+        let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {
             // The session has ended meanwhile, on another channel: no key is left that could prove
             // the success.
@@ -261,7 +261,7 @@ impl Assembly {
         if self.parts.is_empty() {
             self.parts.push(Part { start: 0, signer });
             let old = std::mem::replace(&mut self.bytes, body);
-            connection.give_bytes(old);
+            connection.outgoing.give_bytes(old);
             self.payload = payload;
             return;
         }
@@ -274,7 +274,7 @@ impl Assembly {
         }
         self.parts.push(Part { start, signer });
         self.bytes.extend_from_slice(&body);
-        connection.give_bytes(body);
+        connection.outgoing.give_bytes(body);
         self.payload = payload;
         self.inline_payload();
         if self.payload.is_none() {
@@ -308,7 +308,7 @@ impl Assembly {
                 (buf, other)
             }
         };
-        connection.give_bytes(bytes);
+        connection.outgoing.give_bytes(bytes);
         let length = frame.len() + tail.as_ref().map_or(0, Payload::len);
         if length > FRAME_MAX - TRANSFORM_HEADER_LEN {
             connection.disconnect(Doom::Rule("the response is longer than a frame"));
@@ -446,7 +446,8 @@ fn hash_response(
     }
     if command == Command::NEGOTIATE {
         connection.preauth.borrow_mut().on_negotiate(&[frame]);
-    } else if let Some(authentication) = connection.authentications.borrow_mut().get_mut(session_id)
+    } else if let Some(authentication) =
+        connection.members.authentications.borrow_mut().get_mut(session_id)
     {
         authentication.on_response(status, frame);
     }
@@ -480,7 +481,7 @@ fn response_header(
         let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
         let asked = if is_logon { request.credits.min(charge) } else { request.credits };
         let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
-        header.credits = connection.window.borrow_mut().grant(wanted, charge);
+        header.credits = connection.incoming.window.borrow_mut().grant(wanted, charge);
         connection.note_credits();
     }
     header
@@ -555,7 +556,7 @@ pub(super) fn send_interim(
 impl Connection {
     /// Answers SMB1's NEGOTIATE, which took the first sequence number.
     pub(crate) fn send_alone(&self, request: &Header, out: Response) {
-        let taken = self.window.borrow_mut().take(request.message_id, 1);
+        let taken = self.incoming.window.borrow_mut().take(request.message_id, 1);
         if let Err(why) = taken {
             self.disconnect(why.into());
             return;

@@ -21,7 +21,7 @@ impl Connection {
     /// True if `frame`, which is the next, is better checked together with those behind it.
     pub(super) fn gains_company(&self, frame: &[u8]) -> bool {
         frame.len() >= CHECKED_TOGETHER_BYTES_MIN
-            && self.ahead.is_empty()
+            && self.incoming.ahead.is_empty()
             && self.proof(frame).is_some()
     }
 
@@ -57,7 +57,7 @@ impl Connection {
         let checked =
             |is_right| Checked { channel: Rc::clone(&channel), proof, right: u128::from(is_right) };
         let results = results.into_iter().map(|result: Option<bool>| result.map(checked));
-        self.ahead.extend(results);
+        self.incoming.ahead.extend(results);
     }
 
     /// Returns the channel whose key `frame` is checked with, if a batch is faster. Left out are the
@@ -65,14 +65,14 @@ impl Connection {
     /// most commands, and compounds, whose messages have a signature each.
     fn proof(&self, frame: &[u8]) -> Option<(Rc<Channel>, Proof)> {
         if !self.info.is_negotiated()
-            || !self.is_authenticated()
+            || !self.members.is_authenticated()
             || frame.len() >= CRYPTO_GAINS_BYTES_MIN
         {
             return None;
         }
         if frevo_proto::protection::transform::is_sealed(frame) {
             let session_id = frame.get(44..52)?.try_into().ok()?;
-            let channel = self.channel(u64::from_le_bytes(session_id))?;
+            let channel = self.members.channel(u64::from_le_bytes(session_id))?;
             let gains = channel.opening_key()?.gains_by_batches();
             return gains.then_some((channel, Proof::Seal));
         }
@@ -84,7 +84,7 @@ impl Connection {
             && header.next_command == 0
             && header.command != Command::CANCEL
             && matches!(row.signing, Signing::BySession | Signing::Demanded);
-        let channel = self.channel(header.session_id).filter(|_| is_plain)?;
+        let channel = self.members.channel(header.session_id).filter(|_| is_plain)?;
         let gains = channel.signing_key()?.gains_by_batches();
         gains.then_some((channel, Proof::Signature))
     }

@@ -5,7 +5,6 @@
 //! their replies wait for each other: at most [`SIGNED_TOGETHER`], and only while the requests that
 //! have come are begun. Replies leave in their original order.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use frevo_crypto::{SealingKey, Sender, SigningKey};
@@ -13,42 +12,28 @@ use frevo_net::buffer::Buf;
 use frevo_net::send_queue::OutFrame;
 
 use super::checked::Proof;
+use super::outgoing::Reply;
 use super::{Channel, Connection};
 use crate::base::limits::{
     CRYPTO_GAINS_BYTES_MIN, SIGNED_TOGETHER, SIGNED_TOGETHER_BYTES_MAX, SIGNED_TOGETHER_BYTES_MIN,
 };
 
-/// Replies to be signed or sealed with one channel's key.
-#[derive(Default)]
-pub(super) struct SigningBatch {
-    /// True while further requests of the same read are being begun.
-    is_gathering: Cell<bool>,
-    replies: RefCell<Vec<Reply>>,
-}
-
-/// A reply without its signature or seal.
-struct Reply {
-    frame: Buf,
-    channel: Rc<Channel>,
-    proof: Proof,
-}
-
 impl Connection {
     /// Until [`Self::settle`] large replies wait for each other.
     pub(super) fn gather(&self) {
-        self.together.is_gathering.set(true);
+        self.outgoing.together.is_gathering.set(true);
     }
 
     /// Signs or seals what waits, and queues it.
     pub(super) fn settle(&self) {
-        self.together.is_gathering.set(false);
+        self.outgoing.together.is_gathering.set(false);
         self.protect_gathered();
     }
 
     /// Queues a frame that is ready, behind those that wait.
     pub(super) fn enqueue(&self, frame: OutFrame) {
         self.protect_gathered();
-        self.put(frame);
+        self.outgoing.put(frame);
     }
 
     /// True for a reply of `len` bytes, to be signed or sealed by `channel`, that is better
@@ -59,7 +44,7 @@ impl Connection {
             Proof::Seal => channel.sealing_key().is_some_and(SealingKey::gains_by_batches),
         };
         let lengths = SIGNED_TOGETHER_BYTES_MIN..CRYPTO_GAINS_BYTES_MIN;
-        self.together.is_gathering.get() && lengths.contains(&len) && gains()
+        self.outgoing.together.is_gathering.get() && lengths.contains(&len) && gains()
     }
 
     /// Has a reply, which is one message if it is signed, protected with `channel`'s key and queued
@@ -67,11 +52,11 @@ impl Connection {
     pub(super) fn protect_later(&self, frame: Buf, channel: Rc<Channel>, proof: Proof) {
         let is_other =
             |first: &Reply| !Rc::ptr_eq(&first.channel, &channel) || first.proof != proof;
-        if self.together.replies.borrow().first().is_some_and(is_other) {
+        if self.outgoing.together.replies.borrow().first().is_some_and(is_other) {
             self.protect_gathered();
         }
         let (count, bytes) = {
-            let mut replies = self.together.replies.borrow_mut();
+            let mut replies = self.outgoing.together.replies.borrow_mut();
             replies.push(Reply { frame, channel, proof });
             (replies.len(), replies.iter().map(|reply| reply.frame.len()).sum::<usize>())
         };
@@ -82,12 +67,12 @@ impl Connection {
 
     /// Bytes of the replies that wait.
     pub(super) fn gathered_bytes(&self) -> usize {
-        self.together.replies.borrow().iter().map(|reply| reply.frame.capacity()).sum()
+        self.outgoing.together.replies.borrow().iter().map(|reply| reply.frame.capacity()).sum()
     }
 
     /// Protects the replies that wait, and queues them.
     pub(super) fn protect_gathered(&self) {
-        let mut replies = self.together.replies.take();
+        let mut replies = self.outgoing.together.replies.take();
         let Some(first) = replies.first() else { return };
         let (channel, proof) = (Rc::clone(&first.channel), first.proof);
         let mut frames: Vec<&mut Buf> = replies.iter_mut().map(|reply| &mut reply.frame).collect();
@@ -104,7 +89,7 @@ impl Connection {
             tracing::trace!(target: "frevo::connection", replies = frames.len(), "protected together");
         }
         for reply in replies {
-            self.put(OutFrame::new(reply.frame));
+            self.outgoing.put(OutFrame::new(reply.frame));
         }
     }
 }

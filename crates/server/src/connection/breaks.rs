@@ -2,8 +2,6 @@
 //! and 3.3.4.7. The peer's transport has to acknowledge them soon, or they go
 //! to another channel.
 
-use std::time::Duration;
-
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
@@ -12,42 +10,18 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
 
 use super::Connection;
+use super::sent_break::Sent;
 use crate::base::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
 use crate::objects::lease::delivery::{could_go_elsewhere, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::refusal::Doom;
-
-/// A notification that the peer's transport has not acknowledged yet.
-pub(super) struct Sent {
-    /// The notification; `None` after it went to another channel too.
-    pub(super) parcel: Option<Parcel>,
-    /// Where it ends in the stream.
-    end: u64,
-    /// Retransmission time-out assumed for the connection.
-    rto: Duration,
-    /// Bytes of the stream that were acknowledged at the last progress, and its time.
-    arrived: u64,
-    progress: Instant,
-    next_look: Instant,
-}
-
-impl Sent {
-    /// Returns the time without an acknowledgment.
-    fn stalled(&mut self, arrived: u64, now: Instant) -> Duration {
-        if arrived > self.arrived {
-            self.arrived = arrived;
-            self.progress = now;
-        }
-        now.saturating_duration_since(self.progress)
-    }
-}
 
 impl Connection {
     /// Queues a break notification. It is not signed; it is sealed where the session or
     /// the share of its Open demands that.
     pub(super) fn send_break(&self, parcel: Parcel, stream: &Stream) -> Attempt {
         let via = parcel.via().filter(|_| !self.is_doomed());
-        let channel = via.and_then(|via| Some((via, self.channel(via.session)?)));
+        let channel = via.and_then(|via| Some((via, self.members.channel(via.session)?)));
         let Some((via, channel)) = channel else { return Attempt::Failed(Box::new(parcel)) };
         let encrypts = channel.session.security().is_some_and(|s| s.encrypt_data);
         let header = Header {
@@ -77,9 +51,9 @@ impl Connection {
         let rto = stream.facts().map_or(BREAK_RTO_MAX, |facts| facts.rto);
         let rto = rto.clamp(BREAK_RTO_MIN, BREAK_RTO_MAX);
         let now = Instant::now();
-        self.breaks.borrow_mut().push(Sent {
+        self.outgoing.breaks.borrow_mut().push(Sent {
             parcel: Some(parcel),
-            end: self.queue.sent_bytes() + self.unsent_bytes() as u64,
+            end: self.outgoing.queue.sent_bytes() + self.outgoing.unsent_bytes() as u64,
             rto,
             arrived: self.arrived(stream),
             progress: now,
@@ -90,13 +64,13 @@ impl Connection {
 
     /// When to look whether notifications have arrived; none when all have.
     pub(super) fn next_break_look(&self) -> Option<Instant> {
-        self.breaks.borrow().iter().map(|sent| sent.next_look).min()
+        self.outgoing.breaks.borrow().iter().map(|sent| sent.next_look).min()
     }
 
     /// Returns the count of sent bytes that the peer's transport has acknowledged.
     fn arrived(&self, stream: &Stream) -> u64 {
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
-        let arrived = self.queue.sent_bytes().saturating_sub(on_its_way);
+        let arrived = self.outgoing.queue.sent_bytes().saturating_sub(on_its_way);
         if hooked!(self.info, plays_dead) { 0 } else { arrived }
     }
 
@@ -108,7 +82,7 @@ impl Connection {
         let now = Instant::now();
         let arrived = self.arrived(stream);
         let mut is_dead = false;
-        let mut sent = self.breaks.borrow_mut();
+        let mut sent = self.outgoing.breaks.borrow_mut();
         let mut elsewhere = Vec::new();
         for mut one in std::mem::take(&mut *sent) {
             if one.end <= arrived {

@@ -59,15 +59,15 @@ impl Connection {
     /// Has the kernel make room if the request that `reader` returned last, of `bytes`, is large and
     /// another is behind it, unless memory is scarce.
     pub(super) fn widen(&self, stream: &Stream, reader: &FrameReader, bytes: usize) {
-        if self.is_widened.get()
+        if self.incoming.is_widened.get()
             || bytes < LARGE_REQUEST_BYTES
             || !(reader.is_inside_frame() || reader.has_more())
-            || !self.is_authenticated()
+            || !self.members.is_authenticated()
             || self.info.server.ledger.fullness() != Fullness::Ample
         {
             return;
         }
-        self.is_widened.set(true);
+        self.incoming.is_widened.set(true);
         // It fails only if the socket is gone, which the next receive tells.
         drop(stream.widen_receive_window(RECEIVE_WINDOW_BYTES));
     }

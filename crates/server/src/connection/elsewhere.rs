@@ -16,7 +16,6 @@ use std::task::{Context, Poll, ready};
 use frevo_crypto::{OpeningKey, SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_net::cores;
-use frevo_net::frame_reader::ReceiveError;
 use frevo_net::limits::{SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX};
 use frevo_net::send_queue::OutFrame;
 use frevo_proto::frame::PREFIX_LEN;
@@ -163,7 +162,7 @@ impl Connection {
         let check = || found.get_or_init(|| self.check_of(&frame)).as_ref();
         let ambient = &*server.ambient;
         let mut place = threads.place(ambient, len, || check()?.by.algorithm(), || self.is_alone());
-        let is_first = self.lined_up.borrow().is_empty();
+        let is_first = self.incoming.lined_up.borrow().is_empty();
         if is_first && place == Site::Beside {
             place = Site::Core;
         }
@@ -173,7 +172,7 @@ impl Connection {
             if is_first {
                 return Some(frame);
             }
-            self.lined_up.borrow_mut().push((frame, None), sizes);
+            self.incoming.lined_up.borrow_mut().push((frame, None), sizes);
             return None;
         };
         let proof = by.proof();
@@ -186,11 +185,11 @@ impl Connection {
             (frame, results.map(|right| Checked { channel, proof, right }))
         };
         if place == Site::Beside {
-            self.lined_up.borrow_mut().push(lined_up(job()), sizes);
+            self.incoming.lined_up.borrow_mut().push(lined_up(job()), sizes);
         } else {
             let done = elsewhere(threads, place, job);
             let work = async move { done.await.map(lined_up) };
-            self.lined_up.borrow_mut().push_work(Box::pin(work), sizes);
+            self.incoming.lined_up.borrow_mut().push_work(Box::pin(work), sizes);
         }
         None
     }
@@ -201,27 +200,21 @@ impl Connection {
         if self.poll_leaving(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let next = ready!(self.lined_up.borrow_mut().poll_next(cx));
+        let next = ready!(self.incoming.lined_up.borrow_mut().poll_next(cx));
         if next.is_none() {
             self.disconnect(LOST);
         }
         Poll::Ready(next.map(|(frame, checked)| {
-            self.ahead.extend(checked.map(Some));
+            self.incoming.ahead.extend(checked.map(Some));
             frame
         }))
     }
 
     /// True while a further frame may join the row.
     pub(super) fn may_line_up(&self) -> bool {
-        let row = self.lined_up.borrow();
+        let row = self.incoming.lined_up.borrow();
         (row.is_empty() || row.len() < self.info.server.crypto_threads().lined_up_max())
-            && !self.is_ending.get()
-    }
-
-    /// No frame comes behind those in the row.
-    pub(super) fn end_behind(&self, end: Result<Option<Buf>, ReceiveError>) {
-        self.is_ending.set(true);
-        self.end.set(Some(Box::new(end.map(drop).map_err(End::Receive))));
+            && !self.incoming.is_ending()
     }
 
     /// The end of the connection, if it has come: no frame comes, and all that have come have begun.
@@ -229,25 +222,27 @@ impl Connection {
         if let Some(why) = self.doom.get() {
             return Some(Err(End::Doomed(why)));
         }
-        let is_reached = self.is_ending.get() && self.lined_up.borrow().is_empty();
-        if is_reached { self.end.take().map(|end| *end) } else { None }
+        self.incoming.take_end()
     }
 
     /// The check of a frame that has its result before its turn, if it may have one.
     fn check_of(&self, frame: &[u8]) -> Option<Check> {
-        if !self.ahead.is_empty() || !self.info.is_negotiated() || !self.is_authenticated() {
+        if !self.incoming.ahead.is_empty()
+            || !self.info.is_negotiated()
+            || !self.members.is_authenticated()
+        {
             return None;
         }
         if transform::is_sealed(frame) {
             let session_id = frame.get(44..52)?.try_into().ok()?;
-            let channel = self.channel(u64::from_le_bytes(session_id))?;
+            let channel = self.members.channel(u64::from_le_bytes(session_id))?;
             channel.opening_key()?;
             let by = CheckBy::Seal(Arc::clone(&channel.session));
             return Some(Check { channel, by });
         }
         let header = Header::parse(frame).ok()?;
         let is_signed = header.flags.contains(HeaderFlags::SIGNED) || header.next_command != 0;
-        let channel = self.channel(header.session_id).filter(|_| is_signed)?;
+        let channel = self.members.channel(header.session_id).filter(|_| is_signed)?;
         channel.signing_key()?;
         let by = CheckBy::Signature(channel.shared_signing_key());
         Some(Check { channel, by })
@@ -256,7 +251,7 @@ impl Connection {
     /// True if the core has nothing to do but the present message.
     fn is_alone(&self) -> bool {
         let is_shared = || cores::current().is_some_and(|core| core.tasks() > 1);
-        !self.has_company.get() && !self.is_elsewhere() && !is_shared()
+        !self.incoming.has_company.get() && !self.is_elsewhere() && !is_shared()
     }
 
     /// The place elsewhere for the protection of a reply of `len` bytes; None if it stays here.
@@ -293,34 +288,18 @@ impl Connection {
             is_done.then_some(frame)
         });
         let work = async move { done.await.flatten().map(finish) };
-        self.leaving.borrow_mut().push_work(Box::pin(work), sizes);
+        self.outgoing.leaving.borrow_mut().push_work(Box::pin(work), sizes);
         // Its request may go on, so that nothing else has the event loop look at it.
         self.attention.notify_one();
     }
 
-    /// Queues a frame that is protected, behind those that other threads protect.
-    pub(super) fn put(&self, frame: OutFrame) {
-        let mut leaving = self.leaving.borrow_mut();
-        if leaving.is_empty() {
-            self.queue.push(frame);
-        } else {
-            let sizes = Sizes { memory: frame.memory(), wire: frame.len() + PREFIX_LEN };
-            leaving.push(frame, sizes);
-        }
-    }
-
-    /// Bytes that wait to be sent, prefixes included.
-    pub(super) fn unsent_bytes(&self) -> usize {
-        self.queue.queued_bytes() + self.leaving.borrow().sizes().wire
-    }
-
     /// Queues the replies whose turn has come. Ready if there were some.
     fn poll_leaving(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut leaving = self.leaving.borrow_mut();
+        let mut leaving = self.outgoing.leaving.borrow_mut();
         let mut polled = Poll::Pending;
         while let Poll::Ready(frame) = leaving.poll_next(cx) {
             match frame {
-                Some(frame) => self.queue.push(frame),
+                Some(frame) => self.outgoing.queue.push(frame),
                 None => self.disconnect(LOST),
             }
             polled = Poll::Ready(());
@@ -330,22 +309,23 @@ impl Connection {
 
     /// True if no more requests should be accepted for now, because of their replies.
     pub(super) fn is_full_of_replies(&self) -> bool {
-        let leaving = self.leaving.borrow();
-        if self.queue.is_full() || leaving.is_empty() {
-            return self.queue.is_full();
+        let leaving = self.outgoing.leaving.borrow();
+        if self.outgoing.queue.is_full() || leaving.is_empty() {
+            return self.outgoing.queue.is_full();
         }
         let working = leaving.working();
         // Requests that other threads work on are bounded by their number.
         let others = working.saturating_mul(MAX_IO as usize);
-        let bytes = self.queue.queued_bytes() + leaving.sizes().wire.saturating_sub(others);
+        let bytes =
+            self.outgoing.queue.queued_bytes() + leaving.sizes().wire.saturating_sub(others);
         working >= self.info.server.crypto_threads().lined_up_max()
             || bytes >= SEND_QUEUE_BYTES_MAX
-            || self.queue.queued_frames() + leaving.len() >= SEND_QUEUE_FRAMES_MAX
+            || self.outgoing.queue.queued_frames() + leaving.len() >= SEND_QUEUE_FRAMES_MAX
     }
 
     /// True while a frame or a reply waits for another thread.
     pub(super) fn is_elsewhere(&self) -> bool {
-        !self.leaving.borrow().is_empty() || !self.lined_up.borrow().is_empty()
+        !self.outgoing.leaving.borrow().is_empty() || !self.incoming.lined_up.borrow().is_empty()
     }
 
     /// Waits for what other threads do for the connection, which has ended: until then its memory
@@ -354,6 +334,6 @@ impl Connection {
         while self.is_elsewhere() {
             poll_fn(|cx| self.poll_elsewhere(cx)).await;
         }
-        self.ahead.forget();
+        self.incoming.ahead.forget();
     }
 }

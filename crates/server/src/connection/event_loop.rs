@@ -112,7 +112,7 @@ fn run_to_end(
         let info = ConnectionInfo::new(id, server, settings, ends, handle);
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
-        connection.charges.borrow_mut().push(charge);
+        connection.members.charges.borrow_mut().push(charge);
         // However this ends: by itself, by a panic, or dropped with its core.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
@@ -130,7 +130,7 @@ fn run_to_end(
         }
         if end.is_ok() {
             // The client still wants the responses to all that came before an orderly end.
-            let _ = connection.queue.flush(stream).await;
+            let _ = connection.outgoing.queue.flush(stream).await;
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl EventLoop<'_> {
             if let Some(end) = connection.end_now() {
                 return end;
             }
-            if logon.look(connection.has_session()) {
+            if logon.look(connection.members.has_session()) {
                 deadline.as_mut().reset(logon.deadline);
             }
             // Requests of one connection do not keep the core from all others.
@@ -189,7 +189,7 @@ impl EventLoop<'_> {
                         self.begin(frame).await;
                     }
                 }
-                sent = connection.queue.flush(stream), if !connection.queue.is_empty() => {
+                sent = connection.outgoing.queue.flush(stream), if !connection.outgoing.queue.is_empty() => {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
@@ -205,7 +205,7 @@ impl EventLoop<'_> {
                 }, if may_read => {
                     match frame {
                         Ok(Some(frame)) => self.begin_all(frame).await,
-                        end => connection.end_behind(end),
+                        end => connection.incoming.end_behind(end),
                     }
                 }
                 () = &mut deadline, if logon.is_running() => {
@@ -223,7 +223,7 @@ impl EventLoop<'_> {
     fn prepare(&mut self) -> Result<(bool, bool), End> {
         let connection = self.connection;
         connection.settle();
-        connection.queue.try_flush(self.stream).map_err(End::Send)?;
+        connection.outgoing.queue.try_flush(self.stream).map_err(End::Send)?;
         // Sending has given the device all that was posted before, too.
         let _ = self.stream.ring();
         connection.note_unsent();
@@ -267,7 +267,7 @@ impl EventLoop<'_> {
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
-            let may_go_on = connection.is_widened.get() && !self.reader.has_more();
+            let may_go_on = connection.incoming.is_widened.get() && !self.reader.has_more();
             if may_go_on && burst.goes_on(self.stream) {
                 self.receive_more(1, usize::MAX);
             }
@@ -284,7 +284,7 @@ impl EventLoop<'_> {
     /// Returns true if `frame` begins now; else it joins the row of those that are checked before.
     fn begins_now(&self, frame: &mut Buf) -> bool {
         let more = self.reader.has_more() || self.reader.is_inside_frame();
-        self.connection.has_company.set(more || !self.in_flight.is_empty());
+        self.connection.incoming.has_company.set(more || !self.in_flight.is_empty());
         self.connection.begins_now(frame)
     }
 
@@ -319,7 +319,7 @@ impl EventLoop<'_> {
         let mut answering = Answering::of(Rc::clone(self.connection), frame);
         let bytes = answering.state_bytes();
         debug_assert!(bytes <= REQUEST_BYTES, "each request keeps {bytes} bytes of state");
-        self.connection.request_bytes.set(bytes);
+        self.connection.incoming.request_bytes.set(bytes);
         let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut answering).poll(cx))).await;
         if first.is_pending() {
             self.in_flight.push(InTurn(answering));
@@ -379,12 +379,14 @@ impl Connection {
     fn tally(&self, received: usize, in_flight: usize) {
         // Requests that wait for others are charged one by one.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
-        let requests = busy.saturating_mul(self.request_bytes.get());
-        let lined_up = self.lined_up.borrow().sizes().memory;
-        let frames = received.saturating_add(lined_up).saturating_add(self.served_bytes.get());
+        let requests = busy.saturating_mul(self.incoming.request_bytes.get());
+        let lined_up = self.incoming.lined_up.borrow().sizes().memory;
+        let frames =
+            received.saturating_add(lined_up).saturating_add(self.incoming.served_bytes.get());
         let frames = frames.saturating_add(self.registered_bytes());
-        let leaving = self.leaving.borrow().sizes().memory.saturating_add(self.gathered_bytes());
-        let replies = self.queue.held_bytes().saturating_add(leaving);
+        let leaving =
+            self.outgoing.leaving.borrow().sizes().memory.saturating_add(self.gathered_bytes());
+        let replies = self.outgoing.queue.held_bytes().saturating_add(leaving);
         self.tabs.set(frames.saturating_add(requests), replies);
     }
 
@@ -392,7 +394,7 @@ impl Connection {
     /// holder that has much. Requests that wait for others are charged already.
     fn is_short_of_memory(&self, in_flight: usize) -> bool {
         self.info.server.ledger.relieve() == Fullness::Full
-            && (!self.queue.is_empty()
+            && (!self.outgoing.queue.is_empty()
                 || self.is_elsewhere()
                 || in_flight > self.waiting.borrow().len()
                 || self.tabs.is_large())
@@ -406,7 +408,7 @@ impl Connection {
     /// Does what another core, or a request here, wants of the connection.
     fn heed(&self, notice: Notice, stream: &Stream) {
         match notice {
-            Notice::SessionClosed(id) => self.remove_channel(id),
+            Notice::SessionClosed(id) => self.members.remove_channel(id),
             Notice::GiveUpWaiting => {
                 if self.waiting.borrow().len() > 0 {
                     audited::limit(&self.info.server, self.info.peer, GAVE_UP_WAITING);
@@ -415,11 +417,11 @@ impl Connection {
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
             // It may have authenticated since it was told.
-            Notice::Evicted if !self.is_authenticated() => {
+            Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));
             }
             Notice::Evicted => {}
-            Notice::EndIfUnused if self.channel_count() == 0 => self.disconnect(Doom::Idle),
+            Notice::EndIfUnused if self.members.channel_count() == 0 => self.disconnect(Doom::Idle),
             Notice::EndIfUnused => {}
             Notice::Break(parcel) => {
                 if let Attempt::Failed(parcel) = self.send_break(*parcel, stream) {
@@ -444,7 +446,7 @@ impl Connection {
     /// notices from here on.
     fn take_undelivered(&self) -> Vec<Parcel> {
         self.notices.close();
-        let queued = self.breaks.take().into_iter().filter_map(|sent| sent.parcel);
+        let queued = self.outgoing.breaks.take().into_iter().filter_map(|sent| sent.parcel);
         let notified =
             std::iter::from_fn(|| self.try_next_notice()).filter_map(|notice| match notice {
                 Notice::Break(parcel) => Some(*parcel),
@@ -458,9 +460,9 @@ impl Connection {
     fn wind_up(&self) {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
-        self.ahead.forget();
-        let under_way = self.authentications.take().sessions();
-        let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        self.incoming.ahead.forget();
+        let under_way = self.members.authentications.take().sessions();
+        let channels = self.members.take_channels();
         let others =
             |id| self.info.server.session(id).is_some_and(|s| s.has_channel_besides(self.info.id));
         self.waiting.borrow().cancel_all(others);

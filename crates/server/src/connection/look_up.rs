@@ -81,7 +81,7 @@ impl Connection {
         sealed: bool,
         inherited: Option<FileId>,
     ) -> Result<Target, Refusal> {
-        let mut found = Target::of(self.channel(header.session_id));
+        let mut found = Target::of(self.members.channel(header.session_id));
         if !row.session {
             return Ok(found);
         }

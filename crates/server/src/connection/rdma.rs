@@ -37,7 +37,9 @@ impl Connection {
     /// Gives a client that has logged on more credits of SMB Direct, and charges its account with
     /// the registered memory.
     pub(super) fn trust(&self) {
-        let Some(direct) = self.rdma.as_ref().filter(|_| self.is_authenticated()) else { return };
+        let Some(direct) = self.rdma.as_ref().filter(|_| self.members.is_authenticated()) else {
+            return;
+        };
         let is_first = !direct.is_trusted.replace(true);
         self.charge_memory();
         if is_first {

@@ -48,7 +48,7 @@ impl Connection {
     pub(super) fn frame_limit(&self) -> u32 {
         let stage = match self.info.negotiated() {
             Err(_) => Stage::New,
-            Ok(_) if !self.is_authenticated() => Stage::Negotiated,
+            Ok(_) if !self.members.is_authenticated() => Stage::Negotiated,
             Ok(n) => Stage::Authenticated { max_payload: n.terms.max_payload() },
         };
         u32::try_from(stage.frame_limit()).unwrap_or(u32::MAX)
@@ -58,15 +58,15 @@ impl Connection {
     ///
     /// It is called for each frame, in their order, when its turn has come.
     pub(super) fn open_frame(&self, mut frame: Buf) -> Result<Opened, Doom> {
-        let checked = self.ahead.take();
+        let checked = self.incoming.ahead.take();
         match frame.first_chunk::<4>() {
             Some([0xFE, b'S', b'M', b'B']) => {
                 Ok(Opened { frame, sealed: None, verified: checked.map(Box::new) })
             }
             Some([0xFD, b'S', b'M', b'B']) => {
                 let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
-                let channel = self.channel(session_id.map_or(0, u64::from_le_bytes));
-                if channel.is_some() && !self.is_authenticated() {
+                let channel = self.members.channel(session_id.map_or(0, u64::from_le_bytes));
+                if channel.is_some() && !self.members.is_authenticated() {
                     // Connection.ConstrainedConnection
                     return Err(Doom::Rule("a sealed message before a user has logged on"));
                 }
@@ -119,8 +119,11 @@ impl Connection {
             if header.is_response() {
                 return Err(Doom::Rule("a response instead of a request"));
             }
-            let charge =
-                self.window.borrow_mut().admit(&header, self.info.supports_multi_credit())?;
+            let charge = self
+                .incoming
+                .window
+                .borrow_mut()
+                .admit(&header, self.info.supports_multi_credit())?;
             self.note_credits();
             let range = offset..offset + message.len();
             elements.push(Element { range, header, row, charge });

@@ -79,7 +79,7 @@ impl Connection {
             Some(session) => Arc::clone(session.holder()),
             None => self.tabs.holder(),
         };
-        let bytes = self.request_bytes.get() + WAITING_BYTES + frame_bytes.held();
+        let bytes = self.incoming.request_bytes.get() + WAITING_BYTES + frame_bytes.held();
         let charge = holder.charge(Kind::Waiting, bytes).ok();
         let entered =
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
@@ -183,7 +183,7 @@ impl Connection {
         let header = &element.header;
         let sealed = opened.sealed.is_some();
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
-        let Some(channel) = self.channel(header.session_id) else { return };
+        let Some(channel) = self.members.channel(header.session_id) else { return };
         if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
             // Its SessionId may differ where it claims to be related, and then
             // the seal proves nothing about that session.

@@ -49,7 +49,7 @@ impl Connection {
         if sealed {
             return Ok(());
         }
-        let channel = self.channel(header.session_id);
+        let channel = self.members.channel(header.session_id);
         if !header.flags.contains(HeaderFlags::SIGNED) {
             if row.signing == Signing::Demanded
                 && self.info.dialect() == Dialect::SMB_3_1_1
@@ -105,7 +105,7 @@ impl Connection {
     /// Windows: MS-SMB2 3.3.5.2.4 looks for the session among all; there the
     /// connection's own count, and any other is not there (3.3.5.2.9).
     fn check_unsigned(&self, header: &Header) -> Result<(), Refusal> {
-        let channel = self.channel(header.session_id);
+        let channel = self.members.channel(header.session_id);
         let security = channel.as_ref().and_then(|c| c.session.security());
         if security.is_some_and(|s| s.signing_required) {
             return Err(Status::ACCESS_DENIED.into());

@@ -33,7 +33,7 @@ pub struct Pipe {
     pub(crate) kind: rpc::Pipe,
     /// None while what was written is answered on another thread.
     pub(crate) endpoint: Option<Endpoint>,
-    /// Whose WRITE is answered there: one after the other.
+    /// Taken by the WRITE that is answered there: one after the other.
     pub(crate) turn: Arc<Semaphore>,
     /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
     pub(crate) by_message: bool,

@@ -54,7 +54,7 @@ pub(super) fn check(
         State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
         State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
     }
-    if connection.channel(session.id).is_some() {
+    if connection.members.channel(session.id).is_some() {
         return Err(Status::REQUEST_NOT_ACCEPTED.into());
     }
     if session.cipher != negotiated.terms.cipher {
@@ -101,7 +101,7 @@ pub(super) fn bind(
         // The session ended or expired after this exchange began.
         return Err(Status::USER_SESSION_DELETED);
     }
-    if connection.channel(session.id).is_some() {
+    if connection.members.channel(session.id).is_some() {
         // Another exchange for the same channel was faster.
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
@@ -113,7 +113,7 @@ pub(super) fn bind(
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
     connection.tabs.move_to(session.holder());
     let signing_key = Some(terms.signing_key(&keys));
-    connection.add_channel(Channel::new(session, signing_key, rq.connection));
+    connection.members.add_channel(Channel::new(session, signing_key, rq.connection));
     Ok(())
 }
 

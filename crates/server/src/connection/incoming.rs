@@ -1,0 +1,73 @@
+//! Incoming frames: the sequence window, frames that wait for their turn, and results that are known
+//! before it.
+
+use std::cell::{Cell, RefCell};
+
+use frevo_net::buffer::Buf;
+use frevo_net::frame_reader::ReceiveError;
+use frevo_proto::limits::WINDOW_MAX;
+use frevo_proto::window::CommandSequenceWindow;
+
+use super::checked::{CheckedAhead, LinedUp};
+use super::end_reason::End;
+use super::row::Row;
+use super::stalls::Stalled;
+
+/// Frames of a connection on their way to its handlers.
+pub(super) struct Incoming {
+    /// Connection.CommandSequenceWindow
+    pub(super) window: RefCell<CommandSequenceWindow>,
+    /// The results for frames whose turn has not come.
+    pub(super) ahead: CheckedAhead,
+    /// Frames in their order, whose first is being checked elsewhere.
+    pub(super) lined_up: RefCell<Row<LinedUp>>,
+    /// True once the kernel has room for large requests.
+    pub(super) is_widened: Cell<bool>,
+    /// Bytes of frames whose messages are being answered.
+    pub(super) served_bytes: Cell<usize>,
+    /// Bytes of the state of one request that was not answered at once.
+    pub(super) request_bytes: Cell<usize>,
+    /// True if other requests came with the last one, or are being received or carried out.
+    pub(super) has_company: Cell<bool>,
+    /// The client has no credits.
+    pub(super) without_credits: Stalled,
+    /// The end of the frames, while some before it have not begun.
+    end: Cell<Option<Box<Result<(), End>>>>,
+    /// True once there is such an end.
+    is_ending: Cell<bool>,
+}
+
+impl Incoming {
+    /// Nothing has come yet.
+    pub(super) fn new() -> Self {
+        Self {
+            window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
+            ahead: CheckedAhead::default(),
+            lined_up: RefCell::default(),
+            is_widened: Cell::new(false),
+            served_bytes: Cell::new(0),
+            request_bytes: Cell::new(0),
+            has_company: Cell::new(false),
+            without_credits: Stalled::default(),
+            end: Cell::default(),
+            is_ending: Cell::new(false),
+        }
+    }
+
+    /// No frame comes behind those in the row.
+    pub(super) fn end_behind(&self, end: Result<Option<Buf>, ReceiveError>) {
+        self.is_ending.set(true);
+        self.end.set(Some(Box::new(end.map(drop).map_err(End::Receive))));
+    }
+
+    /// True once no frame comes behind those in the row.
+    pub(super) const fn is_ending(&self) -> bool {
+        self.is_ending.get()
+    }
+
+    /// The end of the frames, once all that have come have begun.
+    pub(super) fn take_end(&self) -> Option<Result<(), End>> {
+        let is_reached = self.is_ending.get() && self.lined_up.borrow().is_empty();
+        if is_reached { self.end.take().map(|end| *end) } else { None }
+    }
+}

@@ -1,0 +1,83 @@
+//! The sessions on a connection: Connection.SessionTable of MS-SMB2 3.3.1.7, the authentications
+//! under way, and what the connection is charged to.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::{Authentications, Channel};
+use crate::objects::admission::Ticket;
+use crate::objects::ledger::Charge;
+use crate::objects::session::State;
+
+/// Sessions on a connection.
+pub struct Members {
+    channels: RefCell<Vec<Rc<Channel>>>,
+    /// Authentications under way, by session.
+    pub authentications: RefCell<Authentications>,
+    /// Counted as unauthenticated until this is taken.
+    pub ticket: RefCell<Option<Ticket>>,
+    /// Its charges: to its network, then to the first account too.
+    pub charges: RefCell<Vec<Charge>>,
+}
+
+impl Members {
+    /// No sessions yet.
+    pub(super) fn new(ticket: Ticket) -> Self {
+        Self {
+            channels: RefCell::default(),
+            authentications: RefCell::default(),
+            ticket: RefCell::new(Some(ticket)),
+            charges: RefCell::default(),
+        }
+    }
+
+    /// The first session, which has the counts of the connection.
+    pub(super) fn first(&self) -> Option<Rc<Channel>> {
+        self.channels.borrow().first().map(Rc::clone)
+    }
+
+    /// Takes all sessions out.
+    pub(super) fn take_channels(&self) -> Vec<Rc<Channel>> {
+        std::mem::take(&mut *self.channels.borrow_mut())
+    }
+
+    /// The channel of session `id` on this connection. A session that ended
+    /// elsewhere is forgotten.
+    pub fn channel(&self, id: u64) -> Option<Rc<Channel>> {
+        let mut channels = self.channels.borrow_mut();
+        let at = channels.iter().position(|c| c.session.id == id)?;
+        let channel = channels.get(at).map(Rc::clone)?;
+        if channel.session.state() == State::Closed {
+            channels.swap_remove(at);
+            return None;
+        }
+        Some(channel)
+    }
+
+    /// Puts a session into Connection.SessionTable.
+    pub fn add_channel(&self, channel: Channel) {
+        self.channels.borrow_mut().push(Rc::new(channel));
+    }
+
+    /// Takes a session out of Connection.SessionTable.
+    pub fn remove_channel(&self, id: u64) {
+        self.channels.borrow_mut().retain(|c| c.session.id != id);
+        self.authentications.borrow_mut().remove(id);
+    }
+
+    /// Sessions on this connection.
+    pub fn channel_count(&self) -> usize {
+        self.channels.borrow().len()
+    }
+
+    /// True while a session on the connection is Valid or Expired.
+    pub fn has_session(&self) -> bool {
+        let is_live = |c: &Rc<Channel>| matches!(c.session.state(), State::Valid | State::Expired);
+        self.channels.borrow().iter().any(is_live)
+    }
+
+    /// True once a session has authenticated on the connection.
+    pub fn is_authenticated(&self) -> bool {
+        self.ticket.borrow().is_none()
+    }
+}
