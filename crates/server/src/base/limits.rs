@@ -410,7 +410,7 @@ pub const TIME_MACHINE_PLIST_BYTES: usize = 64 * 1024;
 pub const BLOCKING_REQUESTS: usize = 24;
 
 /// Those of one user. Its requests may wait for each other, for a lease that is not given up
-/// for instance; other users have places left.
+/// for instance; other users have permits left.
 pub const BLOCKING_REQUESTS_PER_USER: usize = 16;
 
 /// The same for those that close.
