@@ -579,24 +579,6 @@ pub const USER_MAP_NAMES: usize = 100_000;
 /// Users that one answer tells the quotas of, and that one query may name.
 pub const QUOTA_ENTRIES: usize = 1_024;
 
-/// Replies that are signed or sealed together where that is faster (AES-CMAC, AES-CCM).
-pub const SIGNED_TOGETHER: usize = 8;
-
-/// Replies shorter than this do not wait for each other.
-pub const SIGNED_TOGETHER_BYTES_MIN: usize = 8 << 10;
-
-/// Nor do replies that are so long together.
-pub const SIGNED_TOGETHER_BYTES_MAX: usize = 8 << 20;
-
-/// Requests that are verified or unsealed together where that is faster (AES-CMAC, AES-CCM).
-pub const CHECKED_TOGETHER: usize = 8;
-
-/// A request shorter than this waits for no others.
-pub const CHECKED_TOGETHER_BYTES_MIN: usize = 8 << 10;
-
-/// No more requests are received, to be checked together, once they have so many bytes.
-pub const CHECKED_TOGETHER_BYTES_MAX: usize = 4 << 20;
-
 /// Threads that sign, verify, seal and unseal large messages; one fewer than cores if that is less.
 pub const CRYPTO_THREADS: usize = 16;
 
@@ -606,18 +588,6 @@ pub const CRYPTO_JOBS: usize = 64;
 /// Messages of one connection that are received before their turn, so that others check them, and
 /// replies that others protect, before no more requests are received.
 pub const CRYPTO_LINED_UP: usize = 8;
-
-/// Processor time of one message that does not hold its core: it goes to another thread.
-pub const CRYPTO_HELD_MAX: Duration = Duration::from_millis(5);
-
-/// The same if no other connection is on the core, and its own has nothing else to do.
-pub const CRYPTO_HELD_ALONE_MAX: Duration = Duration::from_millis(10);
-
-/// Length from which another thread gains if a core is idle, for algorithms that are chains.
-pub const CRYPTO_GAINS_BYTES_MIN: usize = 4 << 20;
-
-/// Shorter messages never go to another thread, and are not measured.
-pub const CRYPTO_ELSEWHERE_BYTES_MIN: usize = 256 << 10;
 
 /// Length of a large request. When another one is behind it, the kernel is given room for more.
 pub const LARGE_REQUEST_BYTES: usize = 8 << 10;

@@ -32,7 +32,7 @@ pub(crate) mod audited;
 pub(crate) mod handled;
 mod table;
 
-pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Signing, Waits, row};
+pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Waits, row};
 
 use std::pin::pin;
 

@@ -494,7 +494,7 @@ fn establish(
     {
         return Err(Status::USER_SESSION_DELETED);
     }
-    let sealing_key = keys.sealing_key(Sender::Server);
+    let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
     // Deviation: never for an anonymous session: MS-SMB2 3.2.5.3.1 has that client sign nothing,
@@ -519,9 +519,9 @@ fn establish(
     session.establish(
         identity,
         Security {
-            signing_key: terms.signing_key(&keys),
+            signing_key: Arc::new(terms.signing_key(&keys)),
             sealing_key,
-            opening_key: keys.opening_key(Sender::Server),
+            opening_key: keys.opening_key(Sender::Server).map(Arc::new),
             signing_required,
             encrypt_data,
         },

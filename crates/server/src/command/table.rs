@@ -1,6 +1,7 @@
 //! The table of commands: the conditions that must hold before a handler runs, and the way
 //! in which it runs.
 
+use frevo_proto::protection::receive_policy::SignatureRule;
 use frevo_wire::Command;
 
 use crate::base::limits::LONG_REQUEST;
@@ -52,19 +53,6 @@ pub enum Ends {
     Open,
 }
 
-/// The check of a request's signature, where the message is not sealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signing {
-    /// MS-SMB2 3.3.5.2.4: the session says whether the request must be signed.
-    BySession,
-    /// A signed request is refused: there is no session yet (NEGOTIATE).
-    Never,
-    /// The handler verifies a request for which the connection has no key (SESSION_SETUP).
-    ByHandler,
-    /// MS-SMB2 3.3.5.7: in 3.1.1 the request must be signed (TREE_CONNECT).
-    Demanded,
-}
-
 /// The requests of a command whose handler runs on a thread of a blocking pool, so that a
 /// file system that does not answer stalls no other connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +93,7 @@ pub struct Row {
     /// MS-SMB2 3.3.5.2.11
     pub tree: bool,
     /// The check of its signature.
-    pub signing: Signing,
+    pub signing: SignatureRule,
     /// True where request and response enter the pre-authentication hash (MS-SMB2
     /// 3.3.5.4, 3.3.5.5). Their responses are not sealed unless the request is.
     pub is_hashed: bool,
@@ -145,7 +133,7 @@ const BARE: Row = Row {
     session: false,
     when_expired: false,
     tree: false,
-    signing: Signing::BySession,
+    signing: SignatureRule::BySession,
     is_hashed: false,
     ends: Ends::Nothing,
     outlives_connection: false,
@@ -158,7 +146,7 @@ const BARE: Row = Row {
     kept_bytes: usize::MAX,
 };
 /// The row of NEGOTIATE, which SMB1's has too.
-pub const NEGOTIATE: Row = Row { signing: Signing::Never, is_hashed: true, ..BARE };
+pub const NEGOTIATE: Row = Row { signing: SignatureRule::Never, is_hashed: true, ..BARE };
 const SESSION: Row = Row { session: true, ..BARE };
 const TREE: Row = Row { tree: true, ..SESSION };
 const SLOW: Row = Row { waits: Waits::Slow, off_core: OffCore::Asks, ..TREE };
@@ -176,7 +164,7 @@ pub const fn row(command: Command) -> Option<Row> {
         // The handler finds its session itself, because new, binding and renewed sessions differ.
         // It waits for the throttle and for the host's user database.
         Command::SESSION_SETUP => {
-            Row { signing: Signing::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
+            Row { signing: SignatureRule::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
         }
         Command::LOGOFF => Row {
             when_expired: true,
@@ -186,7 +174,7 @@ pub const fn row(command: Command) -> Option<Row> {
             ..SESSION
         },
         Command::TREE_CONNECT => Row {
-            signing: Signing::Demanded,
+            signing: SignatureRule::Demanded,
             waits: Waits::Slow,
             off_core: OffCore::Connects,
             ..SESSION

@@ -1,32 +1,30 @@
 //! From outcomes to bytes on their way: MS-SMB2 3.3.4.1 to 3.3.4.4.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frevo_crypto::{Sender, SigningKey};
+use frevo_crypto::SigningKey;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::HEADROOM;
 use frevo_net::buffer::budget::Fullness;
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
+use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
+use frevo_proto::protection::{Guard, Protection, Signature, Signatures};
 use frevo_wire::codec::Writer;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
-use super::checked::Proof;
-use super::elsewhere::Protection;
+use super::channel::ReplyGuard;
 use super::receive::Element;
-use super::shared_key::SharedKey;
 use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
-use crate::base::pools::crypto_threads::Algorithm;
+use crate::command;
 use crate::command::request::Request;
 use crate::command::response::{Payload, Response};
-use crate::command::{self, Row};
 use crate::objects::activity::Spent;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Session;
@@ -62,17 +60,10 @@ enum Signer {
 }
 
 impl Signer {
-    fn key(&self) -> Option<&SigningKey> {
+    fn key(&self) -> Option<&Arc<SigningKey>> {
         match self {
             Self::Channel(channel) => channel.signing_key(),
             Self::Session(session) => session.security().map(|s| &s.signing_key),
-        }
-    }
-
-    fn shared_key(&self) -> SharedKey {
-        match self {
-            Self::Channel(channel) => channel.shared_signing_key(),
-            Self::Session(session) => SharedKey::Session(Arc::clone(session)),
         }
     }
 }
@@ -181,24 +172,23 @@ impl Assembly {
             header.session_id = session_id;
         }
         let counted = channel.clone();
-        let seal = self.seal_for(connection, row, channel.as_ref());
+        let rule = self.rule(connection, request, status, channel.as_ref(), &out);
+        let seal = match rule.is_sealed() {
+            true => self.request_seal.clone().or_else(|| channel.clone()),
+            false => None,
+        };
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
             // A client opens nothing in which sessions differ.
             self.flush(connection);
         }
         self.seal = seal;
-        let signer = self.signer(request, status, row, channel);
-        // MS-SMB2 3.3.4.1.1: the rounds of a binding, whatever comes of them,
-        // are signed with the session's key.
-        let signer = signer
-            .or_else(|| out.binding().map(|s| Signer::Session(Arc::clone(s))))
-            .filter(|_| !out.is_unsigned());
-        // Windows: a refusal says that it is signed when the request was, although
-        // there is no key for it. Clients that want signatures drop it otherwise
-        // and never learn that their session is gone.
-        let keyless = status.is_error() && self.seal.is_none();
-        if signer.is_some() || (keyless && request.flags.contains(HeaderFlags::SIGNED)) {
+        let signer = match rule.signer() {
+            None => None,
+            Some(KeyOwner::Channel) => channel.map(Signer::Channel),
+            Some(KeyOwner::Session) => out.binding().map(|s| Signer::Session(Arc::clone(s))),
+        };
+        if rule.has_signed_flag() {
             header.flags |= HeaderFlags::SIGNED;
         }
         if row.is_hashed {
@@ -216,39 +206,32 @@ impl Assembly {
         self.append(connection, body, payload, signer);
     }
 
-    /// MS-SMB2 3.3.4.1.4: the channel whose key seals this response.
-    fn seal_for(
+    /// The facts that decide on the protection of a response.
+    fn rule(
         &self,
         connection: &Connection,
-        row: Row,
-        channel: Option<&Rc<Channel>>,
-    ) -> Option<Rc<Channel>> {
-        if self.request_seal.is_some() {
-            return self.request_seal.clone();
-        }
-        let channel = channel.filter(|channel| {
-            !row.is_hashed
-                && connection.info.is_smb3()
-                && channel.session.security().is_some_and(|s| s.encrypt_data)
-        });
-        channel.cloned()
-    }
-
-    /// MS-SMB2 3.3.4.1.1: who signs.
-    fn signer(
-        &self,
         request: &Header,
         status: Status,
-        row: Row,
-        channel: Option<Rc<Channel>>,
-    ) -> Option<Signer> {
-        let channel = channel?;
-        if self.seal.is_some() {
-            return None;
+        channel: Option<&Rc<Channel>>,
+        out: &Response,
+    ) -> send_policy::Response {
+        let request_protection = if self.request_seal.is_some() {
+            Protection::Sealed
+        } else if request.flags.contains(HeaderFlags::SIGNED) {
+            Protection::Signed
+        } else {
+            Protection::None
+        };
+        let security = channel.and_then(|channel| channel.session.security());
+        send_policy::Response {
+            answer: Reply::Final(request.command, status),
+            request: request_protection,
+            is_smb3: connection.info.is_smb3(),
+            session_seals: security.is_some_and(|s| s.encrypt_data),
+            has_channel_key: channel.is_some_and(|channel| channel.signing_key().is_some()),
+            is_binding: out.binding().is_some(),
+            is_unsigned: out.is_unsigned(),
         }
-        let granted = row.is_hashed && status == Status::SUCCESS;
-        let signed = request.flags.contains(HeaderFlags::SIGNED);
-        ((signed || granted) && channel.signing_key().is_some()).then_some(Signer::Channel(channel))
     }
 
     fn append(
@@ -320,10 +303,12 @@ impl Assembly {
             let frame = frame.invalidating(invalidates);
             frame
         };
-        let protected = match seal {
-            Some(channel) => seal_frame(connection, frame, channel, is_whole, finish),
-            None => sign_frame(connection, frame, &parts, is_whole, finish),
+        let guard = match seal.as_deref().map(Channel::seal) {
+            None => signed(&parts, frame.len()),
+            Some(Ok(guard)) => guard,
+            Some(Err(why)) => return connection.disconnect(why),
         };
+        let protected = connection.protect(frame, guard, is_whole, finish);
         let Some(frame) = protected else { return };
         if let Some((command, session_id, status)) = hashed {
             hash_response(connection, command, session_id, status, &frame);
@@ -339,99 +324,16 @@ impl Assembly {
     }
 }
 
-/// Seals a reply and returns it; None if it is sealed later or elsewhere, or the connection ends.
-/// `is_whole` is true for one that nothing but its bytes is needed of.
-fn seal_frame(
-    connection: &Connection,
-    mut frame: Buf,
-    channel: Rc<Channel>,
-    is_whole: bool,
-    finish: impl FnOnce(Buf) -> OutFrame + 'static,
-) -> Option<Buf> {
-    let (len, algorithm) = (frame.len(), || channel.sealing_algorithm());
-    if is_whole && connection.gathers(&channel, Proof::Seal, len) {
-        connection.protect_later(frame, channel, Proof::Seal);
-        return None;
-    }
-    let site = if is_whole { connection.site_elsewhere(len, algorithm) } else { None };
-    let sealed = match site {
-        Some(site) => channel.begin_sealing(&mut frame).map(|sealing| {
-            let by = Protection::Seal(Arc::clone(&channel.session), sealing);
-            connection.protect_elsewhere(frame, by, site, algorithm(), finish);
-            None
-        }),
-        None => {
-            let threads = connection.info.server.crypto_threads();
-            let sealed = threads.measured(len, algorithm, || channel.seal_frame(&mut frame));
-            sealed.map(|()| Some(frame))
-        }
-    };
-    sealed.unwrap_or_else(|why| {
-        connection.disconnect(why);
-        None
-    })
-}
-
-/// Signs the messages of a reply that are to be signed, like [`seal_frame`].
-fn sign_frame(
-    connection: &Connection,
-    mut frame: Buf,
-    parts: &[Part],
-    is_whole: bool,
-    finish: impl FnOnce(Buf) -> OutFrame + 'static,
-) -> Option<Buf> {
-    let (len, algorithm) = (frame.len(), || signing_algorithm(parts));
-    if let (true, Some(channel)) = (is_whole, sole_signer(parts))
-        && connection.gathers(channel, Proof::Signature, len)
-    {
-        connection.protect_later(frame, Rc::clone(channel), Proof::Signature);
-        return None;
-    }
-    let site = if is_whole { connection.site_elsewhere(len, algorithm) } else { None };
-    if let (Some(site), Some(algorithm)) = (site, algorithm()) {
-        let by = Protection::Signature(shared(parts, len));
-        connection.protect_elsewhere(frame, by, site, Some(algorithm), finish);
-        return None;
-    }
-    let threads = connection.info.server.crypto_threads();
-    threads.measured(len, algorithm, || sign_parts(&mut frame, parts));
-    Some(frame)
-}
-
-/// The channel whose key signs all there is, which is one message.
-fn sole_signer(parts: &[Part]) -> Option<&Rc<Channel>> {
-    match parts {
-        [Part { start: 0, signer: Some(Signer::Channel(channel)) }] => Some(channel),
-        _ => None,
-    }
-}
-
-/// The algorithm of the first signature; a connection has one for all.
-fn signing_algorithm(parts: &[Part]) -> Option<Algorithm> {
-    let key = parts.iter().find_map(|part| part.signer.as_ref()?.key())?;
-    Some(Algorithm::Signing(key.algorithm()))
-}
-
-/// The messages of a frame of `len` bytes, with their signers.
-fn signed(parts: &[Part], len: usize) -> impl Iterator<Item = (Range<usize>, &Signer)> {
-    parts.iter().enumerate().filter_map(move |(at, part)| {
+/// The guard of a frame of `len` bytes whose messages have these signers.
+fn signed(parts: &[Part], len: usize) -> ReplyGuard<'_> {
+    let mut all = Signatures::new();
+    for (at, part) in parts.iter().enumerate() {
         let end = parts.get(at + 1).map_or(len, |next| next.start);
-        Some((part.start..end, part.signer.as_ref()?))
-    })
-}
-
-/// The same, for other threads.
-fn shared(parts: &[Part], len: usize) -> SmallVec<[(Range<usize>, SharedKey); 1]> {
-    signed(parts, len).map(|(range, signer)| (range, signer.shared_key())).collect()
-}
-
-fn sign_parts(frame: &mut Buf, parts: &[Part]) {
-    for (range, signer) in signed(parts, frame.len()) {
-        if let (Some(key), Some(message)) = (signer.key(), frame.get_mut(range)) {
-            let signed = frevo_proto::protection::signature::sign(message, key, Sender::Server);
-            debug_assert!(signed.is_ok(), "a response has a header");
+        if let Some(key) = part.signer.as_ref().and_then(Signer::key) {
+            all.push(Signature { range: part.start..end, key });
         }
     }
+    if all.is_empty() { Guard::None } else { Guard::Signed(all) }
 }
 
 fn hash_response(
@@ -542,12 +444,23 @@ pub(super) fn send_interim(
     error_body(&mut Writer::from(&mut bytes, 0), &[], connection.info.dialect());
     let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
     frame.extend_from_slice(&bytes);
-    if let Some(channel) = seal
-        && let Err(why) = channel.seal_frame(&mut frame)
-    {
-        connection.disconnect(why);
-        return;
-    }
+    let rule = send_policy::Response {
+        answer: Reply::Interim,
+        request: if seal.is_some() { Protection::Sealed } else { Protection::None },
+        is_smb3: connection.info.is_smb3(),
+        session_seals: false,
+        has_channel_key: false,
+        is_binding: false,
+        is_unsigned: false,
+    };
+    let guard = match seal.filter(|_| rule.is_sealed()).map(Channel::seal) {
+        None => Ok(Guard::None),
+        Some(guard) => guard,
+    };
+    let frame = match guard.and_then(|guard| connection.protect_now(frame, guard)) {
+        Ok(frame) => frame,
+        Err(why) => return connection.disconnect(why),
+    };
     connection.enqueue(OutFrame::new(frame));
     // Its request goes on, so that nothing else tells of it.
     connection.attention.notify_one();

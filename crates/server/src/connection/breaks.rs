@@ -5,6 +5,8 @@
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
+use frevo_proto::protection::send_policy::{self, Answer};
+use frevo_proto::protection::{Guard, Protection};
 use frevo_wire::codec::Writer;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
@@ -23,7 +25,6 @@ impl Connection {
         let via = parcel.via().filter(|_| !self.is_doomed());
         let channel = via.and_then(|via| Some((via, self.members.channel(via.session)?)));
         let Some((via, channel)) = channel else { return Attempt::Failed(Box::new(parcel)) };
-        let encrypts = channel.session.security().is_some_and(|s| s.encrypt_data);
         let header = Header {
             credit_charge: 0,
             status: Status::SUCCESS,
@@ -40,13 +41,23 @@ impl Connection {
         parcel.notification().encode(&mut Writer::from(&mut bytes, 0));
         let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
         frame.extend_from_slice(&bytes);
-        if (via.sealed || encrypts)
-            && self.info.is_smb3()
-            && let Err(why) = channel.seal_frame(&mut frame)
-        {
-            self.disconnect(why);
-            return Attempt::Failed(Box::new(parcel));
-        }
+        let rule = send_policy::Response {
+            answer: Answer::Notification(via.sealed),
+            request: Protection::None,
+            is_smb3: self.info.is_smb3(),
+            session_seals: channel.session.security().is_some_and(|s| s.encrypt_data),
+            has_channel_key: channel.signing_key().is_some(),
+            is_binding: false,
+            is_unsigned: false,
+        };
+        let guard = if rule.is_sealed() { channel.seal() } else { Ok(Guard::None) };
+        let frame = match guard.and_then(|guard| self.protect_now(frame, guard)) {
+            Ok(frame) => frame,
+            Err(why) => {
+                self.disconnect(why);
+                return Attempt::Failed(Box::new(parcel));
+            }
+        };
         self.enqueue(OutFrame::new(frame));
         let rto = stream.facts().map_or(BREAK_RTO_MAX, |facts| facts.rto);
         let rto = rto.clamp(BREAK_RTO_MIN, BREAK_RTO_MAX);

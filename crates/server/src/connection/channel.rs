@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
-use frevo_net::buffer::Buf;
-use frevo_proto::protection::transform::Sealing;
+use frevo_proto::protection::{Check, Guard, Proof};
 
-use super::ConnectionInfo;
-use super::shared_key::SharedKey;
-use crate::base::pools::crypto_threads::Algorithm;
 use crate::objects::activity::Registered;
+use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::refusal::Doom;
 use crate::objects::session::Session;
 
-const NO_KEY: Doom = Doom::Rule("the session has no key for sealing");
-const EXHAUSTED: Doom = Doom::Rule("the session's sealing key has reached its limit of messages");
+/// The protection of a frame, with keys that live at least as long as the call.
+pub(super) type ReplyGuard<'a> = Guard<&'a Arc<SigningKey>, &'a Arc<SealingKey>>;
 
 /// A session as one connection uses it.
 #[derive(Debug)]
@@ -38,74 +35,40 @@ impl Channel {
         Self { session: Arc::clone(session), signing_key: signing_key.map(Arc::new), registered }
     }
 
-    /// Channel.SigningKey, for other threads.
-    pub(super) fn shared_signing_key(&self) -> SharedKey {
-        match &self.signing_key {
-            Some(key) => SharedKey::Channel(Arc::clone(key)),
-            None => SharedKey::Session(Arc::clone(&self.session)),
-        }
-    }
-
     /// Channel.SigningKey; none before authentication succeeded.
-    pub fn signing_key(&self) -> Option<&SigningKey> {
-        self.signing_key
-            .as_deref()
-            .or_else(|| self.session.security().map(|security| &security.signing_key))
+    pub fn signing_key(&self) -> Option<&Arc<SigningKey>> {
+        let of_session = || self.session.security().map(|security| &security.signing_key);
+        self.signing_key.as_ref().or_else(of_session)
     }
 
     /// Session.DecryptionKey; none before authentication succeeded, or if it is not to be used.
-    pub fn opening_key(&self) -> Option<&OpeningKey> {
+    pub fn opening_key(&self) -> Option<&Arc<OpeningKey>> {
         self.session.security().and_then(|security| security.opening_key.as_ref())
     }
 
     /// Session.EncryptionKey; none like [`Self::opening_key`].
-    pub fn sealing_key(&self) -> Option<&SealingKey> {
+    pub fn sealing_key(&self) -> Option<&Arc<SealingKey>> {
         self.session.security().and_then(|security| security.sealing_key.as_ref())
     }
 
-    /// The algorithm that seals, if there is a key.
-    pub(super) fn sealing_algorithm(&self) -> Option<Algorithm> {
-        Some(Algorithm::Sealing(self.sealing_key()?.cipher()))
-    }
-
-    /// Seals a frame: MS-SMB2 3.1.4.3.
-    ///
-    /// # Errors
-    /// The key has sealed as many messages as it may: the client must log on anew.
-    pub fn seal_frame(&self, frame: &mut Buf) -> Result<(), Doom> {
-        self.seal_frames(&mut [frame])
-    }
-
-    /// Begins to seal a frame, which then has room for its prefix too. See [`Sealing`].
-    ///
-    /// # Errors
-    /// Like [`Self::seal_frame`].
-    pub(super) fn begin_sealing(&self, frame: &mut Buf) -> Result<Sealing, Doom> {
-        let key = self.sealing_key().ok_or(NO_KEY)?;
-        frame.grow_front(frevo_proto::protection::transform::HEADROOM);
-        Sealing::begin(frame, key, self.session.id).map_err(|_| EXHAUSTED)
-    }
-
-    /// Seals several frames; some ciphers are faster for several at once.
-    ///
-    /// # Errors
-    /// Like [`Self::seal_frame`]; then none may be sent.
-    pub fn seal_frames(&self, frames: &mut [&mut Buf]) -> Result<(), Doom> {
-        let key = self.sealing_key().ok_or(NO_KEY)?;
-        for frame in &mut *frames {
-            frame.grow_front(frevo_proto::protection::transform::HEADROOM);
-        }
-        let sealed = match &mut *frames {
-            [frame] => frevo_proto::protection::transform::seal_frame(frame, key, self.session.id),
-            frames => {
-                let mut all: Vec<&mut [u8]> =
-                    frames.iter_mut().map(|frame| &mut ***frame).collect();
-                frevo_proto::protection::transform::seal_frames(&mut all, key, self.session.id)
+    /// The check of a frame that proves its sender so; none if there is no key.
+    pub(super) fn check(&self, proof: Proof) -> Option<Check> {
+        Some(match proof {
+            Proof::Signature => Check::Signature(Arc::clone(self.signing_key()?)),
+            Proof::Seal => {
+                let key = Arc::clone(self.opening_key()?);
+                Check::Seal { key, session_id: self.session.id }
             }
-        };
-        sealed.map_err(|_| EXHAUSTED)?;
-        // The queue writes the prefix.
-        frames.iter_mut().for_each(|frame| frame.advance(frevo_proto::frame::PREFIX_LEN));
-        Ok(())
+        })
+    }
+
+    /// The guard of a frame that is sealed: MS-SMB2 3.1.4.3.
+    ///
+    /// # Errors
+    /// The session has no key.
+    pub(super) fn seal(&self) -> Result<ReplyGuard<'_>, Doom> {
+        let key = self.sealing_key();
+        let key = key.ok_or(Doom::Rule("the session has no key for sealing"))?;
+        Ok(Guard::Sealed { key, session_id: self.session.id })
     }
 }

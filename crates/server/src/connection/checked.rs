@@ -5,47 +5,31 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use frevo_net::buffer::Buf;
+use frevo_proto::limits::VERIFIED_AHEAD;
+use frevo_proto::protection::Verdict;
 
 use super::Channel;
 use crate::base::limits::COMPOUND_ELEMENTS;
-
-/// The way in which a frame proves its sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proof {
-    /// The Signature of its only message.
-    Signature,
-    /// The tag in its transform header.
-    Seal,
-}
 
 /// The result for one frame.
 pub(super) struct Checked {
     /// The channel whose key it was checked with.
     pub(super) channel: Rc<Channel>,
-    pub(super) proof: Proof,
-    /// The results for its messages: the bit of each is set if its signature is right. A sealed frame
-    /// has one result.
-    pub(super) right: u128,
+    pub(super) verdict: Verdict,
 }
 
 /// A received frame in its place, with its result if it was checked.
 pub(super) type LinedUp = (Buf, Option<Checked>);
 
-// A frame has no more messages than bits.
-const _: () = assert!(COMPOUND_ELEMENTS <= 128);
+// All messages of a frame are verified.
+const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
 
 impl Checked {
     /// True if the signature of the `at`th message is right. None if `channel`, which its session has
     /// now, is not the one that it was checked for.
     pub(super) fn signature(&self, at: u8, channel: Option<&Rc<Channel>>) -> Option<bool> {
         let is_same = channel.is_some_and(|channel| Rc::ptr_eq(channel, &self.channel));
-        let is_right = self.right.checked_shr(at.into()).is_some_and(|right| right & 1 == 1);
-        (is_same && self.proof == Proof::Signature).then_some(is_right)
-    }
-
-    /// True if the tag of the frame, which is decrypted, is right.
-    pub(super) fn seal(&self) -> Option<(&Rc<Channel>, bool)> {
-        (self.proof == Proof::Seal).then_some((&self.channel, self.right != 0))
+        self.verdict.signature(at).filter(|_| is_same)
     }
 }
 

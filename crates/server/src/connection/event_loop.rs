@@ -13,6 +13,7 @@ use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
 use frevo_net::watchdog::{is_due, yield_if_due};
+use frevo_proto::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -24,8 +25,8 @@ use super::driver::{Driver, any_ended, rung};
 use super::end_reason::End;
 use crate::audit::{self, Event};
 use crate::base::limits::{
-    AUTHENTICATE_DEADLINE, CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX, CLOSED_ON_CORE,
-    IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK, NEGOTIATE_DEADLINE,
+    AUTHENTICATE_DEADLINE, CLOSED_ON_CORE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK,
+    NEGOTIATE_DEADLINE,
 };
 use crate::base::panics::{self, Steps};
 use crate::base::watchdog::Whose;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use frevo_proto::compound::{Chain, FileOutcome, Needs, Outcome as Ended, Verdict};
+use frevo_proto::protection::receive_policy;
 use frevo_proto::replay::Counted;
 use frevo_wire::codec::Reader;
 use frevo_wire::file_id::FileId;
@@ -159,8 +160,8 @@ fn look_up_tree(
 ) -> Result<(), Refusal> {
     let ended = |status| ended_with(session, status);
     let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
-    if tree.share.encrypt && !sealed {
-        return Err(Status::ACCESS_DENIED.into());
+    if let Some(status) = receive_policy::refusal_by_tree(sealed, tree.share.encrypt) {
+        return Err(status.into());
     }
     if row.ends != Ends::TreeConnect {
         let operation = tree.under_way.begin();

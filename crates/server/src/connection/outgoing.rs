@@ -1,32 +1,24 @@
 //! Outgoing frames: the send queue, replies that other threads protect, and break notifications.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::time::Duration;
 
 use frevo_net::buffer::Buf;
 use frevo_net::send_queue::{OutFrame, SendLimits, SendQueue};
 use frevo_proto::frame::PREFIX_LEN;
+use frevo_proto::protection::Batch;
 
-use super::Channel;
-use super::checked::Proof;
 use super::row::{Row, Sizes};
 use super::sent_break::Sent;
 use super::stalls::Stalled;
 use super::uncopied_reads::UncopiedReads;
-/// Replies to be signed or sealed with one channel's key.
+
+/// Replies that are protected together.
 #[derive(Default)]
-pub(super) struct SigningBatch {
+pub(super) struct ReplyBatch {
     /// True while further requests of the same read are being begun.
     pub(super) is_gathering: Cell<bool>,
-    pub(super) replies: RefCell<Vec<Reply>>,
-}
-
-/// A reply without its signature or seal.
-pub(super) struct Reply {
-    pub(super) frame: Buf,
-    pub(super) channel: Rc<Channel>,
-    pub(super) proof: Proof,
+    pub(super) replies: RefCell<Batch<Buf>>,
 }
 
 /// Replies and notifications of a connection on their way to its client.
@@ -36,7 +28,7 @@ pub(super) struct Outgoing {
     /// Replies in their order, whose first is being protected elsewhere.
     pub(super) leaving: RefCell<Row<OutFrame>>,
     /// Replies that are protected together.
-    pub(super) together: SigningBatch,
+    pub(super) together: ReplyBatch,
     /// Break notifications on their way.
     pub(super) breaks: RefCell<Vec<Sent>>,
     uncopied_reads: UncopiedReads,
@@ -51,7 +43,7 @@ impl Outgoing {
         Self {
             queue: SendQueue::new(SendLimits::default()),
             leaving: RefCell::default(),
-            together: SigningBatch::default(),
+            together: ReplyBatch::default(),
             breaks: RefCell::default(),
             uncopied_reads: UncopiedReads::default(),
             spare_bytes: RefCell::default(),

@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
+use frevo_proto::Disconnect;
 use frevo_proto::frame::{Stage, check_message_len};
-use frevo_proto::protection::transform;
+use frevo_proto::protection::{self, Algorithm, Form};
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
@@ -15,7 +16,6 @@ use smallvec::SmallVec;
 use super::checked::Checked;
 use super::{Channel, Connection};
 use crate::base::limits::COMPOUND_ELEMENTS;
-use crate::base::pools::crypto_threads::Algorithm;
 use crate::command::{self, Row};
 use crate::objects::refusal::Doom;
 
@@ -59,43 +59,35 @@ impl Connection {
     /// It is called for each frame, in their order, when its turn has come.
     pub(super) fn open_frame(&self, mut frame: Buf) -> Result<Opened, Doom> {
         let checked = self.incoming.ahead.take();
-        match frame.first_chunk::<4>() {
-            Some([0xFE, b'S', b'M', b'B']) => {
-                Ok(Opened { frame, sealed: None, verified: checked.map(Box::new) })
+        let session_id = match Form::of(&frame) {
+            Form::Message => {
+                return Ok(Opened { frame, sealed: None, verified: checked.map(Box::new) });
             }
-            Some([0xFD, b'S', b'M', b'B']) => {
-                let session_id = frame.get(44..52).and_then(|b| b.try_into().ok());
-                let channel = self.members.channel(session_id.map_or(0, u64::from_le_bytes));
-                if channel.is_some() && !self.members.is_authenticated() {
-                    // Connection.ConstrainedConnection
-                    return Err(Doom::Rule("a sealed message before a user has logged on"));
-                }
-                let ended = Doom::Late("a sealed message of a session that has ended");
-                let channel = channel.ok_or(ended)?;
-                let key = channel.opening_key().ok_or(ended)?;
-                let from = Sender::Client;
-                let unsealed = match checked.as_ref().and_then(Checked::seal) {
-                    Some((by, _)) if !Rc::ptr_eq(by, &channel) => return Err(ended),
-                    Some((_, is_right)) => {
-                        transform::conclude_frame(&mut frame, is_right, from, false)?
-                    }
-                    None => {
-                        let algorithm = || Some(Algorithm::Sealing(key.cipher()));
-                        let threads = self.info.server.crypto_threads();
-                        threads.measured(frame.len(), algorithm, || {
-                            transform::unseal_frame(&mut frame, from, false, |_| Some(key))
-                        })?
-                    }
-                };
-                frame.truncate(unsealed.message.end);
-                frame.advance(unsealed.message.start);
-                Ok(Opened { frame, sealed: Some(channel), verified: None })
-            }
-            Some([0xFC, b'S', b'M', b'B']) => {
-                Err(Doom::Rule("a compressed message, although compression was not negotiated"))
-            }
-            _ => Err(Doom::Rule("no SMB2 message")),
+            Form::Sealed(session_id) => session_id,
+            Form::Compressed => return Err(Disconnect::Compressed.into()),
+            Form::Unknown => return Err(Doom::Rule("no SMB2 message")),
+        };
+        let channel = self.members.channel(session_id);
+        if channel.is_some() && !self.members.is_authenticated() {
+            // Connection.ConstrainedConnection
+            return Err(Doom::Rule("a sealed message before a user has logged on"));
         }
+        let ended = Doom::Late("a sealed message of a session that has ended");
+        let channel = channel.ok_or(ended)?;
+        let key = channel.opening_key().ok_or(ended)?;
+        let checked = checked.filter(|checked| checked.verdict.seal().is_some());
+        if checked.as_ref().is_some_and(|by| !Rc::ptr_eq(&by.channel, &channel)) {
+            return Err(ended);
+        }
+        let verdict = checked.map(|checked| checked.verdict);
+        let algorithm = || verdict.is_none().then(|| Algorithm::Sealing(key.cipher()));
+        let threads = self.info.server.crypto_threads();
+        let opened = threads.measured(frame.len(), algorithm, || {
+            protection::open(&mut frame, verdict, Sender::Client, None, |_| Some(key))
+        })?;
+        frame.truncate(opened.message.end);
+        frame.advance(opened.message.start);
+        Ok(Opened { frame, sealed: Some(channel), verified: None })
     }
 
     /// Splits an opened frame and checks each message as far as a disconnect

@@ -4,13 +4,14 @@
 use frevo_crypto::Sender;
 use frevo_proto::Dialect;
 use frevo_proto::limits::{BYTES_PER_CREDIT, MESSAGE_WITHOUT_PAYLOAD};
+use frevo_proto::protection::receive_policy::{self, Demand, SessionFacts};
+use frevo_proto::protection::{Algorithm, Protection, signature};
 use frevo_wire::{Header, HeaderFlags, Status};
 
-use super::Connection;
 use super::checked::Checked;
+use super::{Channel, Connection};
 use crate::audit::{self, Event};
-use crate::base::pools::crypto_threads::Algorithm;
-use crate::command::{Row, Signing};
+use crate::command::Row;
 use crate::objects::refusal::{Doom, Refusal};
 use crate::objects::session::{Session, State};
 
@@ -46,37 +47,32 @@ impl Connection {
         sealed: bool,
         verified: Option<(&Checked, u8)>,
     ) -> Result<(), Refusal> {
-        if sealed {
-            return Ok(());
-        }
-        let channel = self.members.channel(header.session_id);
-        if !header.flags.contains(HeaderFlags::SIGNED) {
-            if row.signing == Signing::Demanded
-                && self.info.dialect() == Dialect::SMB_3_1_1
-                && channel.as_ref().is_some_and(|channel| !channel.session.is_anonymous())
-            {
-                // MS-SMB2 3.3.5.7: once there is a session, before all other answers.
+        let protection = match sealed {
+            true => Protection::Sealed,
+            false if header.flags.contains(HeaderFlags::SIGNED) => Protection::Signed,
+            false => Protection::None,
+        };
+        let is_3_1_1 = self.info.dialect() == Dialect::SMB_3_1_1;
+        let request = receive_policy::Request { rule: row.signing, protection, is_3_1_1 };
+        let mut channel = None;
+        let demand = request.demand(|| {
+            channel = self.members.channel(header.session_id);
+            channel.as_deref().map(facts)
+        });
+        match demand {
+            Demand::Nothing => return Ok(()),
+            Demand::Refusal(status) => return Err(status.into()),
+            Demand::Disconnect => {
                 return Err(Doom::Rule("TREE_CONNECT neither signed nor sealed").into());
             }
-            return self.check_unsigned(header);
+            Demand::Signature => {}
         }
-        let key = match (row.signing, &channel) {
-            (Signing::Never, _) => return Err(Status::INVALID_PARAMETER.into()),
-            // Binding: the handler verifies with the session's own key.
-            (Signing::ByHandler, None) => return Ok(()),
-            (_, None) => return Err(Status::USER_SESSION_DELETED.into()),
-            (signing, Some(channel)) => match channel.signing_key() {
-                Some(key) => key,
-                // No key exists before authentication has ended.
-                None if signing == Signing::ByHandler => return Ok(()),
-                None => return Err(Status::NOT_SUPPORTED.into()),
-            },
-        };
         let verified = verified.and_then(|(all, at)| all.signature(at, channel.as_ref()));
+        let key = channel.as_deref().and_then(Channel::signing_key);
         let is_right = verified.unwrap_or_else(|| {
-            let algorithm = || Some(Algorithm::Signing(key.algorithm()));
+            let algorithm = || Some(Algorithm::Signing(key?.algorithm()));
             self.info.server.crypto_threads().measured(message.len(), algorithm, || {
-                frevo_proto::protection::signature::verify(message, key, Sender::Client)
+                key.is_some_and(|key| signature::verify(message, key, Sender::Client))
             })
         });
         if is_right {
@@ -100,19 +96,6 @@ impl Connection {
         });
     }
 
-    /// An unsigned message where one must be signed is refused.
-    ///
-    /// Windows: MS-SMB2 3.3.5.2.4 looks for the session among all; there the
-    /// connection's own count, and any other is not there (3.3.5.2.9).
-    fn check_unsigned(&self, header: &Header) -> Result<(), Refusal> {
-        let channel = self.members.channel(header.session_id);
-        let security = channel.as_ref().and_then(|c| c.session.security());
-        if security.is_some_and(|s| s.signing_required) {
-            return Err(Status::ACCESS_DENIED.into());
-        }
-        Ok(())
-    }
-
     /// MS-SMB2 3.3.5.2.9.
     pub(super) fn check_session(
         &self,
@@ -127,10 +110,19 @@ impl Connection {
             State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
             State::InProgress | State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
         }
-        let encrypt = session.security().is_some_and(|s| s.encrypt_data);
-        if encrypt && !sealed && self.info.is_smb3() {
-            return Err(Status::ACCESS_DENIED.into());
+        let seals = session.security().is_some_and(|s| s.encrypt_data);
+        match receive_policy::refusal_by_session(sealed, seals, self.info.is_smb3()) {
+            None => Ok(()),
+            Some(status) => Err(status.into()),
         }
-        Ok(())
+    }
+}
+
+/// The facts of a channel that decide on the signatures of its requests.
+fn facts(channel: &Channel) -> SessionFacts {
+    SessionFacts {
+        is_anonymous: channel.session.is_anonymous(),
+        must_sign: channel.session.security().is_some_and(|s| s.signing_required),
+        has_signing_key: channel.signing_key().is_some(),
     }
 }

@@ -51,11 +51,11 @@ pub enum State {
 #[derive(Debug)]
 pub struct Security {
     /// Session.SigningKey, also the first channel's.
-    pub signing_key: SigningKey,
+    pub signing_key: Arc<SigningKey>,
     /// Session.EncryptionKey; shared by all channels, so that nonces are too.
-    pub sealing_key: Option<SealingKey>,
+    pub sealing_key: Option<Arc<SealingKey>>,
     /// Session.DecryptionKey
-    pub opening_key: Option<OpeningKey>,
+    pub opening_key: Option<Arc<OpeningKey>>,
     /// Session.SigningRequired
     pub signing_required: bool,
     /// Session.EncryptData

@@ -2,64 +2,34 @@
 //! one connection can use several.
 //!
 //! AES-CMAC, AES-CCM and HMAC-SHA256 are chains: each block waits for the one before it, and a message
-//! of 8 MiB takes 6 to 10 ms. A thread that is handed a message pays for the wake-up and for data that
-//! is in another core's cache, so that it gains only for long ones, and only if it has a core to itself.
+//! of 8 MiB takes 6 to 10 ms. [`Pace`] says when a thread gains; the threads here only carry out
+//! [`Work`].
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::{cores, file_io};
+use frevo_proto::limits::CRYPTO_ELSEWHERE_BYTES_MIN;
+use frevo_proto::protection::{Algorithm, Pace, Site, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::sleep;
 
 use crate::base::ambient::{Ambient, CryptoPlace};
 use crate::base::host;
-use crate::base::limits::{
-    CRYPTO_ELSEWHERE_BYTES_MIN, CRYPTO_GAINS_BYTES_MIN, CRYPTO_HELD_ALONE_MAX, CRYPTO_HELD_MAX,
-    CRYPTO_JOBS, CRYPTO_LINED_UP, CRYPTO_THREADS,
-};
+use crate::base::limits::{CRYPTO_JOBS, CRYPTO_LINED_UP, CRYPTO_THREADS};
 use crate::base::pools::permits::acquire;
 use crate::base::pools::threads::Threads;
 
-/// The algorithm that a message is signed or sealed with.
+/// The place where a message is signed, verified, sealed or unsealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    /// Of a signature.
-    Signing(SigningAlgorithm),
-    /// Of a seal.
-    Sealing(Cipher),
-}
-
-/// Number of algorithms.
-const ALGORITHMS: usize = 7;
-
-impl Algorithm {
-    const fn number(self) -> usize {
-        match self {
-            Self::Signing(algorithm) => algorithm.id() as usize,
-            Self::Sealing(cipher) => 2 + cipher.id() as usize,
-        }
-    }
-
-    /// True if each block of a message waits for the one before it.
-    const fn is_chain(self) -> bool {
-        use Cipher::{Aes128Ccm, Aes256Ccm};
-        match self {
-            Self::Signing(algorithm) => !matches!(algorithm, SigningAlgorithm::AesGmac),
-            Self::Sealing(cipher) => matches!(cipher, Aes128Ccm | Aes256Ccm),
-        }
-    }
-}
-
-/// Where a message is signed, verified, sealed or unsealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Site {
+pub(crate) enum CryptoSite {
     /// On the core, when its turn comes.
     Core,
     /// On the core, since no thread would be faster; before its turn if others are elsewhere.
-    Beside,
+    CoreAtOnce,
     /// On another thread.
     Thread,
     /// On the core, but after this time: see [`CryptoPlace::After`].
@@ -74,7 +44,7 @@ pub(crate) struct CryptoThreads {
     /// Permits of messages that were given to the threads.
     permits: Arc<Semaphore>,
     /// The measured time of each algorithm.
-    paces: [Pace; ALGORITHMS],
+    paces: [Pace; Algorithm::COUNT],
     carried_out: AtomicU64,
 }
 
@@ -87,7 +57,7 @@ impl CryptoThreads {
             threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
             permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),
-            paces: std::array::from_fn(|_| Pace::default()),
+            paces: std::array::from_fn(|_| Pace::new()),
             carried_out: AtomicU64::new(0),
         }
     }
@@ -106,40 +76,30 @@ impl CryptoThreads {
 
     /// The place for a message of `bytes`. If it is large, its algorithm is asked for, and whether it
     /// has a core to itself.
-    pub(crate) fn place(
+    pub(crate) fn site(
         &self,
         ambient: &dyn Ambient,
         bytes: usize,
         algorithm: impl FnOnce() -> Option<Algorithm>,
         is_alone: impl FnOnce() -> bool,
-    ) -> Site {
+    ) -> CryptoSite {
         match ambient.crypto_place(bytes) {
-            CryptoPlace::Core => Site::Core,
-            CryptoPlace::Thread => Site::Thread,
-            CryptoPlace::After(time) => Site::After(time),
-            // Real time and other threads must decide nothing in a simulation.
-            CryptoPlace::Measured if bytes < CRYPTO_ELSEWHERE_BYTES_MIN || file_io::stays() => {
-                Site::Core
-            }
-            CryptoPlace::Measured => algorithm()
-                .map_or(Site::Core, |algorithm| self.measured_place(algorithm, bytes, is_alone)),
+            CryptoPlace::Core => return CryptoSite::Core,
+            CryptoPlace::Thread => return CryptoSite::Thread,
+            CryptoPlace::After(time) => return CryptoSite::After(time),
+            CryptoPlace::Measured => {}
         }
-    }
-
-    fn measured_place(
-        &self,
-        algorithm: Algorithm,
-        bytes: usize,
-        is_alone: impl FnOnce() -> bool,
-    ) -> Site {
-        let time = self.paces.get(algorithm.number()).map(|pace| pace.time_of(algorithm, bytes));
-        let time = time.unwrap_or_default();
-        let gains = algorithm.is_chain() && bytes >= CRYPTO_GAINS_BYTES_MIN;
-        // Nobody waits for the core, and no other work of its connection could be done meanwhile.
-        if !gains && time <= CRYPTO_HELD_MAX || time <= CRYPTO_HELD_ALONE_MAX && is_alone() {
-            return Site::Core;
+        // Real time and other threads must decide nothing in a simulation.
+        if bytes < CRYPTO_ELSEWHERE_BYTES_MIN || file_io::stays() {
+            return CryptoSite::Core;
         }
-        if time > CRYPTO_HELD_MAX || self.is_free() { Site::Thread } else { Site::Beside }
+        let Some(algorithm) = algorithm() else { return CryptoSite::Core };
+        let Some(pace) = self.paces.get(algorithm.number()) else { return CryptoSite::Core };
+        match pace.site_on_shared(algorithm, bytes, is_alone, || self.is_free()) {
+            Site::Here => CryptoSite::Core,
+            Site::HereAtOnce => CryptoSite::CoreAtOnce,
+            Site::Elsewhere => CryptoSite::Thread,
+        }
     }
 
     /// True if a thread, and a core for it, have nothing to do.
@@ -157,21 +117,43 @@ impl CryptoThreads {
     ) -> T {
         let is_large = bytes >= CRYPTO_ELSEWHERE_BYTES_MIN;
         let algorithm = if is_large { algorithm() } else { None };
-        let Some(pace) = algorithm.and_then(|algorithm| self.paces.get(algorithm.number())) else {
-            return work();
-        };
-        let began = processor_time();
-        let done = work();
-        pace.note(bytes, processor_time().saturating_sub(began));
-        done
+        match algorithm.and_then(|algorithm| self.paces.get(algorithm.number())) {
+            None => work(),
+            Some(pace) => pace.measured(bytes, CRYPTO_ELSEWHERE_BYTES_MIN, processor_time, work),
+        }
+    }
+
+    /// Does `work` on this thread.
+    pub(crate) fn run_here<W: Work>(&self, work: W) -> W::Done {
+        let algorithm = work.algorithm();
+        self.measured(work.bytes(), || algorithm, || work.run())
+    }
+
+    /// Has `work` done at `site`, which is not on the core. The future returns its result; None if it
+    /// panicked.
+    pub(crate) fn hand_over<W>(
+        self: &Arc<Self>,
+        site: CryptoSite,
+        work: W,
+    ) -> Pin<Box<dyn Future<Output = Option<W::Done>>>>
+    where
+        W: Work + Send + 'static,
+        W::Done: Send,
+    {
+        let threads = Arc::clone(self);
+        let job = move || threads.run_here(work);
+        match site {
+            CryptoSite::After(time) => Box::pin(async move {
+                sleep(time).await;
+                Some(job())
+            }),
+            _ => Box::pin(self.run(job)),
+        }
     }
 
     /// Does `work` on another thread, which begins now if there is a permit. The future returns its
     /// result; None if it panicked.
-    pub(crate) fn run<T, F>(
-        self: &Arc<Self>,
-        work: F,
-    ) -> impl Future<Output = Option<T>> + use<T, F>
+    fn run<T, F>(self: &Arc<Self>, work: F) -> impl Future<Output = Option<T>> + use<T, F>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
@@ -229,47 +211,17 @@ fn processor_time() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// The processor time that an algorithm takes.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Nanoseconds for a mebibyte; 0 until it is measured.
-    measured: AtomicUsize,
-}
-
-/// Nanoseconds for a mebibyte of a chain, until it is measured.
-const CHAIN_NANOSECONDS: usize = 1_000_000;
-
-impl Pace {
-    /// The time for a message of `bytes`.
-    fn time_of(&self, algorithm: Algorithm, bytes: usize) -> Duration {
-        let nanoseconds = match self.measured.load(Ordering::Relaxed) {
-            0 if algorithm.is_chain() => CHAIN_NANOSECONDS,
-            measured => measured,
-        };
-        let all = (nanoseconds as u64).saturating_mul(bytes as u64) >> 20;
-        Duration::from_nanos(all)
-    }
-
-    /// Lowers the time at once and raises it slowly: what slowed it down once counts little.
-    fn note(&self, bytes: usize, took: Duration) {
-        let taken = took.as_nanos().min(u128::from(u32::MAX)) as usize;
-        let now = (taken << 20) / bytes.max(1);
-        let before = self.measured.load(Ordering::Relaxed);
-        let is_lower = before == 0 || now < before;
-        let after = if is_lower { now } else { before + (now - before) / 8 };
-        self.measured.store(after.max(1), Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
     use std::task::{Context, Poll, Waker};
 
+    use frevo_crypto::Cipher;
+    use frevo_proto::limits::CRYPTO_GAINS_BYTES_MIN;
+
     use super::*;
 
     const CCM: Algorithm = Algorithm::Sealing(Cipher::Aes128Ccm);
-    const GCM: Algorithm = Algorithm::Sealing(Cipher::Aes128Gcm);
     const MIB: usize = 1 << 20;
 
     #[derive(Debug)]
@@ -283,8 +235,8 @@ mod tests {
         fn random(&self, _: &mut [u8]) {}
     }
 
-    fn place(threads: &CryptoThreads, algorithm: Algorithm, bytes: usize) -> Site {
-        threads.place(&Ordinary, bytes, || Some(algorithm), || false)
+    fn site(threads: &CryptoThreads, bytes: usize) -> CryptoSite {
+        threads.site(&Ordinary, bytes, || Some(CCM), || false)
     }
 
     /// Keeps a thread busy until the sender is dropped.
@@ -299,59 +251,16 @@ mod tests {
     }
 
     #[test]
-    fn a_message_goes_where_it_is_done_soonest() {
+    fn a_thread_that_is_busy_gets_only_what_would_hold_a_core() {
         let threads = Arc::new(CryptoThreads::new(2));
-        assert_eq!(place(&threads, CCM, CRYPTO_GAINS_BYTES_MIN - 1), Site::Core);
-        assert_eq!(place(&threads, CCM, CRYPTO_GAINS_BYTES_MIN), Site::Thread);
-        assert_eq!(place(&threads, CCM, 8 * MIB), Site::Thread);
-        assert_eq!(place(&threads, GCM, 8 * MIB), Site::Core);
+        assert_eq!(site(&threads, CRYPTO_GAINS_BYTES_MIN - 1), CryptoSite::Core);
+        assert_eq!(site(&threads, CRYPTO_GAINS_BYTES_MIN), CryptoSite::Thread);
         let (end, _held) = hold(&threads);
-        assert_eq!(place(&threads, CCM, CRYPTO_GAINS_BYTES_MIN), Site::Beside, "none is free");
-        assert_eq!(place(&threads, CCM, 8 * MIB), Site::Thread, "it would hold its core");
+        assert_eq!(site(&threads, CRYPTO_GAINS_BYTES_MIN), CryptoSite::CoreAtOnce, "none is free");
+        assert_eq!(site(&threads, 8 * MIB), CryptoSite::Thread, "it would hold its core");
         drop(end);
-    }
-
-    #[test]
-    fn what_holds_a_core_goes_whatever_its_algorithm() {
-        let threads = Arc::new(CryptoThreads::new(2));
-        let pace = |algorithm: Algorithm| &threads.paces[algorithm.number()];
-        // A processor without instructions for AES.
-        for _ in 0..64 {
-            pace(GCM).note(MIB, CRYPTO_HELD_MAX * 2);
-        }
-        assert_eq!(place(&threads, GCM, MIB), Site::Thread);
-        assert_eq!(place(&threads, GCM, CRYPTO_ELSEWHERE_BYTES_MIN), Site::Core);
-        assert_eq!(place(&threads, GCM, CRYPTO_ELSEWHERE_BYTES_MIN - 1), Site::Core);
-        // One that is fast.
-        pace(CCM).note(8 * MIB, CRYPTO_HELD_MAX / 4);
-        assert_eq!(place(&threads, CCM, 8 * MIB), Site::Thread, "a thread is free");
-        let (end, _held) = hold(&threads);
-        assert_eq!(place(&threads, CCM, 8 * MIB), Site::Beside, "it holds no core for long");
-        drop(end);
-        // A hiccup changes little.
-        pace(CCM).note(8 * MIB, CRYPTO_HELD_MAX);
-        assert!(pace(CCM).time_of(CCM, 8 * MIB) < CRYPTO_HELD_MAX);
-        pace(CCM).note(usize::MAX, Duration::MAX);
-    }
-
-    #[test]
-    fn a_message_that_nothing_waits_for_stays() {
-        let threads = CryptoThreads::new(2);
-        let alone = |bytes| threads.place(&Ordinary, bytes, || Some(CCM), || true);
-        assert_eq!(alone(8 * MIB), Site::Core);
-        threads.paces[CCM.number()].note(8 * MIB, CRYPTO_HELD_ALONE_MAX + Duration::from_millis(1));
-        assert_eq!(alone(8 * MIB), Site::Thread, "it would hold its core for too long");
-        assert_eq!(alone(4 * MIB), Site::Core);
-    }
-
-    #[test]
-    fn every_algorithm_has_a_pace_of_its_own() {
-        use frevo_crypto::SigningAlgorithm::{AesCmac, AesGmac, HmacSha256};
-        let signing = [HmacSha256, AesCmac, AesGmac].map(Algorithm::Signing);
-        let sealing = [1, 2, 3, 4].map(|id| Algorithm::Sealing(Cipher::from_id(id).unwrap()));
-        let mut numbers: Vec<usize> = signing.iter().chain(&sealing).map(|a| a.number()).collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..ALGORITHMS).collect::<Vec<_>>());
+        let unknown = threads.site(&Ordinary, 8 * MIB, || None, || false);
+        assert_eq!(unknown, CryptoSite::Core, "nothing protects it");
     }
 
     #[test]
