@@ -88,14 +88,6 @@ pub const LOGON_ROUNDS: usize = 8;
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Largest READ or WRITE, bytes, whatever the options say: a frame holds less than 16 MiB.
 pub const PAYLOAD_MAX: u32 = 8 << 20;
-/// Shortest message that is encrypted and decrypted on other cores, bytes.
-pub const BESIDE_BYTES_MIN: usize = 32 << 10;
-/// Time for one mebibyte from which encryption counts as slow and goes to other cores.
-pub const BESIDE_FROM: Duration = Duration::from_micros(250);
-/// Sealed replies that are decrypted together where that is faster (AES-CCM).
-pub const OPENED_TOGETHER: usize = 8;
-/// Total length up to which replies are received to be decrypted together, bytes.
-pub const OPENED_TOGETHER_BYTES_MAX: usize = 4 << 20;
 /// Shortest reply, bytes, that is handed over before the next one is read: it is still in the
 /// processor's cache.
 pub const HAND_OVER_BYTES: usize = 64 << 10;

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
-use frevo_proto::frame::FrameLength;
-use frevo_proto::protection::Protection;
 use frevo_proto::protection::transform::HEADROOM;
+use frevo_proto::protection::{
+    self, Framed, Outgoing, ProtectError, Protection, Signature, Signatures, Work,
+};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
+use frevo_wire::compound::Compound;
 use frevo_wire::header::HEADER_LEN;
-use frevo_wire::{Command, Header, HeaderFlags};
+use frevo_wire::{Command, HeaderFlags};
 use tokio::sync::watch;
 
 use super::loan::Loan;
@@ -146,18 +148,21 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The protection of a message.
+/// The protection of a message, with the key.
 #[derive(Clone, Copy)]
 pub(crate) enum Guard<'a> {
     /// Neither signed nor encrypted.
     None,
     /// Signed with this key.
-    Signed(&'a SigningKey),
+    Signed(&'a Arc<SigningKey>),
     /// Encrypted with this key.
-    Sealed(&'a SealingKey),
+    Sealed(&'a Arc<SealingKey>),
 }
 
-impl Guard<'_> {
+/// A frame with keys of its session.
+pub(super) type OutgoingFrame<'a> = Outgoing<Buf, &'a Arc<SigningKey>, &'a Arc<SealingKey>>;
+
+impl<'a> Guard<'a> {
     /// Returns the kind of protection.
     pub(crate) const fn protection(&self) -> Protection {
         match self {
@@ -166,30 +171,35 @@ impl Guard<'_> {
             Self::Sealed(_) => Protection::Sealed,
         }
     }
+
+    /// Begins the protection of a frame, each message of which is signed if it is.
+    pub(super) fn begin(self, mut frame: Buf, session_id: u64) -> Result<OutgoingFrame<'a>, Gone> {
+        let guard = match self {
+            Self::None => protection::Guard::None,
+            Self::Sealed(key) => protection::Guard::Sealed { key, session_id },
+            Self::Signed(key) => {
+                let mut signatures = Signatures::new();
+                for part in Compound::new(&frame) {
+                    let (start, message) = part.map_err(|_| Gone)?;
+                    signatures.push(Signature { range: start..start + message.len(), key });
+                }
+                protection::Guard::Signed(signatures)
+            }
+        };
+        frame.grow_front(HEADROOM);
+        Outgoing::new(frame, guard, Sender::Client, None).map_err(|_| Gone)
+    }
+
+    /// Protects a short message and prepends its frame prefix.
+    pub(super) fn protect(self, message: Buf, session_id: u64) -> Result<Buf, Gone> {
+        framed(self.begin(message, session_id)?.run())
+    }
 }
 
-/// Signs or encrypts a message and prepends its frame prefix.
-pub(super) fn protect(
-    mut message: Buf,
-    guard: Guard<'_>,
-    see: impl FnOnce(&[u8]),
-) -> Result<Buf, Gone> {
-    match guard {
-        Guard::Sealed(key) => {
-            let session_id = Header::parse(&message).map_err(|_| Gone)?.session_id;
-            message.grow_front(HEADROOM);
-            frevo_proto::protection::transform::seal_frame(&mut message, key, session_id)
-                .map_err(|_| Gone)?;
-        }
-        Guard::Signed(_) | Guard::None => {
-            if let Guard::Signed(key) = guard {
-                frevo_proto::protection::signature::sign(&mut message, key, Sender::Client)
-                    .map_err(|_| Gone)?;
-            }
-            see(&message);
-            let prefix = FrameLength::prefix(message.len()).ok_or(Gone)?;
-            message.push_front(&prefix);
-        }
-    }
-    Ok(message)
+/// Takes a frame that is ready out of its buffer.
+pub(super) fn framed(done: Result<Framed<Buf>, ProtectError>) -> Result<Buf, Gone> {
+    let Framed { mut buffer, range } = done.map_err(|_| Gone)?;
+    buffer.truncate(range.end);
+    buffer.advance(range.start);
+    Ok(buffer)
 }

@@ -2,8 +2,9 @@
 
 use frevo_crypto::{Sender, SigningKey};
 use frevo_net::buffer::Buf;
-use frevo_wire::Header;
+use frevo_proto::protection::Protection;
 use frevo_wire::command::oplock_break::Notification;
+use frevo_wire::{Header, HeaderFlags};
 use tokio::sync::oneshot;
 
 use super::loan::Loan;
@@ -32,6 +33,17 @@ impl Message {
     /// Returns the status in the header.
     pub(crate) fn status(&self) -> crate::Status {
         self.header.status.into()
+    }
+
+    /// Returns the protection that the message has in the session `session_id`.
+    pub(crate) fn protection(&self, session_id: u64) -> Protection {
+        if self.sealed == Some(session_id) {
+            return Protection::Sealed;
+        }
+        match self.header.flags.contains(HeaderFlags::SIGNED) {
+            true => Protection::Signed,
+            false => Protection::None,
+        }
     }
 
     /// Returns true if the signature was made with `key`.

@@ -20,8 +20,8 @@ mod reader;
 mod receiving;
 mod waiters;
 
-use call::protect;
 pub(crate) use call::{Call, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload};
+use call::{OutgoingFrame, framed};
 pub(crate) use claim::Claim;
 use liveness::keep_watch;
 pub(crate) use loan::Proof;
@@ -33,13 +33,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use frevo_crypto::{OpeningKey, SealingKey, Sender};
+use frevo_crypto::{OpeningKey, SealingKey};
 use frevo_net::buffer::Buf;
 use frevo_net::transport::Stream;
 use frevo_proto::credit::credit_charge_needed;
+use frevo_proto::frame::PREFIX_LEN;
 use frevo_proto::limits::BYTES_PER_CREDIT;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::protection::transform::HEADROOM;
+use frevo_proto::protection::{Pace, Protection, Site, Work};
 use frevo_proto::window::Taken;
 use frevo_wire::command::echo::Request as Echo;
 use frevo_wire::header::HEADER_LEN;
@@ -52,7 +54,7 @@ use crate::error::Cause;
 use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
-use crypto_offload::CryptoSpeed;
+use crypto_offload::{hand_over, measured};
 use outbox::Outbox;
 use waiters::Waiters;
 
@@ -76,8 +78,8 @@ pub(crate) struct Connection {
     agreed: OnceLock<Agreed>,
     preauth: Mutex<ConnectionPreauth>,
     opening: RwLock<Option<(u64, Arc<OpeningKey>)>>,
-    sealing_speed: CryptoSpeed,
-    opening_speed: CryptoSpeed,
+    sealing_pace: Pace,
+    opening_pace: Pace,
     gone: AtomicBool,
     end: Notify,
     why: OnceLock<Cause>,
@@ -120,8 +122,8 @@ impl Connection {
             agreed: OnceLock::new(),
             preauth: Mutex::new(ConnectionPreauth::new()),
             opening: RwLock::new(None),
-            sealing_speed: CryptoSpeed::default(),
-            opening_speed: CryptoSpeed::default(),
+            sealing_pace: Pace::fast(),
+            opening_pace: Pace::fast(),
             gone: AtomicBool::new(false),
             end: Notify::new(),
             why: OnceLock::new(),
@@ -229,29 +231,29 @@ impl Connection {
         guard: Guard<'_>,
     ) -> Result<(Sent, Vec<u8>), Gone> {
         let keep = call.command == Command::SESSION_SETUP || call.command == Command::NEGOTIATE;
-        let is_unhurried = call.is_unhurried;
+        let (is_unhurried, session_id) = (call.is_unhurried, call.session_id);
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
-        let mut kept = Vec::new();
-        let see = |message: &[u8]| {
-            if keep {
-                kept = message.to_vec();
-            }
+        let len = message.len();
+        let work = guard.begin(message, session_id)?;
+        let is_sealed = guard.protection() == Protection::Sealed;
+        let done = match is_sealed {
+            true => measured(&self.sealing_pace, len, || work.run()),
+            false => work.run(),
         };
-        let frame = match guard {
-            Guard::Sealed(_) => {
-                self.sealing_speed.measure(message.len(), || protect(message, guard, see))
-            }
-            _ => protect(message, guard, see),
+        let frame = framed(done)?;
+        let kept = match frame.get(PREFIX_LEN..).filter(|_| keep && !is_sealed) {
+            Some(message) => message.to_vec(),
+            None => Vec::new(),
         };
-        self.queue(frame?, is_unhurried)?;
+        self.queue(frame, is_unhurried)?;
         Ok((Sent { id, reply }, kept))
     }
 
     /// Returns true if a message of `bytes` should be [encrypted on another
     /// core](Self::send_beside). Tasks of a runtime with several threads do it themselves.
     pub(crate) fn is_sealed_beside(&self, bytes: usize) -> bool {
-        self.sealing_speed.is_for_others(bytes) && crypto_offload::is_alone()
+        self.sealing_pace.site_on_own(bytes) == Site::Elsewhere && crypto_offload::is_alone()
     }
 
     /// Sends a request that another core encrypts. This is carried through even if the caller
@@ -260,16 +262,21 @@ impl Connection {
         self: &Arc<Self>,
         taken: Taken,
         call: Call<'_>,
-        key: Arc<SealingKey>,
+        key: &Arc<SealingKey>,
     ) -> Result<Sent, Gone> {
-        let id = taken.message_id;
+        let (id, session_id) = (taken.message_id, call.session_id);
         let (message, reply) = self.enter(call, taken)?;
+        let len = message.len();
+        // The nonce is taken here, whenever the other core seals.
+        let Ok(work) = Guard::Sealed(key).begin(message, session_id).map(OutgoingFrame::shared)
+        else {
+            self.close();
+            return Err(Gone);
+        };
         let connection = Arc::clone(self);
-        crypto_offload::beside(move || {
-            let sealed = connection
-                .sealing_speed
-                .measure(message.len(), || protect(message, Guard::Sealed(&key), |_| {}));
-            if sealed.and_then(|frame| connection.put(frame)).is_err() {
+        hand_over(move || {
+            let done = measured(&connection.sealing_pace, len, || work.run());
+            if framed(done).and_then(|frame| connection.put(frame)).is_err() {
                 connection.close();
             }
         });
@@ -284,6 +291,7 @@ impl Connection {
         guard: Guard<'_>,
     ) -> Result<(Buf, Vec<Sent>), Gone> {
         let mut chain = Buf::with_headroom(HEADROOM, 0);
+        let session_id = calls.first().map_or(0, |first| first.session_id);
         let mut sent = Vec::with_capacity(calls.len());
         let last = calls.len().saturating_sub(1);
         let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
@@ -299,15 +307,10 @@ impl Connection {
                     field.copy_from_slice(&next.to_le_bytes());
                 }
             }
-            if let Guard::Signed(key) = guard {
-                frevo_proto::protection::signature::sign(&mut message, key, Sender::Client)
-                    .map_err(|_| Gone)?;
-            }
             chain.extend_from_slice(&message);
             sent.push(Sent { id, reply });
         }
-        let guard = if let Guard::Signed(_) = guard { Guard::None } else { guard };
-        Ok((protect(chain, guard, |_| {})?, sent))
+        Ok((framed(guard.begin(chain, session_id)?.run())?, sent))
     }
 
     /// Sends a frame. It may have been sent even if this fails.
@@ -385,7 +388,7 @@ impl Connection {
         let call = Call::new(Command::ECHO, |w| Echo.encode(w));
         let id = taken.message_id;
         let (message, reply) = self.enter(call, taken)?;
-        self.put(protect(message, Guard::None, |_| {})?)?;
+        self.put(Guard::None.protect(message, 0)?)?;
         Sent { id, reply }.await.map(|_| ())
     }
 
@@ -462,7 +465,7 @@ impl Connection {
         let mut message = Buf::with_headroom(HEADROOM, HEADER_LEN + 4);
         message.extend_from_slice(&header.to_bytes());
         message.extend_from_slice(&[4, 0, 0, 0]);
-        if let Ok(frame) = protect(message, guard, |_| {}) {
+        if let Ok(frame) = guard.protect(message, session_id) {
             let _ = self.put(frame);
         }
     }

@@ -23,6 +23,7 @@ use frevo_wire::header::HEADER_LEN;
 use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
 
+use super::crypto_offload::measured;
 use super::loan::Loan;
 use super::reader::Invalidated;
 use super::{Call, Connection, Guard, Movable, Payload, Proof};
@@ -180,7 +181,7 @@ impl Connection {
             Guard::None => Ok(None),
             Guard::Sealed(key) => {
                 let sealed =
-                    self.sealing_speed.measure(data.len(), || DataProof::encrypt(data, key));
+                    measured(&self.sealing_pace, data.len(), || DataProof::encrypt(data, key));
                 // As for a message: the session must be made again.
                 let exhausted =
                     |_| Cause::Transport(Arc::new(io::ErrorKind::ConnectionReset.into()));

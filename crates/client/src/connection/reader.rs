@@ -6,24 +6,31 @@ use std::sync::atomic::Ordering;
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_proto::Disconnect;
 use frevo_proto::frame::Stage;
-use frevo_proto::protection::transform::{conclude_frame, decrypt_frames, is_sealed, unseal_frame};
+use frevo_proto::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX};
+use frevo_proto::protection::{
+    self, Check, Form, Incoming, Opened, Received, Site, Verdict, Work, is_batched,
+};
 use frevo_wire::command::oplock_break::Notification;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use super::crypto_offload::beside;
+use super::crypto_offload::{hand_over, measured};
 use super::{Connection, Message, Unasked};
 use crate::Status;
 use crate::error::Cause;
-use crate::limits::{
-    BESIDE_BYTES_MIN, HAND_OVER_BYTES, INTERIMS, OPENED_TOGETHER, OPENED_TOGETHER_BYTES_MAX,
-};
+use crate::limits::{HAND_OVER_BYTES, INTERIMS};
 
 /// The keys of lent memory that frames have invalidated, in the order of the frames; empty for none.
 pub(super) type Invalidated = Vec<Option<u32>>;
+
+/// The cause of a frame that no key opens.
+const NOT_OPENED: Cause = Cause::Security(
+    "the server sent an answer that the session's key does not decrypt; it may be forged",
+);
 
 /// The place where a frame is decrypted.
 pub(super) enum Begun {
@@ -67,15 +74,15 @@ impl Connection {
     /// Returns the frames behind `first` that have arrived, if all of them together are decrypted
     /// faster than one by one.
     pub(super) fn gather(&self, first: &[u8], reader: &mut FrameReader) -> Vec<Buf> {
-        let gains = first.len() >= BESIDE_BYTES_MIN
-            && is_sealed(first)
+        let gains = is_batched(first.len())
+            && matches!(Form::of(first), Form::Sealed(_))
             && self.opening.read().as_ref().is_some_and(|(_, key)| key.gains_by_batches());
         if !gains {
             return Vec::new();
         }
-        let bytes = OPENED_TOGETHER_BYTES_MAX.saturating_sub(first.len());
-        reader.gather(&self.stream, (OPENED_TOGETHER - 1, bytes), |_, _| true);
-        std::iter::from_fn(|| reader.try_next()).take(OPENED_TOGETHER - 1).collect()
+        let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(first.len());
+        reader.gather(&self.stream, (CHECKED_TOGETHER - 1, bytes), |_, _| true);
+        std::iter::from_fn(|| reader.try_next()).take(CHECKED_TOGETHER - 1).collect()
     }
 
     /// Decrypts a frame, and those behind it that came together with it, and hands their messages
@@ -86,16 +93,40 @@ impl Connection {
         behind: Vec<Buf>,
         keys: Invalidated,
     ) -> Result<Begun, Cause> {
-        if !is_sealed(&frame) || !self.opening_speed.is_for_others(frame.len()) {
-            return self.on_frames(frame, behind, keys).map(|()| Begun::Here);
+        let Form::Sealed(_) = Form::of(&frame) else {
+            return self
+                .on_frame(frame, None, keys.first().copied().flatten())
+                .map(|()| Begun::Here);
+        };
+        let site = self.opening_pace.site_on_own(frame.len());
+        if site == Site::Here && behind.is_empty() {
+            return self
+                .on_frame(frame, None, keys.first().copied().flatten())
+                .map(|()| Begun::Here);
+        }
+        let Some((session_id, key)) = self.opening.read().clone() else { return Err(NOT_OPENED) };
+        let check = Check::Seal { key, session_id };
+        let frames = std::iter::once(frame).chain(behind);
+        let work: Incoming<Buf> = Incoming::new(frames, check, Sender::Server);
+        if site == Site::Here {
+            return self.check(work, keys).map(|()| Begun::Here);
         }
         let connection = Arc::clone(self);
-        beside(move || {
-            if let Err(why) = connection.on_frames(frame, behind, keys) {
+        hand_over(move || {
+            if let Err(why) = connection.check(work, keys) {
                 connection.fail(why);
             }
         });
         Ok(Begun::Elsewhere)
+    }
+
+    /// Decrypts frames together, and handles them in their order.
+    fn check(&self, work: Incoming<Buf>, keys: Invalidated) -> Result<(), Cause> {
+        let received = measured(&self.opening_pace, work.bytes(), || work.run());
+        let mut keys = keys.into_iter();
+        received.into_iter().try_for_each(|Received { frame, verdict }| {
+            self.on_frame(frame, verdict, keys.next().flatten())
+        })
     }
 
     fn frame_limit(&self) -> u32 {
@@ -113,60 +144,28 @@ impl Connection {
         }
     }
 
-    /// Handles frames in their order.
-    fn on_frames(&self, frame: Buf, behind: Vec<Buf>, keys: Invalidated) -> Result<(), Cause> {
-        let mut keys = keys.into_iter();
-        if behind.is_empty() {
-            return self.on_frame(frame, None, keys.next().flatten());
-        }
-        let mut frames = vec![frame];
-        frames.extend(behind);
-        let mut opened = self.decrypt_all(&mut frames).into_iter();
-        let mut handle =
-            |frame| self.on_frame(frame, opened.next().flatten(), keys.next().flatten());
-        frames.into_iter().try_for_each(&mut handle)
-    }
-
-    /// Decrypts the frames of the session together. Returns whether the tag of each is right; None
-    /// for a frame that was left alone.
-    fn decrypt_all(&self, frames: &mut [Buf]) -> Vec<Option<bool>> {
-        let Some((id, key)) = self.opening.read().clone() else { return Vec::new() };
-        let is_ours = |frame: &Buf| {
-            is_sealed(frame) && frame.get(44..52).is_some_and(|bytes| *bytes == id.to_le_bytes())
-        };
-        let ours: Vec<bool> = frames.iter().map(is_ours).collect();
-        let all = frames.iter_mut().zip(&ours).filter(|(_, is_ours)| **is_ours);
-        let mut all: Vec<&mut [u8]> = all.map(|(frame, _)| &mut **frame).collect();
-        let len = all.iter().map(|frame| frame.len()).sum();
-        let opened = self.opening_speed.measure(len, || decrypt_frames(&mut all, &key));
-        let mut opened = opened.into_iter();
-        ours.into_iter().map(|is_ours| is_ours.then(|| opened.next().flatten()).flatten()).collect()
-    }
-
-    /// Decrypts a frame, unless that was done, splits it, and hands its messages out.
+    /// Opens a frame, splits it, and hands its messages out.
     fn on_frame(
         &self,
         mut frame: Buf,
-        opened: Option<bool>,
+        verdict: Option<Verdict>,
         invalidated: Option<u32>,
     ) -> Result<(), Cause> {
-        let mut sealed = None;
-        if is_sealed(&frame) {
-            let unsealed = match opened {
-                Some(is_right) => conclude_frame(&mut frame, is_right, Sender::Server, false),
-                None => {
-                    let opening = self.opening.read().clone();
-                    let key = |id| opening.filter(|(of, _)| *of == id).map(|(_, key)| key);
-                    let len = frame.len();
-                    let unseal = || unseal_frame(&mut frame, Sender::Server, false, key);
-                    self.opening_speed.measure(len, unseal)
-                }
-            };
-            let unsealed = unsealed.map_err(|_| Cause::Security("the server sent an answer that the session's key does not decrypt; it may be forged"))?;
-            frame.truncate(unsealed.message.end);
-            frame.advance(unsealed.message.start);
-            sealed = Some(unsealed.session_id);
-        }
+        let opened = match (Form::of(&frame), verdict) {
+            (Form::Sealed(_), None) => {
+                let len = frame.len();
+                measured(&self.opening_pace, len, || self.open_frame(&mut frame, None))
+            }
+            _ => self.open_frame(&mut frame, verdict),
+        };
+        let opened = opened.map_err(|why| match why {
+            Disconnect::Compressed if self.agreed.get().is_none() => Cause::NotSmb,
+            Disconnect::Compressed => Cause::Protocol("it sent a compressed message"),
+            _ => NOT_OPENED,
+        })?;
+        frame.truncate(opened.message.end);
+        frame.advance(opened.message.start);
+        let sealed = opened.sealed_for;
         let first = match Header::parse(&frame) {
             Ok(first) => first,
             Err(_) if self.agreed.get().is_none() => return Err(Cause::NotSmb),
@@ -185,6 +184,14 @@ impl Connection {
         self.check_invalidated(invalidated, &headers)?;
         let mut parts = parts.into_iter().zip(headers);
         parts.try_for_each(|(part, header)| self.on_message(part, header, sealed))
+    }
+
+    fn open_frame(&self, frame: &mut Buf, verdict: Option<Verdict>) -> Result<Opened, Disconnect> {
+        let key = |id| {
+            let opening = self.opening.read().clone();
+            opening.filter(|(of, _)| *of == id).map(|(_, key)| key)
+        };
+        protection::open(frame, verdict, Sender::Server, None, key)
     }
 
     /// Fails unless the key that came with a frame is that of memory which was lent for a request

@@ -8,6 +8,7 @@ use std::time::Duration;
 use frevo_crypto::{Cipher, OpeningKey, SealingKey};
 use frevo_net::buffer::Buf;
 use frevo_net::memory;
+use frevo_proto::limits::CHECKED_TOGETHER;
 use frevo_proto::protection::transform::{HEADROOM, seal_frame};
 use frevo_proto::window::Taken;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
@@ -16,16 +17,25 @@ use tokio::time::Instant;
 
 use super::reader::Begun;
 use super::*;
-use crate::limits::OPENED_TOGETHER;
 
 const SESSION: u64 = 7;
 const KEY: [u8; 32] = [7; 32];
 
 /// A connection without a peer.
 fn connection(cipher: Cipher) -> Arc<Connection> {
+    opened_at(cipher, Pace::fast())
+}
+
+/// One that is slow enough for others to help, whatever this machine is.
+fn slow(cipher: Cipher) -> Arc<Connection> {
+    opened_at(cipher, Pace::known(Duration::from_secs(1)))
+}
+
+fn opened_at(cipher: Cipher, opening_pace: Pace) -> Arc<Connection> {
     let (unasked, _) = mpsc::channel(1);
     let (nobody, _) = memory::pair(1, ["127.0.0.1:445".parse().unwrap(); 2]);
     let connection = Connection::over(Stream::Memory(nobody), 512, unasked);
+    let connection = Connection { opening_pace, ..connection };
     connection.open_with(SESSION, Arc::new(OpeningKey::new(cipher, &KEY)));
     Arc::new(connection)
 }
@@ -50,7 +60,7 @@ fn answers(cipher: Cipher, count: u64, len: usize) -> Vec<Buf> {
         frame.extend_from_slice(&header.to_bytes());
         frame.resize(HEADROOM + HEADER_LEN + len, message_id as u8);
         seal_frame(&mut frame, &key, SESSION).unwrap();
-        Buf::copy_of(&frame[frevo_proto::frame::PREFIX_LEN..])
+        Buf::copy_of(&frame[PREFIX_LEN..])
     };
     (0..count).map(sealed).collect()
 }
@@ -98,9 +108,7 @@ fn runtime(workers: usize) -> tokio::runtime::Runtime {
 fn what_other_cores_open_reaches_who_asked() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Ccm] {
         for workers in [1, 3] {
-            let connection = connection(cipher);
-            // Slow enough for others, whatever this machine is.
-            connection.opening_speed.set(Duration::from_secs(1));
+            let connection = slow(cipher);
             let answers = answers(cipher, 24, 64 << 10);
             runtime(workers).block_on(take_in(connection, answers, 1));
         }
@@ -111,12 +119,9 @@ fn what_other_cores_open_reaches_who_asked() {
 fn answers_that_are_decrypted_together_reach_who_asked() {
     for cipher in [Cipher::Aes128Ccm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
         for (workers, is_slow) in [(1, false), (3, true)] {
-            let connection = connection(cipher);
-            if is_slow {
-                connection.opening_speed.set(Duration::from_secs(1));
-            }
+            let connection = if is_slow { slow(cipher) } else { connection(cipher) };
             let answers = answers(cipher, 29, 64 << 10);
-            runtime(workers).block_on(take_in(connection, answers, OPENED_TOGETHER));
+            runtime(workers).block_on(take_in(connection, answers, CHECKED_TOGETHER));
         }
     }
 }
@@ -152,7 +157,7 @@ fn a_forged_answer_in_a_row_is_found() {
 fn answers_that_have_arrived_are_gathered() {
     for cipher in [Cipher::Aes128Ccm, Cipher::Aes128Gcm] {
         let gains = OpeningKey::new(cipher, &KEY).gains_by_batches();
-        let expected = if gains { OPENED_TOGETHER - 1 } else { 0 };
+        let expected = if gains { CHECKED_TOGETHER - 1 } else { 0 };
         runtime(1).block_on(async {
             let (unasked, _) = mpsc::channel(1);
             let (peer, ours) = memory::pair(2 << 20, ["127.0.0.1:445".parse().unwrap(); 2]);

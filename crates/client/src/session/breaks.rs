@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
+use frevo_proto::protection::receive_policy::is_notification_trusted;
 use frevo_wire::Command;
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseKey, LeaseState as WireState, Notification,
@@ -69,8 +70,7 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
         let Ok(waits) = Arc::clone(&waiting).acquire_owned().await else { return };
         let Some(session) = session.upgrade() else { return };
         let must_seal = session.current().is_some_and(|live| live.security.seal);
-        if must_seal && !is_sealed {
-            // MS-SMB2 3.2.5.1.1: the message may be forged.
+        if !is_notification_trusted(is_sealed, must_seal) {
             tracing::warn!("a break of an encrypted session came unencrypted and is ignored");
             continue;
         }

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Negotiated;
-use frevo_proto::protection::Protection;
+use frevo_proto::protection::receive_policy::{self, Demand};
+use frevo_proto::protection::{Protection, send_policy};
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::{Command, HeaderFlags};
@@ -27,7 +28,7 @@ pub(crate) struct Security {
     pub(crate) sealing: Option<Arc<SealingKey>>,
     /// A second copy of the key, whose nonces begin again: see `NonceTwice`.
     #[cfg(feature = "plant")]
-    pub(crate) twin: Option<SealingKey>,
+    pub(crate) twin: Option<Arc<SealingKey>>,
     pub(crate) opening: Option<Arc<OpeningKey>>,
     /// True if every message is encrypted.
     pub(crate) seal: bool,
@@ -177,13 +178,7 @@ impl Live {
     /// Returns the largest payload of one READ or WRITE that the credits and the transports of all
     /// channels allow, bytes. Requests are encrypted in any case if `seal`.
     pub(crate) fn affordable(&self, seal: bool) -> u32 {
-        let protection = if seal || self.security.seal {
-            Protection::Sealed
-        } else if self.security.sign {
-            Protection::Signed
-        } else {
-            Protection::None
-        };
+        let protection = self.rule(true, seal, false).protection();
         self.least(|connection| connection.most_moved(connection.affordable(), protection))
     }
 
@@ -214,7 +209,8 @@ impl Live {
         seal: bool,
         sign: bool,
     ) -> Result<Guard<'a>, Cause> {
-        if seal || self.security.seal {
+        let protection = self.rule(channel.signing.is_some(), seal, sign).protection();
+        if protection == Protection::Sealed {
             #[cfg(feature = "plant")]
             if let Some(twin) = &self.security.twin
                 && planted!(NonceTwice)
@@ -222,15 +218,26 @@ impl Live {
             {
                 return Ok(Guard::Sealed(twin));
             }
-            let key = self.security.sealing.as_deref();
+            let key = self.security.sealing.as_ref();
             return key.map(Guard::Sealed).ok_or(Cause::Security(
                 "the share requires encryption, but this session has no keys for it",
             ));
         }
         Ok(match &channel.signing {
-            Some(key) if self.security.sign || sign => Guard::Signed(key),
+            Some(key) if protection == Protection::Signed => Guard::Signed(key),
             _ => Guard::None,
         })
+    }
+
+    /// Returns the facts that decide on the protection of a request, and of its answer.
+    const fn rule(&self, has_signing_key: bool, seal: bool, sign: bool) -> send_policy::Request {
+        send_policy::Request {
+            session_seals: self.security.seal,
+            tree_seals: seal,
+            session_signs: self.security.sign,
+            must_sign: sign,
+            has_signing_key,
+        }
     }
 
     /// Sends a request on `channel`.
@@ -260,7 +267,7 @@ impl Live {
         if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
             && channel.connection.is_sealed_beside(call.payload_len())
         {
-            return Ok(channel.connection.send_beside(taken, call, Arc::clone(key))?);
+            return Ok(channel.connection.send_beside(taken, call, key)?);
         }
         Ok(channel.connection.send_as(taken, call, guard)?.0)
     }
@@ -390,21 +397,9 @@ impl Live {
         sign: bool,
     ) -> Result<Message, Failure> {
         let status = message.status();
-        let sealed = message.sealed == Some(self.session_id);
-        let must_seal = seal || self.security.seal;
-        let is_good = match (&channel.signing, sealed) {
-            (_, true) => true,
-            (_, false) if must_seal => false,
-            // MS-SMB2 3.2.5.1.3: a message with the SIGNED flag must have a valid signature.
-            (Some(key), false)
-                if self.security.sign
-                    || sign
-                    || message.header.flags.contains(HeaderFlags::SIGNED) =>
-            {
-                message.is_signed_with(key)
-            }
-            _ => true,
-        };
+        let request = self.rule(channel.signing.is_some(), seal, sign).protection();
+        let demand = self.answer(channel, &message, request).demand();
+        let is_good = is_met(demand, channel, &mut message);
         if status == Status::NETWORK_SESSION_EXPIRED && self.note_expiry() {
             // The next request authenticates the user again. Forging this does no more harm than
             // cutting the connection, either.
@@ -417,7 +412,7 @@ impl Live {
             return Err(Failure::Gone);
         }
         if !is_good {
-            let why = if must_seal {
+            let why = if request == Protection::Sealed {
                 Cause::Security(
                     "the server sent an answer that should be encrypted and is not; it may be forged",
                 )
@@ -434,21 +429,43 @@ impl Live {
 
     /// Checks the protection of an answer to a SESSION_SETUP of this session: success must be proved.
     pub(super) fn proved(&self, channel: &Channel, mut message: Message) -> Result<Message, Cause> {
-        let is_proved = match &channel.signing {
-            _ if message.status() != Status::SUCCESS => true,
-            _ if message.sealed == Some(self.session_id) => true,
-            Some(key) if !self.security.seal => message.is_signed_with(key),
-            _ => false,
-        };
-        if is_proved {
+        let request = self.rule(channel.signing.is_some(), false, true).protection();
+        let status = message.header.status;
+        let demand = self.answer(channel, &message, request).demand_of_logon(status);
+        if is_met(demand, channel, &mut message) {
             return Ok(message);
         }
         Err(Cause::Security("the server's new logon of the user has no valid signature"))
     }
 
+    /// Returns the facts that decide on the proof of an answer.
+    fn answer(
+        &self,
+        channel: &Channel,
+        message: &Message,
+        request: Protection,
+    ) -> receive_policy::Answer {
+        receive_policy::Answer {
+            request,
+            protection: message.protection(self.session_id),
+            has_signing_key: channel.signing.is_some(),
+        }
+    }
+
     /// Returns true if a repeated request may have the REPLAY flag.
     pub(crate) const fn knows_replay(&self) -> bool {
         self.terms.is_smb3()
+    }
+}
+
+/// Returns true if an answer meets a demand.
+fn is_met(demand: Demand, channel: &Channel, message: &mut Message) -> bool {
+    match demand {
+        Demand::Nothing => true,
+        Demand::Signature => {
+            channel.signing.as_ref().is_some_and(|key| message.is_signed_with(key))
+        }
+        Demand::Refusal(_) | Demand::Disconnect => false,
     }
 }
 

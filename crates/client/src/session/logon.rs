@@ -6,6 +6,8 @@ use frevo_auth::initiator::Step;
 use frevo_auth::kerberos::{InitiatorEntropy, ServiceTicket};
 use frevo_auth::{Entropy, Initiator, Mechanism, Target};
 use frevo_crypto::{Sender, SessionKeys, SigningKey};
+use frevo_proto::protection::Protection;
+use frevo_proto::protection::receive_policy::{self, Demand};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
 use frevo_wire::dtyp::FileTime;
@@ -48,7 +50,7 @@ enum Purpose<'a> {
     /// A new session in place of this one.
     New(u64),
     /// This session on a further connection; its signing key signs the request.
-    Bind(u64, &'a SigningKey),
+    Bind(u64, &'a Arc<SigningKey>),
     /// This session, on a channel of it.
     Renew(&'a Live, &'a Channel),
 }
@@ -75,7 +77,7 @@ impl Logon<'_> {
         }
         let (security, signing) = match (&end.keys, is_guest) {
             (Some(keys), false) => {
-                let signing = terms.signing_key(keys);
+                let signing = Arc::new(terms.signing_key(keys));
                 prove(&mut end.reply, &signing)?;
                 let sealing = keys.sealing_key(Sender::Client).map(Arc::new);
                 let required = self.options.encryption == Encryption::Required;
@@ -93,7 +95,7 @@ impl Logon<'_> {
                     sign: must_sign,
                     opening: keys.opening_key(Sender::Client).map(Arc::new),
                     #[cfg(feature = "plant")]
-                    twin: keys.sealing_key(Sender::Client),
+                    twin: keys.sealing_key(Sender::Client).map(Arc::new),
                     sealing,
                 };
                 (security, Some(signing))
@@ -113,7 +115,7 @@ impl Logon<'_> {
         if let Some(opening) = &security.opening {
             connection.open_with(end.session_id, Arc::clone(opening));
         }
-        let channel = Channel { connection: connection.keep(), signing: signing.map(Arc::new) };
+        let channel = Channel { connection: connection.keep(), signing };
         let is_by_ticket = end.mechanism == Some(Mechanism::Kerberos);
         if self.ticket.is_some() && !is_by_ticket {
             let host = self.host;
@@ -130,18 +132,18 @@ impl Logon<'_> {
         &self,
         connection: Claim,
         session_id: u64,
-        main: &SigningKey,
+        main: &Arc<SigningKey>,
         security: &Security,
     ) -> Result<Channel, Cause> {
         let mut end = self.rounds(&connection, Purpose::Bind(session_id, main)).await?;
         let keys =
             end.keys.as_ref().ok_or(Cause::Protocol("it bound a connection without keys"))?;
-        let signing = connection.agreed().terms.signing_key(keys);
+        let signing = Arc::new(connection.agreed().terms.signing_key(keys));
         prove(&mut end.reply, &signing)?;
         if let Some(opening) = &security.opening {
             connection.open_with(session_id, Arc::clone(opening));
         }
-        Ok(Channel { connection: connection.keep(), signing: Some(Arc::new(signing)) })
+        Ok(Channel { connection: connection.keep(), signing: Some(signing) })
     }
 
     /// Authenticates the user of a session again, MS-SMB2 3.2.4.2.3.1. The session keeps its keys and
@@ -299,7 +301,15 @@ impl Logon<'_> {
 /// MS-SMB2 3.2.5.3.1: the signature of the last response proves that the server
 /// knows the session key, and so the password.
 fn prove(reply: &mut Message, key: &SigningKey) -> Result<(), Cause> {
-    if reply.sealed.is_some() || reply.is_signed_with(key) {
+    let protection = reply.protection(reply.header.session_id);
+    let answer =
+        receive_policy::Answer { request: Protection::Signed, protection, has_signing_key: true };
+    let is_proved = match answer.demand_of_logon(frevo_wire::Status::SUCCESS) {
+        Demand::Nothing => true,
+        Demand::Signature => reply.is_signed_with(key),
+        Demand::Refusal(_) | Demand::Disconnect => false,
+    };
+    if is_proved {
         return Ok(());
     }
     Err(Cause::Security(
