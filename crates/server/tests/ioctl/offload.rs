@@ -1,8 +1,12 @@
 //! Offloaded copies: FSCTL_OFFLOAD_READ and FSCTL_OFFLOAD_WRITE.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_server::internal::ambient::{Ambient as _, Host};
 use frevo_server::internal::limits::{OFFLOAD_BYTES, OFFLOAD_TOKENS_PER_SESSION};
+use frevo_store::Vfs;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
@@ -13,7 +17,7 @@ use frevo_wire::fscc::fsctl::{
 
 use super::calls::*;
 use crate::client::files::{lock_draft, set_draft};
-use crate::client::world::{EXCLUSIVE, in_memory};
+use crate::client::world::{EXCLUSIVE, in_memory, over};
 use crate::client::*;
 
 const READ: CtlCode = CtlCode::OFFLOAD_READ;
@@ -114,6 +118,39 @@ async fn copies(world: &World) {
 fn what_a_token_stands_for_is_copied() {
     in_world(copies);
     in_memory(copies);
+}
+
+/// MS-FSCC 2.3.44: a copy that a full disk ends succeeds with the length that was written; where
+/// nothing was, it fails.
+#[test]
+fn a_full_disk_ends_a_copy_with_its_length() {
+    const MIB: u64 = 1 << 20;
+    let clock = Arc::new(|| Host.now());
+    let disk = Arc::new(MemoryVfs::new(MemoryOptions::default(), clock));
+    let vfs: Arc<dyn Vfs> = Arc::<MemoryVfs>::clone(&disk);
+    over(&vfs, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let source = peer.open_file(&mount, &Want::file("source")).await;
+        for at in 0..48 {
+            peer.write(&mount, source, at << 16, &[at as u8 + 1; 1 << 16]).await;
+        }
+        let made = token(&mut peer, &mount, source, 0, 3 * MIB).await;
+        assert_eq!(made.transfer_length, 3 * MIB);
+        let target = peer.open_file(&mount, &Want::file("target")).await;
+        let end = (3 * MIB).to_le_bytes();
+        peer.on(&mount, set_draft(FileInfoClass::END_OF_FILE, target, &end)).await.ok();
+        disk.faults().set_capacity(4 * MIB + MIB / 2);
+        let reply = write(&mut peer, &mount, target, &writes(made.token, 0, 3 * MIB, 0)).await;
+        assert_eq!(written(&reply), MIB);
+        let copied = peer.read(&mount, target, MIB - 1, 1).await;
+        assert_eq!(copied, [16]);
+        let rest = writes(made.token, 2 * MIB, MIB, 2 * MIB);
+        write(&mut peer, &mount, target, &rest).await.expect(Status::DISK_FULL);
+        disk.faults().set_capacity(u64::MAX);
+        let rest = writes(made.token, MIB, 2 * MIB, MIB);
+        assert_eq!(written(&write(&mut peer, &mount, target, &rest).await), 2 * MIB);
+        assert_eq!(peer.read(&mount, target, 3 * MIB - 1, 1).await, [48]);
+    });
 }
 
 #[test]

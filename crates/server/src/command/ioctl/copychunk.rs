@@ -139,8 +139,8 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     };
     let mut progress = if target.apple && job.chunks.is_empty() {
         let copied = copyfile::copy(call, &from, source, to, target).await?;
-        let bytes = u32::try_from(copied).unwrap_or(u32::MAX);
-        Progress { bytes, ..Progress::default() }
+        let bytes = u32::try_from(copied.bytes).unwrap_or(u32::MAX);
+        Progress { bytes, failure: copied.failure, ..Progress::default() }
     } else {
         copy(call, job, source, target).await?
     };
@@ -232,6 +232,35 @@ async fn copy(
     copied.await.map_err(|error| data::status(&error))?
 }
 
+/// The bytes that a copy has written, one chunk after the other, and its end.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Copied {
+    pub(super) bytes: u64,
+    /// The reason why there are no more.
+    pub(super) failure: Option<Status>,
+}
+
+impl Copied {
+    /// A copy of nothing.
+    pub(super) const fn failed(failure: Status) -> Self {
+        Self { bytes: 0, failure: Some(failure) }
+    }
+}
+
+/// Copies `chunks` as far as that is possible. They have less than 4 GiB.
+pub(super) async fn copy_counted(
+    call: &Call<'_>,
+    chunks: Vec<Chunk>,
+    source: &FileOpen,
+    target: &FileOpen,
+) -> Copied {
+    let job = Job { chunks, may_overwrite: true, max_size: target.max_size };
+    match copy(call, job, source, target).await {
+        Ok(Progress { bytes, failure, .. }) => Copied { bytes: bytes.into(), failure },
+        Err(failure) => Copied::failed(failure),
+    }
+}
+
 /// Copies all of `chunks` or says why not.
 pub(super) async fn copy_all(
     call: &Call<'_>,
@@ -239,9 +268,7 @@ pub(super) async fn copy_all(
     source: &FileOpen,
     target: &FileOpen,
 ) -> Result<(), Status> {
-    let job = Job { chunks, may_overwrite: true, max_size: target.max_size };
-    let progress = copy(call, job, source, target).await?;
-    progress.failure.map_or(Ok(()), Err)
+    copy_counted(call, chunks, source, target).await.failure.map_or(Ok(()), Err)
 }
 
 /// Two files between which data is copied.

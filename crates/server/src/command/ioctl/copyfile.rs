@@ -11,18 +11,21 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::copychunk::Chunk;
 
 use super::call::Call;
-use super::copychunk::copy_all;
+use super::copychunk::{Copied, copy_counted};
 use crate::base::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
 use crate::objects::open::{FileOpen, Open};
 
-/// Copies `source` over `target`; the bytes of its data.
+/// Copies `source` over `target`. Tells the bytes of its data, also of a copy that failed later.
+///
+/// # Errors
+/// Those of a copy that was not begun.
 pub(super) async fn copy(
     call: &Call<'_>,
     from: &Open,
     source: &FileOpen,
     to: &Open,
     target: &FileOpen,
-) -> Result<u64, Status> {
+) -> Result<Copied, Status> {
     if source.cell.key() == target.cell.key() {
         return Err(Status::INVALID_PARAMETER);
     }
@@ -33,6 +36,7 @@ pub(super) async fn copy(
     {
         return Err(Status::FILE_LOCK_CONFLICT);
     }
+    let mut copied = Copied::default();
     let mut at = 0;
     while at < size {
         let mut chunks = Vec::new();
@@ -41,19 +45,34 @@ pub(super) async fn copy(
             chunks.push(Chunk { source_offset: at, target_offset: at, length });
             at += u64::from(length);
         }
-        copy_all(call, chunks, source, target).await?;
+        let piece = copy_counted(call, chunks, source, target).await;
+        copied.bytes = copied.bytes.saturating_add(piece.bytes);
+        if piece.failure.is_some() {
+            return Ok(Copied { failure: piece.failure, ..copied });
+        }
     }
-    target.node.set_end_of_file(size).map_err(Fault::status)?;
-    if source.base.is_none() && target.base.is_none() {
-        let rest = Rest {
-            from: (Arc::clone(&source.vfs), source.name(), Arc::clone(&source.node)),
-            into: (Arc::clone(&target.vfs), target.name(), Arc::clone(&target.node)),
-        };
-        call.rq.beside_core(move || rest.copy()).await?.map_err(Fault::status)?;
-    }
+    copied.failure = finish(call, source, target, size).await.err();
     // An empty file counts too: its attributes and streams were copied.
     target.set_archive();
-    Ok(size)
+    Ok(copied)
+}
+
+/// Sets the end, and copies what a file has besides its data.
+async fn finish(
+    call: &Call<'_>,
+    source: &FileOpen,
+    target: &FileOpen,
+    size: u64,
+) -> Result<(), Status> {
+    target.node.set_end_of_file(size).map_err(Fault::status)?;
+    if source.base.is_some() || target.base.is_some() {
+        return Ok(());
+    }
+    let rest = Rest {
+        from: (Arc::clone(&source.vfs), source.name(), Arc::clone(&source.node)),
+        into: (Arc::clone(&target.vfs), target.name(), Arc::clone(&target.node)),
+    };
+    call.rq.beside_core(move || rest.copy()).await?.map_err(Fault::status)
 }
 
 type Side = (Arc<dyn Vfs>, Name, Arc<dyn Node>);

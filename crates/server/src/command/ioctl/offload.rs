@@ -15,6 +15,7 @@ use frevo_wire::fscc::fsctl::{
 };
 
 use super::call::{Answer, Call, output};
+use super::copychunk::Copied;
 use super::{copychunk, extents};
 use crate::base::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
 use crate::objects::offload::{Content, Offloaded};
@@ -172,19 +173,28 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     }
     // The copy does not extend the file: data beyond its end is left out.
     let room = wanted.min(OFFLOAD_BYTES).min((end - offset).next_multiple_of(SECTOR));
-    let written = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
-        zero(call, file, offset, room.min(end - offset)).await?;
-        room
+    let (length, done) = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
+        let zeros = room.min(end - offset);
+        let failure = zero(call, file, offset, zeros).await.err();
+        (room, Copied { bytes: if failure.is_none() { zeros } else { 0 }, failure })
     } else {
         let what = call.rq.session()?.offloads.lock().find(&request.token)?;
         let left = what.length.checked_sub(request.transfer_offset).filter(|left| *left != 0);
         let length = room.min(left.ok_or(Status::INVALID_PARAMETER)?);
         let from = what.offset + request.transfer_offset;
-        transfer(call, &what, from, offset, length.min(end - offset)).await?;
-        length
+        (length, transfer(call, &what, from, offset, length.min(end - offset)).await?)
     };
+    // Also a copy that fails may have changed some of the data.
     extents::written(call, file).await?;
-    Ok((write_reply(written), Status::SUCCESS))
+    // MS-FSCC 2.3.44: a copy of a part succeeds, and tells its length; MS-FSA 2.1.5.10.21 has it as
+    // StorageOffloadBytesWritten.
+    match done.failure {
+        None => Ok((write_reply(length), Status::SUCCESS)),
+        Some(_) if done.bytes >= SECTOR => {
+            Ok((write_reply(done.bytes - done.bytes % SECTOR), Status::SUCCESS))
+        }
+        Some(failure) => Err(failure.into()),
+    }
 }
 
 fn write_reply(length_written: u64) -> Vec<u8> {
@@ -209,13 +219,16 @@ fn check_source(call: &Call<'_>, what: &Offloaded) -> Result<u64, Status> {
 }
 
 /// Copies, the zeros behind the source's end included.
+///
+/// # Errors
+/// Those of a copy that was not begun.
 async fn transfer(
     call: &Call<'_>,
     what: &Offloaded,
     from: u64,
     to: u64,
     length: u64,
-) -> Result<(), Status> {
+) -> Result<Copied, Status> {
     let file = call.file()?;
     let source_end = check_source(call, what)?;
     let held = length.min(source_end.saturating_sub(from));
@@ -232,12 +245,16 @@ async fn transfer(
     };
     let chunks = (0..held.div_ceil(step)).map(|n| chunk(n * step)).collect();
     let is_same = source.node.key() == file.node.key();
-    copychunk::copy_all(call, chunks, source, file).await?;
-    if length > held {
-        zero(call, file, to + held, length - held).await?;
+    let mut copied = copychunk::copy_counted(call, chunks, source, file).await;
+    // A source that was written to meanwhile may have been copied partly old and partly new: nothing
+    // of it counts.
+    if !is_same && let Err(changed) = check_source(call, what) {
+        return Ok(Copied::failed(changed));
     }
-    // A source that was written to meanwhile may have been copied partly old and partly new.
-    if is_same { Ok(()) } else { check_source(call, what).map(|_| ()) }
+    if copied.failure.is_none() && length > held {
+        copied.failure = zero(call, file, to + held, length - held).await.err();
+    }
+    Ok(copied)
 }
 
 async fn zero(call: &Call<'_>, file: &FileOpen, first: u64, length: u64) -> Result<(), Status> {
