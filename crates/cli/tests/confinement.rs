@@ -441,6 +441,59 @@ fn a_share_elsewhere_waits_for_a_restart() {
     assert_eq!(confined.server.stop().code, 0);
 }
 
+/// The list of mounts is out of reach, and known all the same: what the server remembers of files
+/// depends on the kind of their file system.
+#[test]
+fn kinds_of_file_systems_are_known() {
+    let place = world();
+    if !has_landlock(&place) {
+        return;
+    }
+    is_refused(&place, "read /proc/self/mountinfo", "Permission denied");
+    tried(&place, &format!("mount-kind {}", text(&place.path("in")))).succeeds();
+}
+
+/// A disk that is mounted on a share's folder is told before a client comes, with what to do, and
+/// the old folder is served when it has gone.
+#[test]
+fn a_disk_mounted_after_the_start_needs_a_restart() {
+    let place = world();
+    let folder = place.path("in");
+    let folder = text(&folder);
+    let run = |program: &str, words: &[&str]| {
+        Command::new(program).args(words).output().unwrap().status.success()
+    };
+    if !has_landlock(&place) || !is_root() {
+        return;
+    }
+    add_user(&place, "ann");
+    let confined = serve(&place);
+    let mounted = run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", folder]);
+    if !mounted {
+        return;
+    }
+    confined.logs("a disk was mounted at");
+    confined.logs("restart frevo to serve the disk");
+    let refused = client(async {
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        let share = ann.connect_share("in").await.unwrap();
+        let refused = ann.write_file(&share, "new.txt", b"hello").await;
+        refused.err().map(|error| format!("{error:?}"))
+    });
+    let unmounted = run("umount", &[folder]);
+    assert!(unmounted);
+    let refused = refused.expect("nothing is written below the disk");
+    assert!(!refused.contains("ACCESS_DENIED") && !refused.contains("C0000022"), "{refused}");
+    confined.logs("can be opened again");
+    client(async {
+        let mut ann = smb2::connect(&confined.server.address, "ann", "pw").await.unwrap();
+        let share = ann.connect_share("in").await.unwrap();
+        ann.write_file(&share, "new.txt", b"hello").await.unwrap();
+    });
+    assert!(place.path("in/new.txt").exists());
+    assert_eq!(confined.server.stop().code, 0);
+}
+
 /// The audit log is written by the confined server, also after it was moved away.
 #[test]
 fn the_audit_log_is_kept_and_rotated() {

@@ -29,7 +29,7 @@ use crate::dosattrib::DosAttrib;
 use crate::limits::{DOSATTRIB_BYTES, TICK_MS};
 use crate::ntacl;
 use crate::share::Share;
-use crate::{credentials, memory, security, stat, sys};
+use crate::{credentials, memory, mounts, security, stat, sys};
 use table::{Facts, Known, StoredAttributes};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
@@ -80,11 +80,7 @@ fn tells_changes_apart() -> Result<bool, Errno> {
 
 /// Returns the kind of the mounted file system that `root` is in, as the kernel calls it.
 fn kind_of_mount(root: BorrowedFd<'_>) -> Option<String> {
-    let mount = sys::stat_fd(root).ok()?.stx_mnt_id.to_string();
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount))?;
-    // A dash ends the optional fields.
-    line.split_once(" - ")?.1.split(' ').next().map(str::to_owned)
+    mounts::kind_of(sys::stat_fd(root).ok()?.stx_mnt_id)
 }
 
 /// Seconds and nanoseconds.
@@ -161,7 +157,7 @@ impl Share {
 
     /// True if the access to files of this device follows from owner, group and mode, where no
     /// attribute says otherwise.
-    pub(crate) const fn notes_attributes(&self, device: u64) -> bool {
+    pub(crate) fn notes_attributes(&self, device: u64) -> bool {
         self.keeps_facts && device == self.home && self.volume.xattrs
     }
 

@@ -23,7 +23,7 @@ use crate::stat;
 use crate::sys::{self, ProcPath};
 
 /// Entries of one directory that clients must not reach.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guard {
     /// The components of the directory's path below the root.
     parent: Vec<Vec<u8>>,
@@ -32,7 +32,7 @@ pub(crate) struct Guard {
     only_from_links: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
     /// The folder that holds snapshots.
     Named(Vec<u8>),
@@ -160,7 +160,16 @@ pub(crate) fn guards(root: BorrowedFd<'_>, options: &PosixOptions) -> Vec<Guard>
     if !own && options.guarded.is_empty() && options.bins.is_empty() {
         return Vec::new();
     }
-    let Ok(root) = path_of(root).map(PathBuf::from) else { return Vec::new() };
+    path_of(root).map_or_else(|_| Vec::new(), |root| guards_at(PathBuf::from(root), options))
+}
+
+/// True if the folder `root` has the same guards with both options.
+pub fn guard_alike(root: &Path, one: &PosixOptions, other: &PosixOptions) -> bool {
+    guards_at(real(root), one) == guards_at(real(root), other)
+}
+
+/// The guards of a share whose folder has the path `root`, without links.
+fn guards_at(root: PathBuf, options: &PosixOptions) -> Vec<Guard> {
     let is_listed = |own: &SnapshotFolders| {
         options.guarded.iter().any(|(folders, owner)| folders == own && real(owner) == root)
     };

@@ -33,6 +33,7 @@ mod known_paths;
 pub mod limits;
 mod locks;
 mod memory;
+mod mounts;
 pub mod name_service;
 mod names;
 mod node;
@@ -65,12 +66,14 @@ mod writable;
 mod xattr;
 
 pub use errno::fault_of;
+pub use guard::guard_alike;
 #[doc(hidden)]
 pub use host::attempt_watch;
+pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
 pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use remembered::{forget_remembered, remembered_bytes};
 pub use security::may_write_security_attributes;
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};
 pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
-pub use vfs::PosixVfs;
+pub use vfs::{PosixVfs, Reach};
 pub use volume::space as space_of;

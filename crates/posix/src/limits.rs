@@ -35,6 +35,9 @@ pub const LISTED_OWNERS: usize = 64;
 /// Paths that are remembered as leading to such files, in all shares: 8 bytes each.
 pub const KNOWN_PATHS: usize = 1 << 13;
 
+/// Bytes of the list of mounts that is read; a longer one counts as unknown.
+pub const MOUNT_LIST_BYTES: usize = 4 << 20;
+
 /// Mounts that are remembered as having just taken a change.
 pub const CHANGED_MOUNTS: usize = 16;
 

@@ -89,7 +89,7 @@ pub(crate) fn stored(
     in_force(handle, ntacl::UNPRIVILEGED, version)
 }
 
-const fn reads_unprivileged(share: &Share) -> bool {
+fn reads_unprivileged(share: &Share) -> bool {
     share.volume.descriptors
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Share {
     /// The root again, open for reading, where it can be; snapshots have none.
     pub(crate) readable_root: Option<Arc<OwnedFd>>,
     pub(crate) options: PosixOptions,
-    pub(crate) volume: Volume,
+    pub(crate) volume: Arc<Volume>,
     pub(crate) names: Arc<NameCache>,
     pub(crate) folders: Arc<KeptFolders>,
     /// Patterns of HIDDEN names.

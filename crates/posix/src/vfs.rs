@@ -33,6 +33,15 @@ use crate::walk::Location;
 use crate::xattr::DOSATTRIB;
 use crate::{host, quota, streams, sys, volume};
 
+/// The access of a process to a shared folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// False if it may not make files in the folder.
+    pub takes_files: bool,
+    /// False if it may not read the folder.
+    pub lists: bool,
+}
+
 /// A directory of the host as a file system.
 #[derive(Debug)]
 pub struct PosixVfs {
@@ -80,7 +89,7 @@ impl PosixVfs {
             let text = "/proc/self/fd is needed and cannot be used: is /proc mounted?";
             return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, text));
         }
-        let volume = volume::probe(root.as_fd(), &options)?;
+        let volume = Arc::new(volume::probe(root.as_fd(), &options)?);
         let probed = sys::getxattr_at(root.as_fd(), c".", DOSATTRIB, &mut [0; 256]);
         let entry_xattrs = !matches!(probed, Err(Errno::NOSYS | Errno::PERM));
         let spelling = volume::spelling(root.as_fd());
@@ -129,19 +138,24 @@ impl PosixVfs {
         Ok(Self { share: Arc::new(share) })
     }
 
-    /// False if this process may not make files in the folder. A confined one may not on a disk that
-    /// was mounted after its start.
-    pub fn takes_files(&self) -> bool {
+    /// Returns the access of this process to the folder. A confined one has none to a disk that was
+    /// mounted after its start.
+    pub fn reach(&self) -> Reach {
         let made = crate::extents::nameless(self.share.root.as_fd());
-        !matches!(made, Err(Errno::ACCESS))
+        let takes_files = !matches!(made, Err(Errno::ACCESS));
+        Reach { takes_files, lists: self.share.readable_root.is_some() }
     }
 
-    /// True if this process may not make files in the folder though the folder's mode allows it.
-    pub fn is_confined(&self) -> bool {
-        let root = self.share.root.as_fd();
+    /// True if this process lacks an access that it had as `before`, though the folder's mode allows
+    /// it: it is confined to another folder.
+    pub fn is_confined_since(&self, before: Reach) -> bool {
+        let now = self.reach();
         // access(2) ignores Landlock rules of this process.
-        let allowed = || rustix::fs::accessat(root, c".", Access::WRITE_OK, AtFlags::EACCESS);
-        !self.takes_files() && allowed().is_ok()
+        let allows = |access| {
+            rustix::fs::accessat(self.share.root.as_fd(), c".", access, AtFlags::EACCESS).is_ok()
+        };
+        before.takes_files && !now.takes_files && allows(Access::WRITE_OK)
+            || before.lists && !now.lists && allows(Access::READ_OK)
     }
 
     /// True while a file or folder of it is open.
@@ -434,8 +448,8 @@ impl Vfs for PosixVfs {
         rustix::fs::fstatvfs(&self.share.root).map(|vfs| volume::space(&vfs)).map_err(fault_of)
     }
 
-    fn volume(&self) -> &Volume {
-        &self.share.volume
+    fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.share.volume)
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

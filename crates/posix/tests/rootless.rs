@@ -222,10 +222,11 @@ fn a_read_only_mode_is_no_confinement() {
     without(CapabilitySet::DAC_OVERRIDE, || {
         let share = share();
         let mode = |mode| std::fs::set_permissions(share.path(""), PermissionsExt::from_mode(mode));
-        assert!(share.vfs.takes_files() && !share.vfs.is_confined());
+        let whole = share.vfs.reach();
+        assert!(whole.takes_files && whole.lists && !share.vfs.is_confined_since(whole));
         mode(0o555).unwrap();
-        assert!(!share.vfs.takes_files() && !share.vfs.is_confined());
+        assert!(!share.vfs.reach().takes_files && !share.vfs.is_confined_since(whole));
         mode(0o755).unwrap();
-        assert!(share.vfs.takes_files());
+        assert_eq!(share.vfs.reach(), whole);
     });
 }

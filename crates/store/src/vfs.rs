@@ -153,8 +153,14 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         Ok(Space::FULL)
     }
 
-    /// Returns facts about the file system.
-    fn volume(&self) -> &Volume;
+    /// Returns facts about the file system. They change when another disk is mounted for it.
+    fn volume(&self) -> Arc<Volume>;
+
+    /// Returns true if a call may wait for a server or another program, now or at the next call: the
+    /// caller then makes calls where nobody else waits for them.
+    fn may_wait(&self) -> bool {
+        false
+    }
 
     // Quotas.
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use frevo_server::audit::{Audit, ShareAudit};
-use frevo_server::config::{Identities, ShareSection, open_share};
+use frevo_server::config::{Identities, ShareSection, UserFolders, open_share};
 use frevo_server::user_map::Mapped;
 use frevo_server::{Settings, Share, SharedAccounts};
 use frevo_store::Vfs;
@@ -25,6 +25,8 @@ use super::share_guards::ShareGuards;
 pub(super) struct OpenShare {
     pub(super) section: ShareSection,
     pub(super) vfs: Arc<dyn Vfs>,
+    /// The folders of users, for a share with `{user}` in its path.
+    users: Option<UserFolders>,
     identities: Identities,
     /// Another thread looks at its folder.
     pub(super) is_looked_at: Arc<AtomicBool>,
@@ -37,6 +39,14 @@ pub(super) struct Loaded {
     pub(super) shares: Vec<OpenShare>,
     pub(super) settings: Settings,
     pub(super) kerberos: Option<Keys>,
+}
+
+impl OpenShare {
+    /// Its folder, and those of the users that are connected.
+    pub(super) fn folders(&self) -> Vec<Arc<dyn Vfs>> {
+        let users = self.users.as_ref().map_or_else(Vec::new, UserFolders::in_use);
+        std::iter::once(Arc::clone(&self.vfs)).chain(users).collect()
+    }
 }
 
 impl Loaded {
@@ -89,7 +99,9 @@ impl Loaded {
             });
             let vfs = Arc::clone(&share.vfs);
             let id_map = Arc::clone(&self.settings.id_map);
-            Share { audit, id_map, ..open_share(&share.section, vfs, share.identities.clone()) }
+            let user_folders = share.users.clone();
+            let opened = open_share(&share.section, vfs, share.identities.clone());
+            Share { audit, id_map, user_folders, ..opened }
         };
         self.shares.iter().map(open).collect()
     }
@@ -150,7 +162,8 @@ fn open_shares(
             .identities()
             .map_err(|why| Failure::new(Exit::Config, format!("share {name}: {why}")))?;
         let is_looked_at = same.map_or_else(Arc::default, |same| Arc::clone(&same.is_looked_at));
-        shares.push(OpenShare { section: section.clone(), vfs, identities, is_looked_at });
+        let users = same.map_or_else(|| section.user_folders(), |same| same.users.clone());
+        shares.push(OpenShare { section: section.clone(), vfs, users, identities, is_looked_at });
     }
     Ok(shares)
 }

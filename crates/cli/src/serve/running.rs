@@ -129,9 +129,9 @@ impl Running<'_> {
             if share.is_looked_at.swap(true, Ordering::AcqRel) {
                 continue;
             }
-            let (vfs, is_looked_at) = (Arc::clone(&share.vfs), Arc::clone(&share.is_looked_at));
+            let (folders, is_looked_at) = (share.folders(), Arc::clone(&share.is_looked_at));
             tokio::task::spawn_blocking(move || {
-                look_at_folder(&*vfs, why);
+                folders.iter().for_each(|folder| look_at_folder(&**folder, why));
                 is_looked_at.store(false, Ordering::Release);
             });
         }
@@ -249,13 +249,15 @@ impl Running<'_> {
     /// log files that are renamed, does not say that a disk will not come back.
     fn accept_folders(&self, before: &[OpenShare]) {
         for share in &self.loaded.shares {
-            let is_kept = before.iter().any(|before| before.section == share.section);
-            let vfs = Arc::clone(&share.vfs);
+            let is_kept = before.iter().any(|before| before.section.has_same_keys(&share.section));
+            let folders = share.folders();
             tokio::task::spawn_blocking(move || {
-                if is_kept {
-                    look_at_folder(&*vfs, Look::Untimed);
-                } else {
-                    accept_folder(&*vfs);
+                for folder in folders {
+                    if is_kept {
+                        look_at_folder(&*folder, Look::Untimed);
+                    } else {
+                        accept_folder(&*folder);
+                    }
                 }
             });
         }

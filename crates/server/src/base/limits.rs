@@ -419,16 +419,16 @@ pub const BLOCKING_CLOSES: usize = 8;
 /// Threads of a blocking pool: one for each request, and for Opens whose clients left.
 pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 
+/// Time for which the server believes that a changed file has FILE_ATTRIBUTE_ARCHIVE before it looks
+/// again: programs of the host may have cleared it.
+pub const ARCHIVE_KNOWN: Duration = Duration::from_secs(1);
+
 /// Looks at a share's folder without a use of it after which it is closed, so that its disk can be
 /// unmounted.
 pub const FOLDER_IDLE_LOOKS: u32 = 2;
 
 /// Openings of a share's folder in a row, while each opening or somebody else mounts a disk there.
 pub const FOLDER_OPENINGS: usize = 4;
-
-/// Different volumes whose facts clients are told when they are mounted one after the other for one
-/// share's folder; the facts of the last one stay.
-pub const FOLDER_VOLUMES: usize = 16;
 
 /// Processors that long work of all accounts together leaves to the cores: with one processor it runs
 /// one at a time.

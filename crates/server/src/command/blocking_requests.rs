@@ -141,7 +141,7 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
         return Some(&rq.server().blocking_pool);
     }
     let share = &rq.tree.as_ref()?.share;
-    let Some(pool) = share.blocking_pool.as_deref() else {
+    let Some(pool) = share.pool() else {
         let is_long = is_long(rq, row, share) || closes_long(rq, row);
         return is_long.then_some(&rq.server().blocking_pool);
     };

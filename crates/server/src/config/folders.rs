@@ -3,11 +3,9 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_net::file_io::{self, Medium};
 use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_store::Vfs;
@@ -111,36 +109,46 @@ impl ShareSection {
         Ok(Identities { run_as, force_group: group })
     }
 
-    /// True when both share one folder in the same way, so that one opened folder serves both.
+    /// True when both share one folder in the same way, so that one opened folder serves both. Other
+    /// shares count only where the folder has snapshots or recycle bins of theirs in it.
     pub fn is_same_folder(&self, other: &Self) -> bool {
-        let options = |share: &Self| format!("{:?}", share.posix_options());
-        self.path.get_ref() == other.path.get_ref() && options(self) == options(other)
+        let (mut ours, mut theirs) = (self.posix_options(), other.posix_options());
+        if self.path.get_ref() != other.path.get_ref() {
+            return false;
+        }
+        // The folders of users are not known before they are opened.
+        if self.user_part().is_none() {
+            let folder = self.path.get_ref();
+            if !frevo_posix::guard_alike(folder, &ours, &theirs) {
+                return false;
+            }
+            for options in [&mut ours, &mut theirs] {
+                options.guarded.clear();
+                options.bins.clear();
+            }
+        }
+        format!("{ours:?}") == format!("{theirs:?}")
     }
 
-    /// True when its requests leave the core: as configured, else where a server or a process
-    /// answers for the file system.
-    pub(crate) fn is_off_core(&self) -> bool {
-        self.off_core.unwrap_or_else(|| {
-            let folder = std::fs::File::open(self.shared_folder());
-            let medium = folder.and_then(|folder| file_io::medium_at(folder.as_fd()));
-            medium.is_ok_and(|medium| medium == Medium::Remote)
-        })
+    /// True when both have the same keys.
+    pub fn has_same_keys(&self, other: &Self) -> bool {
+        let own = |share: &Self| Self { bins: Vec::new(), guarded: Vec::new(), ..share.clone() };
+        own(self) == own(other)
     }
 
     /// The folders of users, for a path with `{user}`.
-    pub(crate) fn user_folders(&self) -> Option<UserFolders> {
+    #[doc(hidden)]
+    pub fn user_folders(&self) -> Option<UserFolders> {
         let (folder, part) = self.user_part()?;
         let options = self.posix_options();
         let open = move |account: &str| -> Option<Arc<dyn Vfs>> {
             let part = PathBuf::from(part.to_str()?.replace(USER, account));
-            let opened = {
-                let _server = credentials::as_server();
-                PosixVfs::open_part(&folder, &part, options.clone())
-            };
-            match opened {
-                Ok(vfs) => Some(Arc::new(vfs)),
+            let path = folder.join(&part);
+            let (folder, options) = (folder.clone(), options.clone());
+            let opener = move || PosixVfs::open_part(&folder, &part, options.clone());
+            match ShareFolder::open(&path, Box::new(opener)) {
+                Ok(folder) => Some(Arc::new(folder)),
                 Err(error) => {
-                    let path = folder.join(&part);
                     tracing::info!(target: "frevo::tree", path = %path.display(),
                         "the folder of a user cannot be opened: {error}");
                     None
@@ -256,7 +264,87 @@ fn near(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use frevo_store::vfs::{Existence, OpenHow};
+    use frevo_store::{Fault, Name};
+
     use super::*;
+    use crate::base::limits::FOLDER_IDLE_LOOKS;
+    use crate::config::{Config, open_share};
+    use crate::shares::folders::{Look, look_at_folder};
+
+    /// Tests that a key of one share, here of its recycle bin and its snapshots, changes that share
+    /// and those around it, and no other.
+    #[test]
+    fn other_shares_change_a_share_only_where_they_are_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for folder in ["above/one", "beside"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let shares = |keys: &str| {
+            let share = |name: &str, folder: &str, keys: &str| {
+                let path = root.join(folder);
+                format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n{keys}\n")
+            };
+            let text = share("above", "above", "")
+                + &share("one", "above/one", keys)
+                + &share("beside", "beside", "")
+                + &share("homes", "homes/{user}", "");
+            let mut config = Config::parse(&text).unwrap();
+            config.guard_folders();
+            config.shares
+        };
+        let plain = shares("");
+        for keys in ["recycle = true", "snapshots = \".snapshots/@GMT-%Y.%m.%d-%H.%M.%S\""] {
+            let changed = shares(keys);
+            let folders: Vec<bool> =
+                plain.iter().zip(&changed).map(|(old, new)| old.is_same_folder(new)).collect();
+            assert_eq!(folders, [false, false, true, false], "{keys}");
+            let same: Vec<bool> =
+                plain.iter().zip(&changed).map(|(old, new)| old.has_same_keys(new)).collect();
+            assert_eq!(same, [true, false, true, true], "{keys}");
+            assert!(changed.iter().zip(shares(keys)).all(|(old, new)| old.is_same_folder(&new)));
+        }
+    }
+
+    /// Tests that the folder of a user is compared with its path while the user is connected.
+    #[test]
+    fn folders_of_users_are_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("ann");
+        std::fs::create_dir(&folder).unwrap();
+        let share = ShareSection::new("homes".parse().unwrap(), place.path().join("{user}"));
+        let users = share.user_folders().unwrap();
+        let ann = users.of("ann").unwrap();
+        let how = OpenHow { existence: Existence::Either, write: true, ..OpenHow::LOOK };
+        let make = || ann.open(&Name::from_stored(String::from("a")), &how).map(drop);
+        assert_eq!(make(), Ok(()));
+        std::fs::rename(&folder, place.path().join("old")).unwrap();
+        let look = || users.in_use().iter().for_each(|vfs| look_at_folder(&**vfs, Look::Untimed));
+        look();
+        assert_eq!(make(), Err(Fault::Dismounted));
+        std::fs::create_dir(&folder).unwrap();
+        look();
+        assert_eq!(make(), Ok(()));
+        assert!(folder.join("a").exists());
+    }
+
+    /// Tests that requests leave the core while their folder is closed, unless the key says another.
+    #[test]
+    fn a_closed_folder_is_opened_beside_the_core() {
+        let place = tempfile::tempdir().unwrap();
+        for (key, while_open, while_closed) in
+            [(None, false, true), (Some(true), true, true), (Some(false), false, false)]
+        {
+            let mut section = ShareSection::new("a".parse().unwrap(), place.path().to_owned());
+            section.off_core = key;
+            let vfs = section.open_folder().unwrap();
+            let share = open_share(&section, Arc::clone(&vfs), Identities::default());
+            assert_eq!(share.pool().is_some(), while_open, "{key:?}");
+            (0..=FOLDER_IDLE_LOOKS).for_each(|_| look_at_folder(&*vfs, Look::Timed));
+            assert_eq!(share.pool().is_some(), while_closed, "{key:?}");
+        }
+    }
 
     /// The state after a check of the path, when a user puts a link there before it is opened.
     #[test]

@@ -27,6 +27,8 @@ pub use crate::base::limits::CONFIG_FILE_BYTES;
 pub use crate::base::limits::NETWORK_SHARES;
 #[doc(hidden)]
 pub use crate::shares::folders::{Look, accept_folder, claim_folder, look_at_folder};
+#[doc(hidden)]
+pub use crate::shares::user_folders::UserFolders;
 pub use audit::AuditSection;
 pub use build::{Identities, open_share};
 pub use fault::Fault;

@@ -355,7 +355,7 @@ impl ServerState {
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
         let tree = open.tree();
         let is_long = open.work_to_close() > CLOSED_ON_CORE && !frevo_net::file_io::stays();
-        let pool = tree.share.blocking_pool.as_deref();
+        let pool = tree.share.pool().map(|pool| &**pool);
         let pool = pool.or(is_long.then_some(&self.blocking_pool));
         let pool = pool.filter(|_| !blocking_pool::is_here());
         let (server, closed) = (Arc::clone(self), Arc::clone(open));

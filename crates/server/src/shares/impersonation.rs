@@ -198,8 +198,12 @@ impl Vfs for ActingVfs {
         self.inner.space()
     }
 
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> Arc<Volume> {
         self.inner.volume()
+    }
+
+    fn may_wait(&self) -> bool {
+        self.inner.may_wait()
     }
 
     /// The place does not depend on the user.

@@ -95,7 +95,7 @@ impl Vfs for QuotaVolume {
         self.0.space()
     }
 
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> Arc<Volume> {
         self.0.volume()
     }
 

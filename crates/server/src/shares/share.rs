@@ -128,6 +128,9 @@ pub struct Share {
     /// caller waiting; none: on the core.
     #[doc(hidden)]
     pub blocking_pool: Option<Arc<BlockingPool>>,
+    /// The blocking pool has requests only while the file system says that it may wait.
+    #[doc(hidden)]
+    pub asks_off_core: bool,
     /// Oplocks of level II are granted.
     pub level2_oplocks: bool,
     /// The operations that the audit log records; none without an audit log.
@@ -211,6 +214,7 @@ impl Share {
             inherited_as_set: false,
             forward_slashes: false,
             blocking_pool: None,
+            asks_off_core: false,
             level2_oplocks: true,
             audit: None,
             max_connections: None,
@@ -219,6 +223,12 @@ impl Share {
             recycle: None,
             id_map: Arc::default(),
         }
+    }
+
+    /// The blocking pool for a request of now; none where it runs on the core.
+    pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
+        let may_wait = || self.vfs().is_some_and(|vfs| vfs.may_wait());
+        self.blocking_pool.as_ref().filter(|_| !self.asks_off_core || may_wait())
     }
 
     /// The share as somebody sees it who may not, or may, write.

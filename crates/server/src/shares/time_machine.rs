@@ -252,7 +252,7 @@ mod tests {
             self.0.space()
         }
 
-        fn volume(&self) -> &Volume {
+        fn volume(&self) -> Arc<Volume> {
             self.0.volume()
         }
     }

@@ -95,7 +95,7 @@ impl Vfs for Gated {
         Ok(Vec::new())
     }
 
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> Arc<Volume> {
         self.inner.volume()
     }
 }

@@ -65,7 +65,7 @@ impl Vfs for Busy {
         self.inner.space()
     }
 
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> Arc<Volume> {
         self.inner.volume()
     }
 }

@@ -94,7 +94,7 @@ fn owner(path: &str) -> Option<u32> {
 #[derive(Debug)]
 pub struct Probe {
     inner: MemoryVfs,
-    volume: Volume,
+    volume: Arc<Volume>,
     pub seen: Arc<Seen>,
 }
 
@@ -103,8 +103,8 @@ impl Probe {
         let quotas = Some((QuotaState { is_enforced: true }, Vec::new()));
         let options = MemoryOptions { quotas, ..MemoryOptions::default() };
         let inner = MemoryVfs::new(options, Arc::new(|| Host.now()));
-        let volume = Volume { compresses: true, ..inner.volume().clone() };
-        Self { inner, volume, seen: Arc::default() }
+        let volume = Volume { compresses: true, ..Volume::clone(&inner.volume()) };
+        Self { inner, volume: Arc::new(volume), seen: Arc::default() }
     }
 }
 
@@ -179,8 +179,8 @@ impl Vfs for Probe {
         self.inner.space()
     }
 
-    fn volume(&self) -> &Volume {
-        &self.volume
+    fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.volume)
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

@@ -1,5 +1,6 @@
 //! The state that the nodes of one file system in memory share.
 
+use alloc::sync::Arc;
 use core::fmt;
 
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -17,7 +18,7 @@ use crate::vfs::{Fault, FileKey, STORED_ATTRIBUTES, Stat, VfsResult, Volume};
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) faults: Faults,
-    pub(super) volume: Volume,
+    pub(super) volume: Arc<Volume>,
     pub(super) quotas: Option<Quotas>,
     pub(super) options: MemoryOptions,
     pub(super) clock: Clock,

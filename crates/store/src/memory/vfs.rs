@@ -58,7 +58,16 @@ impl MemoryVfs {
         };
         let state = Mutex::new(State::new(born));
         let quotas = Quotas::of(&options);
-        Self { shared: Arc::new(Shared { state, faults, volume, quotas, options, clock }) }
+        Self {
+            shared: Arc::new(Shared {
+                state,
+                faults,
+                volume: Arc::new(volume),
+                quotas,
+                options,
+                clock,
+            }),
+        }
     }
 
     /// Returns the controls for injected failures.
@@ -81,7 +90,7 @@ impl MemoryVfs {
         let shared = Shared {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
-            volume: self.shared.volume.clone(),
+            volume: Arc::clone(&self.shared.volume),
             // A crash resets quotas to the options, because no rule makes their changes durable.
             quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
@@ -377,8 +386,8 @@ impl Vfs for MemoryVfs {
         Ok(Space { unit, total, available: free, free, files: 0, free_files: 0 })
     }
 
-    fn volume(&self) -> &Volume {
-        &self.shared.volume
+    fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.shared.volume)
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

@@ -65,6 +65,7 @@ pub(super) fn start_name_service(plan: &Plan) -> Done {
 
 /// Opens what a confined server cannot: rings, and the socket that tells of interfaces.
 fn open_before(plan: &Plan) {
+    frevo_posix::keep_mount_list();
     let cores = plan.config.server.cores.filter(|count| *count > 0);
     frevo_net::file_io::prepare_rings(cores.unwrap_or_else(frevo_net::cores::usual_count));
     if let Err(error) = frevo_net::socket::keep_routes_socket() {

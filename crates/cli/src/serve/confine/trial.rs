@@ -205,6 +205,10 @@ fn attempt_more(what: &str, one: &str, two: &str) -> io::Result<()> {
         "socket" => socket(one, two),
         "fast-open" => fast_open(one),
         "ring" => frevo_net::file_io::attempt_ring(),
+        "mount-kind" => {
+            let kind = frevo_posix::mount_kind(std::path::Path::new(one))?;
+            kind.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
         "limits" => {
             let limit = Rlimit { current: Some(0), maximum: Some(0) };
             Ok(rustix::process::prlimit(process(one), Resource::Core, limit).map(drop)?)

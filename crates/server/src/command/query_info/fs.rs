@@ -83,7 +83,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         }
         OpenTarget::Pipe(_) => return Err(Status::INVALID_DEVICE_REQUEST),
     };
-    let volume = file.vfs.volume();
+    let volume = &*file.vfs.volume();
     let tree = open.tree();
     let share = &tree.share;
     let read_only = share.read_only || volume.read_only;

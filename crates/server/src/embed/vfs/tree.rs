@@ -96,7 +96,7 @@ pub struct ReadOnlyTree {
     device: u64,
     /// The number of the entry that was added last.
     last: u64,
-    volume: Volume,
+    volume: Arc<Volume>,
 }
 
 #[derive(Debug)]
@@ -121,6 +121,7 @@ impl ReadOnlyTree {
         let random = Host.random_u64();
         let serial = u32::try_from(random >> 32).unwrap_or(0);
         let volume = Volume { read_only: true, ..Volume::plain(serial, file_system) };
+        let volume = Arc::new(volume);
         // No device of the host has such a number, nor has another tree.
         let device = 0xFFFE << 48 | random >> 16;
         let mut tree = Self { entries: BTreeMap::new(), device, last: 0, volume };
@@ -267,8 +268,8 @@ impl Vfs for ReadOnlyTree {
         Ok(Opened::existing(Arc::new(node), stat, name))
     }
 
-    fn volume(&self) -> &Volume {
-        &self.volume
+    fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.volume)
     }
 }
 

@@ -5,6 +5,8 @@
 //! it later: data would be written below the mount. So [`ShareFolder::look`] closes the folder after
 //! a while without use, and the next call opens it again, where its path leads then.
 
+mod place;
+
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -12,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
-use frevo_posix::{PosixVfs, credentials, fault_of};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use frevo_posix::{PosixVfs, Reach, credentials};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     FileKey, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space, Stat, UserQuota,
@@ -21,10 +23,10 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FolderId, Name, Node, Observation, Observer, Vfs};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
+use self::place::{FileSystem, Located, PlaceOpened, Unopened};
 use super::folder_lock::{self, FolderLock};
-use crate::base::limits::{FOLDER_IDLE_LOOKS, FOLDER_OPENINGS, FOLDER_VOLUMES};
+use crate::base::limits::{FOLDER_IDLE_LOOKS, FOLDER_OPENINGS};
 
 /// The reason of a look at a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +48,13 @@ pub(crate) struct ShareFolder {
     opened: ArcSwapOption<PosixVfs>,
     /// Held while the folder is opened and closed.
     state: Mutex<State>,
-    /// Facts of the volumes that the path has led to; the last one counts.
-    volumes: [OnceLock<Volume>; FOLDER_VOLUMES],
-    volume: AtomicUsize,
+    /// Facts of the volume that was opened last.
+    volume: ArcSwap<Volume>,
     folder_id: AtomicUsize,
-    /// False if the process could not make files in the first folder.
-    took_files: OnceLock<bool>,
+    /// False if calls of the folder that was opened last wait for nobody.
+    may_wait: AtomicBool,
+    /// The access of the process to the first folder.
+    first_reach: OnceLock<Reach>,
     /// Set by each use, cleared by each look.
     used: AtomicBool,
     /// The reason why no file is opened; None while all is well.
@@ -72,64 +75,6 @@ struct State {
     is_claimed: bool,
 }
 
-/// The place where a folder was opened.
-#[derive(Debug)]
-struct PlaceOpened {
-    located: Located,
-    /// The path without links.
-    real: PathBuf,
-    /// The mounts of the folders above that belong to other disks.
-    mounts_above: Vec<u64>,
-}
-
-impl PlaceOpened {
-    fn of(path: &Path, located: Located) -> Self {
-        let real = real_path(path);
-        let above = real.ancestors().skip(1).filter_map(|above| Located::of(above).ok());
-        let mut mounts_above: Vec<u64> =
-            above.map(|above| above.mount).filter(|mount| *mount != located.mount).collect();
-        mounts_above.dedup();
-        Self { located, real, mounts_above }
-    }
-
-    /// True if a folder of a disk above is at `path` now, since the disk here was unmounted.
-    fn is_uncovered(&self, path: &Path, now: Located) -> bool {
-        if self.located.is_mount_root && !now.is_mount_root {
-            return true;
-        }
-        // A link that leads elsewhere now is not the same folder without its disk.
-        now.mount != self.located.mount
-            && self.mounts_above.contains(&now.mount)
-            && real_path(path) == self.real
-    }
-}
-
-fn real_path(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// The object that a path leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Located {
-    device: (u32, u32),
-    inode: u64,
-    mount: u64,
-    is_mount_root: bool,
-}
-
-impl Located {
-    fn of(path: &Path) -> io::Result<Self> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-        let stx = rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
-        Ok(Self {
-            device: (stx.stx_dev_major, stx.stx_dev_minor),
-            inode: stx.stx_ino,
-            mount: stx.stx_mnt_id,
-            is_mount_root: stx.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
-        })
-    }
-}
-
 impl ShareFolder {
     /// Opens the folder.
     ///
@@ -147,19 +92,24 @@ impl ShareFolder {
                 lock: None,
                 is_claimed: false,
             }),
-            volumes: [const { OnceLock::new() }; FOLDER_VOLUMES],
-            volume: AtomicUsize::new(0),
+            // That of the folder is set before anybody has it.
+            volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
-            took_files: OnceLock::new(),
+            may_wait: AtomicBool::new(true),
+            first_reach: OnceLock::new(),
             used: AtomicBool::new(true),
             fault: ArcSwapOption::empty(),
         };
-        folder.open_here(&mut folder.state.lock())?;
+        let opened = folder.open_here(&mut folder.state.lock());
+        opened.map_err(|why| match why {
+            Unopened::Host(error) => error,
+            other => io::Error::new(io::ErrorKind::PermissionDenied, other.sentence(path)),
+        })?;
         Ok(folder)
     }
 
     /// Opens the folder at the place where its path leads.
-    fn open_here(&self, state: &mut State) -> io::Result<Arc<PosixVfs>> {
+    fn open_here(&self, state: &mut State) -> Result<Arc<PosixVfs>, Unopened> {
         let opened = self.try_open(state);
         state.has_failed = opened.is_err();
         if opened.is_err() {
@@ -168,17 +118,25 @@ impl ShareFolder {
         opened
     }
 
-    fn try_open(&self, state: &mut State) -> io::Result<Arc<PosixVfs>> {
+    fn try_open(&self, state: &mut State) -> Result<Arc<PosixVfs>, Unopened> {
         // Users may not have the right to open it.
         let _server = credentials::as_server();
-        let (vfs, located) = self.open_settled(state)?;
-        // Where it could make files at the start, it is confined to the disk of that time.
-        if *self.took_files.get_or_init(|| vfs.takes_files()) && vfs.is_confined() {
-            return Err(io::ErrorKind::PermissionDenied.into());
+        let opened = self.open_settled(state);
+        let before = state.place.as_ref();
+        let (vfs, located) = opened.map_err(|error| Unopened::of(error, &self.path, before))?;
+        if before.is_some_and(|before| before.is_uncovered(&self.path, located)) {
+            return Err(Unopened::Unmounted);
+        }
+        if vfs.is_confined_since(*self.first_reach.get_or_init(|| vfs.reach())) {
+            return Err(Unopened::confined(&self.path, before));
         }
         let vfs = Arc::new(vfs);
-        self.keep_volume(vfs.volume());
+        if *self.volume.load_full() != *vfs.volume() {
+            self.volume.store(vfs.volume());
+        }
         self.folder_id.store(vfs.folder_id().0, Ordering::Release);
+        let may_wait = FileSystem::of(&self.path).is_ok_and(|at| at.may_wait());
+        self.may_wait.store(may_wait, Ordering::Release);
         state.place = Some(PlaceOpened::of(&self.path, located));
         state.idle_looks = 0;
         self.opened.store(Some(Arc::clone(&vfs)));
@@ -199,20 +157,6 @@ impl ShareFolder {
             }
         }
         Err(io::ErrorKind::StaleNetworkFileHandle.into())
-    }
-
-    /// Keeps the facts of a volume, unless they are those of the last one. The last of many stays.
-    fn keep_volume(&self, volume: &Volume) {
-        let last = self.volume.load(Ordering::Acquire);
-        if self.volumes.get(last).and_then(OnceLock::get) == Some(volume) {
-            return;
-        }
-        for (at, kept) in self.volumes.iter().enumerate().skip(last) {
-            if kept.set(volume.clone()).is_ok() {
-                self.volume.store(at, Ordering::Release);
-                return;
-            }
-        }
     }
 
     /// Returns the open folder for a call that finds files by their names.
@@ -244,24 +188,33 @@ impl ShareFolder {
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
         }
-        self.open_here(&mut state).map_err(|error| {
-            self.tell(Some(sentence(&self.path, &error)));
-            error.raw_os_error().map_or(Fault::Dismounted, |errno| {
-                fault_of(rustix::io::Errno::from_raw_os_error(errno))
-            })
+        self.open_here(&mut state).map_err(|why| {
+            self.tell(Some(why.sentence(&self.path)));
+            why.fault()
         })
+    }
+
+    /// True if a look at the path would keep its disk mounted for nobody: the disk is mounted at its
+    /// first use, and the folder is closed.
+    fn rests(&self, state: &State) -> bool {
+        let is_automounted = state.place.as_ref().is_some_and(|place| place.is_automounted);
+        let is_well = !state.has_failed && self.fault.load().is_none();
+        is_automounted && is_well && self.opened.load().is_none()
     }
 
     /// Looks where the path leads, and closes the folder when nobody uses it. May wait for the file
     /// system.
     pub(crate) fn look(&self, why: Look) {
+        if self.rests(&self.state.lock()) {
+            return;
+        }
         let now = Located::of(&self.path);
         let mut state = self.state.lock();
         let Some(vfs) = self.opened.load_full() else {
             if why == Look::Timed {
                 self.used.store(false, Ordering::Relaxed);
             }
-            self.judge_as(&mut state, now);
+            self.judge_briefly(&mut state, now);
             return;
         };
         // This call holds it once, too.
@@ -277,7 +230,7 @@ impl ShareFolder {
             && (!is_here || state.idle_looks >= FOLDER_IDLE_LOOKS)
             && self.close(&mut state, vfs);
         if is_closed {
-            self.judge_as(&mut state, now);
+            self.judge_briefly(&mut state, now);
         } else if is_here {
             self.tell(None);
         } else {
@@ -319,26 +272,37 @@ impl ShareFolder {
         self.judge_as(state, Located::of(&self.path));
     }
 
-    /// Decides if the closed folder may be opened where its path leads.
+    /// Decides if the closed folder may be opened where its path leads: another folder, and one that
+    /// could not be opened, is opened to see.
     fn judge_as(&self, state: &mut State, now: io::Result<Located>) {
-        let path = self.path.display();
-        let fault = match (now, &state.place) {
-            (Err(error), _) => Some(sentence(&self.path, &error)),
-            // The folder that is there now is on the disk above, which clients must not fill.
-            (Ok(now), Some(before)) if before.is_uncovered(&self.path, now) => Some(format!(
-                "the disk at {path} was unmounted; mount it again, or restart frevo to serve the \
-                 folder below"
-            )),
-            (Ok(_), _) => None,
-        };
-        // A folder that could not be opened is well when it can be.
-        let fault = match fault {
-            None if state.has_failed => {
-                self.open_here(state).err().map(|error| sentence(&self.path, &error))
+        let why = match (now, &state.place) {
+            (Err(error), _) => Some(Unopened::Host(error)),
+            (Ok(now), Some(before))
+                if !before.is_automounted && before.is_uncovered(&self.path, now) =>
+            {
+                Some(Unopened::Unmounted)
             }
-            fault => fault,
+            (Ok(now), before)
+                if !state.has_failed
+                    && before.as_ref().is_none_or(|before| {
+                        // A use opens the folder, by which the automounter mounts the disk again.
+                        before.is_automounted || before.located == now
+                    }) =>
+            {
+                None
+            }
+            (Ok(_), _) => self.open_here(state).err(),
         };
-        self.tell(fault);
+        self.tell(why.map(|why| why.sentence(&self.path)));
+    }
+
+    /// Decides it without a use: a folder that was opened to see is closed, so that its disk can be
+    /// unmounted.
+    fn judge_briefly(&self, state: &mut State, now: io::Result<Located>) {
+        self.judge_as(state, now);
+        if let Some(vfs) = self.opened.load_full() {
+            self.close(state, vfs);
+        }
     }
 
     /// Sets the fault, and logs it once.
@@ -377,22 +341,12 @@ impl ShareFolder {
         if let Some(fault) = self.fault.load_full() {
             return Err(String::clone(&fault));
         }
-        let space = Located::of(&self.path).and_then(|_| Ok(rustix::fs::statvfs(&self.path)?));
-        let vfs = space.map_err(|error| sentence(&self.path, &error))?;
-        Ok(frevo_posix::space_of(&vfs))
-    }
-}
-
-fn sentence(path: &Path, error: &io::Error) -> String {
-    let path = path.display();
-    match error.kind() {
-        io::ErrorKind::NotFound => format!("its folder was removed; make {path} again"),
-        io::ErrorKind::PermissionDenied => format!(
-            "frevo may not open what is at {path} now; a disk that is mounted after the start needs \
-             a restart of frevo where it is confined"
-        ),
-        io::ErrorKind::StaleNetworkFileHandle => format!("{path} is being mounted"),
-        _ => format!("{path} cannot be opened: {error}"),
+        // It keeps no disk mounted.
+        if self.state.try_lock().is_some_and(|state| self.rests(&state)) {
+            return Ok(Space::FULL);
+        }
+        let space = FileSystem::of(&self.path).and_then(|at| at.space());
+        space.map_err(|error| Unopened::Host(error).sentence(&self.path))
     }
 }
 
@@ -451,11 +405,13 @@ impl Vfs for ShareFolder {
         self.in_use()?.space()
     }
 
-    fn volume(&self) -> &Volume {
-        // The first is set before anybody has the folder.
-        static UNKNOWN: OnceLock<Volume> = OnceLock::new();
-        let last = self.volumes.get(self.volume.load(Ordering::Acquire)).and_then(OnceLock::get);
-        last.unwrap_or_else(|| UNKNOWN.get_or_init(|| Volume::plain(0, "NTFS")))
+    fn volume(&self) -> Arc<Volume> {
+        self.volume.load_full()
+    }
+
+    /// The opening may wait, too.
+    fn may_wait(&self) -> bool {
+        self.may_wait.load(Ordering::Acquire) || self.opened.load().is_none()
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {

@@ -383,8 +383,12 @@ impl Vfs for RecyclingVfs {
         self.inner.space()
     }
 
-    fn volume(&self) -> &Volume {
+    fn volume(&self) -> Arc<Volume> {
         self.inner.volume()
+    }
+
+    fn may_wait(&self) -> bool {
+        self.inner.may_wait()
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
