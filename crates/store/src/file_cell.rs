@@ -1,6 +1,7 @@
 //! The cell of an open file: its state behind a lock, and its observation.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::MutexGuard;
@@ -23,10 +24,13 @@ pub struct FileCell {
     unstable: AtomicU64,
     /// Held from reading the file's attributes to storing them changed.
     attributes: parking_lot::Mutex<()>,
-    /// True while FILE_ATTRIBUTE_ARCHIVE is known to be set, or cannot be stored.
-    is_archived: AtomicBool,
+    /// The moment at which FILE_ATTRIBUTE_ARCHIVE was known to be set, or not to be storable; 0 for
+    /// none.
+    archived_at: AtomicU64,
     /// Number of changes that moved the file's times.
     moves: AtomicU64,
+    /// Number of times that earlier times were restored.
+    restorations: AtomicU64,
     /// True once the file was seen with several links.
     is_linked: AtomicBool,
 }
@@ -71,28 +75,35 @@ impl FileCell {
             observation,
             unstable: AtomicU64::new(0),
             attributes: parking_lot::Mutex::new(()),
-            is_archived: AtomicBool::new(false),
+            archived_at: AtomicU64::new(0),
             moves: AtomicU64::new(0),
+            restorations: AtomicU64::new(0),
             is_linked: AtomicBool::new(false),
         }
     }
 
-    /// True while FILE_ATTRIBUTE_ARCHIVE is known to be set, or cannot be stored: a further change
-    /// of the file leaves it so.
-    pub fn is_archived(&self) -> bool {
-        self.is_archived.load(Ordering::Acquire)
+    /// Returns the moment, in the caller's count, at which FILE_ATTRIBUTE_ARCHIVE was known to be set,
+    /// or not to be storable: a further change of the file through the server leaves it so. None if
+    /// that is not known.
+    pub fn archived_at(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.archived_at.load(Ordering::Acquire))
     }
 
-    /// Changes the attributes of the file. No other change through the server comes between the
-    /// reading and the storing by `change`, which returns true if FILE_ATTRIBUTE_ARCHIVE is set
-    /// afterwards. `change` asks the host alone: it locks nothing.
+    /// Changes the attributes of the file at the moment `now`. No other change through the server
+    /// comes between the reading and the storing by `change`, which returns true if
+    /// FILE_ATTRIBUTE_ARCHIVE is set afterwards. `change` asks the host alone: it locks nothing.
     ///
     /// # Errors
     /// The error of `change`.
-    pub fn change_attributes<E>(&self, change: impl FnOnce() -> Result<bool, E>) -> Result<(), E> {
+    pub fn change_attributes<E>(
+        &self,
+        now: NonZeroU64,
+        change: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<(), E> {
         let _alone = self.attributes.lock();
         let changed = change();
-        self.is_archived.store(*changed.as_ref().unwrap_or(&false), Ordering::Release);
+        let is_archived = *changed.as_ref().unwrap_or(&false);
+        self.archived_at.store(if is_archived { now.get() } else { 0 }, Ordering::Release);
         changed.map(|_| ())
     }
 
@@ -108,12 +119,23 @@ impl FileCell {
 
     /// Counts a change that moved the file's times.
     pub fn note_move(&self) {
-        self.moves.fetch_add(1, Ordering::AcqRel);
+        self.moves.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the number of changes so far that moved the file's times.
     pub fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Acquire)
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// Counts a restoration of earlier times of the file.
+    pub fn note_restoration(&self) {
+        self.restorations.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the number of restorations so far. A change that sees another number afterwards than
+    /// before may have lost its times.
+    pub fn restorations(&self) -> u64 {
+        self.restorations.load(Ordering::SeqCst)
     }
 
     /// Locks the file's state.

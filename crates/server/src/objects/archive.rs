@@ -2,13 +2,23 @@
 //! 2.1.4.17, 2.1.4.18, and the sections of single operations that set it.
 //!
 //! A file that has it costs nothing more: the file's cell knows, and the host is asked at the first
-//! change alone. Samba stores it as it does other attributes, in `user.DOSATTRIB`.
+//! change. Programs of the host may clear it meanwhile, as local backups do, and nothing tells of
+//! that; so the host is asked again by the first change after [`ARCHIVE_KNOWN`]. Deviation: a change
+//! within that time after the attribute was cleared on the host does not set it.
+//!
+//! Samba stores it as it does other attributes, in `user.DOSATTRIB`.
+
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use frevo_store::file_cell::Unstable;
 use frevo_store::vfs::{BasicChange, Kind, Opened, VfsResult};
 use frevo_store::{Fault, FileCell};
 use frevo_wire::dtyp::FileAttributes;
+use tokio::time::Instant;
 
+use crate::base::limits::ARCHIVE_KNOWN;
 use crate::objects::open::FileOpen;
 
 /// Records what opening a file has told of its links and of FILE_ATTRIBUTE_ARCHIVE. Its name is held
@@ -21,8 +31,21 @@ pub(crate) fn note_opened(cell: &FileCell, opened: &Opened) {
     let is_set = stat.attributes.contains(FileAttributes::ARCHIVE);
     let is_sole = stat.links <= 1 && cell.lock().open_count() == 1;
     if is_set && is_sole {
-        let _ = cell.change_attributes(|| VfsResult::Ok(true));
+        let _ = cell.change_attributes(moment(), || VfsResult::Ok(true));
     }
+}
+
+/// Milliseconds since the first call, and one.
+pub(crate) fn moment() -> NonZeroU64 {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let passed = Instant::now().saturating_duration_since(*FIRST).as_millis();
+    NonZeroU64::MIN.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+}
+
+/// True while FILE_ATTRIBUTE_ARCHIVE needs no look at the host.
+fn is_archived(cell: &FileCell, now: NonZeroU64) -> bool {
+    let age = |at: NonZeroU64| Duration::from_millis(now.get().saturating_sub(at.get()));
+    cell.archived_at().is_some_and(|at| age(at) < ARCHIVE_KNOWN)
 }
 
 impl FileOpen {
@@ -35,10 +58,11 @@ impl FileOpen {
     /// failure is ignored, as where attributes cannot be stored.
     pub(crate) fn set_archive(&self) {
         let cell = self.own_cell();
-        if cell.is_archived() {
+        let now = moment();
+        if is_archived(cell, now) {
             return;
         }
-        let _ = cell.change_attributes(|| match self.add_archive() {
+        let _ = cell.change_attributes(now, || match self.add_archive() {
             Ok(()) => Ok(true),
             // There may be space later, and another Open may have the right.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::AccessDenied)) => {
@@ -53,7 +77,7 @@ impl FileOpen {
 
     /// Like [`Self::set_archive`], for another object that has taken the place of the file.
     pub(crate) fn set_archive_anew(&self) {
-        let _ = self.own_cell().change_attributes(|| VfsResult::Ok(false));
+        let _ = self.own_cell().change_attributes(moment(), || VfsResult::Ok(false));
         self.set_archive();
     }
 

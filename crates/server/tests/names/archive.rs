@@ -1,6 +1,14 @@
 //! FILE_ATTRIBUTE_ARCHIVE, by which backups find what has changed: MS-FSA 2.1.4.17, 2.1.4.18, and
 //! the operations that set it by themselves.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_server::internal::ambient::{Ambient as _, Host};
+use frevo_server::internal::limits::ARCHIVE_KNOWN;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{BasicChange, OpenHow};
+use frevo_store::{Name, Vfs};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
@@ -16,7 +24,7 @@ use frevo_wire::fscc::query::FileBasicInformation;
 
 use super::calls::*;
 use crate::client::files::{rename_draft, set_info_draft};
-use crate::client::world::in_memory;
+use crate::client::world::{in_memory, over};
 use crate::client::*;
 
 const ARCHIVE: FileAttributes = FileAttributes::ARCHIVE;
@@ -320,6 +328,34 @@ fn files_of_the_host_are_marked_too() {
             let again = peer.open_file(&mount, &Want::existing(&format!("shown{name}"))).await;
             assert_eq!(attributes(&mut peer, &mount, again).await, ARCHIVE);
             peer.close(&mount, again).await;
+        }
+    });
+}
+
+/// A backup on the host clears the attribute while a client has the file open: the client's next
+/// change sets it again.
+#[test]
+fn what_the_host_cleared_is_set_again() {
+    let clock = Arc::new(|| Host.now());
+    let host: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(MemoryOptions::default(), clock));
+    over(&host, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        peer.write(&mount, file, 0, b"first").await;
+        let local = host.open(&Name::from_stored(String::from("f")), &OpenHow::LOOK).unwrap();
+        let none = Some(FileAttributes::NORMAL);
+        for way in ["write", "end of file"] {
+            let cleared = BasicChange { attributes: none, ..BasicChange::default() };
+            local.node.set_basic(&cleared).unwrap();
+            assert!(!attributes(&mut peer, &mount, file).await.contains(ARCHIVE));
+            tokio::time::sleep(ARCHIVE_KNOWN + Duration::from_millis(10)).await;
+            if way == "write" {
+                peer.write(&mount, file, 0, b"next").await;
+            } else {
+                let end = 3_u64.to_le_bytes();
+                peer.on(&mount, set_draft(FileInfoClass::END_OF_FILE, file, &end)).await.ok();
+            }
+            assert!(attributes(&mut peer, &mount, file).await.contains(ARCHIVE), "{way}");
         }
     });
 }

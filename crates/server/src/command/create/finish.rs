@@ -18,6 +18,7 @@ use super::creation::{Create, Fresh, Made};
 use super::{apple, contexts, lease, streams};
 use crate::base::pools::blocking_pool;
 use crate::command::response::Response;
+use crate::objects::archive::moment;
 use crate::objects::changes;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
@@ -153,7 +154,7 @@ impl Create<'_> {
                 file.set_archive();
             } else {
                 let overwrite = || self.overwrite(node, before).map(|()| true);
-                file.own_cell().change_attributes(overwrite).map_err(Fault::status)?;
+                file.own_cell().change_attributes(moment(), overwrite).map_err(Fault::status)?;
             }
         }
         let made = overwritten || action == CreateAction::CREATED;

@@ -14,6 +14,7 @@ use frevo_wire::fscc::fsctl::{AllocatedRange, ZeroData, parse_set_sparse};
 use frevo_wire::fscc::notify::NotifyAction;
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
+use crate::objects::archive::moment;
 use crate::objects::open::FileOpen;
 use crate::objects::stable;
 use crate::shares::share::MAX_OFFSET;
@@ -49,7 +50,7 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         file.node.set_basic(&change)?;
         Ok::<_, Fault>(rest.contains(FileAttributes::ARCHIVE))
     };
-    file.own_cell().change_attributes(mark).map_err(Fault::status)?;
+    file.own_cell().change_attributes(moment(), mark).map_err(Fault::status)?;
     let files = &call.rq.server().files;
     file.report(files, NotifyAction::MODIFIED, CompletionFilter::ATTRIBUTES);
     NO_OUTPUT

@@ -7,6 +7,7 @@ use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::query::FileBasicInformation;
 
+use crate::objects::archive::moment;
 use crate::objects::open::FileOpen;
 use crate::objects::times::Setting;
 
@@ -46,7 +47,7 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     if !sets_attributes {
         return file.node.set_basic(&change).map_err(Fault::status);
     }
-    file.own_cell().change_attributes(|| {
+    file.own_cell().change_attributes(moment(), || {
         let attributes = attributes(file, new.attributes)?;
         let change = BasicChange { attributes: Some(attributes), ..change };
         file.node.set_basic(&change).map_err(Fault::status)?;

@@ -1,4 +1,5 @@
 use crate::shares::folders::testing::{NtAcls, PosixOptions};
+use frevo_store::vfs::BasicChange;
 use frevo_store::{FileTable, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
@@ -301,6 +302,34 @@ fn a_folder_with_hidden_names_is_not_empty() {
         }
         open.close(&bench.files);
         assert_eq!(bench.exists(name), hidden, "{name}");
+    }
+}
+
+/// A write of another Open that comes between the look at the times and their restoration keeps its
+/// time, whichever of the two ends first.
+#[test]
+fn a_write_beside_a_restoration_keeps_its_time() {
+    for restores_first in [true, false] {
+        let bench = Bench::new();
+        bench.write("f", "old");
+        let (one, other) = (bench.open("f", ALL_RIGHTS), bench.open("f", ALL_RIGHTS));
+        let (one, other) = (file(&one), file(&other));
+        let old = FileTime(0x01d0_0000_0000_0000);
+        let change = BasicChange { written: Some(old), ..BasicChange::default() };
+        one.node.set_basic(&change).unwrap();
+        let (kept, writing) = (one.keep_written(), other.keep_times());
+        other.node.write_at(0, b"new").unwrap();
+        if restores_first {
+            drop(kept);
+            assert_eq!(other.node.stat().unwrap().written, old, "the write is not known yet");
+            other.times_moved();
+            drop(writing);
+        } else {
+            other.times_moved();
+            drop(writing);
+            drop(kept);
+        }
+        assert!(other.node.stat().unwrap().written > old, "{restores_first}");
     }
 }
 

@@ -17,6 +17,8 @@ use crate::objects::open::FileOpen;
 pub struct KeptTimes<'a> {
     file: &'a FileOpen,
     kept: Option<Before>,
+    /// [`frevo_store::FileCell::restorations`] before the operation.
+    restorations: u64,
 }
 
 #[derive(Debug)]
@@ -28,11 +30,34 @@ struct Before {
 
 impl Drop for KeptTimes<'_> {
     fn drop(&mut self) {
-        let Some(Before { times, moves }) = &self.kept else { return };
-        if self.file.own_cell().moves() == *moves
-            && let Err(fault) = self.file.node.set_basic(times)
-        {
+        let cell = self.file.own_cell();
+        let Some(Before { times, moves }) = &self.kept else {
+            if cell.restorations() != self.restorations {
+                self.move_again();
+            }
+            return;
+        };
+        if cell.moves() != *moves {
+            return;
+        }
+        if let Err(fault) = self.file.node.set_basic(times) {
             tracing::debug!(%fault, "times that a client has set could not be restored");
+        }
+        // A change of another Open may have come in between. Each of the two counts first and looks
+        // then, so that at least one of them sees the other.
+        cell.note_restoration();
+        if cell.moves() != *moves {
+            self.move_again();
+        }
+    }
+}
+
+impl KeptTimes<'_> {
+    /// Moves LastWriteTime to the last change, since times of before it were restored after it.
+    fn move_again(&self) {
+        let moved = self.file.node_stat().map(|stat| self.file.write_time(stat.changed));
+        if let Err(status) = moved {
+            tracing::debug!(%status, "the time of a write could not be told");
         }
     }
 }
@@ -90,13 +115,15 @@ impl FileOpen {
     /// Something is about to be done through this Open: the times that it keeps are set again when
     /// the returned value is dropped.
     pub fn keep_times(&self) -> KeptTimes<'_> {
+        let restorations = self.own_cell().restorations();
         let kept = if self.times.has_any() { self.times_before() } else { None };
-        KeptTimes { file: self, kept }
+        KeptTimes { file: self, kept, restorations }
     }
 
     /// Like [`Self::keep_times`], for LastWriteTime alone and every Open. ChangeTime moves.
     pub fn keep_written(&self) -> KeptTimes<'_> {
-        KeptTimes { file: self, kept: self.times_of(true, false) }
+        let restorations = self.own_cell().restorations();
+        KeptTimes { file: self, kept: self.times_of(true, false), restorations }
     }
 
     fn times_before(&self) -> Option<Before> {
