@@ -247,7 +247,7 @@ fn find(server: &Server, name: &str) -> Result<Kick, (StatusCode, String)> {
     query.limit = ROWS_MAX;
     (query.locks, query.leases) = (false, false);
     let status = server.status(&query);
-    let is_same = |other: &str| other.to_lowercase() == name.to_lowercase();
+    let is_same = |other: &str| Kick::names_one(other, name);
     let id = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let mut found = Vec::new();
     if status.sessions.rows.iter().any(|row| is_same(&row.user))

@@ -44,6 +44,14 @@ pub struct Kicked {
     pub opens: usize,
 }
 
+impl Kick {
+    /// True if two spellings name one account or one share: letters have the case pairs of NTFS, and
+    /// no others.
+    pub fn names_one(one: &str, other: &str) -> bool {
+        fold_name(one) == fold_name(other)
+    }
+}
+
 impl Kicked {
     /// True when there was nothing to end.
     pub const fn is_nothing(&self) -> bool {
@@ -92,7 +100,7 @@ pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Ki
 async fn kick_user(server: &Arc<ServerState>, name: &str) -> Kicked {
     let mut kicked = Kicked::default();
     for session in server.sessions() {
-        let is_of = |user: &str| fold_name(user) == fold_name(name);
+        let is_of = |user: &str| Kick::names_one(user, name);
         if session.identity().is_some_and(|identity| is_of(&identity.user)) {
             let ended = end_session(server, &session).await;
             kicked.sessions += ended.sessions;
@@ -128,7 +136,7 @@ async fn kick_open(server: &Arc<ServerState>, id: u64) -> Kicked {
 }
 
 async fn kick_share(server: &Arc<ServerState>, name: &str) -> Kicked {
-    let is_named = |share: &str| fold_name(share) == fold_name(name);
+    let is_named = |share: &str| Kick::names_one(share, name);
     let mut kicked = Kicked::default();
     for session in server.sessions() {
         let trees = session.trees();
@@ -173,4 +181,20 @@ async fn close_waiting(server: &Arc<ServerState>, which: impl Fn(&Open) -> bool)
         end(server, open).await;
     }
     opens.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests letters that Unicode takes for one and account names do not.
+    #[test]
+    fn names_have_the_case_of_accounts() {
+        assert!(Kick::names_one("Ann", "aNN") && Kick::names_one("\u{c4}rzte", "\u{e4}RZTE"));
+        // Both letters are one to str::to_lowercase.
+        for (one, other) in [("\u{212a}", "k"), ("\u{130}", "i\u{307}")] {
+            assert_eq!(one.to_lowercase(), other.to_lowercase());
+            assert!(!Kick::names_one(one, other), "{one} {other}");
+        }
+    }
 }
