@@ -75,6 +75,8 @@ pub(crate) struct NameCache {
 struct Writing<'a> {
     state: RwLockWriteGuard<'a, State>,
     counted: &'a Counted,
+    /// [`State::dropped`], which goes after the lock.
+    dropped: Vec<Content>,
 }
 
 impl Deref for Writing<'_> {
@@ -94,6 +96,7 @@ impl DerefMut for Writing<'_> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         self.counted.set(self.state.names * CACHED_NAME_BYTES);
+        self.dropped = std::mem::take(&mut self.state.dropped);
     }
 }
 
@@ -153,7 +156,7 @@ impl NameCache {
     }
 
     fn write(&self) -> Writing<'_> {
-        Writing { state: self.state.write(), counted: &self.counted }
+        Writing { state: self.state.write(), counted: &self.counted, dropped: Vec::new() }
     }
 
     /// Forgets all names, except those that are being read.
@@ -497,7 +500,11 @@ impl NameCache {
         state.names += content.weight();
         let known = state.directories.remove(&key);
         state.names -= known.as_ref().map_or(0, |known| known.content.weight());
-        let moves = known.map(|known| known.moves).unwrap_or_default();
+        let moves = known.map(|known| {
+            state.dropped.push(known.content);
+            known.moves
+        });
+        let moves = moves.unwrap_or_default();
         let used = AtomicU64::new(age);
         if trust.is_unwatched() {
             self.keeps_unwatched.store(true, Ordering::Relaxed);

@@ -36,6 +36,9 @@ pub(super) struct State {
     pub(super) watched: HashMap<i32, FileKey>,
     /// Number of names in all tables.
     pub(super) names: usize,
+    /// Names that nobody needs any more. To free many takes long, so it is done when the state is no
+    /// longer locked.
+    pub(super) dropped: Vec<Content>,
 }
 
 #[derive(Debug)]
@@ -240,7 +243,8 @@ impl State {
                 if table.doubtful() > DOUBTFUL_NAMES {
                     // Reading the directory again is cheaper than checking so many doubtful names.
                     self.names -= table.weight();
-                    directory.content = Content::Reading(None);
+                    let names = std::mem::replace(&mut directory.content, Content::Reading(None));
+                    self.dropped.push(names);
                 }
             }
             Content::Sketch(sketch) => {
@@ -269,6 +273,7 @@ impl State {
     pub(super) fn drop_directory(&mut self, key: FileKey) -> Option<i32> {
         let directory = self.directories.remove(&key)?;
         self.names -= directory.content.weight();
+        self.dropped.push(directory.content);
         match directory.trust {
             Trust::Watch(watch) | Trust::Lost(watch) => {
                 self.watched.remove(&watch);
