@@ -185,6 +185,23 @@ mod tests {
         assert_eq!(budget.held.lock().all, 0, "all was given back");
     }
 
+    /// At one byte less than the budget, at the budget, and at one more. What a walk keeps is not
+    /// given back before the walk does, and then all of it is.
+    #[tokio::test(start_paused = true)]
+    async fn kept_bytes_take_room_until_they_are_given_back() {
+        let budget = Budget::new(10);
+        let mut kept = budget.keep();
+        assert!(kept.add(9) && kept.add(1) && !kept.add(1));
+        let mut listing = budget.begin();
+        assert!(!listing.add(1), "all of it is kept");
+        kept.give_back(4);
+        assert!(listing.add(4) && !listing.add(1) && !kept.add(1));
+        drop(listing);
+        assert!(kept.add(4));
+        drop(kept);
+        assert_eq!(budget.held.lock().all, 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_waits_goes_on_when_others_give_back() {
         let budget = Budget::new(10);

@@ -13,6 +13,7 @@ mod model;
 mod names;
 mod orders;
 mod racing;
+mod reloads;
 mod sync;
 mod takeover;
 
