@@ -85,7 +85,7 @@ impl Seen {
     }
 }
 
-/// Whose a name is: the server's where it begins with nobody's.
+/// The user in the name; None for a name of the server.
 fn owner(path: &str) -> Option<u32> {
     let user = path.split_once('-')?.0;
     matches!(user, "ann" | "bob").then(|| uid(user))
