@@ -1,6 +1,5 @@
 //! `frevo-bench cable`: the rates of two links while one is cut and given back, as a picture.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::common::Common;
 use crate::links::Links;
+use crate::plot::{Anchor, COLOURS, Picture, Point};
 use crate::server::{self, Kind, Peer};
 use crate::share;
 
@@ -137,66 +137,60 @@ impl<'a> Meter<'a> {
 }
 
 /// Size of the picture and of its margins.
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 320.0;
+const SIZE: Point = Point { x: 760.0, y: 320.0 };
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 40.0;
-/// Colours that people with any colour vision can tell apart (Okabe and Ito).
-const COLOURS: [&str; 2] = ["#0072b2", "#e69f00"];
+
+/// The scales of the picture.
+struct Scales {
+    /// The greatest rate, bytes per second.
+    top: f64,
+    /// The whole time, seconds.
+    whole: f64,
+}
+
+impl Scales {
+    fn x(&self, seconds: f64) -> f64 {
+        LEFT + (SIZE.x - LEFT - RIGHT) * seconds.min(self.whole) / self.whole
+    }
+
+    fn y(&self, rate: f64) -> f64 {
+        SIZE.y - BOTTOM - (SIZE.y - TOP - BOTTOM) * rate / self.top
+    }
+}
 
 /// Draws the rate of the second link on top of that of the first: the upper edge is the rate of both.
 fn picture(args: &Arguments, samples: &[Sample]) -> String {
     let most = samples.iter().map(|sample| sample.rates.iter().sum::<f64>()).fold(1e6, f64::max);
-    let top = (most / 50e6).ceil() * 50e6;
-    let whole = args.phase * 3.0;
-    let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds.min(whole) / whole;
-    let y = |rate: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * rate / top;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">Rate of one client that reads, MB/s</text>\n",
-    );
-    axes(&mut out, top, whole, &x, &y);
-    let stacked = |sample: &Sample, links: usize| sample.rates[..links].iter().sum::<f64>();
-    for (link, colour) in COLOURS.iter().enumerate() {
+    let scales = Scales { top: (most / 50e6).ceil() * 50e6, whole: args.phase * 3.0 };
+    let mut out = Picture::new(SIZE, 12);
+    out.title(Point { x: LEFT, y: 20.0 }, "Rate of one client that reads, MB/s");
+    axes(&mut out, &scales);
+    for (link, colour) in COLOURS.into_iter().take(2).enumerate() {
         let edge = |links: usize| {
-            move |sample: &Sample| format!("{:.1},{:.1}", x(sample.at), y(stacked(sample, links)))
+            let scales = &scales;
+            move |sample: &Sample| Point {
+                x: scales.x(sample.at),
+                y: scales.y(sample.rates[..links].iter().sum()),
+            }
         };
         let upper = samples.iter().map(edge(link + 1));
-        let points: Vec<String> = upper.chain(samples.iter().rev().map(edge(link))).collect();
-        let _ = writeln!(out, "<polygon points=\"{}\" fill=\"{colour}\"/>", points.join(" "));
-        let at = LEFT + 310.0 + 190.0 * link as f64;
-        let _ = writeln!(
-            out,
-            "<rect x=\"{at}\" y=\"9\" width=\"14\" height=\"14\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"20\">over {}, {}</text>",
-            at + 20.0,
-            args.names[link],
-            in_words(&args.rates[link])
-        );
+        out.area(upper.chain(samples.iter().rev().map(edge(link))), colour);
+        let x = LEFT + 310.0 + 190.0 * link as f64;
+        out.square(Point { x, y: 9.0 }, 14.0, colour);
+        let text = format!("over {}, {}", args.names[link], in_words(&args.rates[link]));
+        out.text(Point { x: x + 20.0, y: 20.0 }, Anchor::Start, &text);
     }
-    // Writing to a String cannot fail.
     for at in [args.phase, args.phase * 2.0] {
-        let _ = writeln!(
-            out,
-            "<line x1=\"{0:.1}\" y1=\"{1}\" x2=\"{0:.1}\" y2=\"{2}\" stroke=\"black\" \
-             stroke-dasharray=\"4 3\"/>",
-            x(at),
-            TOP - 16.0,
-            HEIGHT - BOTTOM
-        );
+        let x = scales.x(at);
+        let (from, to) = (Point { x, y: TOP - 16.0 }, Point { x, y: SIZE.y - BOTTOM });
+        out.dashed_line(from, to, "black");
     }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">no packet over {}</text>\n</svg>",
-        x(args.phase * 1.5),
-        TOP - 6.0,
-        args.names[usize::from(args.cut) - 1]
-    );
-    out
+    let text = format!("no packet over {}", args.names[usize::from(args.cut) - 1]);
+    out.text(Point { x: scales.x(args.phase * 1.5), y: TOP - 6.0 }, Anchor::Middle, &text);
+    out.finish()
 }
 
 /// Returns a rate in the words of tc in those of readers: `1gbit` is 1 Gbit/s.
@@ -210,36 +204,20 @@ fn in_words(rate: &str) -> String {
     }
 }
 
-/// Draws the grid with its labels, to the rate `top` and the time `whole`.
-fn axes(out: &mut String, top: f64, whole: f64, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+/// Draws the grid with its labels.
+fn axes(out: &mut Picture, scales: &Scales) {
     for step in 0..=5 {
-        let rate = top * f64::from(step) / 5.0;
-        let _ = writeln!(
-            out,
-            "<line x1=\"{LEFT}\" y1=\"{0:.1}\" x2=\"{1:.1}\" y2=\"{0:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{2:.1}\" y=\"{3:.1}\" text-anchor=\"end\">{4:.0}</text>",
-            y(rate),
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            y(rate) + 4.0,
-            rate / 1e6
-        );
+        let rate = scales.top * f64::from(step) / 5.0;
+        let y = scales.y(rate);
+        out.line(Point { x: LEFT, y }, Point { x: SIZE.x - RIGHT, y }, "#ddd");
+        let at = Point { x: LEFT - 6.0, y: y + 4.0 };
+        out.text(at, Anchor::End, &format!("{:.0}", rate / 1e6));
     }
-    for second in 0..=whole as u32 {
-        let at = f64::from(second);
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{second}</text>",
-            x(at),
-            HEIGHT - BOTTOM + 18.0
-        );
+    for second in 0..=scales.whole as u32 {
+        let at = Point { x: scales.x(f64::from(second)), y: SIZE.y - BOTTOM + 18.0 };
+        out.text(at, Anchor::Middle, &second.to_string());
     }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>",
-        WIDTH - RIGHT,
-        HEIGHT - 6.0
-    );
+    out.text(Point { x: SIZE.x - RIGHT, y: SIZE.y - 6.0 }, Anchor::End, "seconds");
 }
 
 #[cfg(test)]

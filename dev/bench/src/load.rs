@@ -32,7 +32,7 @@ use shape::{Listed, Shape, Verb};
 
 /// Settings by which administrators make smbd faster for large files: data goes from file to socket
 /// without a copy, and reads and writes are not handed to threads.
-const TUNED: [&str; 5] = [
+pub(crate) const TUNED: [&str; 5] = [
     "use sendfile = yes",
     "min receivefile size = 16384",
     "strict locking = no",

@@ -3,7 +3,7 @@
 //!
 //! `frevo-bench table` prints the comparison, `profile` repeats one row for a profiler, `syscalls`
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
-//! the server the bottleneck. `client` compares Frevo's client with smbclient and with a bare TCP
+//! the server the bottleneck, `cold` takes large files once through. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
 //! alone, `admin` the admin interface, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
 //! ksmbd over SMB Direct.
@@ -15,12 +15,14 @@ mod cable;
 mod channels;
 mod client;
 mod clients;
+mod cold;
 mod common;
 mod instructions;
 mod links;
 mod load;
 mod memory;
 mod mounts;
+mod plot;
 mod proc;
 mod profile;
 mod raw;
@@ -87,6 +89,8 @@ enum Cmd {
     Cable(cable::Arguments),
     /// Compare Frevo and ksmbd over SMB Direct in one guest (needs root and a kernel).
     Rdma(rdma::Arguments),
+    /// Measure large files that are read, written or copied once through (needs root for smbd).
+    Cold(cold::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -221,6 +225,12 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::Idle(args) => block_on(args.common.client_threads, async {
             raise_open_files();
             println!("{}", memory::idle(&args).await?);
+            Ok(ExitCode::SUCCESS)
+        }),
+        Cmd::Cold(args) => block_on(args.common.client_threads, async {
+            raise_open_files();
+            let _priority = Priority::raise(args.common.nice);
+            println!("{}", cold::run(&args).await?);
             Ok(ExitCode::SUCCESS)
         }),
         Cmd::Load(args) => block_on(1, async {

@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::client::Protection;
 use crate::rows::{Count, DEPTH, Row, SMALL_CLIENTS};
-use crate::share::{self, BLOCK_LEN, LISTED_FILES, READ_BLOCKS, SMALL_LEN, WRITE_BLOCKS};
+use crate::share::{self, BLOCK_LEN, LISTED_FILES, PART_LEN, READ_BLOCKS, SMALL_LEN, WRITE_BLOCKS};
 
 /// Bytes of a request's header and body, as in SMB2.
 const REQUEST_LEN: usize = 120;
@@ -33,6 +34,7 @@ const CONNECT_ROUND_TRIPS: usize = 5;
 enum Op {
     Ping,
     ReadBlock,
+    ReadPart,
     WriteBlock,
     Stat,
     Create,
@@ -47,12 +49,12 @@ enum Op {
 impl Op {
     fn from_byte(byte: u8) -> Option<Self> {
         use Op::{
-            Close, Create, ListFirst, ListNext, Open, Ping, ReadBlock, ReadSmall, Stat, Unlink,
-            WriteBlock,
+            Close, Create, ListFirst, ListNext, Open, Ping, ReadBlock, ReadPart, ReadSmall, Stat,
+            Unlink, WriteBlock,
         };
         [
-            Ping, ReadBlock, WriteBlock, Stat, Create, Unlink, Open, ReadSmall, Close, ListFirst,
-            ListNext,
+            Ping, ReadBlock, ReadPart, WriteBlock, Stat, Create, Unlink, Open, ReadSmall, Close,
+            ListFirst, ListNext,
         ]
         .into_iter()
         .find(|op| *op as u8 == byte)
@@ -114,7 +116,8 @@ impl<'a> Served<'a> {
         if self.answer.is_empty() {
             self.answer.resize(ANSWER_LEN, 0);
         }
-        if op == Op::ReadBlock && self.answer.len() < ANSWER_LEN + BLOCK_LEN {
+        if matches!(op, Op::ReadBlock | Op::ReadPart) && self.answer.len() < ANSWER_LEN + BLOCK_LEN
+        {
             self.answer.resize(ANSWER_LEN + BLOCK_LEN, 0);
         }
         if matches!(op, Op::ListNext | Op::ReadSmall) && self.answer.len() < ANSWER_LEN + LIST_LEN {
@@ -123,10 +126,11 @@ impl<'a> Served<'a> {
         let new = || self.share.join(format!("new-limit-{number}"));
         match op {
             Op::Ping => {}
-            Op::ReadBlock => {
-                let buffer = &mut self.answer[ANSWER_LEN..ANSWER_LEN + BLOCK_LEN];
-                self.read.read_exact_at(buffer, number * BLOCK_LEN as u64)?;
-                return Ok(BLOCK_LEN);
+            Op::ReadBlock | Op::ReadPart => {
+                let len = if op == Op::ReadBlock { BLOCK_LEN } else { PART_LEN };
+                let buffer = &mut self.answer[ANSWER_LEN..ANSWER_LEN + len];
+                self.read.read_exact_at(buffer, number * len as u64)?;
+                return Ok(len);
             }
             Op::WriteBlock => {
                 self.block.resize(BLOCK_LEN, 0);
@@ -188,6 +192,26 @@ impl RawLoad {
         Ok(Self { row, addr: addr.to_owned(), clients, written: 0 })
     }
 
+    /// Returns a client without a row, for [`Self::read_through`] and [`Self::write_through`].
+    pub(crate) fn to(addr: &str) -> Result<Self> {
+        Self::open(Row::Read(Protection::Unsigned), addr)
+    }
+
+    /// Reads so many parts of the file, each once; returns the bytes. `len` is [`BLOCK_LEN`] or
+    /// [`PART_LEN`].
+    pub(crate) fn read_through(&mut self, parts: u64, len: usize, depth: usize) -> Result<u64> {
+        let op = if len == BLOCK_LEN { Op::ReadBlock } else { Op::ReadPart };
+        let client = self.clients.first_mut().context("no client is connected")?;
+        Ok(client.blocks(op, parts, depth, &|sent| sent < parts)? * len as u64)
+    }
+
+    /// Writes so many blocks of the file, each once; returns the bytes.
+    pub(crate) fn write_through(&mut self, blocks: u64, depth: usize) -> Result<u64> {
+        let client = self.clients.first_mut().context("no client is connected")?;
+        let done = client.blocks(Op::WriteBlock, blocks, depth, &|sent| sent < blocks)?;
+        Ok(done * BLOCK_LEN as u64)
+    }
+
     /// Returns the number of blocks written in the last round.
     pub(crate) fn written(&self) -> u64 {
         self.written
@@ -212,11 +236,14 @@ impl RawLoad {
         }
         let client = self.clients.first_mut().context("no client is connected")?;
         Ok(Count::new(match row {
-            Row::Read(_) => client.blocks(Op::ReadBlock, READ_BLOCKS, until)?.1,
+            Row::Read(_) => {
+                client.blocks(Op::ReadBlock, READ_BLOCKS, DEPTH, &|_| Instant::now() < until)?
+                    * BLOCK_LEN as u64
+            }
             Row::Write(_) => {
-                let (blocks, bytes) = client.blocks(Op::WriteBlock, WRITE_BLOCKS, until)?;
-                self.written = blocks;
-                bytes
+                self.written = client
+                    .blocks(Op::WriteBlock, WRITE_BLOCKS, DEPTH, &|_| Instant::now() < until)?;
+                self.written * BLOCK_LEN as u64
             }
             Row::Stat => client.repeat(&[Op::Stat], until)?,
             Row::CreateDelete => client.repeat(&[Op::Create, Op::Close, Op::Unlink], until)?,
@@ -273,22 +300,33 @@ impl RawClient {
         self.receive()
     }
 
-    /// Keeps [`DEPTH`] requests in flight; returns blocks and bytes.
-    fn blocks(&mut self, op: Op, file_blocks: u64, until: Instant) -> Result<(u64, u64)> {
+    /// Keeps `depth` requests in flight while `goes_on` says so of those that were sent; returns
+    /// their number.
+    fn blocks(
+        &mut self,
+        op: Op,
+        file_blocks: u64,
+        depth: usize,
+        goes_on: &dyn Fn(u64) -> bool,
+    ) -> Result<u64> {
         let data = if op == Op::WriteBlock { share::written_block("limit") } else { vec![] };
         let (mut sent, mut done) = (0u64, 0u64);
         loop {
-            let more = Instant::now() < until;
-            while more && sent - done < DEPTH as u64 {
+            while sent - done < depth as u64 && goes_on(sent) {
                 self.send(op, sent % file_blocks)?;
                 self.stream.write_all(&data)?;
                 sent += 1;
             }
             if sent == done {
-                return Ok((done, done * BLOCK_LEN as u64));
+                return Ok(done);
             }
             let len = self.receive()?;
-            ensure!(op != Op::ReadBlock || len == BLOCK_LEN, "the block is too short");
+            let expected = match op {
+                Op::ReadBlock => BLOCK_LEN,
+                Op::ReadPart => PART_LEN,
+                _ => 0,
+            };
+            ensure!(len == expected, "the answer has {len} bytes");
             done += 1;
         }
     }

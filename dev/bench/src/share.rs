@@ -9,6 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 /// Bytes of one read or write of the sequential rows.
 pub(crate) const BLOCK_LEN: usize = 1 << 20;
+/// Bytes of one read over a longer way.
+pub(crate) const PART_LEN: usize = 64 << 10;
 /// Length of the read file, blocks; it stays in the page cache.
 pub(crate) const READ_BLOCKS: u64 = 256;
 /// Length of a file that is overwritten in place, blocks; small enough that write-back does not

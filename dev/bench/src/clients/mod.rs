@@ -7,7 +7,7 @@ mod depth;
 mod files;
 mod page;
 mod plans;
-mod relay;
+pub(crate) mod relay;
 pub(crate) mod stream;
 pub(crate) mod usage;
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 /// Relays connections to a server until the process ends.
-pub(super) struct Relay {
-    pub(super) port: u16,
+pub(crate) struct Relay {
+    pub(crate) port: u16,
 }
 
 impl Relay {
     /// Starts a relay to `server` that adds `latency` to each round trip.
-    pub(super) fn start(server: String, latency: Duration) -> Result<Self> {
+    pub(crate) fn start(server: String, latency: Duration) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         std::thread::spawn(move || -> Result<()> {

@@ -1,6 +1,6 @@
 //! The processor time of one server, beside that of the others, as a picture (SVG).
 
-use std::fmt::Write as _;
+use crate::plot::{Anchor, COLOURS, Picture, Point};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 210.0;
@@ -20,9 +20,6 @@ const TICKS: [(f64, &str); 7] = [
     (2.0, "2"),
     (MOST, "4"),
 ];
-/// Colours that people with any colour vision can tell apart (Okabe and Ito).
-const COLOURS: [&str; 3] = ["#0072b2", "#e69f00", "#009e73"];
-
 /// A row: its name, and the processor time as a part of that of each other server.
 pub(super) struct Line {
     pub(super) name: String,
@@ -34,55 +31,31 @@ pub(super) fn picture(label: &str, others: &[String], lines: &[Line]) -> String 
     let height = TOP + LINE * lines.len() as f64 + BOTTOM;
     let scale = |part: f64| (part.clamp(LEAST, MOST) / LEAST).ln() / (MOST / LEAST).ln();
     let x = |part: f64| LEFT + (WIDTH - LEFT - RIGHT) * scale(part);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"10\" y=\"20\" font-size=\"14\">Processor time of {label}, as a part of that of another \
-         server: left is better</text>\n"
-    );
-    // Writing to a String cannot fail.
+    let mut out = Picture::new(Point { x: WIDTH, y: height }, 11);
+    let title =
+        format!("Processor time of {label}, as a part of that of another server: left is better");
+    out.title(Point { x: 10.0, y: 20.0 }, &title);
     for (n, (other, colour)) in others.iter().zip(COLOURS).enumerate() {
         let at = LEFT + 130.0 * n as f64;
-        let _ = writeln!(
-            out,
-            "<circle cx=\"{at}\" cy=\"38\" r=\"4\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"42\">of {other}</text>",
-            at + 8.0
-        );
+        out.dot(Point { x: at, y: 38.0 }, colour);
+        out.text(Point { x: at + 8.0, y: 42.0 }, Anchor::Start, &format!("of {other}"));
     }
     for (part, text) in TICKS {
-        let _ = writeln!(
-            out,
-            "<line x1=\"{0:.1}\" y1=\"{TOP}\" x2=\"{0:.1}\" y2=\"{1}\" stroke=\"{2}\"/>\
-             <text x=\"{0:.1}\" y=\"{3}\" text-anchor=\"middle\">{text}</text>",
-            x(part),
-            height - BOTTOM,
-            if text == "1" { "#444444" } else { "#dddddd" },
-            height - 10.0
-        );
+        let x = x(part);
+        let colour = if text == "1" { "#444444" } else { "#dddddd" };
+        out.line(Point { x, y: TOP }, Point { x, y: height - BOTTOM }, colour);
+        out.text(Point { x, y: height - 10.0 }, Anchor::Middle, text);
     }
     for (n, line) in lines.iter().enumerate() {
         let y = TOP + LINE * (n as f64 + 0.5);
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            y + 4.0,
-            line.name
-        );
+        out.text(Point { x: LEFT - 8.0, y: y + 4.0 }, Anchor::End, &line.name);
         for (part, colour) in line.parts.iter().zip(COLOURS) {
             if let Some(part) = part {
-                let at = x(*part);
-                let _ = writeln!(
-                    out,
-                    "<circle cx=\"{at:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"
-                );
+                out.dot(Point { x: x(*part), y }, colour);
             }
         }
     }
-    out.push_str("</svg>\n");
-    out
+    out.finish()
 }
 
 #[cfg(test)]
