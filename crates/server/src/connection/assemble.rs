@@ -298,11 +298,7 @@ impl Assembly {
             return;
         }
         let is_whole = tail.is_none() && hashed.is_none();
-        let finish = move |frame: Buf| {
-            let frame = OutFrame::new(frame);
-            let frame = frame.invalidating(invalidates);
-            frame
-        };
+        let finish = move |frame: Buf| OutFrame::new(frame).invalidating(invalidates);
         let guard = match seal.as_deref().map(Channel::seal) {
             None => signed(&parts, frame.len()),
             Some(Ok(guard)) => guard,
