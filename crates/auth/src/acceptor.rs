@@ -5,8 +5,9 @@ mod passed_on;
 
 use crate::account::Accounts;
 use crate::hash::same;
-use crate::kerberos::accept::{Accepted, Refused, accept};
-use crate::kerberos::gss::{self, End};
+use crate::kerberos::accept::{Accepted, Carrier, Owed, Refused, accept};
+use crate::kerberos::gss::{self, Context, End};
+use crate::kerberos::wrap::Wrap;
 use crate::kerberos::{AcceptorEntropy, DomainUser, LogonInfo, Service};
 use crate::limits::MAX_TOKEN_LEN;
 use crate::ntlm::crypt::{Key, Mode};
@@ -14,7 +15,7 @@ use crate::ntlm::{Flags, Sealing, is_ntlm};
 use crate::spnego::{
     self, KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp, Oid,
 };
-use crate::{Mechanism, Reason, Refusal, SessionKey};
+use crate::{Mechanism, Protection, Reason, Refusal, SessionKey};
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
@@ -124,15 +125,40 @@ pub struct Done {
     pub session_key: SessionKey,
     /// True if a MIC protected the exchange.
     pub has_mic: bool,
-    /// The agreed flags and key of NTLM.
-    ntlm: Option<(Flags, Key)>,
+    agreed: Agreed,
+}
+
+/// The agreed keys and flags.
+enum Agreed {
+    Ntlm {
+        flags: Flags,
+        exported: Key,
+        /// True if both ends have sent a mechListMIC.
+        has_mic: bool,
+    },
+    Kerberos(Context),
 }
 
 impl Done {
     /// Returns the server's side of NTLM's message sealing. None unless both sides agreed on it.
     pub fn sealing(&self) -> Option<Sealing> {
-        let (flags, key) = self.ntlm.as_ref()?;
-        Sealing::new(*flags, key, Mode::Server)
+        let Agreed::Ntlm { flags, exported, .. } = &self.agreed else { return None };
+        Sealing::new(*flags, exported, Mode::Server).filter(Sealing::can_seal)
+    }
+
+    /// Returns the server's side of the protection of messages. `seed` are random bytes that no
+    /// other logon has. None unless both sides agreed on it.
+    pub fn protection(&self, seed: [u8; 16]) -> Option<Protection> {
+        match &self.agreed {
+            Agreed::Ntlm { flags, exported, has_mic } => {
+                let sealing = Sealing::new(*flags, exported, Mode::Server)?;
+                Some(Protection::ntlm(if *has_mic { sealing.after_mic() } else { sealing }))
+            }
+            Agreed::Kerberos(context) => {
+                let wrap = Wrap::new(context.clone(), End::Acceptor, seed)?;
+                Some(Protection::kerberos(if self.has_mic { wrap.after_mic() } else { wrap }))
+            }
+        }
     }
 }
 
@@ -155,6 +181,8 @@ pub struct Acceptor {
     server_challenge: [u8; 8],
     kerberos: Option<Kerberos>,
     channel_bindings: Option<[u8; 16]>,
+    /// True for DCE RPC.
+    is_dce: bool,
     state: State,
 }
 
@@ -178,6 +206,8 @@ enum State {
     AwaitsAnswer(Passed),
     /// Kerberos has authenticated the client, whose mechListMIC has not come yet.
     AwaitsMic(Envelope, Accepted),
+    /// Kerberos has authenticated a client of DCE RPC, whose own AP-REP has not come yet.
+    AwaitsProof(Option<Envelope>, Accepted, Owed),
     Ended,
 }
 
@@ -211,7 +241,8 @@ impl Acceptor {
     /// never used before.
     pub const fn new(config: Arc<AcceptorConfig>, server_challenge: [u8; 8]) -> Self {
         let state = State::AwaitsFirst;
-        Self { config, server_challenge, kerberos: None, channel_bindings: None, state }
+        let (kerberos, channel_bindings) = (None, None);
+        Self { config, server_challenge, kerberos, channel_bindings, is_dce: false, state }
     }
 
     /// Accepts Kerberos too.
@@ -226,6 +257,13 @@ impl Acceptor {
     #[must_use]
     pub const fn with_channel_bindings(mut self, hash: [u8; 16]) -> Self {
         self.channel_bindings = Some(hash);
+        self
+    }
+
+    /// Accepts the three messages of DCE RPC with Kerberos, MS-KILE 3.4.5.1.
+    #[must_use]
+    pub const fn with_dce_style(mut self) -> Self {
+        self.is_dce = true;
         self
     }
 
@@ -255,7 +293,11 @@ impl Acceptor {
         }
         match state {
             State::AwaitsFirst if is_ntlm(token) => self.challenge(token, None, now),
-            State::AwaitsFirst if gss::is_kerberos(token) => self.on_ap_req(token, None, None, now),
+            State::AwaitsFirst
+                if gss::is_kerberos(token) || (self.is_dce && gss::is_frameless(token)) =>
+            {
+                self.on_ap_req(token, None, None, now)
+            }
             State::AwaitsFirst => self.on_init(token, now),
             State::AwaitsToken(envelope) => {
                 let message = NegTokenResp::parse(token)?;
@@ -273,6 +315,9 @@ impl Acceptor {
             State::AwaitsMic(envelope, accepted) => {
                 let mic = NegTokenResp::parse(token)?.mic;
                 Ok(Step::Done(proven_list(&envelope, accepted, mic)?))
+            }
+            State::AwaitsProof(envelope, accepted, owed) => {
+                proven_by_reply(token, envelope, accepted, &owed).map(Step::Done)
             }
             State::AwaitsAnswer(_) | State::Ended => Err(Reason::OutOfTurn.into()),
         }
@@ -393,12 +438,17 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         let kerberos = self.kerberos.as_mut().ok_or(Reason::NoCommonMechanism)?;
-        let bindings = self.channel_bindings;
-        let judged = accept(&kerberos.service, &kerberos.entropy, token, bindings, FileTime(now));
+        let carrier = Carrier { bindings: self.channel_bindings, is_dce: self.is_dce };
+        let judged = accept(&kerberos.service, &kerberos.entropy, token, carrier, FileTime(now));
         let mut accepted = match judged {
             Ok(accepted) => accepted,
             Err(refused) => return self.refuse(refused, envelope),
         };
+        if let Some(owed) = accepted.owed.take() {
+            let (state, token) = asks_for_proof(envelope, accepted, owed);
+            self.state = state;
+            return Ok(Step::Continue(token));
+        }
         match envelope {
             Some(mut envelope) if envelope.needs_mic && mic.is_none() => {
                 // RFC 4178 5: the acceptor's context is established first, so it sends its MIC
@@ -443,6 +493,40 @@ impl Acceptor {
     }
 }
 
+/// Makes the token with the AP-REP, and the state in which the client's own is awaited.
+fn asks_for_proof(
+    mut envelope: Option<Envelope>,
+    mut accepted: Accepted,
+    owed: Owed,
+) -> (State, Vec<u8>) {
+    let reply = accepted.reply.take().unwrap_or_default();
+    let token = match &mut envelope {
+        None => reply,
+        Some(envelope) => envelope.answer(NegState::ACCEPT_INCOMPLETE, Some(&reply), None),
+    };
+    (State::AwaitsProof(envelope, accepted, owed), token)
+}
+
+/// Checks the client's AP-REP, and its mechListMIC where there is one.
+fn proven_by_reply(
+    token: &[u8],
+    envelope: Option<Envelope>,
+    accepted: Accepted,
+    owed: &Owed,
+) -> Result<Done, Refusal> {
+    let message = envelope.as_ref().map(|_| NegTokenResp::parse(token)).transpose()?;
+    let (proof, mic) = match &message {
+        None => (token, None),
+        Some(message) => {
+            (message.token.ok_or(Malformed::new("responseToken: missing"))?, message.mic)
+        }
+    };
+    owed.check(proof).map_err(Reason::Kerberos)?;
+    let sign = |end, list: &[u8]| Some(accepted.context.mic(end, list));
+    let token = closing(envelope, None, mic, sign)?;
+    Ok(by_kerberos(accepted, token, mic.is_some()))
+}
+
 /// Ends an exchange whose client had to send mechListMIC.
 fn proven_list(
     envelope: &Envelope,
@@ -473,7 +557,11 @@ fn by_ntlm(
         identity: proven.identity,
         session_key: SessionKey::new(proven.exported.to_vec()),
         has_mic: proven.has_mic,
-        ntlm: Some((proven.flags, proven.exported)),
+        agreed: Agreed::Ntlm {
+            flags: proven.flags,
+            exported: proven.exported,
+            has_mic: mech_list_mic.is_some(),
+        },
     })
 }
 
@@ -491,7 +579,7 @@ fn by_kerberos(accepted: Accepted, token: Vec<u8>, has_mic: bool) -> Done {
         by_domain: None,
     };
     let session_key = SessionKey::new(context.key.expose().to_vec());
-    Done { token, identity, session_key, has_mic, ntlm: None }
+    Done { token, identity, session_key, has_mic, agreed: Agreed::Kerberos(context) }
 }
 
 /// Checks the client's mechListMIC and makes the last token (RFC 4178 5) around `reply`.

@@ -4,13 +4,15 @@ mod ntlm;
 
 use crate::hash::same;
 use crate::kerberos::gss::{Context, End};
-use crate::kerberos::initiate::{self, Answer, Sent};
+use crate::kerberos::initiate::{self, Answer, Form, Sent};
+use crate::kerberos::wrap::Wrap;
 use crate::kerberos::{ErrorCode, Fault, InitiatorEntropy, ServiceTicket};
+use crate::ntlm::Sealing;
 use crate::ntlm::crypt::{Key, Mode};
 use crate::spnego::{
     KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp, Oid,
 };
-use crate::{Mechanism, NtHash, Reason, Refusal, SessionKey};
+use crate::{Mechanism, NtHash, Protection, Reason, Refusal, SessionKey};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use frevo_wire::codec::Malformed;
@@ -106,7 +108,11 @@ pub struct Initiator {
     mechanisms: MechList,
     /// True if the server must send mechListMIC.
     needs_mic: bool,
+    /// True for DCE RPC.
+    is_dce: bool,
     proved_by: Option<Mechanism>,
+    /// True if both ends have sent a mechListMIC.
+    has_mic: bool,
     state: State,
 }
 
@@ -123,6 +129,7 @@ enum State {
     AwaitsChallenge(Vec<u8>),
     /// The server's last token has not come yet.
     AwaitsEnd(Established),
+    Done(Established),
     Ended,
 }
 
@@ -139,6 +146,7 @@ impl fmt::Debug for State {
             Self::AwaitsProof(..) => "AwaitsProof",
             Self::AwaitsChallenge(_) => "AwaitsChallenge",
             Self::AwaitsEnd(_) => "AwaitsEnd",
+            Self::Done(_) => "Done",
             Self::Ended => "Ended",
         })
     }
@@ -194,7 +202,24 @@ impl Initiator {
         }
         let mechanisms = MechList::of(&offered);
         let state = State::Fresh;
-        Self { ntlm, kerberos, target, mechanisms, needs_mic: false, proved_by: None, state }
+        Self {
+            ntlm,
+            kerberos,
+            target,
+            mechanisms,
+            needs_mic: false,
+            is_dce: false,
+            proved_by: None,
+            has_mic: false,
+            state,
+        }
+    }
+
+    /// Logs on to DCE RPC, where Kerberos has three messages (MS-KILE 3.4.5.1).
+    #[must_use]
+    pub const fn with_dce_style(mut self) -> Self {
+        self.is_dce = true;
+        self
     }
 
     /// Offers `mechanisms`, from which the server must choose that of this client.
@@ -233,10 +258,9 @@ impl Initiator {
         }
         let first = match &self.kerberos {
             Some(own) => {
-                let bindings = self.target.channel_bindings;
-                let now = FileTime(now);
+                let form = self.form(false);
                 let (token, sent) =
-                    initiate::request(&own.ticket, &own.entropy, false, bindings, now);
+                    initiate::request(&own.ticket, &own.entropy, form, FileTime(now));
                 self.state = State::AwaitsProof(sent, false);
                 token
             }
@@ -261,10 +285,10 @@ impl Initiator {
     /// or wrongly signed.
     pub fn step(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         match mem::replace(&mut self.state, State::Ended) {
-            State::Fresh | State::Ended => Err(Reason::OutOfTurn.into()),
+            State::Fresh | State::Done(_) | State::Ended => Err(Reason::OutOfTurn.into()),
             State::AwaitsProof(sent, is_second) => self.on_proof(token, &sent, is_second, now),
             State::AwaitsChallenge(negotiate) => self.on_challenge(token, negotiate, now),
-            State::AwaitsEnd(established) => self.on_end(token, &established),
+            State::AwaitsEnd(established) => self.on_end(token, established),
         }
     }
 
@@ -301,11 +325,12 @@ impl Initiator {
             None => return Err(Malformed::new("responseToken: missing").into()),
         };
         match sent.answer(theirs).map_err(Reason::Kerberos)? {
+            Answer::Proven(context) if sent.is_dce() => self.send_proof(sent, context),
             Answer::Proven(context) => {
                 let established = Established::Kerberos(context);
                 if answer.state == Some(NegState::ACCEPT_COMPLETED) {
                     self.check_mic(answer.mic, &established)?;
-                    return Ok(self.done(&established));
+                    return Ok(self.done(established));
                 }
                 self.send_mic(answer.mic, established)
             }
@@ -320,10 +345,30 @@ impl Initiator {
     /// differ: MS-KILE 3.2.5.8.
     fn request_again(&mut self, time: FileTime) -> Result<Step, Refusal> {
         let own = self.kerberos.as_ref().ok_or(Reason::OutOfTurn)?;
-        let bindings = self.target.channel_bindings;
-        let (token, sent) = initiate::request(&own.ticket, &own.entropy, true, bindings, time);
+        let form = self.form(true);
+        let (token, sent) = initiate::request(&own.ticket, &own.entropy, form, time);
         self.state = State::AwaitsProof(sent, true);
         Ok(Step::Continue(NegTokenResp { token: Some(&token), ..NegTokenResp::default() }.encode()))
+    }
+
+    const fn form(&self, is_second: bool) -> Form {
+        Form { is_second, is_dce: self.is_dce, bindings: self.target.channel_bindings }
+    }
+
+    /// Sends the third message of DCE RPC, with mechListMIC.
+    fn send_proof(&mut self, sent: &Sent, context: Context) -> Result<Step, Refusal> {
+        let own = self.kerberos.as_ref().ok_or(Reason::OutOfTurn)?;
+        let [_, confounder] = &own.entropy.confounders;
+        let proof = sent.proof(&context, confounder);
+        let established = Established::Kerberos(context);
+        let mic = established.mic(End::Initiator, self.mechanisms.as_bytes());
+        let message =
+            NegTokenResp { token: Some(&proof), mic: mic.as_deref(), ..NegTokenResp::default() };
+        let token = message.encode();
+        // A server that has checked the list sends its own.
+        self.needs_mic = true;
+        self.state = State::AwaitsEnd(established);
+        Ok(Step::Continue(token))
     }
 
     /// Continues with NTLM, because the server declined Kerberos. mechListMIC must prove in the end
@@ -397,7 +442,7 @@ impl Initiator {
         Ok(Step::Continue(token))
     }
 
-    fn on_end(&mut self, token: &[u8], established: &Established) -> Result<Step, Refusal> {
+    fn on_end(&mut self, token: &[u8], established: Established) -> Result<Step, Refusal> {
         // A server without further data may omit the token, unless it must send mechListMIC.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
@@ -406,12 +451,17 @@ impl Initiator {
             Some(NegState::REJECT) => return Err(Reason::Rejected.into()),
             Some(_) => return Err(Reason::OutOfTurn.into()),
         }
-        self.check_mic(answer.mic, established)?;
+        self.check_mic(answer.mic, &established)?;
         Ok(self.done(established))
     }
 
     /// Checks the server's mechListMIC.
-    fn check_mic(&self, theirs: Option<&[u8]>, established: &Established) -> Result<(), Reason> {
+    fn check_mic(
+        &mut self,
+        theirs: Option<&[u8]>,
+        established: &Established,
+    ) -> Result<(), Reason> {
+        self.has_mic |= theirs.is_some();
         match theirs {
             None if self.needs_mic => Err(Reason::MissingMechListMic),
             None => Ok(()),
@@ -426,11 +476,29 @@ impl Initiator {
         }
     }
 
-    fn done(&mut self, established: &Established) -> Step {
+    fn done(&mut self, established: Established) -> Step {
         self.proved_by = Some(match established {
             Established::Ntlm(_) => Mechanism::Ntlm,
             Established::Kerberos(_) => Mechanism::Kerberos,
         });
-        Step::Done(established.session_key())
+        let key = established.session_key();
+        self.state = State::Done(established);
+        Step::Done(key)
+    }
+
+    /// Returns the client's side of the protection of messages, after the end of the logon. `seed`
+    /// are random bytes that no other logon has. None unless both sides agreed on it.
+    pub fn protection(&self, seed: [u8; 16]) -> Option<Protection> {
+        match &self.state {
+            State::Done(Established::Ntlm(reply)) => {
+                let sealing = Sealing::new(reply.flags, &reply.exported, Mode::Client)?;
+                Some(Protection::ntlm(if self.has_mic { sealing.after_mic() } else { sealing }))
+            }
+            State::Done(Established::Kerberos(context)) => {
+                let wrap = Wrap::new(context.clone(), End::Initiator, seed)?;
+                Some(Protection::kerberos(if self.has_mic { wrap.after_mic() } else { wrap }))
+            }
+            _ => None,
+        }
     }
 }

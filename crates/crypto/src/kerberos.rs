@@ -11,7 +11,9 @@ mod rc4_hmac;
 mod string_to_key;
 #[cfg(test)]
 mod tests;
+mod wrap;
 
 pub use etype::{CONFOUNDER_LEN, EncryptionType, KeyUsage};
 pub use key::KerberosKey;
 pub use string_to_key::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};
+pub use wrap::Surroundings;

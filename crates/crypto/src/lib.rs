@@ -49,8 +49,8 @@ pub use cbc::{hkdf_key, open_cbc, seal_cbc};
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
 pub use hash::sha256;
 pub use kerberos::{
-    CONFOUNDER_LEN, EncryptionType, KERBEROS_ITERATIONS, KerberosKey, KeyUsage, kerberos_aes128,
-    kerberos_aes256,
+    CONFOUNDER_LEN, EncryptionType, KERBEROS_ITERATIONS, KerberosKey, KeyUsage, Surroundings,
+    kerberos_aes128, kerberos_aes256,
 };
 pub use nonce::{KeyExhausted, Nonce, NonceSequence};
 pub use password::{PASSWORD_FIELD, SEALED_PASSWORD, SealedPassword};

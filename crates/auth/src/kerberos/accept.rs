@@ -36,9 +36,42 @@ impl fmt::Debug for AcceptorEntropy {
     }
 }
 
+/// The connection that a token comes through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carrier {
+    /// The hash of the channel bindings, where the connection has any.
+    pub(crate) bindings: Option<[u8; 16]>,
+    /// True for DCE RPC, whose clients may send three messages without frames (MS-KILE 3.4.5.1).
+    pub(crate) is_dce: bool,
+}
+
+/// The proof that a client of DCE RPC owes after the AP-REP.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    session_key: Key,
+    sequence: u32,
+}
+
+impl Owed {
+    /// Checks the client's own AP-REP, MS-KILE 3.4.5.1. It repeats the number of this end's AP-REP,
+    /// which is new. Its time is not compared: impacket sends the present one.
+    pub(crate) fn check(&self, token: &[u8]) -> Result<(), Fault> {
+        let ApRep(sealed) = ApRep::parse(token)?;
+        let part = self
+            .session_key
+            .decrypt(KeyUsage::AP_REP, sealed.cipher)
+            .filter(|_| sealed.etype == self.session_key.etype().number())
+            .ok_or(Fault::WrongProof)?;
+        let part = EncApRepPart::parse(&part)?;
+        if part.sequence == Some(self.sequence) { Ok(()) } else { Err(Fault::WrongProof) }
+    }
+}
+
 /// An accepted AP-REQ.
 #[derive(Debug)]
 pub(crate) struct Accepted {
+    /// The proof that the client has still to send, with DCE RPC.
+    pub(crate) owed: Option<Owed>,
     /// The token for the client, an AP-REP; None if it does not want one.
     pub(crate) reply: Option<Vec<u8>>,
     pub(crate) user: DomainUser,
@@ -64,6 +97,7 @@ struct Proven {
     session_key: Key,
     subkey: Option<Key>,
     is_mutual: bool,
+    is_dce: bool,
     time: Moment,
     sequence: u32,
 }
@@ -75,20 +109,19 @@ struct Now {
     skew: i64,
 }
 
-/// Judges a token with an AP-REQ in it. `bindings` is the hash of the channel bindings, where the
-/// connection has any.
+/// Judges a token with an AP-REQ in it.
 pub(crate) fn accept(
     service: &Service,
     entropy: &AcceptorEntropy,
     token: &[u8],
-    bindings: Option<[u8; 16]>,
+    carrier: Carrier,
     now: FileTime,
 ) -> Result<Accepted, Refused> {
     let (seconds, nanoseconds) = now.to_unix();
     let moment = Moment { seconds, microseconds: nanoseconds / 1_000 };
     let now = Now { moment, skew: i64::from(service.policy.clock_skew) };
     let (mut client, mut server) = (None, None);
-    let judge = Judge { service, bindings, now };
+    let judge = Judge { service, carrier, now };
     let result = judge
         .read(token)
         .and_then(|request| {
@@ -111,17 +144,22 @@ const SKEW_RECOVERY: &[u8] = &[0x30, 5, 0xa1, 3, 2, 1, 2];
 
 struct Judge<'a> {
     service: &'a Service,
-    bindings: Option<[u8; 16]>,
+    carrier: Carrier,
     now: Now,
 }
 
 impl Judge<'_> {
     /// Reads the form of a token, before any key is used.
     fn read<'t>(&self, token: &'t [u8]) -> Result<ApReq<'t>, Fault> {
-        let (token_id, message) = gss::unframed(token)?;
-        if token_id != gss::AP_REQ {
-            return Err(Fault::Malformed("Kerberos token: no AP-REQ"));
-        }
+        let message = if self.carrier.is_dce && gss::is_frameless(token) {
+            token
+        } else {
+            let (token_id, message) = gss::unframed(token)?;
+            if token_id != gss::AP_REQ {
+                return Err(Fault::Malformed("Kerberos token: no AP-REQ"));
+            }
+            message
+        };
         let request = ApReq::parse(message)?;
         if request.options.contains(ApOptions::USE_SESSION_KEY) {
             return Err(Fault::UserToUser);
@@ -176,6 +214,7 @@ impl Judge<'_> {
             session_key,
             subkey,
             is_mutual: flags.contains(ContextFlags::MUTUAL),
+            is_dce: flags.contains(ContextFlags::DCE_STYLE),
             time: authenticator.time,
             sequence: authenticator.sequence.unwrap_or_default(),
         })
@@ -197,10 +236,12 @@ impl Judge<'_> {
             Some(Typed { number: gss::CHECKSUM_TYPE, bytes }) => ContextChecksum::parse(bytes)?,
             Some(other) => return Err(Fault::ChecksumType(other.number)),
         };
-        if wanted.flags.contains(ContextFlags::DCE_STYLE) {
+        let is_dce = wanted.flags.contains(ContextFlags::DCE_STYLE);
+        // MS-KILE 3.4.5.1: the server's proof is one of the three messages.
+        if is_dce && !(self.carrier.is_dce && wanted.flags.contains(ContextFlags::MUTUAL)) {
             return Err(Fault::DceStyle);
         }
-        match self.bindings {
+        match self.carrier.bindings {
             Some(bindings) if bindings != wanted.bindings => Err(Fault::ChannelBindings),
             _ => Ok(wanted.flags),
         }
@@ -311,14 +352,16 @@ impl Proven {
             let cipher = self.session_key.encrypt(KeyUsage::AP_REP, &entropy.confounder, &part);
             let etype = self.session_key.etype().number();
             let sealed = EncryptedData { etype, kvno: None, cipher: &cipher };
-            gss::framed(gss::AP_REP, &ApRep(sealed).encode())
+            let message = ApRep(sealed).encode();
+            if self.is_dce { message } else { gss::framed(gss::AP_REP, &message) }
         });
         let key = own.unwrap_or_else(|| base.clone());
         // Without an AP-REP both directions count from the client's sequence number.
         let acceptor = if self.is_mutual { sequence } else { self.sequence };
         let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
+        let owed = self.is_dce.then(|| Owed { session_key: self.session_key.clone(), sequence });
         let user = DomainUser { principal: self.client, expires: self.expires, pac: self.pac };
-        Accepted { reply, user, context }
+        Accepted { owed, reply, user, context }
     }
 }
 

@@ -67,6 +67,12 @@ pub(super) fn unframed(token: &[u8]) -> Parsed<([u8; 2], &[u8])> {
     Ok((*token_id, message))
 }
 
+/// True if `token` is an AP-REQ without a frame, as DCE RPC has it (MS-KILE 3.4.5.1).
+pub(crate) fn is_frameless(token: &[u8]) -> bool {
+    // APPLICATION 14 of RFC 4120 section 5.5.1.
+    token.first() == Some(&0x6e)
+}
+
 /// True if `token` is a Kerberos message without SPNEGO around it, which Windows accepts too
 /// (MS-SMB2 3.3.5.5.3, note).
 pub(crate) fn is_kerberos(token: &[u8]) -> bool {
@@ -132,7 +138,7 @@ impl Context {
     pub(crate) fn mic(&self, from: End, message: &[u8]) -> Vec<u8> {
         let [initiator, acceptor] = self.sequence;
         let sequence = if from == End::Initiator { initiator } else { acceptor };
-        self.mic_with(from, sequence, message)
+        self.mic_with(from, u64::from(sequence), message)
     }
 
     /// True if `mic` is the peer's MIC of `message`.
@@ -140,8 +146,11 @@ impl Context {
         same(&self.mic(from, message), mic)
     }
 
-    fn mic_with(&self, from: End, sequence: u32, message: &[u8]) -> Vec<u8> {
+    /// Returns the MIC of the message with this number.
+    pub(crate) fn mic_with(&self, from: End, sequence: u64, message: &[u8]) -> Vec<u8> {
         if self.key.etype() == EncryptionType::Rc4Hmac {
+            let [.., a, b, c, d] = sequence.to_be_bytes();
+            let sequence = u32::from_be_bytes([a, b, c, d]);
             return rc4_mic(&self.key, from, sequence, message);
         }
         let (sent_by_acceptor, usage) = match from {
@@ -153,7 +162,7 @@ impl Context {
         token.extend_from_slice(&MIC);
         token.push(sent_by_acceptor | subkey);
         token.extend_from_slice(&[0xff; 5]);
-        token.extend_from_slice(&u64::from(sequence).to_be_bytes());
+        token.extend_from_slice(&sequence.to_be_bytes());
         let checksum = self.key.checksum(usage, &[message, &token].concat());
         token.extend_from_slice(&checksum);
         token

@@ -35,6 +35,18 @@ pub(crate) struct Sent {
     session_key: Key,
     subkey: Key,
     sequence: u32,
+    is_dce: bool,
+}
+
+/// The form of an AP-REQ.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    /// True for the one after [`Answer::Skewed`].
+    pub(crate) is_second: bool,
+    /// True for the three messages of DCE RPC, which have no frames (MS-KILE 3.4.5.1).
+    pub(crate) is_dce: bool,
+    /// The hash of the channel bindings, where the connection has any.
+    pub(crate) bindings: Option<[u8; 16]>,
 }
 
 /// The server's answer to an AP-REQ.
@@ -46,12 +58,11 @@ pub(crate) enum Answer {
     Skewed(FileTime),
 }
 
-/// Makes the token with an AP-REQ. `is_second` is true for the one after [`Answer::Skewed`].
+/// Makes the token with an AP-REQ.
 pub(crate) fn request(
     ticket: &ServiceTicket,
     entropy: &InitiatorEntropy,
-    is_second: bool,
-    bindings: Option<[u8; 16]>,
+    form: Form,
     now: FileTime,
 ) -> (Vec<u8>, Sent) {
     let (seconds, nanoseconds) = now.to_unix();
@@ -61,12 +72,14 @@ pub(crate) fn request(
     let subkey = entropy.subkey.get(..etype.key_len()).unwrap_or_default();
     let subkey = Key::new(etype, subkey).unwrap_or_else(|| session_key.clone());
     let sequence = u32::from_be_bytes(entropy.sequence) & 0x3fff_ffff;
-    let flags = ContextFlags::MUTUAL
+    let dce = if form.is_dce { ContextFlags::DCE_STYLE } else { ContextFlags::EMPTY };
+    let flags = dce
+        | ContextFlags::MUTUAL
         | ContextFlags::REPLAY
         | ContextFlags::SEQUENCE
         | ContextFlags::CONFIDENTIALITY
         | ContextFlags::INTEGRITY;
-    let wanted = ContextChecksum { bindings: bindings.unwrap_or_default(), flags }.encode();
+    let wanted = ContextChecksum { bindings: form.bindings.unwrap_or_default(), flags }.encode();
     let authenticator = Authenticator {
         client: ticket.client.clone(),
         checksum: Some(Typed { number: gss::CHECKSUM_TYPE, bytes: &wanted }),
@@ -77,17 +90,20 @@ pub(crate) fn request(
     };
     let authenticator = Zeroizing::new(authenticator.encode());
     let [first, second] = &entropy.confounders;
-    let confounder = if is_second { second } else { first };
+    let confounder = if form.is_second { second } else { first };
     let cipher = session_key.encrypt(KeyUsage::AP_REQ_AUTHENTICATOR, confounder, &authenticator);
     let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
     let message = ApReq::encode(ApOptions::MUTUAL_REQUIRED, &ticket.ticket, &sealed);
-    let token = gss::framed(gss::AP_REQ, &message);
-    (token, Sent { time, session_key, subkey, sequence })
+    let token = if form.is_dce { message } else { gss::framed(gss::AP_REQ, &message) };
+    (token, Sent { time, session_key, subkey, sequence, is_dce: form.is_dce })
 }
 
 impl Sent {
     /// Reads the server's token: an AP-REP that proves the server, or a KRB-ERROR.
     pub(crate) fn answer(&self, token: &[u8]) -> Result<Answer, Fault> {
+        if self.is_dce {
+            return self.check(token).map(Answer::Proven);
+        }
         match gss::unframed(token)? {
             (gss::AP_REP, message) => self.check(message).map(Answer::Proven),
             (gss::KRB_ERROR, message) => {
@@ -100,6 +116,22 @@ impl Sent {
             }
             _ => Err(Fault::Malformed("Kerberos token: no AP-REP")),
         }
+    }
+
+    /// Returns the client's own AP-REP, the third message of DCE RPC. `confounder` was never used
+    /// before.
+    pub(crate) fn proof(&self, context: &Context, confounder: &[u8; 16]) -> Vec<u8> {
+        let [_, sequence] = context.sequence;
+        let part = EncApRepPart { time: self.time, subkey: None, sequence: Some(sequence) };
+        let part = Zeroizing::new(part.encode());
+        let cipher = self.session_key.encrypt(KeyUsage::AP_REP, confounder, &part);
+        let etype = self.session_key.etype().number();
+        ApRep(EncryptedData { etype, kvno: None, cipher: &cipher }).encode()
+    }
+
+    /// True for the three messages of DCE RPC.
+    pub(crate) const fn is_dce(&self) -> bool {
+        self.is_dce
     }
 
     fn check(&self, message: &[u8]) -> Result<Context, Fault> {

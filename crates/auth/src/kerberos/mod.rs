@@ -19,6 +19,7 @@ mod pac;
 mod principal;
 mod replay;
 mod service;
+pub(crate) mod wrap;
 
 pub use accept::AcceptorEntropy;
 pub use ccache::CredentialsCache;

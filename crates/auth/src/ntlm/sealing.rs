@@ -1,4 +1,5 @@
-//! Sealing of messages after a logon, with extended session security (MS-NLMP 3.4.3, 3.4.4.2).
+//! Signing and sealing of messages after a logon, with extended session security (MS-NLMP 3.4.3,
+//! 3.4.4.2).
 
 use super::Flags;
 use super::crypt::{self, Key, Mode};
@@ -10,8 +11,9 @@ use rc4::{Rc4, StreamCipher};
 /// Length of a signature in bytes.
 pub const SIGNATURE_LEN: usize = 16;
 
-/// Both directions of a connection whose messages are sealed.
+/// Both directions of a connection whose messages are signed or sealed.
 pub struct Sealing {
+    can_seal: bool,
     sent: Direction,
     received: Direction,
 }
@@ -24,11 +26,11 @@ struct Direction {
 }
 
 impl Sealing {
-    /// Makes the state of one end, if the ends have agreed on sealing with extended session
-    /// security and 128-bit keys.
+    /// Makes the state of one end, if the ends have agreed on signing or sealing with extended
+    /// session security and 128-bit keys.
     pub(crate) fn new(flags: Flags, exported: &Key, own: Mode) -> Option<Self> {
-        let needed = Flags::EXTENDED_SESSIONSECURITY | Flags::SEAL | Flags::KEY_128;
-        if !flags.contains(needed) {
+        let needed = Flags::EXTENDED_SESSIONSECURITY | Flags::KEY_128;
+        if !flags.contains(needed) || !flags.intersects(Flags::SIGN | Flags::SEAL) {
             return None;
         }
         let other = match own {
@@ -36,9 +38,36 @@ impl Sealing {
             Mode::Server => Mode::Client,
         };
         Some(Self {
+            can_seal: flags.contains(Flags::SEAL),
             sent: Direction::new(flags, exported, own)?,
             received: Direction::new(flags, exported, other)?,
         })
+    }
+
+    /// Counts from this message on: a mechListMIC was the first message of both directions. The key
+    /// streams begin anew after it (MS-SPNG 3.2.5.1), the numbers do not.
+    #[must_use]
+    pub(crate) const fn after_mic(mut self) -> Self {
+        (self.sent.sequence, self.received.sequence) = (1, 1);
+        self
+    }
+
+    /// True if the ends have agreed on sealing.
+    pub const fn can_seal(&self) -> bool {
+        self.can_seal
+    }
+
+    /// Returns the signature of a message that stays as it is.
+    pub fn sign(&mut self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
+        let mac = self.sent.mac(message);
+        self.sent.sign(mac)
+    }
+
+    /// Checks the signature of a message in the clear. False if it is wrong; nothing that follows
+    /// can be checked then.
+    pub fn verify(&mut self, message: &[u8], signature: &[u8]) -> bool {
+        let mac = self.received.mac(message);
+        same(&self.received.sign(mac), signature)
     }
 
     /// Seals the `sealed` part of `message` in place and returns the signature of all of it.
@@ -157,9 +186,12 @@ mod tests {
     #[test]
     fn weak_sessions_seal_nothing() {
         let exported = Key::new([0x55; 16]);
-        for missing in [Flags::EXTENDED_SESSIONSECURITY, Flags::SEAL, Flags::KEY_128] {
+        let neither = Flags::SEAL | Flags::SIGN;
+        for missing in [Flags::EXTENDED_SESSIONSECURITY, neither, Flags::KEY_128] {
             let flags = Flags(FLAGS.0 & !missing.0);
             assert!(Sealing::new(flags, &exported, Mode::Server).is_none(), "{missing:?}");
         }
+        let signs = Sealing::new(Flags(FLAGS.0 & !Flags::SEAL.0), &exported, Mode::Server);
+        assert!(!signs.unwrap().can_seal());
     }
 }

@@ -1,6 +1,7 @@
 //! Kerberos: both roles with each other, and everything that must be refused.
 
 mod altered;
+mod dce;
 mod refused;
 
 use super::{AcceptorStep, InitiatorStep, NOW, SERVER_CHALLENGE, accounts, config};

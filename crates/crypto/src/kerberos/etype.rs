@@ -138,6 +138,10 @@ impl KeyUsage {
     pub const PAC: Self = Self(17);
     /// A MIC of the acceptor, RFC 4121 section 2.
     pub const ACCEPTOR_SIGN: Self = Self(23);
+    /// KG-USAGE-ACCEPTOR-SEAL, RFC 4121 section 2.
+    pub const ACCEPTOR_SEAL: Self = Self(22);
+    /// KG-USAGE-INITIATOR-SEAL, RFC 4121 section 2.
+    pub const INITIATOR_SEAL: Self = Self(24);
     /// A MIC of the initiator, RFC 4121 section 2.
     pub const INITIATOR_SIGN: Self = Self(25);
 }
