@@ -104,15 +104,16 @@ impl Authority {
         let server = format!("\\\\{}", session.server().host);
         let stub = OpenPolicy::encode(POLICY_LOOKUP_NAMES, &server);
         let answer = pipe.call(lsarpc::OPEN_POLICY2, &stub).await?;
-        let (policy, status) =
-            lsarpc::parse_handle_reply(&answer).during("look up names at", pipe.url())?;
+        let (policy, status) = frevo_rpc::handles::parse_handle_reply(&answer)
+            .during("look up names at", pipe.url())?;
         judge(status).during("look up names at", pipe.url())?;
         Ok(Self { pipe, policy })
     }
 
     /// Closes the handle. If this fails, the handle ends with the pipe.
     async fn close(mut self) {
-        let _ = self.pipe.call(lsarpc::CLOSE, &lsarpc::encode_handle(&self.policy)).await;
+        let _ =
+            self.pipe.call(lsarpc::CLOSE, &frevo_rpc::handles::encode_handle(&self.policy)).await;
     }
 }
 

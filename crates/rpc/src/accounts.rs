@@ -1,4 +1,4 @@
-//! Facts about accounts that LSA and SAM return.
+//! Accounts as LSA and SAM return them.
 
 use alloc::string::String;
 use frevo_wire::dtyp::Sid;
@@ -61,4 +61,18 @@ impl Account {
         };
         Domain { name: self.domain.clone(), sid }
     }
+}
+
+/// The accounts that a server knows, for one caller.
+pub trait Directory {
+    /// Sixteen bytes that nobody can guess, for a context handle.
+    fn random(&self) -> [u8; 16];
+    /// The machine as the domain of its accounts.
+    fn machine(&self) -> Domain;
+    /// The caller; none when it has no account.
+    fn caller(&self) -> Option<Account>;
+    /// Returns the account with this SID.
+    fn find_sid(&self, sid: &Sid) -> Option<Account>;
+    /// Returns the account called `name`, `domain\name` or `name@domain`.
+    fn find_name(&self, name: &str) -> Option<Account>;
 }

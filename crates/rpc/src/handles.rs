@@ -1,45 +1,36 @@
-//! Context handles, by which a client names an object of the server, C706 14.2.16.6.
+//! The context handles of an interface, by which a client names an object of the server, C706
+//! 14.2.16.6.
 //!
-//! A handle is valid only on its pipe, and random, so that nobody finds a closed handle or another
-//! client's handle by chance.
+//! A handle is valid only on its association, and random, so that nobody finds a closed handle or
+//! another client's handle by chance.
 
-use super::SidNameUse;
-use super::limits::MAX_HANDLES;
+use crate::FaultStatus;
+use crate::interface::Answer;
+use crate::limits::MAX_HANDLES;
 use alloc::vec::Vec;
-use frevo_wire::dtyp::{AccessMask, Sid};
-use frevo_wire::ndr::ContextHandle;
-
-/// The object of a handle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Object {
-    /// The policy of LSA.
-    Policy,
-    /// The server of SAM.
-    Server,
-    /// A domain of accounts.
-    Domain(Sid),
-    /// A user, group or alias.
-    Account(SidNameUse, Sid),
-}
+use frevo_wire::Status;
+use frevo_wire::codec::Parsed;
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::ndr::{ContextHandle, NdrReader, NdrWriter};
 
 /// An object with the rights that its client was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct GrantedObject {
-    pub(super) object: Object,
-    pub(super) granted: AccessMask,
+pub(crate) struct Granted<O> {
+    pub(crate) object: O,
+    pub(crate) access: AccessMask,
 }
 
-/// The handles of one pipe.
+/// The handles of one interface on one association.
 #[derive(Debug)]
-pub(super) struct Handles(Vec<(ContextHandle, GrantedObject)>);
+pub(crate) struct Handles<O>(Vec<(ContextHandle, Granted<O>)>);
 
-impl Handles {
-    pub(super) const fn new() -> Self {
+impl<O: Copy> Handles<O> {
+    pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// A handle for an object; none when the pipe has too many.
-    pub(super) fn open(&mut self, random: [u8; 16], held: GrantedObject) -> Option<ContextHandle> {
+    /// Makes a handle for an object. None when there are too many.
+    pub(crate) fn open(&mut self, random: [u8; 16], held: Granted<O>) -> Option<ContextHandle> {
         let mut handle = ContextHandle::NULL;
         if let Some(uuid) = handle.0.get_mut(4..) {
             uuid.copy_from_slice(&random);
@@ -55,14 +46,64 @@ impl Handles {
         Some(handle)
     }
 
-    pub(super) fn find(&self, handle: &ContextHandle) -> Option<GrantedObject> {
+    pub(crate) fn find(&self, handle: &ContextHandle) -> Option<Granted<O>> {
         self.0.iter().find(|(known, _)| known == handle).map(|(_, held)| *held)
     }
 
     /// Closes a handle. Returns false if there is no such handle.
-    pub(super) fn close(&mut self, handle: &ContextHandle) -> bool {
+    pub(crate) fn close(&mut self, handle: &ContextHandle) -> bool {
         let before = self.0.len();
         self.0.retain(|(known, _)| known != handle);
         self.0.len() < before
     }
+
+    /// Answers a call that closes a handle, MS-LSAD 3.1.4.9.4 and MS-SAMR 3.1.5.13.1.
+    pub(crate) fn answer_close(&mut self, stub: &[u8]) -> Answer {
+        let handle = NdrReader::new(stub).handle("RPC handle to close")?;
+        if self.close(&handle) {
+            Ok(encode_handle_reply(None, Status::SUCCESS))
+        } else {
+            Err(FaultStatus::CONTEXT_MISMATCH)
+        }
+    }
+
+    /// Bytes that the handles take.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.0.capacity().saturating_mul(size_of::<(ContextHandle, Granted<O>)>())
+    }
+}
+
+/// Returns the granted part of `desired` for a caller with the rights `all`.
+pub(crate) fn granted(desired: AccessMask, all: AccessMask) -> Result<AccessMask, Status> {
+    let mut asked = desired;
+    for (bit, meaning) in [(AccessMask::MAXIMUM_ALLOWED, all), (AccessMask::GENERIC_EXECUTE, all)] {
+        if asked.contains(bit) {
+            asked = asked.without(bit) | meaning;
+        }
+    }
+    if asked.without(all).is_empty() { Ok(asked) } else { Err(Status::ACCESS_DENIED) }
+}
+
+/// Parses a handle and the status of the call: the answer to opening and closing.
+///
+/// # Errors
+/// Malformed if the answer is shorter or longer.
+pub fn parse_handle_reply(stub: &[u8]) -> Parsed<(ContextHandle, Status)> {
+    let mut r = NdrReader::new(stub);
+    let handle = r.handle("RPC handle")?;
+    Ok((handle, Status(r.u32("RPC status")?)))
+}
+
+/// See [`parse_handle_reply`].
+pub fn encode_handle_reply(handle: Option<ContextHandle>, status: Status) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.handle(&handle.unwrap_or(ContextHandle::NULL)).u32(status.0);
+    w.into_stub()
+}
+
+/// Stub data of a call whose argument is a handle, such as LsarClose.
+pub fn encode_handle(handle: &ContextHandle) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.handle(handle);
+    w.into_stub()
 }

@@ -1,9 +1,11 @@
-//! Remote procedure calls on named pipes, MS-RPCE: the part that browsing a file server needs, for
-//! server and client.
+//! Remote procedure calls, MS-RPCE: both ends of an association, and the interfaces of a file
+//! server. Pure.
 //!
-//! Connection-oriented, with NDR as the only transfer syntax. The SMB session has authenticated the
-//! caller; on pipes where clients insist, they may authenticate again and seal ([`PipeSecurity`]). Malformed
-//! bytes of a peer lead to a fault and a closed pipe, never to a truncated answer.
+//! Connection-oriented, with NDR as the only transfer syntax. A carrier, a pipe of SMB or a
+//! connection of TCP, moves the bytes of an [`Endpoint`], which answers calls by [`Calls`]. Each
+//! interface has a folder with its numbers, its arguments and replies, its trait of the data that
+//! the server supplies, and its context handles. Malformed bytes of a peer lead to a fault and a
+//! closed endpoint, never to a truncated answer.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -29,25 +31,26 @@ extern crate alloc;
 extern crate std;
 
 mod accounts;
-mod calls;
 pub mod client;
+pub mod endpoint;
 pub mod handles;
+pub mod interface;
 pub mod limits;
 pub mod lsarpc;
 pub mod pdu;
 pub mod samr;
 mod security;
-pub mod server;
 pub mod srvsvc;
+mod verification;
 pub mod wkssvc;
 
-pub use accounts::{Account, Domain, SidNameUse};
-pub use calls::Attempt;
+pub use accounts::{Account, Directory, Domain, SidNameUse};
 pub use client::Client;
-pub use security::{PipeLogon, PipeSecurity};
-pub use server::{Endpoint, Pipe, PipeError, PipeRead, Question, Services};
+pub use endpoint::{Endpoint, PipeError, PipeRead, Terms, Token, Verdict};
+pub use interface::{Answer, Call, Calls, Interface, Outcome};
+pub use security::{AuthLevel, AuthType};
 
-use frevo_wire::codec::{Parsed, Reader, Writer};
+use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::open_enum;
 
@@ -120,6 +123,8 @@ open_enum! {
         ACCESS_DENIED = 0x0000_0005,
         /// RPC_X_BAD_STUB_DATA: the arguments do not have the shape of the call.
         NDR = 0x0000_06F7,
+        /// nca_s_fault_cancel
+        CANCEL = 0x1C00_000D,
         /// nca_s_fault_context_mismatch
         CONTEXT_MISMATCH = 0x1C00_001A,
         /// nca_s_op_rng_error: no such operation.
@@ -130,6 +135,14 @@ open_enum! {
         PROTO_ERROR = 0x1C01_000B,
         /// nca_s_out_args_too_big
         OUT_ARGS_TOO_BIG = 0x1C01_0013,
+        /// nca_s_server_too_busy
+        SERVER_TOO_BUSY = 0x1C01_0014,
+    }
+}
+
+impl From<Malformed> for FaultStatus {
+    fn from(_: Malformed) -> Self {
+        Self::NDR
     }
 }
 

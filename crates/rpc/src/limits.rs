@@ -6,12 +6,22 @@ pub const MAX_FRAG: u16 = 4280;
 /// The smallest fragment size that a peer may ask for (C706 12.6.3.1).
 pub const MIN_FRAG: u16 = 1432;
 
+/// Largest bind, alter_context and auth3 accepted, in bytes: tickets of Kerberos are long, and these
+/// PDUs are not fragmented.
+pub const MAX_TOKEN_PDU: u16 = 32 * 1024;
+
 /// Presentation contexts that one association may negotiate.
 pub const MAX_CONTEXTS: usize = 16;
 
 /// Stub bytes of one request, all fragments together. The calls that are
 /// answered here take a few names.
 pub const MAX_REQUEST_STUB: usize = 64 * 1024;
+
+/// Fragments of one request: ten times as many as its stub data needs at the smallest size.
+pub const MAX_FRAGMENTS: usize = 512;
+
+/// Calls of one association whose answers come later.
+pub const MAX_PENDING: usize = 16;
 
 /// Stub bytes of one response, all fragments together.
 pub const MAX_RESPONSE_STUB: usize = 4 * 1024 * 1024;
@@ -40,7 +50,7 @@ pub const MAX_USAGE_BYTES: usize = 1024 * 1024;
 /// SIDs to it too.
 pub const MAX_LOOKUPS: usize = 1000;
 
-/// Bytes that an authentication on a pipe counts for, with the messages that it keeps.
+/// Bytes that the authentication of an association counts for, with the messages that it keeps.
 pub const SECURITY_BYTES: usize = 4096;
 
 /// Bytes of a sealed password that are taken: the structure of MS-SAMR 2.2.6.32 has 528.

@@ -1,189 +1,247 @@
-//! Authenticated and sealed RPC, MS-RPCE 2.2.2.11 and 3.3.1.5.2: a token in bind, bind_ack and
-//! auth3, then sealed stub data.
-//!
-//! Some clients change a password only in this way. With NTLM the signature is of the whole PDU
-//! before it, sealed in part, whether or not header signing is negotiated.
+//! The security of an association: sec_trailer of MS-RPCE 2.2.2.11, and the protection of requests
+//! and responses, 3.3.1.5.2.2.
 
-use super::pdu::Header;
+use crate::pdu::{Header, PduFlags};
 use alloc::vec::Vec;
-use core::fmt;
-use core::ops::Range;
+use frevo_auth::{Parts, Protection};
 use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
+use frevo_wire::open_enum;
 
-/// RPC_C_AUTHN_WINNT
-const NTLM: u8 = 0x0A;
-/// RPC_C_AUTHN_LEVEL_PKT_PRIVACY
-const PRIVACY: u8 = 6;
+open_enum! {
+    /// auth_type: a security provider, MS-RPCE 2.2.1.1.7.
+    AuthType(u8) {
+        /// RPC_C_AUTHN_NONE
+        NONE = 0,
+        /// RPC_C_AUTHN_GSS_NEGOTIATE: SPNEGO.
+        NEGOTIATE = 0x09,
+        /// RPC_C_AUTHN_WINNT: NTLM without SPNEGO.
+        NTLM = 0x0A,
+        /// RPC_C_AUTHN_GSS_KERBEROS: Kerberos without SPNEGO.
+        KERBEROS = 0x10,
+    }
+}
+
+open_enum! {
+    /// auth_level: the protection of calls, MS-RPCE 2.2.1.1.8. A higher one has all that a lower one
+    /// has.
+    AuthLevel(u8) {
+        /// RPC_C_AUTHN_LEVEL_NONE
+        NONE = 1,
+        /// RPC_C_AUTHN_LEVEL_CONNECT
+        CONNECT = 2,
+        /// RPC_C_AUTHN_LEVEL_CALL
+        CALL = 3,
+        /// RPC_C_AUTHN_LEVEL_PKT
+        PACKET = 4,
+        /// RPC_C_AUTHN_LEVEL_PKT_INTEGRITY: signed.
+        INTEGRITY = 5,
+        /// RPC_C_AUTHN_LEVEL_PKT_PRIVACY: sealed.
+        PRIVACY = 6,
+    }
+}
+
 /// Bytes of sec_trailer.
 const TRAILER: usize = 8;
-/// Bytes of a signature.
-const SIGNATURE: usize = 16;
-/// Sealed stub data is padded to a multiple of this.
+/// The stub data of a protected PDU is padded to a multiple of this.
 const ALIGNMENT: usize = 16;
-
-/// The outcome of an authentication, before the server has judged it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PipeLogon {
-    /// The account that the client claims to be.
-    pub account: alloc::string::String,
-    /// True if the client has proved it.
-    pub is_right: bool,
-}
-
-/// The server's end of an authentication on a pipe, and the sealing after it.
-pub trait PipeSecurity: fmt::Debug + Send + Sync {
-    /// Returns the answer to the first token; None ends the exchange.
-    fn challenge(&mut self, token: &[u8]) -> Option<Vec<u8>>;
-    /// Handles the last token.
-    fn authenticate(&mut self, token: &[u8]) -> PipeLogon;
-    /// Seals a part of a PDU in place and returns the signature of the PDU; None if the ends have
-    /// not agreed on sealing.
-    fn seal(&mut self, pdu: &mut [u8], sealed: Range<usize>) -> Option<[u8; 16]>;
-    /// Unseals a part of a PDU in place; false if the signature is wrong.
-    fn unseal(&mut self, pdu: &mut [u8], sealed: Range<usize>, signature: &[u8]) -> bool;
-}
 
 /// sec_trailer and the token of a PDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verifier<'a> {
+pub(crate) struct Verifier<'a> {
     /// The body before the padding.
-    pub(super) body: &'a [u8],
+    pub(crate) body: &'a [u8],
+    /// auth_type
+    pub(crate) kind: AuthType,
+    /// auth_level
+    pub(crate) level: AuthLevel,
     /// auth_context_id
     context: u32,
     /// auth_value
-    pub(super) token: &'a [u8],
-}
-
-/// The parts of a body: its head with the padding, and its verifier.
-struct Parts<'a> {
-    head: &'a [u8],
+    pub(crate) token: &'a [u8],
     padding: usize,
-    context: u32,
-    value: &'a [u8],
-}
-
-fn parts(header: Header, body: &[u8]) -> Parsed<Parts<'_>> {
-    let what = "RPC sec_trailer";
-    let value = usize::from(header.auth_length);
-    let at = body.len().checked_sub(value.saturating_add(TRAILER)).ok_or(Malformed::new(what))?;
-    let (head, rest) = body.split_at_checked(at).ok_or(Malformed::new(what))?;
-    let mut r = Reader::new(rest);
-    let (kind, level, padding) = (r.u8(what)?, r.u8(what)?, usize::from(r.u8(what)?));
-    r.skip(1, what)?;
-    let context = r.u32(what)?;
-    if (kind, level) != (NTLM, PRIVACY) || padding > head.len() {
-        return Err(Malformed::new(what));
-    }
-    Ok(Parts { head, padding, context, value: r.rest() })
 }
 
 impl<'a> Verifier<'a> {
-    /// Reads the verifier of a bind or auth3 that asks for NTLM with sealing.
-    pub(super) fn parse(header: Header, body: &'a [u8]) -> Parsed<Self> {
-        let Parts { head, padding, context, value } = parts(header, body)?;
-        let end = head.len().saturating_sub(padding);
-        Ok(Self { body: head.get(..end).unwrap_or_default(), context, token: value })
+    /// Reads the verifier at the end of a body, or of a whole PDU.
+    pub(crate) fn parse(header: Header, body: &'a [u8]) -> Parsed<Self> {
+        let what = "RPC sec_trailer";
+        let value = usize::from(header.auth_length);
+        let at =
+            body.len().checked_sub(value.saturating_add(TRAILER)).ok_or(Malformed::new(what))?;
+        let (head, rest) = body.split_at_checked(at).ok_or(Malformed::new(what))?;
+        let mut r = Reader::new(rest);
+        let kind = AuthType(r.u8(what)?);
+        let level = AuthLevel(r.u8(what)?);
+        let padding = usize::from(r.u8(what)?);
+        r.skip(1, what)?;
+        let context = r.u32(what)?;
+        let end = head.len().checked_sub(padding).ok_or(Malformed::new(what))?;
+        let body = head.get(..end).unwrap_or_default();
+        Ok(Self { body, kind, level, context, token: r.rest(), padding })
     }
 }
 
-/// The security of an association.
+/// The security of one association.
 #[derive(Debug)]
-pub(super) struct Security {
-    ends: alloc::boxed::Box<dyn PipeSecurity>,
+pub(crate) struct Security {
+    kind: AuthType,
+    level: AuthLevel,
     context: u32,
+    /// True if headers and trailers are protected, too: the client supports it.
+    signs_header: bool,
     state: State,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one for each association")]
 enum State {
     /// The last token has not come.
-    Challenged,
-    /// The server has not judged the authentication.
-    Judged,
-    /// Stub data is sealed.
-    Sealed,
+    Exchanging,
+    /// Requests and responses are protected.
+    Established(Protection),
     Refused,
 }
 
 impl Security {
-    /// Begins an exchange. Returns it with the answer to the first token.
-    pub(super) fn begin(
-        mut ends: alloc::boxed::Box<dyn PipeSecurity>,
-        verifier: &Verifier<'_>,
-    ) -> Option<(Self, Vec<u8>)> {
-        let answer = ends.challenge(verifier.token)?;
-        let context = verifier.context;
-        Some((Self { ends, context, state: State::Challenged }, answer))
+    /// Begins an authentication with the client's first token.
+    pub(crate) const fn begin(verifier: &Verifier<'_>, signs_header: bool) -> Self {
+        Self {
+            kind: verifier.kind,
+            level: verifier.level,
+            context: verifier.context,
+            signs_header,
+            state: State::Exchanging,
+        }
     }
 
-    /// Handles the last token. Requests are refused until [`Self::judge`].
-    pub(super) fn authenticate(&mut self, verifier: &Verifier<'_>) -> Option<PipeLogon> {
-        if self.state != State::Challenged || verifier.context != self.context {
-            self.state = State::Refused;
+    /// True if the verifier belongs to the authentication, which has not ended.
+    pub(crate) fn expects(&self, verifier: &Verifier<'_>) -> bool {
+        matches!(self.state, State::Exchanging) && self.is_own(verifier)
+    }
+
+    fn is_own(&self, verifier: &Verifier<'_>) -> bool {
+        (verifier.kind, verifier.level, verifier.context) == (self.kind, self.level, self.context)
+    }
+
+    /// Ends the authentication. False if the ends have not agreed on the level that the client asks
+    /// for (MS-RPCE 3.3.1.5.2.2: this is an error of the provider).
+    pub(crate) fn establish(&mut self, protection: Protection) -> bool {
+        let is_enough = self.level != AuthLevel::PRIVACY || protection.can_seal();
+        let is_due = matches!(self.state, State::Exchanging);
+        self.state = match is_enough && is_due {
+            true => State::Established(protection),
+            false => State::Refused,
+        };
+        is_enough && is_due
+    }
+
+    pub(crate) fn refuse(&mut self) {
+        self.state = State::Refused;
+    }
+
+    pub(crate) const fn is_established(&self) -> bool {
+        matches!(self.state, State::Established(_))
+    }
+
+    pub(crate) const fn signs_header(&self) -> bool {
+        self.signs_header
+    }
+
+    /// The level at which calls are protected; NONE before the end of the authentication.
+    pub(crate) const fn level(&self) -> AuthLevel {
+        if self.is_established() { self.level } else { AuthLevel::NONE }
+    }
+
+    /// Returns a PDU whose stub data begins at `plain` in the clear and without its verifier. None
+    /// if it is not protected as agreed.
+    pub(crate) fn open(&mut self, header: Header, pdu: &[u8], plain: usize) -> Option<Vec<u8>> {
+        let verifier = Verifier::parse(header, pdu).ok()?;
+        let is_own = self.is_own(&verifier);
+        let State::Established(protection) = &mut self.state else { return None };
+        let body_end = verifier.body.len().checked_add(verifier.padding)?;
+        let is_sealed = self.level == AuthLevel::PRIVACY;
+        if !is_own
+            || plain > verifier.body.len()
+            || verifier.token.len() != protection.token_len(is_sealed)
+        {
             return None;
         }
-        self.state = State::Judged;
-        Some(self.ends.authenticate(verifier.token))
-    }
-
-    /// Takes the server's verdict on the authentication.
-    pub(super) fn judge(&mut self, is_accepted: bool) {
-        let is_accepted = is_accepted && self.state == State::Judged;
-        self.state = if is_accepted { State::Sealed } else { State::Refused };
-    }
-
-    /// True if stub data is sealed, by somebody who has authenticated.
-    pub(super) const fn is_sealed(&self) -> bool {
-        matches!(self.state, State::Sealed)
-    }
-
-    /// Returns the PDU of a request with its stub data, which begins at `plain`, in the clear, and
-    /// without its verifier.
-    pub(super) fn unseal(&mut self, header: Header, pdu: &[u8], plain: usize) -> Option<Vec<u8>> {
-        let Parts { head, padding, context, value } = parts(header, pdu).ok()?;
-        if !self.is_sealed() || context != self.context || value.len() != SIGNATURE {
-            return None;
-        }
-        let end = head.len();
-        let mut clear = pdu.get(..pdu.len().checked_sub(SIGNATURE)?)?.to_vec();
-        let is_right = plain <= end && self.ends.unseal(&mut clear, plain..end, value);
-        let end = end.checked_sub(padding).filter(|end| *end >= plain)?;
-        clear.truncate(end);
+        let mut clear = pdu.get(..body_end.checked_add(TRAILER)?)?.to_vec();
+        let parts = Parts { body: plain..body_end, with_surroundings: self.signs_header };
+        let is_right = match is_sealed {
+            true => protection.unseal(&mut clear, &parts, verifier.token),
+            false => protection.verify(&clear, &parts, verifier.token),
+        };
+        clear.truncate(verifier.body.len());
         is_right.then_some(clear)
     }
 
-    /// Seals the stub data of a response, which begins at `plain`.
-    pub(super) fn seal(&mut self, mut pdu: Vec<u8>, plain: usize) -> Option<Vec<u8>> {
+    /// Protects a PDU whose stub data begins at `plain`.
+    pub(crate) fn protect(&mut self, mut pdu: Vec<u8>, plain: usize) -> Option<Vec<u8>> {
+        let is_sealed = self.level == AuthLevel::PRIVACY;
+        let State::Established(protection) = &mut self.state else { return None };
         let stub = pdu.len().checked_sub(plain)?;
         let padding = stub.next_multiple_of(ALIGNMENT).saturating_sub(stub);
         pdu.resize(pdu.len().saturating_add(padding), 0);
-        let end = pdu.len();
-        let mut pdu = with_verifier(pdu, padding, self.context, &[0; SIGNATURE]);
-        let signed = pdu.len().checked_sub(SIGNATURE)?;
-        let (message, signature) = pdu.split_at_mut_checked(signed)?;
-        signature.copy_from_slice(&self.ends.seal(message, plain..end)?);
+        let parts = Parts { body: plain..pdu.len(), with_surroundings: self.signs_header };
+        let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };
+        trailer.append(&mut pdu, padding, protection.token_len(is_sealed));
+        let token = match is_sealed {
+            true => protection.seal(&mut pdu, &parts)?,
+            false => protection.sign(&pdu, &parts)?,
+        };
+        pdu.extend_from_slice(&token);
         Some(pdu)
     }
 
-    /// Appends the answer to a token to a bind_ack.
-    pub(super) fn with_token(&self, mut pdu: Vec<u8>, token: &[u8]) -> Vec<u8> {
+    /// Appends the answer to a token to a bind_ack or alter_context_resp.
+    pub(crate) fn with_token(&self, mut pdu: Vec<u8>, token: &[u8]) -> Vec<u8> {
         let padding = pdu.len().next_multiple_of(4).saturating_sub(pdu.len());
         pdu.resize(pdu.len().saturating_add(padding), 0);
-        with_verifier(pdu, padding, self.context, token)
+        if self.signs_header
+            && let Some(flags) = pdu.get_mut(3)
+        {
+            // PFC_SUPPORT_HEADER_SIGN: this end supports it, too.
+            *flags |= PduFlags::PENDING_CANCEL.0;
+        }
+        let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };
+        trailer.append(&mut pdu, padding, token.len());
+        pdu.extend_from_slice(token);
+        pdu
+    }
+
+    /// Bytes that a protected fragment has more than its stub data.
+    pub(crate) const fn overhead(&self) -> usize {
+        let token = match &self.state {
+            State::Established(protection) => {
+                protection.token_len(self.level.0 == AuthLevel::PRIVACY.0)
+            }
+            State::Exchanging | State::Refused => 0,
+        };
+        TRAILER.saturating_add(ALIGNMENT).saturating_add(token)
     }
 }
 
-/// Bytes that a sealed fragment has more than its stub data.
-pub(super) const SEALED_OVERHEAD: usize = TRAILER + SIGNATURE + ALIGNMENT;
+/// The constant fields of the sec_trailer of an association.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trailer {
+    pub(crate) kind: AuthType,
+    pub(crate) level: AuthLevel,
+    pub(crate) context: u32,
+}
 
-fn with_verifier(mut pdu: Vec<u8>, padding: usize, context: u32, value: &[u8]) -> Vec<u8> {
-    let mut w = Writer::from(&mut pdu, 0);
-    w.u8(NTLM).u8(PRIVACY).u8(u8::try_from(padding).unwrap_or(0)).u8(0).u32(context).bytes(value);
-    let lengths = [pdu.len(), value.len()].map(|len| u16::try_from(len).unwrap_or(u16::MAX));
-    for (field, length) in [8..10, 10..12].into_iter().zip(lengths) {
-        if let Some(field) = pdu.get_mut(field) {
-            field.copy_from_slice(&length.to_le_bytes());
+impl Trailer {
+    /// Appends sec_trailer, and writes the lengths of a PDU that ends with a token of this length.
+    pub(crate) fn append(self, pdu: &mut Vec<u8>, padding: usize, token_len: usize) {
+        let mut w = Writer::from(pdu, 0);
+        w.u8(self.kind.0).u8(self.level.0).u8(u8::try_from(padding).unwrap_or(0)).u8(0);
+        w.u32(self.context);
+        let whole = pdu.len().saturating_add(token_len);
+        let lengths = [whole, token_len].map(|len| u16::try_from(len).unwrap_or(u16::MAX));
+        for (field, length) in [8..10, 10..12].into_iter().zip(lengths) {
+            if let Some(field) = pdu.get_mut(field) {
+                field.copy_from_slice(&length.to_le_bytes());
+            }
         }
     }
-    pdu
 }

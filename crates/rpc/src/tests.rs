@@ -1,9 +1,9 @@
 //! Both ends of a pipe against each other, golden bytes, and lies.
 
+mod authentication;
 mod endpoint;
 mod golden;
 mod lsarpc;
-mod questions;
 mod samr;
 mod services;
 
@@ -12,8 +12,10 @@ use super::srvsvc::{
     ShareSettings, ShareType,
 };
 use super::{
-    Account, Client, Domain, Endpoint, Pipe, Question, Services, SidNameUse, SyntaxId, WinError,
+    Account, Call, Calls, Client, Directory, Domain, Endpoint, Interface, Outcome, PipeError,
+    SidNameUse, SyntaxId, Terms, WinError,
 };
+use crate::{srvsvc, wkssvc};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,7 +48,35 @@ struct Fixture {
     manages: bool,
 }
 
-impl Services for Fixture {
+impl Directory for Fixture {
+    fn random(&self) -> [u8; 16] {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)).to_be_bytes()
+    }
+
+    fn machine(&self) -> Domain {
+        Domain { name: "REFERENCE".to_string(), sid: Some(machine()) }
+    }
+
+    fn caller(&self) -> Option<Account> {
+        self.find_name("smbuser")
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        accounts().into_iter().find(|account| account.sid == *sid)
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        let name = name.strip_prefix("REFERENCE\\").unwrap_or(name);
+        let is = |account: &Account| match account.kind {
+            SidNameUse::DOMAIN => account.domain == name,
+            _ => account.name == name,
+        };
+        accounts().into_iter().find(is)
+    }
+}
+
+impl srvsvc::ServerService for Fixture {
     fn may_manage(&self) -> bool {
         self.manages
     }
@@ -136,33 +166,25 @@ impl Services for Fixture {
     fn uptime_ms(&self) -> u64 {
         0x1_0000_0005
     }
+}
 
-    fn random(&self) -> [u8; 16] {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)).to_be_bytes()
+impl wkssvc::WorkstationService for Fixture {
+    fn server(&self) -> ServerInfo {
+        srvsvc::ServerService::server(self)
     }
 
-    fn machine(&self) -> Domain {
-        Domain { name: "REFERENCE".to_string(), sid: Some(machine()) }
+    fn is_administrator(&self) -> bool {
+        self.is_administrator
     }
+}
 
-    fn caller(&self) -> Option<Account> {
-        self.find_name("smbuser")
+impl crate::lsarpc::Authority for Fixture {
+    fn primary_domain(&self) -> alloc::string::String {
+        "WORKGROUP".to_string()
     }
+}
 
-    fn find_sid(&self, sid: &Sid) -> Option<Account> {
-        accounts().into_iter().find(|account| account.sid == *sid)
-    }
-
-    fn find_name(&self, name: &str) -> Option<Account> {
-        let name = name.strip_prefix("REFERENCE\\").unwrap_or(name);
-        let is = |account: &Account| match account.kind {
-            SidNameUse::DOMAIN => account.domain == name,
-            _ => account.name == name,
-        };
-        accounts().into_iter().find(is)
-    }
-
+impl crate::samr::Sam for Fixture {
     fn may_list_accounts(&self) -> bool {
         self.is_administrator || !self.hides_accounts
     }
@@ -192,9 +214,92 @@ impl Services for Fixture {
     fn is_enabled(&self, user: &Sid) -> bool {
         *user != machine().with_rid(1002).unwrap()
     }
+}
 
-    fn security(&self, pipe: Pipe) -> Option<alloc::boxed::Box<dyn crate::PipeSecurity>> {
-        (pipe == Pipe::Samr).then(|| alloc::boxed::Box::new(questions::Toy) as _)
+/// The server's end of a pipe, with the state of its interface.
+struct End {
+    endpoint: Endpoint,
+    lsarpc: crate::lsarpc::Lsarpc,
+    samr: crate::samr::Samr,
+    /// Passwords to change, which nobody has answered.
+    changes: Vec<(Call, crate::samr::PasswordChange)>,
+    cancelled: Vec<u32>,
+}
+
+impl End {
+    fn new(interface: &'static Interface, assoc_group_id: u32) -> Self {
+        Self::on(Terms::of_pipe(interface, assoc_group_id))
+    }
+
+    fn on(terms: Terms) -> Self {
+        Self {
+            endpoint: Endpoint::new(terms),
+            lsarpc: crate::lsarpc::Lsarpc::default(),
+            samr: crate::samr::Samr::default(),
+            changes: Vec::new(),
+            cancelled: Vec::new(),
+        }
+    }
+
+    /// Writes all of `bytes`, for an end that judges no token.
+    fn write(&mut self, bytes: &[u8], services: &Fixture) -> Result<(), PipeError> {
+        self.write_some(bytes, services).map(|rest| assert_eq!(rest, []))
+    }
+
+    fn write_some<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        services: &Fixture,
+    ) -> Result<&'a [u8], PipeError> {
+        let Self { endpoint, lsarpc, samr, changes, cancelled } = self;
+        endpoint.write(bytes, &mut Server { services, lsarpc, samr, changes, cancelled })
+    }
+}
+
+impl core::ops::Deref for End {
+    type Target = Endpoint;
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl core::ops::DerefMut for End {
+    fn deref_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+}
+
+/// The interfaces behind an end.
+struct Server<'a> {
+    services: &'a Fixture,
+    lsarpc: &'a mut crate::lsarpc::Lsarpc,
+    samr: &'a mut crate::samr::Samr,
+    changes: &'a mut Vec<(Call, crate::samr::PasswordChange)>,
+    cancelled: &'a mut Vec<u32>,
+}
+
+impl Calls for Server<'_> {
+    fn begin(&mut self, call: &Call) -> Outcome {
+        let (opnum, stub) = (call.opnum, &*call.stub);
+        match call.interface.syntax {
+            SyntaxId::SRVSVC => srvsvc::call(opnum, stub, self.services).into(),
+            SyntaxId::WKSSVC => wkssvc::call(opnum, stub, self.services).into(),
+            SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, self.services).into(),
+            _ if crate::samr::PasswordChange::is_opnum(opnum) => {
+                match crate::samr::PasswordChange::parse(opnum, stub) {
+                    Err(malformed) => Outcome::Ended(Err(malformed.into())),
+                    Ok(change) => {
+                        self.changes.push((call.clone(), change));
+                        Outcome::Pending
+                    }
+                }
+            }
+            _ => self.samr.call(opnum, stub, self.services).into(),
+        }
+    }
+
+    fn cancel(&mut self, call_id: u32) {
+        self.cancelled.push(call_id);
     }
 }
 
@@ -243,9 +348,9 @@ fn fixture() -> Fixture {
 }
 
 /// A client bound to a pipe.
-fn bound(pipe: Pipe, services: &dyn Services) -> (Client, Endpoint) {
-    let mut client = Client::new(pipe.interface());
-    let mut endpoint = Endpoint::new(pipe, 0x1234);
+fn bound(interface: &'static Interface, services: &Fixture) -> (Client, End) {
+    let mut client = Client::new(interface.syntax);
+    let mut endpoint = End::new(interface, 0x1234);
     endpoint.write(&client.bind(), services).unwrap();
     let reply = endpoint.read(usize::MAX).unwrap();
     assert_eq!(client.handle_bind_reply(&reply.data), Ok(true));
@@ -254,17 +359,17 @@ fn bound(pipe: Pipe, services: &dyn Services) -> (Client, Endpoint) {
 
 /// Makes a call and reads the answer in pieces of `piece` bytes.
 fn call(
-    (client, endpoint): &mut (Client, Endpoint),
+    (client, endpoint): &mut (Client, End),
     opnum: u16,
     stub: &[u8],
-    services: &dyn Services,
+    services: &Fixture,
     piece: usize,
 ) -> Result<Vec<u8>, super::client::RpcError> {
     for fragment in client.call(opnum, stub) {
         endpoint.write(&fragment, services).unwrap();
     }
-    if let Some(Question::Change(_)) = endpoint.question() {
-        endpoint.answer_change(Status::ACCESS_DENIED);
+    for (call, _) in core::mem::take(&mut endpoint.changes) {
+        endpoint.complete(call.id, Ok(Status::ACCESS_DENIED.0.to_le_bytes().to_vec()));
     }
     loop {
         let read = endpoint.read(piece).expect("an answer that is whole");

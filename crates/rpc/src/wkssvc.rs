@@ -1,7 +1,9 @@
 //! The workstation service, MS-WKST: the identity of the server.
 
-use super::WinError;
-use super::srvsvc::ServerInfo;
+use crate::interface::{Answer, Interface};
+use crate::security::AuthLevel;
+use crate::srvsvc::ServerInfo;
+use crate::{FaultStatus, SyntaxId, WinError};
 use alloc::vec::Vec;
 use frevo_wire::codec::Parsed;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
@@ -62,5 +64,36 @@ impl WkstaGetInfo {
         }
         w.u32(status.0);
         w.into_stub()
+    }
+}
+
+/// The interface of MS-WKST 2.1.
+pub static INTERFACE: Interface = Interface {
+    syntax: SyntaxId::WKSSVC,
+    name: "Workstation service",
+    pipes: &["wkssvc"],
+    secondary_address: r"\PIPE\wkssvc",
+    least_level: AuthLevel::NONE,
+};
+
+/// The workstation service: its data for one caller.
+pub trait WorkstationService {
+    /// Returns facts about the server.
+    fn server(&self) -> ServerInfo;
+    /// True if the caller may also read paths, counts and descriptors.
+    fn is_administrator(&self) -> bool;
+}
+
+/// Answers a call of MS-WKST.
+///
+/// # Errors
+/// The fault that is sent instead of an answer.
+pub fn call(opnum: u16, stub: &[u8], service: &dyn WorkstationService) -> Answer {
+    match opnum {
+        WKSTA_GET_INFO => {
+            let request = WkstaGetInfo::parse(stub)?;
+            Ok(request.encode_reply(&service.server(), service.is_administrator()))
+        }
+        _ => Err(FaultStatus::OP_RNG_ERROR),
     }
 }

@@ -1,15 +1,48 @@
 //! Pipes: what a client writes, and what it reads of the answers.
 
-use frevo_rpc::server::{Endpoint, Pipe, Services};
-use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerType, ShareInfo};
-use frevo_rpc::{Account, Domain, SidNameUse};
+use frevo_rpc::lsarpc::{Authority, Lsarpc};
+use frevo_rpc::samr::{PasswordChange, Sam, Samr};
+use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerService, ServerType, ShareInfo};
+use frevo_rpc::wkssvc::WorkstationService;
+use frevo_rpc::{
+    Account, Call, Calls, Directory, Domain, Endpoint, Outcome, SidNameUse, SyntaxId, Terms,
+    Verdict, lsarpc, samr, srvsvc, wkssvc,
+};
 use frevo_wire::dtyp::{FileTime, Sid};
 
 use crate::chunk;
 
 struct Office;
 
-impl Services for Office {
+impl Directory for Office {
+    /// A constant, so that every run has the same handle: a pipe of this target has one.
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+
+    fn machine(&self) -> Domain {
+        Domain { name: "FREVO".into(), sid: Some(Sid::BUILTIN) }
+    }
+
+    fn caller(&self) -> Option<Account> {
+        self.find_sid(&Sid::EVERYONE)
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        let (domain, name, kind) = match *sid {
+            Sid::EVERYONE => ("", "Everyone", SidNameUse::WELL_KNOWN_GROUP),
+            Sid::BUILTIN => ("FREVO", "", SidNameUse::DOMAIN),
+            _ => return None,
+        };
+        Some(Account { sid: *sid, domain: domain.into(), name: name.into(), kind })
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        (name.len() % 2 == 0).then(|| self.find_sid(&Sid::EVERYONE)).flatten()
+    }
+}
+
+impl ServerService for Office {
     fn shares(&self) -> Vec<ShareInfo> {
         let share = |name: &str| ShareInfo { name: name.into(), ..ShareInfo::default() };
         vec![share("data"), share("IPC$"), share("a longer name than the others")]
@@ -41,39 +74,31 @@ impl Services for Office {
     fn uptime_ms(&self) -> u64 {
         1 << 40
     }
+}
 
-    /// A constant, so that every run has the same handle: a pipe of this target has one.
-    fn random(&self) -> [u8; 16] {
-        [7; 16]
+impl WorkstationService for Office {
+    fn server(&self) -> ServerInfo {
+        ServerService::server(self)
     }
 
-    fn machine(&self) -> Domain {
-        Domain { name: "FREVO".into(), sid: Some(Sid::BUILTIN) }
+    fn is_administrator(&self) -> bool {
+        true
     }
+}
 
-    fn caller(&self) -> Option<Account> {
-        self.find_sid(&Sid::EVERYONE)
+impl Authority for Office {
+    fn primary_domain(&self) -> String {
+        "WORKGROUP".into()
     }
+}
 
-    fn find_sid(&self, sid: &Sid) -> Option<Account> {
-        let (domain, name, kind) = match *sid {
-            Sid::EVERYONE => ("", "Everyone", SidNameUse::WELL_KNOWN_GROUP),
-            Sid::BUILTIN => ("FREVO", "", SidNameUse::DOMAIN),
-            _ => return None,
-        };
-        Some(Account { sid: *sid, domain: domain.into(), name: name.into(), kind })
-    }
-
+impl Sam for Office {
     fn may_list_accounts(&self) -> bool {
         true
     }
 
     fn users_list_accounts(&self) -> bool {
         true
-    }
-
-    fn find_name(&self, name: &str) -> Option<Account> {
-        (name.len() % 2 == 0).then(|| self.find_sid(&Sid::EVERYONE)).flatten()
     }
 
     fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
@@ -98,28 +123,78 @@ impl Services for Office {
     }
 }
 
+/// The interfaces of one association.
+#[derive(Default)]
+struct Interfaces {
+    lsarpc: Lsarpc,
+    samr: Samr,
+}
+
+impl Calls for Interfaces {
+    fn begin(&mut self, call: &Call) -> Outcome {
+        let (opnum, stub) = (call.opnum, &*call.stub);
+        match call.interface.syntax {
+            SyntaxId::SRVSVC => srvsvc::call(opnum, stub, &Office).into(),
+            SyntaxId::WKSSVC => wkssvc::call(opnum, stub, &Office).into(),
+            SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, &Office).into(),
+            _ if PasswordChange::is_opnum(opnum) => match PasswordChange::parse(opnum, stub) {
+                Ok(_) => Outcome::Pending,
+                Err(malformed) => Outcome::Ended(Err(malformed.into())),
+            },
+            _ => self.samr.call(opnum, stub, &Office).into(),
+        }
+    }
+
+    fn cancel(&mut self, _: u32) {}
+}
+
+/// Writes bytes, and refuses each token that comes with them.
+fn write(endpoint: &mut Endpoint, interfaces: &mut Interfaces, bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    loop {
+        match endpoint.write(rest, interfaces) {
+            Err(_) => return false,
+            Ok(left) => rest = left,
+        }
+        match endpoint.token() {
+            Some(token) if token.token.len() % 2 == 0 => {
+                endpoint.judge(Verdict::Continue(token.token));
+            }
+            Some(_) => endpoint.judge(Verdict::Refused),
+            None => assert!(rest.is_empty(), "bytes are left without a token"),
+        }
+        if rest.is_empty() {
+            return true;
+        }
+    }
+}
+
 /// Writes, each after its length, with reads between.
 pub fn rpc_endpoint(data: &[u8]) {
     let Some((kind, mut data)) = data.split_first() else { return };
-    let pipe = match (kind & 8, kind & 1) {
-        (0, 0) => Pipe::Srvsvc,
-        (0, _) => Pipe::Wkssvc,
-        (_, 0) => Pipe::Lsarpc,
-        _ => Pipe::Samr,
+    let interface = match (kind & 8, kind & 1) {
+        (0, 0) => &srvsvc::INTERFACE,
+        (0, _) => &wkssvc::INTERFACE,
+        (_, 0) => &lsarpc::INTERFACE,
+        _ => &samr::INTERFACE,
     };
-    let mut endpoint = Endpoint::new(pipe, 7);
+    let mut endpoint = Endpoint::new(Terms::of_pipe(interface, 7));
+    let mut interfaces = Interfaces::default();
     // All at once, or in pieces.
     if kind & 2 != 0 {
-        let _ = endpoint.write(data, &Office);
+        write(&mut endpoint, &mut interfaces, data);
     } else {
         while let Some(bytes) = chunk(&mut data) {
-            if endpoint.write(bytes, &Office).is_err() {
+            if !write(&mut endpoint, &mut interfaces, bytes) {
                 break;
             }
             if kind & 4 != 0 {
                 let _ = endpoint.read(bytes.len());
             }
         }
+    }
+    for call_id in endpoint.pending().collect::<Vec<_>>() {
+        endpoint.complete(call_id, Ok(vec![0; 4]));
     }
     let unread = endpoint.unread();
     let mut read = 0;

@@ -119,7 +119,7 @@ impl Wrap {
         end.extend(self.header(self.own, sequence, 0));
         let usage = usage(self.own);
         let confounder = self.confounder(sequence);
-        let mut sealed = self.context.key.wrap(usage, &confounder, around, (plain, &end))?;
+        let mut sealed = self.context.key.wrap(usage, &confounder, around, plain, &end)?;
         let turns = usize::from(EXTRA.saturating_add(ROTATION)).checked_rem(sealed.len())?;
         sealed.rotate_right(turns);
         let own = sealed.len().checked_sub(plain.len())?;

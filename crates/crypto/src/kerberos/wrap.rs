@@ -25,12 +25,13 @@ impl KerberosKey {
         usage: KeyUsage,
         confounder: &[u8; CONFOUNDER_LEN],
         around: Surroundings<'_>,
-        (body, end): (&[u8], &[u8]),
+        body: &[u8],
+        end: &[u8],
     ) -> Option<Vec<u8>> {
         let hash = Hash::of(self.etype())?;
         let plain = Zeroizing::new([&confounder[..], body, end].concat());
         let mut sealed = cts::encrypt(&self.cipher_key(hash, usage), &plain);
-        let tag = self.tag(hash, usage, around, (&plain, &sealed), body.len())?;
+        let tag = self.tag(hash, usage, around, &plain, &sealed, body.len())?;
         sealed.extend_from_slice(&tag);
         Some(sealed)
     }
@@ -52,7 +53,7 @@ impl KerberosKey {
             return None;
         }
         let mut plain = cts::decrypt(&self.cipher_key(hash, usage), cipher_text)?;
-        same(&self.tag(hash, usage, around, (&plain, cipher_text), body_len)?, tag)?;
+        same(&self.tag(hash, usage, around, &plain, cipher_text, body_len)?, tag)?;
         plain.copy_within(CONFOUNDER_LEN.., 0);
         let length = plain.len().checked_sub(CONFOUNDER_LEN)?;
         plain.truncate(length);
@@ -70,7 +71,8 @@ impl KerberosKey {
         hash: Hash,
         usage: KeyUsage,
         around: Surroundings<'_>,
-        (plain, sealed): (&[u8], &[u8]),
+        plain: &[u8],
+        sealed: &[u8],
         body_len: usize,
     ) -> Option<Vec<u8>> {
         let (iv, signed) = match hash {
@@ -98,7 +100,7 @@ mod tests {
         for etype in EncryptionType::ALL {
             let key = KerberosKey::filled(etype, 9);
             let none = Surroundings { head: &[], tail: &[] };
-            let wrapped = key.wrap(USAGE, &[7; 16], none, (b"a body of bytes", b"end"));
+            let wrapped = key.wrap(USAGE, &[7; 16], none, b"a body of bytes", b"end");
             let plain = b"a body of bytesend";
             let expected = key.encrypt(USAGE, &[7; 16], plain);
             match etype {
@@ -114,7 +116,7 @@ mod tests {
             let key = KerberosKey::filled(etype, 9);
             let around = Surroundings { head: b"head", tail: b"tail" };
             for body in [&b""[..], b"b", b"sixteen bytes ok", &[5; 100]] {
-                let sealed = key.wrap(USAGE, &[1; 16], around, (body, &[0; 16])).unwrap();
+                let sealed = key.wrap(USAGE, &[1; 16], around, body, &[0; 16]).unwrap();
                 let open = |around, sealed: &[u8], len| key.unwrap(USAGE, around, sealed, len);
                 let plain = open(around, &sealed, body.len()).unwrap();
                 assert_eq!(plain.split_at(body.len()), (body, &[0; 16][..]));

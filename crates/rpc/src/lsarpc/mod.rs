@@ -1,9 +1,11 @@
 //! The local security authority: names for SIDs and SIDs for names (MS-LSAT),
 //! and the little of its policy that goes with them (MS-LSAD).
 
+mod calls;
 mod lookup;
 mod policy;
 
+pub use calls::{Authority, Lsarpc};
 pub use lookup::{
     LookupNames, LookupReply, LookupSids, NamesForm, SidsForm, TranslatedName, TranslatedSid,
 };
@@ -11,11 +13,18 @@ pub use policy::{
     OpenPolicy, OpenPolicy3, PolicyInformation, UserName, UserNameReply, encode_information,
 };
 
-use alloc::vec::Vec;
-use frevo_wire::Status;
-use frevo_wire::codec::Parsed;
-use frevo_wire::ndr::ContextHandle;
-use frevo_wire::ndr::{NdrReader, NdrWriter};
+use crate::SyntaxId;
+use crate::interface::Interface;
+use crate::security::AuthLevel;
+
+/// The interface of MS-LSAT 2.1 and MS-LSAD 2.1.
+pub static INTERFACE: Interface = Interface {
+    syntax: SyntaxId::LSARPC,
+    name: "Local security authority",
+    pipes: &["lsarpc"],
+    secondary_address: r"\PIPE\lsass",
+    least_level: AuthLevel::NONE,
+};
 
 /// LsarClose, MS-LSAD 3.1.4.9.4.
 pub const CLOSE: u16 = 0;
@@ -46,27 +55,3 @@ pub const LOOKUP_NAMES4: u16 = 77;
 
 /// LsarOpenPolicy3, MS-LSAD 3.1.4.4.9.
 pub const OPEN_POLICY3: u16 = 130;
-
-/// Parses a handle and the status of the call: the answer to opening and closing.
-///
-/// # Errors
-/// Malformed if the answer is shorter or longer.
-pub fn parse_handle_reply(stub: &[u8]) -> Parsed<(ContextHandle, Status)> {
-    let mut r = NdrReader::new(stub);
-    let handle = r.handle("RPC handle")?;
-    Ok((handle, Status(r.u32("RPC status")?)))
-}
-
-/// See [`parse_handle_reply`].
-pub fn encode_handle_reply(handle: Option<ContextHandle>, status: Status) -> Vec<u8> {
-    let mut w = NdrWriter::new();
-    w.handle(&handle.unwrap_or(ContextHandle::NULL)).u32(status.0);
-    w.into_stub()
-}
-
-/// Stub data of a call whose argument is a handle, such as LsarClose.
-pub fn encode_handle(handle: &ContextHandle) -> Vec<u8> {
-    let mut w = NdrWriter::new();
-    w.handle(handle);
-    w.into_stub()
-}

@@ -1,12 +1,15 @@
 //! The accounts of a machine, MS-SAMR: the calls of programs that show or select users and groups.
 //! They cannot change anything but the password of the caller.
 
+mod calls;
 mod change;
 mod display;
+mod display_calls;
 mod info;
 mod reply;
 mod request;
 
+pub use calls::{Sam, Samr};
 pub use change::{ChangePassword, ChangePasswordAes, PasswordChange};
 pub use display::{Display, DisplayIndex, QueryDisplay, Shown, encode_display};
 pub use info::{
@@ -20,6 +23,19 @@ pub use reply::{
 pub use request::{
     Connect, Enumerate, GetAliasMembership, LookupDomain, LookupIds, LookupNames, OnHandle,
     OpenAccount, OpenDomain,
+};
+
+use crate::SyntaxId;
+use crate::interface::Interface;
+use crate::security::AuthLevel;
+
+/// The interface of MS-SAMR 2.1.
+pub static INTERFACE: Interface = Interface {
+    syntax: SyntaxId::SAMR,
+    name: "Security accounts manager",
+    pipes: &["samr"],
+    secondary_address: r"\PIPE\lsass",
+    least_level: AuthLevel::NONE,
 };
 
 /// SamrConnect, MS-SAMR 3.1.5.1.4.

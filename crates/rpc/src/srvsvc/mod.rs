@@ -1,5 +1,6 @@
 //! The server service, MS-SRVS: shares and the server itself.
 
+mod calls;
 mod disks;
 mod server_info;
 mod server_limits;
@@ -7,6 +8,7 @@ mod share;
 mod share_change;
 mod usage;
 
+pub use calls::{Attempt, ServerService, call};
 #[cfg(test)]
 pub(crate) use disks::parse_disks;
 pub use disks::{encode_disks, parse_disk_enum};
@@ -25,9 +27,20 @@ pub use usage::{
 
 pub(crate) use share::{is_enum_level, is_get_level, is_privileged_level};
 
-use super::WinError;
+use crate::interface::Interface;
+use crate::security::AuthLevel;
+use crate::{SyntaxId, WinError};
 use frevo_wire::codec::Parsed;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
+
+/// The interface of MS-SRVS 2.1.
+pub static INTERFACE: Interface = Interface {
+    syntax: SyntaxId::SRVSVC,
+    name: "Server service",
+    pipes: &["srvsvc"],
+    secondary_address: r"\PIPE\srvsvc",
+    least_level: AuthLevel::NONE,
+};
 
 /// NetrConnectionEnum, MS-SRVS 3.1.4.1.
 pub const CONNECTION_ENUM: u16 = 8;

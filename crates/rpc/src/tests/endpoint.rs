@@ -1,11 +1,12 @@
 //! The state machine of a pipe.
 
+use super::call;
 use super::*;
 use crate::client::RpcError;
 use crate::limits::*;
 use crate::pdu::*;
 use crate::srvsvc::*;
-use crate::{FaultStatus, PipeError, PipeRead};
+use crate::{FaultStatus, PipeError, PipeRead, interface};
 use proptest::prelude::*;
 
 fn context(id: u16, interface: SyntaxId, transfer: &[SyntaxId]) -> ContextElement {
@@ -22,15 +23,15 @@ fn bind(contexts: Vec<ContextElement>) -> Bind {
     Bind { max_xmit_frag: 4280, max_recv_frag: 4280, assoc_group_id: 0, contexts }
 }
 
-fn next(endpoint: &mut Endpoint) -> (Header, Vec<u8>) {
+fn next(endpoint: &mut End) -> (Header, Vec<u8>) {
     let read = endpoint.read(usize::MAX).unwrap();
     let (header, body, rest) = split_first(&read.data, MAX_FRAG).unwrap().unwrap();
     assert!(rest.is_empty());
     (header, body.to_vec())
 }
 
-fn answer_to(bytes: &[u8]) -> (Endpoint, Header, Vec<u8>) {
-    let mut endpoint = Endpoint::new(Pipe::Srvsvc, 0x53F0);
+fn answer_to(bytes: &[u8]) -> (End, Header, Vec<u8>) {
+    let mut endpoint = End::new(&INTERFACE, 0x53F0);
     endpoint.write(bytes, &fixture()).unwrap();
     let (header, body) = next(&mut endpoint);
     (endpoint, header, body)
@@ -74,7 +75,7 @@ fn lengths_of_ms_smb2_4_4() {
     ]);
     let bytes = bind.encode(PduKind::BIND, 1);
     assert_eq!(bytes.len(), 0x74);
-    let mut endpoint = Endpoint::new(Pipe::Srvsvc, 1);
+    let mut endpoint = End::new(&INTERFACE, 1);
     endpoint.write(&bytes, &fixture()).unwrap();
     assert_eq!(endpoint.read(0x400).unwrap().data.len(), 0x5C);
 }
@@ -116,7 +117,7 @@ fn fragments_are_as_long_as_the_client_takes() {
     let services =
         Fixture { shares: vec![share("s", ShareType::DISKTREE, &"r".repeat(3000))], ..fixture() };
     for max_recv_frag in [MIN_FRAG, MIN_FRAG + 1, 4280, 0xFFFF] {
-        let mut endpoint = Endpoint::new(Pipe::Srvsvc, 1);
+        let mut endpoint = End::new(&INTERFACE, 1);
         let contexts = vec![context(5, SyntaxId::SRVSVC, &[SyntaxId::NDR])];
         let bind = Bind { max_recv_frag, ..bind(contexts) };
         endpoint.write(&bind.encode(PduKind::BIND, 1), &services).unwrap();
@@ -150,7 +151,7 @@ fn requests_come_in_any_pieces() {
     let mut expected = None;
     for cut in [1, 7, 16, 40, stub.len()] {
         for piece in [1, 15, 16, 17, 4096] {
-            let (_, mut endpoint) = bound(Pipe::Srvsvc, &services);
+            let (_, mut endpoint) = bound(&INTERFACE, &services);
             let parts: Vec<_> = stub.chunks(cut).collect();
             let mut bytes = Vec::new();
             for (index, part) in parts.iter().enumerate() {
@@ -204,7 +205,7 @@ fn protocol_errors() {
     ];
     for (what, bytes) in cases {
         let services = fixture();
-        let (_, mut endpoint) = bound(Pipe::Srvsvc, &services);
+        let (_, mut endpoint) = bound(&INTERFACE, &services);
         endpoint.write(&bytes, &services).unwrap();
         let (header, body) = next(&mut endpoint);
         assert_eq!(header.kind, PduKind::FAULT, "{what}");
@@ -223,7 +224,7 @@ fn protocol_errors() {
 #[test]
 fn a_context_that_was_not_accepted() {
     let services = fixture();
-    let (_, mut endpoint) = bound(Pipe::Srvsvc, &services);
+    let (_, mut endpoint) = bound(&INTERFACE, &services);
     let request = Request { alloc_hint: 0, context_id: 1, opnum: SHARE_ENUM, stub: &[] };
     endpoint.write(&request.encode(PduFlags::WHOLE, 2), &services).unwrap();
     assert_eq!(parse_fault(&next(&mut endpoint).1), Ok(FaultStatus::UNK_IF));
@@ -246,7 +247,7 @@ fn a_context_that_was_not_accepted() {
 fn request_stub_at_its_limit() {
     for (excess, status) in [(0, FaultStatus::NDR), (1, FaultStatus::ACCESS_DENIED)] {
         let services = fixture();
-        let mut ends = bound(Pipe::Srvsvc, &services);
+        let mut ends = bound(&INTERFACE, &services);
         // An unterminated name that runs to the end of the stub.
         let stub = vec![0xFF; MAX_REQUEST_STUB + excess];
         let fault = call(&mut ends, SHARE_ENUM, &stub, &services, 4280);
@@ -259,7 +260,7 @@ fn who_does_not_read_may_not_write() {
     let shares =
         (0..3000).map(|n| share(&alloc::format!("{n}"), ShareType::DISKTREE, "")).collect();
     let services = Fixture { shares, ..fixture() };
-    let (mut client, mut endpoint) = bound(Pipe::Srvsvc, &services);
+    let (mut client, mut endpoint) = bound(&INTERFACE, &services);
     let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode("");
     let request = client.call(SHARE_ENUM, &stub).concat();
     endpoint.write(&request, &services).unwrap();
@@ -274,7 +275,7 @@ fn who_does_not_read_may_not_write() {
 #[test]
 fn cancels_and_orphans() {
     let services = fixture();
-    let (_, mut endpoint) = bound(Pipe::Srvsvc, &services);
+    let (_, mut endpoint) = bound(&INTERFACE, &services);
     let request = Request { alloc_hint: 0, context_id: 0, opnum: 99, stub: &[0; 8] };
     endpoint.write(&request.encode(PduFlags::FIRST_FRAG, 2), &services).unwrap();
     for (kind, call_id) in [(PduKind::CO_CANCEL, 2), (PduKind::ORPHANED, 1), (PduKind::ORPHANED, 2)]
@@ -291,7 +292,7 @@ fn cancels_and_orphans() {
 #[test]
 fn messages_are_read_in_parts() {
     let services = fixture();
-    let mut endpoint = Endpoint::new(Pipe::Srvsvc, 1);
+    let mut endpoint = End::new(&INTERFACE, 1);
     assert_eq!(endpoint.read(10), None);
     endpoint.write(&Client::new(SyntaxId::SRVSVC).bind(), &services).unwrap();
     let total = endpoint.unread();
@@ -303,12 +304,16 @@ fn messages_are_read_in_parts() {
     assert_eq!(endpoint.read(10), None);
 }
 
+/// The interfaces of a table.
+static ALL: [&Interface; 4] =
+    [&INTERFACE, &wkssvc::INTERFACE, &crate::lsarpc::INTERFACE, &crate::samr::INTERFACE];
+
 #[test]
 fn only_the_pipes_that_there_are() {
-    assert_eq!(Pipe::from_name("SRVSVC"), Some(Pipe::Srvsvc));
-    assert_eq!(Pipe::from_name("wkssvc"), Some(Pipe::Wkssvc));
+    assert_eq!(interface::of_pipe(&ALL, "SRVSVC"), Some(&INTERFACE));
+    assert_eq!(interface::of_pipe(&ALL, "wkssvc"), Some(&wkssvc::INTERFACE));
     for name in ["", "srvsvc/", r"\srvsvc", "../srvsvc", "srvsvc\0", "netlogon", "ſrvsvc"] {
-        assert_eq!(Pipe::from_name(name), None, "{name:?}");
+        assert_eq!(interface::of_pipe(&ALL, name), None, "{name:?}");
     }
 }
 
@@ -316,7 +321,7 @@ fn only_the_pipes_that_there_are() {
 fn a_client_does_not_believe_everything() {
     let services = fixture();
     let mut wrong = Client::new(SyntaxId::WKSSVC);
-    let mut endpoint = Endpoint::new(Pipe::Srvsvc, 1);
+    let mut endpoint = End::new(&INTERFACE, 1);
     endpoint.write(&wrong.bind(), &services).unwrap();
     let reply = endpoint.read(usize::MAX).unwrap().data;
     assert_eq!(wrong.handle_bind_reply(&reply), Err(RpcError::NotAccepted));
@@ -335,11 +340,11 @@ fn a_client_does_not_believe_everything() {
         ),
     ];
     for (what, bytes) in cases {
-        let (mut client, _) = bound(Pipe::Srvsvc, &services);
+        let (mut client, _) = bound(&INTERFACE, &services);
         client.call(SHARE_ENUM, &[]);
         assert!(matches!(client.handle_bytes(&bytes), Err(RpcError::Malformed(_))), "{what}");
     }
-    let (mut client, _) = bound(Pipe::Srvsvc, &services);
+    let (mut client, _) = bound(&INTERFACE, &services);
     client.call(SHARE_ENUM, &[]);
     let mut flags = PduFlags::FIRST_FRAG;
     let endless = core::iter::repeat_with(|| {
@@ -356,7 +361,7 @@ proptest! {
     #[test]
     fn never_panics(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..8), is_bound in any::<bool>()) {
         let services = fixture();
-        let mut endpoint = if is_bound { bound(Pipe::Srvsvc, &services).1 } else { Endpoint::new(Pipe::Wkssvc, 1) };
+        let mut endpoint = if is_bound { bound(&INTERFACE, &services).1 } else { End::new(&wkssvc::INTERFACE, 1) };
         for bytes in writes {
             let _ = endpoint.write(&bytes, &services);
             let _ = endpoint.read(30);
@@ -370,9 +375,9 @@ proptest! {
         is_bound in any::<bool>(),
     ) {
         let services = fixture();
-        let (mut client, mut endpoint) = bound(Pipe::Srvsvc, &services);
+        let (mut client, mut endpoint) = bound(&INTERFACE, &services);
         if !is_bound {
-            endpoint = Endpoint::new(Pipe::Srvsvc, 1);
+            endpoint = End::new(&INTERFACE, 1);
         }
         for (kind, flags, call_id, body) in pdus {
             let mut pdu = Response { alloc_hint: 0, context_id: 0, stub: &body }.encode(PduFlags(flags), call_id);

@@ -55,7 +55,7 @@ fn binds_are_alike_to_the_byte() {
     let theirs = hex(SERVER_BIND_ACK);
     assert_eq!(Client::new(SyntaxId::SRVSVC).handle_bind_reply(&theirs), Ok(true));
     let assoc_group_id = BindAck::parse(body(&theirs)).unwrap().assoc_group_id;
-    let mut endpoint = Endpoint::new(Pipe::Srvsvc, assoc_group_id);
+    let mut endpoint = End::new(&INTERFACE, assoc_group_id);
     endpoint.write(&hex(CLIENT_BIND), &fixture()).unwrap();
     let mut ours = endpoint.read(usize::MAX).unwrap().data;
     // Windows writes the address as we do; Samba in lower case.

@@ -1,8 +1,10 @@
 //! LSA: bytes recorded from both ends of Samba 4.17, and facts that it must not tell.
 
+use super::call;
 use super::*;
 use crate::FaultStatus;
 use crate::client::RpcError;
+use crate::handles::{encode_handle, parse_handle_reply};
 use crate::limits::{MAX_HANDLES, MAX_LOOKUPS};
 use crate::lsarpc::*;
 use alloc::string::String;
@@ -67,11 +69,11 @@ const SIDS_REPLY: &str = "\
     7200610074006f007200730010000000000000001000000053002d0031002d0035002d00320031002d003100 \
     2d0032002d0033002d0034000300000007010000";
 
-fn asked(ends: &mut (Client, Endpoint), opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
+fn asked(ends: &mut (Client, End), opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
     call(ends, opnum, stub, &fixture(), usize::MAX)
 }
 
-fn opened(ends: &mut (Client, Endpoint), desired: u32) -> (ContextHandle, Status) {
+fn opened(ends: &mut (Client, End), desired: u32) -> (ContextHandle, Status) {
     let stub = OpenPolicy::encode(AccessMask(desired), r"\\frevo");
     parse_handle_reply(&asked(ends, OPEN_POLICY2, &stub).unwrap()).unwrap()
 }
@@ -85,7 +87,7 @@ fn with_handle(request: &str, handle: &ContextHandle) -> Vec<u8> {
 
 #[test]
 fn lookups_of_rpcclient_are_answered_as_smbd_answers_them() {
-    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let reply = asked(&mut ends, OPEN_POLICY, &hex(OPEN_REQUEST)).unwrap();
     let (policy, status) = parse_handle_reply(&reply).unwrap();
     assert_eq!(status, Status::SUCCESS);
@@ -114,7 +116,7 @@ fn lookups_of_rpcclient_are_answered_as_smbd_answers_them() {
 
 #[test]
 fn our_client_is_told_by_our_server() {
-    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let (policy, _) = opened(&mut ends, 0x801);
     let unknown = machine().with_rid(0xBEEF).unwrap();
     let sids = [machine(), Sid::EVERYONE, unknown];
@@ -144,7 +146,7 @@ fn our_client_is_told_by_our_server() {
 
 #[test]
 fn handles_are_good_until_closed_and_for_what_they_were_opened() {
-    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     // POLICY_GET_PRIVATE_INFORMATION is for those who change the policy.
     assert_eq!(opened(&mut ends, 4), (ContextHandle::NULL, Status::ACCESS_DENIED));
     let (policy, _) = opened(&mut ends, 1);
@@ -159,7 +161,7 @@ fn handles_are_good_until_closed_and_for_what_they_were_opened() {
         assert_eq!(asked(&mut ends, opnum, &stub), mismatch, "{opnum}");
     }
     // Another pipe's handle is none of this one.
-    let (theirs, _) = opened(&mut bound(Pipe::Lsarpc, &fixture()), 1);
+    let (theirs, _) = opened(&mut bound(&INTERFACE, &fixture()), 1);
     assert_eq!(asked(&mut ends, CLOSE, &encode_handle(&theirs)), mismatch);
     for _ in 0..MAX_HANDLES {
         assert_eq!(opened(&mut ends, 1).1, Status::SUCCESS);
@@ -169,7 +171,7 @@ fn handles_are_good_until_closed_and_for_what_they_were_opened() {
 
 #[test]
 fn what_a_server_in_no_domain_does_not_do() {
-    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let (policy, _) = opened(&mut ends, 0x801);
     for (opnum, form) in [(LOOKUP_SIDS3, true), (LOOKUP_NAMES4, false)] {
         let reply = asked(&mut ends, opnum, &[]).unwrap();
@@ -204,7 +206,7 @@ fn what_a_server_in_no_domain_does_not_do() {
 /// Tests the call that Windows 11's Security tab makes first, MS-LSAD 3.1.4.4.9.
 #[test]
 fn the_policy_is_opened_with_revisions() {
-    let mut ends = bound(Pipe::Lsarpc, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let mut ask = |desired: u32, version| {
         let stub = OpenPolicy3::encode(AccessMask(desired), version, r"\\frevo");
         OpenPolicy3::parse_reply(&asked(&mut ends, OPEN_POLICY3, &stub).unwrap()).unwrap()
@@ -226,7 +228,7 @@ fn the_policy_is_opened_with_revisions() {
 proptest! {
     #[test]
     fn any_stub_is_answered_or_faulted(opnum in prop_oneof![0u16..80, Just(OPEN_POLICY3)], stub in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut ends = bound(Pipe::Lsarpc, &fixture());
+        let mut ends = bound(&INTERFACE, &fixture());
         let (policy, _) = opened(&mut ends, 0x801);
         let _ = asked(&mut ends, opnum, &[&policy.0[..], &stub].concat());
     }

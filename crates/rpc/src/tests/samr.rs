@@ -1,10 +1,11 @@
 //! SAM: facts about accounts, the callers that get them, and facts that it must not tell.
 
+use super::call;
 use super::*;
 use crate::FaultStatus;
 use crate::client::RpcError;
+use crate::handles::{encode_handle, parse_handle_reply};
 use crate::limits::{MAX_HANDLES, MAX_LOOKUPS};
-use crate::lsarpc::{encode_handle, parse_handle_reply};
 use crate::samr::*;
 use alloc::string::String;
 use frevo_wire::Status;
@@ -16,7 +17,7 @@ use proptest::prelude::*;
 /// MAXIMUM_ALLOWED
 const MAXIMUM: u32 = 0x0200_0000;
 
-type Ends = (Client, Endpoint);
+type Ends = (Client, End);
 
 fn asked(ends: &mut Ends, opnum: u16, stub: &[u8]) -> Result<Vec<u8>, RpcError> {
     call(ends, opnum, stub, &fixture(), usize::MAX)
@@ -113,7 +114,7 @@ fn status(stub: &[u8]) -> Status {
 
 #[test]
 fn all_the_ways_to_connect() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let mut w = NdrWriter::new();
     w.unique_string(Some("\\\\frevo")).u32(0x30);
     assert_eq!(open(&mut ends, CONNECT2, &w.into_stub()).1, Status::SUCCESS);
@@ -137,7 +138,7 @@ fn all_the_ways_to_connect() {
 
 #[test]
 fn domains_and_who_is_in_them() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let server = server(&mut ends);
     let reply = asked(&mut ends, ENUMERATE_DOMAINS, &numbers(&server, &[0, 4096])).unwrap();
     let (_, entries, _) = enumeration(&reply);
@@ -230,7 +231,7 @@ fn query_display(on_domain: &ContextHandle, class: u16, rest: [u32; 3]) -> Vec<u
 
 #[test]
 fn accounts_are_shown_by_name() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
     // Every account is a normal one whose password does not expire; the last is off.
     let all = [
@@ -271,7 +272,7 @@ fn accounts_are_shown_by_name() {
     assert!(text(b"root") && text(b"smbuser2"));
     // A class that the union does not have is a malformed call.
     for class in [0, 6, u16::MAX] {
-        let mut ends = bound(Pipe::Samr, &fixture());
+        let mut ends = bound(&INTERFACE, &fixture());
         let ours = domain(&mut ends, machine());
         let faulted =
             asked(&mut ends, QUERY_DISPLAY_INFORMATION, &query_display(&ours, class, whole));
@@ -281,7 +282,7 @@ fn accounts_are_shown_by_name() {
 
 #[test]
 fn a_prefix_leads_to_an_account() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
     let absent = Err(Status::NO_MORE_ENTRIES);
     for opnum in [GET_DISPLAY_ENUMERATION_INDEX, GET_DISPLAY_ENUMERATION_INDEX2] {
@@ -350,7 +351,7 @@ fn lists(
 fn x8_accounts_are_listed_for_administrators_alone() {
     let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
     let user = hiding(false);
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     // Handles from before the setting changed are no way around it.
     let before = domain(&mut ends, machine());
     let builtin_before = domain(&mut ends, Sid::BUILTIN);
@@ -430,7 +431,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
 
 #[test]
 fn names_and_numbers_lead_to_each_other() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
     let names = |names: &[&str]| {
         let count = u32::try_from(names.len()).unwrap();
@@ -472,7 +473,7 @@ fn names_and_numbers_lead_to_each_other() {
         (GET_ALIAS_MEMBERSHIP, numbers(&ours, &[0x4000_0000, 1, 0x4000_0000])),
         (ENUMERATE_USERS, numbers(&ours, &[0, 0])),
     ] {
-        let mut ends = bound(Pipe::Samr, &fixture());
+        let mut ends = bound(&INTERFACE, &fixture());
         assert_eq!(asked(&mut ends, opnum, &stub), Err(RpcError::Fault(FaultStatus::NDR)));
         assert!(ends.1.is_closed());
     }
@@ -480,7 +481,7 @@ fn names_and_numbers_lead_to_each_other() {
 
 #[test]
 fn accounts_tell_of_themselves() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
     let user = account(&mut ends, OPEN_USER, &ours, 1002);
     let reply = asked(&mut ends, QUERY_INFORMATION_USER, &class(&user, 21)).unwrap();
@@ -533,7 +534,7 @@ fn accounts_tell_of_themselves() {
 
 #[test]
 fn handles_are_good_for_what_they_are_and_were_opened_for() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
     for (opnum, rid, absent) in [
         (OPEN_USER, 513, Status::NO_SUCH_USER),
@@ -595,7 +596,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
 /// Tests that calls which change accounts do not exist, but one for the caller's password.
 #[test]
 fn nothing_can_be_changed() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     // SetSecurityObject, CreateGroup, CreateUser, AddMember, Delete..., SetInformation, passwords.
     for opnum in [2, 9, 10, 12, 14, 21, 22, 23, 24, 29, 30, 31, 35, 37, 38, 50, 54, 58, 63, 66] {
         let faulted = asked(&mut ends, opnum, &[0; 64]);
@@ -606,7 +607,7 @@ fn nothing_can_be_changed() {
 /// Random stubs seldom are well-formed changes; this one is.
 #[test]
 fn a_change_of_a_password_is_answered_by_the_server() {
-    let mut ends = bound(Pipe::Samr, &fixture());
+    let mut ends = bound(&INTERFACE, &fixture());
     let stub = ChangePasswordAes {
         user: "ann".into(),
         auth_data: [1; 64],
@@ -626,7 +627,7 @@ proptest! {
         stub in prop::collection::vec(any::<u8>(), 0..200),
         words in prop::collection::vec(0u32..4, 0..30),
     ) {
-        let mut ends = bound(Pipe::Samr, &fixture());
+        let mut ends = bound(&INTERFACE, &fixture());
         let ours = domain(&mut ends, machine());
         let handles = [
             server(&mut ends),

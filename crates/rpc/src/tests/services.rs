@@ -1,5 +1,6 @@
 //! The calls, from request to answer.
 
+use super::call;
 use super::*;
 use crate::client::RpcError;
 use crate::srvsvc::*;
@@ -17,7 +18,7 @@ fn enumerate(
     max_len: u32,
     resume: Option<u32>,
 ) -> ShareEnumReply<Vec<ShareInfo>> {
-    let mut ends = bound(Pipe::Srvsvc, services);
+    let mut ends = bound(&INTERFACE, services);
     let stub = ShareEnum { level, max_len, resume }.encode(SERVER);
     let answer = call(&mut ends, SHARE_ENUM, &stub, services, usize::MAX).unwrap();
     ShareEnumReply::parse(&answer, level).unwrap()
@@ -56,7 +57,7 @@ fn share_enum_at_every_level() {
 #[test]
 fn sticky_shares_are_those_that_are_configured() {
     let services = fixture();
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
     let answer = call(&mut ends, SHARE_ENUM_STICKY, &stub, &services, 1000).unwrap();
     let reply = ShareEnumReply::parse(&answer, 1).unwrap();
@@ -121,7 +122,7 @@ fn an_answer_longer_than_a_fragment_comes_whole() {
         (0..2000).map(|n| share(&alloc::format!("s{n}"), ShareType::DISKTREE, "remark")).collect();
     let services =
         Fixture { shares, is_administrator: true, hides_accounts: false, manages: false };
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     let stub = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None }.encode(SERVER);
     for piece in [usize::MAX, 1024, 4281, 17] {
         let answer = call(&mut ends, SHARE_ENUM, &stub, &services, piece).unwrap();
@@ -132,7 +133,7 @@ fn an_answer_longer_than_a_fragment_comes_whole() {
 }
 
 fn get_info(services: &Fixture, name: &str, level: u32) -> Result<ShareInfo, WinError> {
-    let mut ends = bound(Pipe::Srvsvc, services);
+    let mut ends = bound(&INTERFACE, services);
     let stub = ShareGetInfo { name, level }.encode(SERVER);
     let answer = call(&mut ends, SHARE_GET_INFO, &stub, services, 100).unwrap();
     parse_share_info(&answer, level).unwrap()
@@ -159,7 +160,7 @@ fn share_get_info() {
 #[test]
 fn server_get_info() {
     let services = fixture();
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     let mut ask = |level| {
         let request = ServerGetInfo { level };
         let answer =
@@ -183,7 +184,7 @@ fn server_get_info_has_the_form_of_its_level() {
     let mut services = fixture();
     let ask = |services: &Fixture, level| {
         let stub = ServerGetInfo { level }.encode(SERVER);
-        call(&mut bound(Pipe::Srvsvc, services), SERVER_GET_INFO, &stub, services, 1000).unwrap()
+        call(&mut bound(&INTERFACE, services), SERVER_GET_INFO, &stub, services, 1000).unwrap()
     };
     let words = |answer: &[u8]| -> Vec<u32> {
         answer.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
@@ -224,7 +225,7 @@ fn the_drive_is_told_to_administrators() {
         w.u32(MAX_PREFERRED_LENGTH).pointer(true).u32(0);
         let stub = w.into_stub();
         let answer =
-            call(&mut bound(Pipe::Srvsvc, services), SERVER_DISK_ENUM, &stub, services, 1000);
+            call(&mut bound(&INTERFACE, services), SERVER_DISK_ENUM, &stub, services, 1000);
         parse_disks(&answer.unwrap()).unwrap()
     };
     assert_eq!(ask(&services, 0, false), Err(WinError::ACCESS_DENIED));
@@ -251,7 +252,7 @@ fn an_empty_array_on_the_way_in_is_nothing() {
              01000000b271000000000000421e000000000000ffffffff8eab000000000000",
         ),
     ] {
-        let mut ends = bound(Pipe::Srvsvc, &services);
+        let mut ends = bound(&INTERFACE, &services);
         let answer = call(&mut ends, opnum, &hex(stub), &services, 1 << 20).unwrap();
         assert_eq!(answer[answer.len() - 4..], [0; 4], "{opnum}");
         assert!(!ends.1.is_closed(), "{opnum}");
@@ -260,7 +261,7 @@ fn an_empty_array_on_the_way_in_is_nothing() {
     let mut stub = usage_stub(2, None, 3, None);
     let at = stub.len() - 12;
     stub[at] = 1;
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     assert!(call(&mut ends, FILE_ENUM, &stub, &services, 1000).is_err());
 }
 
@@ -271,7 +272,7 @@ fn levels_of_other_lists_have_no_arm() {
     for (opnum, names, level) in
         [(SESSION_ENUM, 2, 3), (FILE_ENUM, 2, 10), (FILE_ENUM, 2, 0), (CONNECTION_ENUM, 1, 502)]
     {
-        let mut ends = bound(Pipe::Srvsvc, &services);
+        let mut ends = bound(&INTERFACE, &services);
         let first = (opnum == CONNECTION_ENUM).then_some("data");
         let stub = usage_stub(names, first, level, None);
         let answer = call(&mut ends, opnum, &stub, &services, 1000).unwrap();
@@ -285,7 +286,7 @@ fn levels_of_other_lists_have_no_arm() {
 #[test]
 fn who_is_connected_is_told_to_nobody() {
     let services = fixture();
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     let mut w = NdrWriter::new();
     w.unique_string(None).unique_string(None).unique_string(None).u32(10).u32(10).pointer(true);
     w.u32(0).pointer(false).u32(MAX_PREFERRED_LENGTH).pointer(false);
@@ -312,7 +313,7 @@ fn usage_stub(names: usize, first: Option<&str>, level: u32, resume: Option<u32>
 fn administrators_see_sessions_files_and_connections() {
     let mut services = fixture();
     services.manages = true;
-    let ends = || bound(Pipe::Srvsvc, &fixture());
+    let ends = || bound(&INTERFACE, &fixture());
     let ask = |opnum, stub: &[u8]| call(&mut ends(), opnum, stub, &services, 1 << 20).unwrap();
     let status = |answer: &[u8]| u32::from_le_bytes(answer[answer.len() - 4..].try_into().unwrap());
     for level in [0, 1, 2, 10, 502] {
@@ -369,7 +370,7 @@ fn outcome(answer: &[u8]) -> (WinError, Option<u32>) {
 fn administrators_change_shares() {
     let mut services = fixture();
     let ask = |services: &Fixture, opnum, stub: &[u8]| {
-        call(&mut bound(Pipe::Srvsvc, services), opnum, stub, services, 1000).unwrap()
+        call(&mut bound(&INTERFACE, services), opnum, stub, services, 1000).unwrap()
     };
     let share = |name: &str| ShareInfo {
         name: name.to_string(),
@@ -446,7 +447,7 @@ fn administrators_change_shares() {
 #[test]
 fn time_of_day() {
     let services = fixture();
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     let mut w = NdrWriter::new();
     w.unique_string(None);
     let answer = call(&mut ends, REMOTE_TOD, &w.into_stub(), &services, 1000).unwrap();
@@ -470,7 +471,7 @@ fn time_of_day() {
 fn wkssvc() {
     let mut services = fixture();
     let ask = |services: &Fixture, level| {
-        let mut ends = bound(Pipe::Wkssvc, services);
+        let mut ends = bound(&wkssvc::INTERFACE, services);
         call(&mut ends, WKSTA_GET_INFO, &WkstaGetInfo { level }.encode(SERVER), services, 1000)
             .unwrap()
     };
@@ -496,7 +497,7 @@ fn wkssvc() {
 #[test]
 fn operations_that_do_not_exist() {
     let services = fixture();
-    let mut ends = bound(Pipe::Srvsvc, &services);
+    let mut ends = bound(&INTERFACE, &services);
     for opnum in [0, 19, 57, 0xFFFF] {
         let fault = call(&mut ends, opnum, &[0; 40], &services, 1000);
         assert_eq!(fault, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
@@ -541,7 +542,7 @@ fn lies_in_arguments() {
         if what == "string longer than the stub" {
             stub[12..16].copy_from_slice(&value.to_le_bytes());
         }
-        let mut ends = bound(Pipe::Srvsvc, &services);
+        let mut ends = bound(&INTERFACE, &services);
         let fault = call(&mut ends, SHARE_ENUM, &stub, &services, 1000);
         assert_eq!(fault, Err(RpcError::Fault(FaultStatus::NDR)), "{what}");
         assert!(ends.1.is_closed(), "{what}");
@@ -589,8 +590,8 @@ proptest! {
     #[test]
     fn stubs_never_panic(stub in prop::collection::vec(any::<u8>(), 0..200), opnum in 0u16..60) {
         let services = fixture();
-        let _ = crate::calls::srvsvc(opnum, &stub, &services);
-        let _ = crate::calls::wkssvc(opnum, &stub, &services);
+        let _ = srvsvc::call(opnum, &stub, &services);
+        let _ = wkssvc::call(opnum, &stub, &services);
         for level in [0, 1, 2, 100, 101, 102, 501, 502, 1005] {
             let _ = ShareEnumReply::parse(&stub, level);
             let _ = parse_share_info(&stub, level);

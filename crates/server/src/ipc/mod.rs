@@ -6,35 +6,34 @@
 //! It may touch the objects and all below them, and of `command` the request and the response. What
 //! the bytes in a pipe mean is of `frevo-rpc`; `services` answers its calls.
 
+mod authentication;
 mod info;
 mod manage;
 mod password;
 mod services;
 mod share_changes;
+mod table;
+mod writing;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};
 
 use std::pin::pin;
 use std::sync::Arc;
 
-use frevo_rpc::{self as rpc, PipeError};
 use frevo_wire::Status;
 use frevo_wire::command::{create, read};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::base::limits::{HOST_LOOKUP_TIMEOUT, OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
+use crate::base::limits::{OPEN_BYTES, PIPE_BYTES, PIPES_PER_SESSION};
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::ledger::Kind;
 use crate::objects::open::{Open, OpenTarget};
-use crate::objects::pipe::{Pipe, Written};
+use crate::objects::pipe::Pipe;
 use crate::objects::refusal::{Outcome, Refusal};
-use crate::objects::session::Identity;
-use services::Caller;
+use table::{Association, Served};
 
 /// Bytes that FileStandardInformation and CREATE say a pipe has allocated.
 const ALLOCATION: u64 = 4096;
@@ -49,14 +48,14 @@ const fn read_status(goes_on: bool) -> Status {
 
 /// The pipe that a CREATE names. Clients send `srvsvc`; older ones put what
 /// SMB1 had before it. These few spellings are compared, nothing is parsed.
-fn find(name: &str) -> Option<rpc::Pipe> {
+fn find(name: &str) -> Option<&'static Served> {
     const PREFIX: &str = r"PIPE\";
     let name = name.strip_prefix('\\').unwrap_or(name);
     let bare = match name.split_at_checked(PREFIX.len()) {
         Some((prefix, bare)) if prefix.eq_ignore_ascii_case(PREFIX) => bare,
         _ => name,
     };
-    rpc::Pipe::from_name(bare)
+    table::of_pipe(bare)
 }
 
 /// Opens a pipe: MS-SMB2 3.3.5.9. FileAttributes, CreateDisposition and create
@@ -78,7 +77,7 @@ pub(crate) fn create(
         return Err(Status::ACCESS_DENIED.into());
     }
     let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
-    let kind = find(&name).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    let served = find(&name).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     let tree = rq.tree()?;
     let session = rq.session()?;
     let granted = granted(request.desired_access, tree.maximal_access)?;
@@ -87,7 +86,8 @@ pub(crate) fn create(
     // Any number but zero does: a client only hands it back.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
-    let target = OpenTarget::Pipe(Mutex::new(Pipe::new(kind, association, slot, charge)));
+    let end = Box::new(Association::on_pipe(served, association));
+    let target = OpenTarget::Pipe(Mutex::new(Pipe::new(served.kind(), end, slot, charge)));
     let sequence = rq.header.channel_sequence();
     let charge = session.holder().charge(Kind::Open, OPEN_BYTES)?;
     let open = Open::new(file_id, Arc::clone(tree), granted, sequence, target);
@@ -172,82 +172,8 @@ pub(crate) async fn read(
 
 /// WRITE: what the server answers is there to be read when this returns.
 pub(crate) async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
-    put(rq, open, data).await.map(|(count, _)| count)
-}
-
-/// Writes; until the turn that comes back ends, nothing else is answered elsewhere.
-async fn put(
-    rq: &Request<'_>,
-    open: &Arc<Open>,
-    data: &[u8],
-) -> Result<(u32, Option<OwnedSemaphorePermit>), Refusal> {
-    open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
-    let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
-    let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let address = rq.connection.peer.ip();
-    let (kind, is_work) = {
-        let pipe = open.pipe()?.lock();
-        (pipe.kind, pipe.is_work(data))
-    };
-    let manages = kind == rpc::Pipe::Srvsvc && manage::is_administrator(rq.server(), &identity);
-    let (written, turn) = if is_work || manages {
-        let elsewhere = write_elsewhere(rq, open, data.to_vec(), Arc::clone(&identity), manages);
-        let (written, turn) = elsewhere.await?;
-        password::answer(rq, open, &identity).await?;
-        (written, Some(turn))
-    } else {
-        let mut pipe = open.pipe()?.lock();
-        pipe.reserve(data.len())?;
-        let caller = Caller::new(rq.server(), &identity, address);
-        let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
-        let written = endpoint.write(data, &caller).map_err(status);
-        (pipe.put_back(endpoint, written), None)
-    };
-    written?;
-    Ok((count, turn))
-}
-
-const fn status(error: PipeError) -> Status {
-    match error {
-        PipeError::Disconnected => Status::PIPE_DISCONNECTED,
-        PipeError::Unread => Status::PIPE_BUSY,
-    }
-}
-
-/// Like [`write`], on a thread that may wait for the host's name service, or compute for long: for
-/// several messages, or where the caller `manages` the server. The pipe is not locked meanwhile, so
-/// that other requests can use it. The answer is put into the pipe even when its request has ended.
-async fn write_elsewhere(
-    rq: &Request<'_>,
-    open: &Arc<Open>,
-    data: Vec<u8>,
-    identity: Arc<Identity>,
-    manages: bool,
-) -> Result<(Written, OwnedSemaphorePermit), Status> {
-    let (turn, asks_host) = {
-        let pipe = open.pipe()?.lock();
-        (Arc::clone(&pipe.turn), pipe.asks_host())
-    };
-    let turn = tokio::time::timeout(HOST_LOOKUP_TIMEOUT, turn.acquire_owned()).await;
-    let turn = turn.map_err(|_| Status::IO_TIMEOUT)?.map_err(|_| Status::PIPE_DISCONNECTED)?;
-    let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
-    let address = rq.connection.peer.ip();
-    let manager = manages.then(Handle::current);
-    let written = move || {
-        let pipe = open.pipe()?;
-        let endpoint = {
-            let mut pipe = pipe.lock();
-            pipe.reserve(data.len())?;
-            pipe.endpoint.take()
-        };
-        // The request whose turn it is finds the endpoint there.
-        let mut endpoint = endpoint.ok_or(Status::PIPE_DISCONNECTED)?;
-        let caller = Caller { manager, ..Caller::new(&server, &identity, address) };
-        let written = endpoint.write(&data, &caller).map_err(status);
-        pipe.lock().put_back(endpoint, written)
-    };
-    let written = move || (written(), turn);
-    if asks_host { rq.naming(written).await } else { rq.beside_core(written).await }
+    // In memory of its own: each request keeps room for its state, and few are for pipes.
+    Box::pin(writing::put(rq, open, data)).await.map(|(count, _)| count)
 }
 
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to
@@ -263,7 +189,7 @@ pub(crate) async fn transceive(
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
     // Nobody else's answer comes between.
-    let (_, _turn) = put(rq, open, input).await?;
+    let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
     let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
     let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.is_closed() {

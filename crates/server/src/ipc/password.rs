@@ -1,131 +1,37 @@
-//! Passwords that users change over SAMR, and the authentication on the pipe that some clients
-//! insist on for that.
+//! Passwords that users change over SAMR.
 
-use std::fmt;
-use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use frevo_auth::limits::MAX_NEW_PASSWORD_UNITS;
-use frevo_auth::ntlm::Sealing;
 use frevo_auth::password_change::EncryptedChange;
-use frevo_auth::{Acceptor, AcceptorConfig, NotChanged, NtHash, Step, Zeroizing};
+use frevo_auth::{NotChanged, NtHash, Zeroizing};
 use frevo_crypto::SealedPassword;
 use frevo_net::file_io::run_blocking;
 use frevo_rpc::samr::PasswordChange;
-use frevo_rpc::{Endpoint, PipeLogon, PipeSecurity, Question};
+use frevo_rpc::{Answer, AuthLevel};
 use frevo_wire::Status;
-use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
+use frevo_wire::ndr::NdrWriter;
 
-use crate::access::principals::SharedAccounts;
-use crate::access::throttle::Attempt;
+use super::authentication::heed;
 use crate::base::limits::PASSWORD_DERIVATIONS;
 use crate::base::pools::permits::UserPermits;
 use crate::command::audited;
 use crate::command::request::Request;
-use crate::objects::open::Open;
 use crate::objects::session::Identity;
 
-/// The server's end of NTLM on a pipe. Only the session's own user may authenticate.
-pub(super) struct Ends {
-    pub(super) acceptor: Acceptor,
-    pub(super) accounts: SharedAccounts,
-    /// The time as FILETIME ticks.
-    pub(super) now: u64,
-    /// The user who is logged on to the session.
-    pub(super) user: String,
-    pub(super) sealing: Option<Sealing>,
-}
-
-impl Ends {
-    /// Begins an exchange for `user` with the challenge of a server called `name`.
-    pub(super) fn new(
-        name: &str,
-        user: &str,
-        accounts: SharedAccounts,
-        now: u64,
-        challenge: [u8; 8],
-    ) -> Self {
-        let config = Arc::new(AcceptorConfig::standalone(name));
-        let acceptor = Acceptor::new(config, challenge);
-        Self { acceptor, accounts, now, user: user.to_owned(), sealing: None }
-    }
-}
-
-impl PipeSecurity for Ends {
-    fn challenge(&mut self, token: &[u8]) -> Option<Vec<u8>> {
-        match self.acceptor.step(token, self.now, &*self.accounts) {
-            Ok(Step::Continue(answer)) => Some(answer),
-            _ => None,
-        }
-    }
-
-    fn authenticate(&mut self, token: &[u8]) -> PipeLogon {
-        match self.acceptor.step(token, self.now, &*self.accounts) {
-            Ok(Step::Done(done)) => {
-                self.sealing = done.sealing();
-                let account = done.identity.user;
-                let is_right = eq_ignore_case(&account, &self.user) && self.sealing.is_some();
-                PipeLogon { account, is_right }
-            }
-            Ok(Step::Continue(_) | Step::Retry(..) | Step::Ask(_)) => {
-                PipeLogon { account: self.user.clone(), is_right: false }
-            }
-            Err(refusal) => PipeLogon { account: refusal.account, is_right: false },
-        }
-    }
-
-    fn seal(&mut self, pdu: &mut [u8], sealed: Range<usize>) -> Option<[u8; 16]> {
-        Some(self.sealing.as_mut()?.seal(pdu, sealed))
-    }
-
-    fn unseal(&mut self, pdu: &mut [u8], sealed: Range<usize>, signature: &[u8]) -> bool {
-        self.sealing.as_mut().is_some_and(|sealing| sealing.unseal(pdu, sealed, signature))
-    }
-}
-
-impl fmt::Debug for Ends {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ends").field("user", &self.user).finish_non_exhaustive()
-    }
-}
-
-/// Answers the step of a pipe that waits for the server, if there is one.
+/// Answers a change of the caller's own password, a call that was protected at `level`.
 pub(super) async fn answer(
     rq: &Request<'_>,
-    open: &Arc<Open>,
     identity: &Identity,
-) -> Result<(), Status> {
-    let (question, is_sealed) = {
-        let mut pipe = open.pipe()?.lock();
-        let Some(endpoint) = &mut pipe.endpoint else { return Ok(()) };
-        (endpoint.question(), endpoint.is_sealed())
-    };
-    let Some(question) = question else { return Ok(()) };
-    let answered: Box<dyn FnOnce(&mut Endpoint) + Send> = match question {
-        Question::Logon(logon) => {
-            // As every logon, a right one too waits its turn, and is refused after many wrong ones.
-            let counts = heed(rq, &logon.account, logon.is_right).await;
-            let is_accepted = counts && logon.is_right;
-            Box::new(move |endpoint| endpoint.answer_logon(is_accepted))
-        }
-        Question::Change(change) => {
-            let status = change_password(rq, identity, is_sealed, change).await;
-            audited::password_changed(rq, identity, status);
-            Box::new(move |endpoint| endpoint.answer_change(status))
-        }
-    };
-    let mut pipe = open.pipe()?.lock();
-    let mut endpoint = pipe.endpoint.take().ok_or(Status::PIPE_DISCONNECTED)?;
-    answered(&mut endpoint);
-    pipe.put_back(endpoint, Ok(()))
-}
-
-/// Waits as long as the throttle says; false when the outcome does not count.
-async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
-    let client = rq.connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
-    let attempt = Attempt { address: rq.connection.peer.ip(), client, account, success };
-    rq.server().throttle.heed(attempt).await
+    level: AuthLevel,
+    change: PasswordChange,
+) -> Answer {
+    let status = change_password(rq, identity, level >= AuthLevel::PRIVACY, change).await;
+    audited::password_changed(rq, identity, status);
+    let mut w = NdrWriter::new();
+    w.u32(status.0);
+    Ok(w.into_stub())
 }
 
 /// Limits how many keys are derived from passwords at one time: a client decides how long one

@@ -6,17 +6,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use frevo_rpc::lsarpc::Authority;
+use frevo_rpc::samr::Sam;
+use frevo_rpc::srvsvc::ServerService;
 use frevo_rpc::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,
     ShareSettings, ShareType,
 };
-use frevo_rpc::{self as rpc, Account, Domain, PipeSecurity, Services, SidNameUse, WinError};
+use frevo_rpc::wkssvc::WorkstationService;
+use frevo_rpc::{self as rpc, Account, Directory, Domain, SidNameUse, WinError};
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
 use tokio::runtime::Handle;
 
 use super::manage::number;
-use super::password::Ends;
 use crate::access::access_rules;
 use crate::access::domain_names::DomainNames;
 use crate::access::principals::{Listing, Principal, Principals, Use};
@@ -160,7 +163,42 @@ fn account(of: Principal) -> Account {
     Account { sid: of.sid, domain: of.domain, name: of.name, kind }
 }
 
-impl Services for Caller<'_> {
+impl Directory for Caller<'_> {
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        self.server.ambient.random(&mut bytes);
+        bytes
+    }
+
+    fn machine(&self) -> Domain {
+        let name = self.server.settings().server_name.clone();
+        Domain { name, sid: Some(self.server.machine_sid()) }
+    }
+
+    /// The caller's account; one that no list has goes by the name of its logon.
+    fn caller(&self) -> Option<Account> {
+        let sid = *self.server.token(self.user, None).user();
+        let unlisted = || {
+            let (domain, name) = (self.machine().name, self.user.to_owned());
+            Account { sid, domain, name, kind: SidNameUse::USER }
+        };
+        Some(self.find_sid(&sid).unwrap_or_else(unlisted))
+    }
+
+    fn find_sid(&self, sid: &Sid) -> Option<Account> {
+        let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
+        let found = self.server.with_principals(find);
+        found.or_else(|| self.of_domain(|names, until| names.find_sid(sid, until))).map(account)
+    }
+
+    fn find_name(&self, name: &str) -> Option<Account> {
+        let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
+        let found = self.server.with_principals(find);
+        found.or_else(|| self.of_domain(|names, until| names.find_name(name, until))).map(account)
+    }
+}
+
+impl ServerService for Caller<'_> {
     fn shares(&self) -> Vec<ShareInfo> {
         let all = self.server.shares().sorted();
         all.iter()
@@ -212,83 +250,11 @@ impl Services for Caller<'_> {
         self.now().0.saturating_sub(self.server.started.0) / TICKS_PER_MS
     }
 
-    fn random(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        self.server.ambient.random(&mut bytes);
-        bytes
-    }
-
-    fn machine(&self) -> Domain {
-        let name = self.server.settings().server_name.clone();
-        Domain { name, sid: Some(self.server.machine_sid()) }
-    }
-
-    /// The caller's account; one that no list has goes by the name of its logon.
-    fn caller(&self) -> Option<Account> {
-        let sid = *self.server.token(self.user, None).user();
-        let unlisted = || {
-            let (domain, name) = (self.machine().name, self.user.to_owned());
-            Account { sid, domain, name, kind: SidNameUse::USER }
-        };
-        Some(self.find_sid(&sid).unwrap_or_else(unlisted))
-    }
-
-    fn find_sid(&self, sid: &Sid) -> Option<Account> {
-        let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
-        let found = self.server.with_principals(find);
-        found.or_else(|| self.of_domain(|names, until| names.find_sid(sid, until))).map(account)
-    }
-
-    fn find_name(&self, name: &str) -> Option<Account> {
-        let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
-        let found = self.server.with_principals(find);
-        found.or_else(|| self.of_domain(|names, until| names.find_name(name, until))).map(account)
-    }
-
-    fn may_list_accounts(&self) -> bool {
-        let is_somebody = !self.user.is_empty();
-        let token = || self.server.token(self.user, None);
-        is_somebody && (self.users_list_accounts() || token().contains(&Sid::ADMINISTRATORS))
-    }
-
-    fn users_list_accounts(&self) -> bool {
-        self.server.settings().account_listing == AccountListing::Users
-    }
-
-    fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
-        let found = self.server.with_principals(|known| known.in_domain(domain));
-        found.into_iter().map(account).collect()
-    }
-
-    fn members(&self, group: &Sid) -> Vec<Sid> {
-        self.server.with_principals(|known| known.members(group))
-    }
-
-    fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
-        self.server.with_principals(|known| known.memberships(sids))
-    }
-
-    fn is_enabled(&self, user: &Sid) -> bool {
-        self.server.with_principals(|known| known.is_enabled(user))
-    }
-
-    /// Clients that change a password authenticate on the pipe too.
-    fn security(&self, pipe: rpc::Pipe) -> Option<Box<dyn PipeSecurity>> {
-        if pipe != rpc::Pipe::Samr || self.user.is_empty() {
-            return None;
-        }
-        let mut challenge = [0; 8];
-        self.server.ambient.random(&mut challenge);
-        let settings = self.server.settings();
-        let (name, accounts) = (&settings.server_name, self.server.accounts());
-        Some(Box::new(Ends::new(name, self.user, accounts, self.now().0, challenge)))
-    }
-
     fn may_manage(&self) -> bool {
         self.manager.is_some()
     }
 
-    fn refused(&self, attempt: rpc::Attempt<'_>) {
+    fn refused(&self, attempt: rpc::srvsvc::Attempt<'_>) {
         self.tell_refused(attempt);
     }
 
@@ -322,5 +288,50 @@ impl Services for Caller<'_> {
 
     fn remove_share(&self, name: &str) -> Result<(), WinError> {
         self.remove(name)
+    }
+}
+
+impl WorkstationService for Caller<'_> {
+    fn server(&self) -> ServerInfo {
+        ServerService::server(self)
+    }
+
+    fn is_administrator(&self) -> bool {
+        ServerService::is_administrator(self)
+    }
+}
+
+impl Authority for Caller<'_> {
+    fn primary_domain(&self) -> String {
+        self.server.settings().workgroup.clone()
+    }
+}
+
+impl Sam for Caller<'_> {
+    fn may_list_accounts(&self) -> bool {
+        let is_somebody = !self.user.is_empty();
+        let token = || self.server.token(self.user, None);
+        is_somebody && (self.users_list_accounts() || token().contains(&Sid::ADMINISTRATORS))
+    }
+
+    fn users_list_accounts(&self) -> bool {
+        self.server.settings().account_listing == AccountListing::Users
+    }
+
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account> {
+        let found = self.server.with_principals(|known| known.in_domain(domain));
+        found.into_iter().map(account).collect()
+    }
+
+    fn members(&self, group: &Sid) -> Vec<Sid> {
+        self.server.with_principals(|known| known.members(group))
+    }
+
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
+        self.server.with_principals(|known| known.memberships(sids))
+    }
+
+    fn is_enabled(&self, user: &Sid) -> bool {
+        self.server.with_principals(|known| known.is_enabled(user))
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of shares over MS-SRVS.
 
-use frevo_rpc::srvsvc::{ShareInfo, ShareSettings};
-use frevo_rpc::{Attempt, WinError};
+use frevo_rpc::WinError;
+use frevo_rpc::srvsvc::{Attempt, ShareInfo, ShareSettings};
 use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Sid;

@@ -1,9 +1,11 @@
 //! Opens of named pipes, and the data that waits in them.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
+use frevo_rpc::Endpoint;
 use frevo_rpc::limits::{MAX_FRAG, MAX_UNREAD};
-use frevo_rpc::{self as rpc, Endpoint};
 use frevo_wire::Status;
 use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
@@ -24,15 +26,34 @@ const CLOSING: u32 = 4;
 /// FILE_PIPE_CLIENT_END
 const CLIENT_END: u32 = 0;
 
-/// The outcome of a write to a pipe.
-pub(crate) type Written = Result<(), Status>;
+/// The facts of a pipe's interface that its requests need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PipeKind {
+    /// The name, without a path.
+    pub(crate) name: &'static str,
+    /// True for calls that look up users of the host, which may take long.
+    pub(crate) asks_host: bool,
+    /// True if members of Administrators manage the server by it.
+    pub(crate) is_managed: bool,
+}
+
+/// The server's end of a pipe: the machine of RPC, and the state of the interface behind it, which
+/// `ipc` alone knows.
+pub(crate) trait PipeEnd: Any + fmt::Debug + Send {
+    /// Returns the machine.
+    fn endpoint(&self) -> &Endpoint;
+    /// Returns the machine, to read from it or to close it.
+    fn endpoint_mut(&mut self) -> &mut Endpoint;
+    /// Bytes that the end holds.
+    fn bytes(&self) -> usize;
+}
 
 /// The client's end of an open pipe.
 #[derive(Debug)]
 pub struct Pipe {
-    pub(crate) kind: rpc::Pipe,
-    /// None while what was written is answered on another thread.
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) kind: PipeKind,
+    /// The server's end. None while written bytes are answered on another thread.
+    pub(crate) end: Option<Box<dyn PipeEnd>>,
     /// Taken by the WRITE that is answered there: one after the other.
     pub(crate) turn: Arc<Semaphore>,
     /// FILE_PIPE_MESSAGE_MODE: a READ that takes part of a message says so.
@@ -46,10 +67,10 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(kind: rpc::Pipe, association: u32, slot: Slot, charge: Charge) -> Self {
+    pub(crate) fn new(kind: PipeKind, end: Box<dyn PipeEnd>, slot: Slot, charge: Charge) -> Self {
         Self {
             kind,
-            endpoint: Some(Endpoint::new(kind, association)),
+            end: Some(end),
             turn: Arc::new(Semaphore::new(1)),
             by_message: true,
             completes: false,
@@ -61,12 +82,12 @@ impl Pipe {
 
     /// Its name, without a path.
     pub const fn name(&self) -> &'static str {
-        self.kind.name()
+        self.kind.name
     }
 
     /// Takes what can be read now: the bytes, and whether the message goes on.
     pub(crate) fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
-        let got = self.endpoint.as_mut()?.read(max_len)?;
+        let got = self.end.as_mut()?.endpoint_mut().read(max_len)?;
         // Less is never refused.
         let _ = self.settle();
         Some((got.data, got.remaining > 0 && self.by_message))
@@ -79,38 +100,37 @@ impl Pipe {
 
     /// Charges the bytes that it holds now.
     fn settle(&mut self) -> Result<(), Status> {
-        let Some(endpoint) = &self.endpoint else { return Ok(()) };
-        self.charge.resize(PIPE_BYTES.saturating_add(endpoint.bytes()))
+        let Some(end) = &self.end else { return Ok(()) };
+        self.charge.resize(PIPE_BYTES.saturating_add(end.bytes()))
     }
 
-    /// Puts the endpoint back after a write with the outcome `written`. An endpoint that
-    /// holds more than its client may have is closed, with all that it holds.
-    pub(crate) fn put_back(&mut self, mut endpoint: Endpoint, written: Written) -> Written {
-        let bytes = PIPE_BYTES.saturating_add(endpoint.bytes());
+    /// Puts the end back after a write with the outcome `written`. An end that holds more than its
+    /// client may have is closed, with all that it holds.
+    pub(crate) fn put_back<T>(
+        &mut self,
+        mut end: Box<dyn PipeEnd>,
+        written: Result<T, Status>,
+    ) -> Result<T, Status> {
+        let bytes = PIPE_BYTES.saturating_add(end.bytes());
         let is_refused = self.charge.resize(bytes).is_err();
         if is_refused {
-            endpoint.give_up();
+            end.endpoint_mut().give_up();
             let _ = self.charge.resize(PIPE_BYTES);
         }
-        self.endpoint = Some(endpoint);
+        self.end = Some(end);
         self.filled.notify_waiters();
         if is_refused { Err(Status::INSUFFICIENT_RESOURCES) } else { written }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.endpoint.as_ref().is_some_and(Endpoint::is_closed)
+        self.waiting().is_some_and(Endpoint::is_closed)
     }
 
     /// True when answering `data` may take long: the service looks up users of the host, there are
     /// several messages, or earlier messages are being answered.
     pub(crate) fn is_work(&self, data: &[u8]) -> bool {
         let is_long = |endpoint: &Endpoint| endpoint.has_several(data);
-        self.asks_host() || self.endpoint.as_ref().is_none_or(is_long)
-    }
-
-    /// True for a service that looks up users of the host, which may take long.
-    pub(crate) const fn asks_host(&self) -> bool {
-        matches!(self.kind, rpc::Pipe::Lsarpc | rpc::Pipe::Samr)
+        self.kind.asks_host || self.waiting().is_none_or(is_long)
     }
 }
 
@@ -124,8 +144,8 @@ impl Pipe {
     }
 
     /// Where there is something to read, unless it is being made just now.
-    pub(crate) const fn waiting(&self) -> Option<&Endpoint> {
-        self.endpoint.as_ref()
+    pub(crate) fn waiting(&self) -> Option<&Endpoint> {
+        self.end.as_ref().map(|end| end.endpoint())
     }
 
     pub(crate) const fn mode(&self) -> FilePipeInformation {
@@ -169,15 +189,35 @@ impl Pipe {
 pub(crate) mod testing {
     use std::sync::Arc;
 
-    use frevo_rpc as rpc;
+    use frevo_rpc::{Endpoint, Terms, srvsvc};
 
-    use super::Pipe;
+    use super::{Pipe, PipeEnd, PipeKind};
     use crate::base::pools::slots::Slots;
     use crate::objects::ledger::{Holder, Kind};
+
+    /// A machine without an interface behind it.
+    #[derive(Debug)]
+    struct Bare(Endpoint);
+
+    impl PipeEnd for Bare {
+        fn endpoint(&self) -> &Endpoint {
+            &self.0
+        }
+
+        fn endpoint_mut(&mut self) -> &mut Endpoint {
+            &mut self.0
+        }
+
+        fn bytes(&self) -> usize {
+            self.0.bytes()
+        }
+    }
 
     /// A pipe that nobody has written to.
     pub(crate) fn pipe(holder: &Arc<Holder>) -> Pipe {
         let slot = Slots::default().take(1).unwrap();
-        Pipe::new(rpc::Pipe::Srvsvc, 1, slot, holder.charge(Kind::Pipe, 0).unwrap())
+        let kind = PipeKind { name: "srvsvc", asks_host: false, is_managed: true };
+        let end = Bare(Endpoint::new(Terms::of_pipe(&srvsvc::INTERFACE, 1)));
+        Pipe::new(kind, Box::new(end), slot, holder.charge(Kind::Pipe, 0).unwrap())
     }
 }

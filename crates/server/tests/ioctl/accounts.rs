@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_rpc::lsarpc::parse_handle_reply;
+use frevo_rpc::handles::parse_handle_reply;
 use frevo_rpc::samr::{CONNECT2, ENUMERATE_USERS, LOOKUP_IDS, OPEN_DOMAIN};
 use frevo_rpc::{Client, SyntaxId};
 use frevo_server::settings::AccountListing;

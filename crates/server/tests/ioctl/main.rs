@@ -17,6 +17,7 @@ mod notify;
 mod object_ids;
 mod offload;
 mod pipes;
+mod protected_pipes;
 mod ranges;
 mod rights;
 mod snapshots;

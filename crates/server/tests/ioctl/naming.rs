@@ -77,7 +77,7 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let [open] = &client.call(lsarpc::OPEN_POLICY2, &open)[..] else { panic!("one fragment") };
         let reply = ask(&mut peer, &ipc, TRANSCEIVE, pipe, open, 4280).await;
         let reply = client.handle_bytes(&output(reply.ok())).unwrap().unwrap();
-        let (policy, _) = lsarpc::parse_handle_reply(&reply).unwrap();
+        let (policy, _) = frevo_rpc::handles::parse_handle_reply(&reply).unwrap();
 
         let names = LookupNames::encode(&policy, &["no such user", "BUILTIN\\Users"]);
         let [names] = &client.call(lsarpc::LOOKUP_NAMES3, &names)[..] else { panic!("one") };

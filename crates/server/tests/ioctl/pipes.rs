@@ -530,7 +530,7 @@ fn names_and_sids_are_told() {
         };
         let open = OpenPolicy::encode(AccessMask::MAXIMUM_ALLOWED, "\\\\frevo");
         let reply = ask(lsarpc::OPEN_POLICY2, &open).await;
-        let (policy, status) = lsarpc::parse_handle_reply(&reply).unwrap();
+        let (policy, status) = frevo_rpc::handles::parse_handle_reply(&reply).unwrap();
         assert_eq!(status, Status::SUCCESS);
         let names = LookupNames::encode(&policy, &["BUILTIN\\Users", "nobody at all"]);
         let reply = ask(lsarpc::LOOKUP_NAMES3, &names).await;
@@ -552,7 +552,7 @@ fn names_and_sids_are_told() {
 /// SamrConnect2 and the domains, over the wire.
 #[test]
 fn accounts_are_told_by_samr() {
-    use frevo_rpc::lsarpc::parse_handle_reply;
+    use frevo_rpc::handles::parse_handle_reply;
     use frevo_rpc::samr;
     use frevo_wire::ndr::{NdrReader, NdrWriter};
     in_world(async |world| {

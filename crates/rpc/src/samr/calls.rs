@@ -1,17 +1,17 @@
 //! The calls of MS-SAMR. Every account may look up names; only callers for whom the server allows
 //! it may list accounts; nobody may change anything. A change of the own password is no call of
-//! these: it waits for the server ([`Question`](crate::Question)).
+//! these: the server answers it itself ([`PasswordChange`](super::PasswordChange)).
 
-use super::{Answer, display};
-use crate::handles::{GrantedObject, Handles, Object};
-use crate::limits::MAX_ENUMERATED;
-use crate::lsarpc::encode_handle_reply;
-use crate::samr::{
-    self, AliasInformation, Connect, DomainFacts, DomainInformation, Entry, Enumerate,
+use super::display_calls as display;
+use super::{
+    self as samr, AliasInformation, Connect, DomainFacts, DomainInformation, Entry, Enumerate,
     GetAliasMembership, GroupInformation, LookupDomain, LookupIds, LookupNames, OnHandle,
     OpenAccount, OpenDomain, UserFacts, UserInformation,
 };
-use crate::{Account, FaultStatus, Services, SidNameUse};
+use crate::handles::{Granted, Handles, encode_handle_reply, granted};
+use crate::interface::Answer;
+use crate::limits::MAX_ENUMERATED;
+use crate::{Account, Directory, FaultStatus, SidNameUse};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
@@ -74,18 +74,64 @@ const ACCOUNT_DISABLED: u32 = 0x01;
 /// USER_DONT_EXPIRE_PASSWORD
 const DONT_EXPIRE_PASSWORD: u32 = 0x200;
 
-/// A call of MS-SAMR.
-pub(crate) fn samr(
-    opnum: u16,
-    stub: &[u8],
-    handles: &mut Handles,
-    services: &dyn Services,
-) -> Answer {
+/// The object of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Object {
+    /// The server of SAM.
+    Server,
+    /// A domain of accounts.
+    Domain(Sid),
+    /// A user, group or alias.
+    Account(SidNameUse, Sid),
+}
+
+/// The accounts of the machine: their data for one caller.
+pub trait Sam: Directory {
+    /// True if the caller may list accounts and members of groups.
+    fn may_list_accounts(&self) -> bool;
+    /// True if all users may list accounts, false if only administrators may.
+    fn users_list_accounts(&self) -> bool;
+    /// The users, groups and aliases of a domain.
+    fn accounts_in(&self, domain: &Sid) -> Vec<Account>;
+    /// Returns the members of a group or an alias.
+    fn members(&self, group: &Sid) -> Vec<Sid>;
+    /// The aliases that any of `sids` is in.
+    fn memberships(&self, sids: &[Sid]) -> Vec<Sid>;
+    /// True if the user may log on.
+    fn is_enabled(&self, user: &Sid) -> bool;
+}
+
+/// The interface on one association: its handles.
+#[derive(Debug)]
+pub struct Samr(Handles<Object>);
+
+impl Default for Samr {
+    fn default() -> Self {
+        Self(Handles::new())
+    }
+}
+
+impl Samr {
+    /// Answers a call of MS-SAMR, other than the change of a password.
+    ///
+    /// # Errors
+    /// The fault that is sent instead of an answer.
+    pub fn call(&mut self, opnum: u16, stub: &[u8], services: &dyn Sam) -> Answer {
+        call(opnum, stub, &mut self.0, services)
+    }
+
+    /// Bytes that its handles take.
+    pub const fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+fn call(opnum: u16, stub: &[u8], handles: &mut Handles<Object>, services: &dyn Sam) -> Answer {
     match opnum {
         samr::CONNECT | samr::CONNECT2 | samr::CONNECT4 | samr::CONNECT5 => {
             connect(Connect::parse(stub, opnum)?, opnum, handles, services)
         }
-        samr::CLOSE_HANDLE => super::lsarpc::close(stub, handles),
+        samr::CLOSE_HANDLE => handles.answer_close(stub),
         samr::QUERY_SECURITY_OBJECT => security(OnHandle::parse_number(stub)?, handles, services),
         samr::LOOKUP_DOMAIN => lookup_domain(&LookupDomain::parse(stub)?, handles, services),
         samr::ENUMERATE_DOMAINS => {
@@ -133,7 +179,12 @@ pub(crate) fn samr(
 }
 
 /// MS-SAMR 3.1.5.1.1: every account may connect; rights to change anything are granted to nobody.
-fn connect(request: Connect, opnum: u16, handles: &mut Handles, services: &dyn Services) -> Answer {
+fn connect(
+    request: Connect,
+    opnum: u16,
+    handles: &mut Handles<Object>,
+    services: &dyn Sam,
+) -> Answer {
     let version = request.is_known_version.then_some(()).ok_or(Status::NOT_SUPPORTED);
     let known = version.and_then(|()| services.caller().ok_or(Status::ACCESS_DENIED));
     let opened =
@@ -161,15 +212,15 @@ fn open(
     object: Object,
     desired: AccessMask,
     all: AccessMask,
-    handles: &mut Handles,
-    services: &dyn Services,
+    handles: &mut Handles<Object>,
+    services: &dyn Sam,
 ) -> Result<ContextHandle, Status> {
     let all = if services.may_list_accounts() { all } else { all.without(to_list(all)) };
     // Rights to read and rights to call are granted alike.
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
-    let granted = super::lsarpc::granted(desired, all)?;
-    let held = GrantedObject { object, granted };
+    let access = granted(desired, all)?;
+    let held = Granted { object, access };
     handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 
@@ -178,19 +229,19 @@ fn open(
 fn object<T>(
     handle: &ContextHandle,
     needed: AccessMask,
-    handles: &Handles,
+    handles: &Handles<Object>,
     of: impl FnOnce(Object) -> Option<T>,
 ) -> Result<Result<T, Status>, FaultStatus> {
     let held = handles.find(handle).ok_or(FaultStatus::CONTEXT_MISMATCH)?;
     let Some(found) = of(held.object) else { return Ok(Err(Status::OBJECT_TYPE_MISMATCH)) };
-    let allowed = held.granted.contains(needed);
+    let allowed = held.access.contains(needed);
     Ok(if allowed { Ok(found) } else { Err(Status::ACCESS_DENIED) })
 }
 
 fn server(
     handle: &ContextHandle,
     needed: AccessMask,
-    handles: &Handles,
+    handles: &Handles<Object>,
 ) -> Result<Result<(), Status>, FaultStatus> {
     object(handle, needed, handles, |held| matches!(held, Object::Server).then_some(()))
 }
@@ -198,7 +249,7 @@ fn server(
 pub(super) fn domain(
     handle: &ContextHandle,
     needed: AccessMask,
-    handles: &Handles,
+    handles: &Handles<Object>,
 ) -> Result<Result<Sid, Status>, FaultStatus> {
     object(handle, needed, handles, |held| match held {
         Object::Domain(sid) => Some(sid),
@@ -210,13 +261,13 @@ pub(super) fn domain(
 /// have changed since the handle was opened.
 pub(super) fn listed_domain(
     handle: &ContextHandle,
-    handles: &Handles,
-    services: &dyn Services,
+    handles: &Handles<Object>,
+    services: &dyn Sam,
 ) -> Result<Result<Sid, Status>, FaultStatus> {
     Ok(listing(domain(handle, DOMAIN_LIST_ACCOUNTS, handles)?, services))
 }
 
-fn listing(found: Result<Sid, Status>, services: &dyn Services) -> Result<Sid, Status> {
+fn listing(found: Result<Sid, Status>, services: &dyn Sam) -> Result<Sid, Status> {
     found.and_then(|sid| services.may_list_accounts().then_some(sid).ok_or(Status::ACCESS_DENIED))
 }
 
@@ -225,7 +276,7 @@ fn account(
     handle: &ContextHandle,
     needed: AccessMask,
     kind: SidNameUse,
-    handles: &Handles,
+    handles: &Handles<Object>,
 ) -> Result<Result<Sid, Status>, FaultStatus> {
     object(handle, needed, handles, |held| match held {
         Object::Account(of, sid) if of == kind => Some(sid),
@@ -234,14 +285,14 @@ fn account(
 }
 
 /// The two domains that a machine has: its own, and the one that all have.
-fn domains(services: &dyn Services) -> Vec<(String, Sid)> {
+fn domains(services: &dyn Sam) -> Vec<(String, Sid)> {
     let machine = services.machine();
     let own = machine.sid.map(|sid| (machine.name, sid));
     own.into_iter().chain([(String::from("Builtin"), Sid::BUILTIN)]).collect()
 }
 
 /// MS-SAMR 3.1.5.11.1
-fn lookup_domain(request: &LookupDomain, handles: &Handles, services: &dyn Services) -> Answer {
+fn lookup_domain(request: &LookupDomain, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let found = server(&request.handle, SERVER_LOOKUP_DOMAIN, handles)?.and_then(|()| {
         let name = request.name.as_deref().ok_or(Status::INVALID_PARAMETER)?;
         let mut domains = domains(services).into_iter();
@@ -252,7 +303,7 @@ fn lookup_domain(request: &LookupDomain, handles: &Handles, services: &dyn Servi
 }
 
 /// MS-SAMR 3.1.5.1.5
-fn open_domain(request: OpenDomain, handles: &mut Handles, services: &dyn Services) -> Answer {
+fn open_domain(request: OpenDomain, handles: &mut Handles<Object>, services: &dyn Sam) -> Answer {
     let opened = server(&request.handle, SERVER_LOOKUP_DOMAIN, handles)?.and_then(|()| {
         let is_known = domains(services).iter().any(|(_, sid)| *sid == request.domain);
         is_known.then_some(()).ok_or(Status::NO_SUCH_DOMAIN)?;
@@ -265,8 +316,8 @@ fn open_domain(request: OpenDomain, handles: &mut Handles, services: &dyn Servic
 fn open_account(
     stub: &[u8],
     kind: SidNameUse,
-    handles: &mut Handles,
-    services: &dyn Services,
+    handles: &mut Handles<Object>,
+    services: &dyn Sam,
 ) -> Answer {
     let request = OpenAccount::parse(stub)?;
     let (all, absent) = match kind {
@@ -287,14 +338,14 @@ pub(super) fn rid(sid: &Sid) -> u32 {
     sid.split_rid().map_or(0, |(_, rid)| rid)
 }
 
-pub(super) fn control(user: &Sid, services: &dyn Services) -> u32 {
+pub(super) fn control(user: &Sid, services: &dyn Sam) -> u32 {
     let disabled = if services.is_enabled(user) { 0 } else { ACCOUNT_DISABLED };
     NORMAL_ACCOUNT | DONT_EXPIRE_PASSWORD | disabled
 }
 
 /// The accounts of one kind, in the order of their numbers, so that an
 /// enumeration goes on where it was.
-pub(super) fn of_kind(domain: &Sid, kind: SidNameUse, services: &dyn Services) -> Vec<Account> {
+pub(super) fn of_kind(domain: &Sid, kind: SidNameUse, services: &dyn Sam) -> Vec<Account> {
     let mut all = services.accounts_in(domain);
     all.retain(|account| account.kind == kind);
     all.sort_by_key(|account| rid(&account.sid));
@@ -306,8 +357,8 @@ fn list(
     stub: &[u8],
     opnum: u16,
     kind: SidNameUse,
-    handles: &Handles,
-    services: &dyn Services,
+    handles: &Handles<Object>,
+    services: &dyn Sam,
 ) -> Answer {
     let request = Enumerate::parse(stub, opnum)?;
     let all = listed_domain(&request.handle, handles, services)?.map(|domain| {
@@ -356,7 +407,7 @@ fn mapped<T>(found: &[Option<T>]) -> Status {
 }
 
 /// MS-SAMR 3.1.5.11.2
-fn lookup_names(request: &LookupNames, handles: &Handles, services: &dyn Services) -> Answer {
+fn lookup_names(request: &LookupNames, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let domain = match domain(&request.handle, DOMAIN_LOOKUP, handles)? {
         Ok(domain) => domain,
         Err(status) => return Ok(samr::encode_rids(&[], status)),
@@ -371,7 +422,7 @@ fn lookup_names(request: &LookupNames, handles: &Handles, services: &dyn Service
 }
 
 /// MS-SAMR 3.1.5.11.3
-fn lookup_ids(request: &LookupIds, handles: &Handles, services: &dyn Services) -> Answer {
+fn lookup_ids(request: &LookupIds, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let domain = match domain(&request.handle, DOMAIN_LOOKUP, handles)? {
         Ok(domain) => domain,
         Err(status) => return Ok(samr::encode_names(&[], status)),
@@ -386,7 +437,7 @@ fn lookup_ids(request: &LookupIds, handles: &Handles, services: &dyn Services) -
 
 /// True if the caller may read the memberships of these SIDs: its own account, its groups, and SIDs
 /// that are no account of this machine; any SID if it may list accounts.
-fn may_know_groups_of(sids: &[Sid], services: &dyn Services) -> bool {
+fn may_know_groups_of(sids: &[Sid], services: &dyn Sam) -> bool {
     if services.may_list_accounts() {
         return true;
     }
@@ -402,8 +453,8 @@ fn may_know_groups_of(sids: &[Sid], services: &dyn Services) -> bool {
 /// MS-SAMR 3.1.5.9.2
 fn alias_membership(
     request: &GetAliasMembership,
-    handles: &Handles,
-    services: &dyn Services,
+    handles: &Handles<Object>,
+    services: &dyn Sam,
 ) -> Answer {
     let needed = DOMAIN_GET_ALIAS_MEMBERSHIP;
     let found = domain(&request.handle, needed, handles)?.and_then(|domain| {
@@ -428,7 +479,7 @@ fn told(answer: Result<Option<Vec<u8>>, Status>) -> Vec<u8> {
 }
 
 /// MS-SAMR 3.1.5.5.1
-fn query_domain(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn query_domain(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let class = DomainInformation(request.number);
     let needed = match class {
         DomainInformation::PASSWORD | DomainInformation::LOCKOUT => DOMAIN_READ_PASSWORD_PARAMETERS,
@@ -446,16 +497,16 @@ fn query_domain(request: OnHandle, handles: &Handles, services: &dyn Services) -
     })))
 }
 
-fn name_of(sid: &Sid, services: &dyn Services) -> String {
+fn name_of(sid: &Sid, services: &dyn Sam) -> String {
     services.find_sid(sid).map_or_else(String::new, |account| account.name)
 }
 
-fn member_count(sid: &Sid, services: &dyn Services) -> u32 {
+fn member_count(sid: &Sid, services: &dyn Sam) -> u32 {
     u32::try_from(services.members(sid).len()).unwrap_or(u32::MAX)
 }
 
 /// MS-SAMR 3.1.5.5.3
-fn query_group(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn query_group(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let found = account(&request.handle, GROUP_READ_INFORMATION, SidNameUse::GROUP, handles)?;
     Ok(told(found.map(|sid| {
         let (name, members) = (name_of(&sid, services), member_count(&sid, services));
@@ -464,7 +515,7 @@ fn query_group(request: OnHandle, handles: &Handles, services: &dyn Services) ->
 }
 
 /// MS-SAMR 3.1.5.5.4
-fn query_alias(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn query_alias(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let found = account(&request.handle, ALIAS_READ_INFORMATION, SidNameUse::ALIAS, handles)?;
     Ok(told(found.map(|sid| {
         let (name, members) = (name_of(&sid, services), member_count(&sid, services));
@@ -473,7 +524,7 @@ fn query_alias(request: OnHandle, handles: &Handles, services: &dyn Services) ->
 }
 
 /// MS-SAMR 3.1.5.5.5
-fn query_user(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn query_user(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let class = UserInformation(request.number);
     let needed = match class {
         UserInformation::CONTROL => USER_READ_ACCOUNT,
@@ -493,7 +544,7 @@ fn query_user(request: OnHandle, handles: &Handles, services: &dyn Services) -> 
 }
 
 /// MS-SAMR 3.1.5.8.3
-fn group_members(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn group_members(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let found = account(&request.handle, GROUP_LIST_MEMBERS, SidNameUse::GROUP, handles)?;
     let found = listing(found, services);
     let rids: Result<Vec<_>, _> = found.map(|sid| services.members(&sid).iter().map(rid).collect());
@@ -501,7 +552,7 @@ fn group_members(request: OnHandle, handles: &Handles, services: &dyn Services) 
 }
 
 /// MS-SAMR 3.1.5.8.6
-fn alias_members(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn alias_members(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let found = account(&request.handle, ALIAS_LIST_MEMBERS, SidNameUse::ALIAS, handles)?;
     let members = listing(found, services).map(|sid| services.members(&sid));
     let status = status_of(&members);
@@ -509,13 +560,13 @@ fn alias_members(request: OnHandle, handles: &Handles, services: &dyn Services) 
 }
 
 /// MS-SAMR 3.1.5.9.1: the groups of the user's own domain that are no aliases.
-fn groups_of_user(request: OnHandle, handles: &Handles) -> Answer {
+fn groups_of_user(request: OnHandle, handles: &Handles<Object>) -> Answer {
     let found = account(&request.handle, USER_LIST_GROUPS, SidNameUse::USER, handles)?;
     Ok(samr::encode_groups(found.map(|_| &[USERS_RID][..])))
 }
 
 /// MS-SAMR 3.1.5.13.5
-fn rid_to_sid(request: OnHandle, handles: &Handles) -> Answer {
+fn rid_to_sid(request: OnHandle, handles: &Handles<Object>) -> Answer {
     let found = object(&request.handle, AccessMask::EMPTY, handles, |held| match held {
         Object::Domain(domain) => Some(domain),
         Object::Account(_, sid) => sid.split_rid().map(|(domain, _)| domain),
@@ -527,7 +578,7 @@ fn rid_to_sid(request: OnHandle, handles: &Handles) -> Answer {
 
 /// MS-SAMR 3.1.5.12.2: the descriptor with the rights of everyone who can connect, and of
 /// administrators.
-fn security(request: OnHandle, handles: &Handles, services: &dyn Services) -> Answer {
+fn security(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let parts = SecurityInformation(request.number);
     let needed = if parts.contains(SecurityInformation::SACL) {
         AccessMask::ACCESS_SYSTEM_SECURITY
@@ -540,7 +591,6 @@ fn security(request: OnHandle, handles: &Handles, services: &dyn Services) -> An
         Object::Account(SidNameUse::USER, _) => Some(USER),
         Object::Account(SidNameUse::GROUP, _) => Some(GROUP),
         Object::Account(..) => Some(ALIAS),
-        Object::Policy => None,
     })?;
     let descriptor = found.map(|all| {
         let allow = |mask, sid| Ace::allow(AceFlags::EMPTY, mask, sid);

@@ -1,13 +1,13 @@
 //! The calls of MS-LSAT and MS-LSAD.
 
-use super::Answer;
-use crate::handles::{GrantedObject, Handles, Object};
-use crate::limits::MAX_LOOKUPS;
-use crate::lsarpc::{
+use super::{
     self as lsa, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, OpenPolicy3,
     PolicyInformation, SidsForm, TranslatedName, TranslatedSid, UserName, UserNameReply,
 };
-use crate::{Account, Domain, FaultStatus, Services, SidNameUse};
+use crate::handles::{Granted, Handles, encode_handle_reply, granted};
+use crate::interface::Answer;
+use crate::limits::MAX_LOOKUPS;
+use crate::{Account, Directory, Domain, FaultStatus, SidNameUse};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -24,15 +24,49 @@ const LOOKUP_NAMES: AccessMask = AccessMask(0x0000_0800);
 /// are not supported.
 const EXECUTE: AccessMask = AccessMask(0x0002_0801);
 
-/// A call of MS-LSAT or MS-LSAD.
-pub(crate) fn lsarpc(
+/// The policy of LSA, the only object of this interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Policy;
+
+/// The local security authority: its data for one caller.
+pub trait Authority: Directory {
+    /// Returns the name of the domain or workgroup that the server is in.
+    fn primary_domain(&self) -> String;
+}
+
+/// The interface on one association: its handles.
+#[derive(Debug)]
+pub struct Lsarpc(Handles<Policy>);
+
+impl Default for Lsarpc {
+    fn default() -> Self {
+        Self(Handles::new())
+    }
+}
+
+impl Lsarpc {
+    /// Answers a call of MS-LSAT or MS-LSAD.
+    ///
+    /// # Errors
+    /// The fault that is sent instead of an answer.
+    pub fn call(&mut self, opnum: u16, stub: &[u8], services: &dyn Authority) -> Answer {
+        call(opnum, stub, &mut self.0, services)
+    }
+
+    /// Bytes that its handles take.
+    pub const fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+fn call(
     opnum: u16,
     stub: &[u8],
-    handles: &mut Handles,
-    services: &dyn Services,
+    handles: &mut Handles<Policy>,
+    services: &dyn Authority,
 ) -> Answer {
     match opnum {
-        lsa::CLOSE => close(stub, handles),
+        lsa::CLOSE => handles.answer_close(stub),
         lsa::OPEN_POLICY => open_first(OpenPolicy::parse(stub, false)?, handles, services),
         lsa::OPEN_POLICY2 => open_first(OpenPolicy::parse(stub, true)?, handles, services),
         lsa::OPEN_POLICY3 => open_third(OpenPolicy3::parse(stub)?, handles, services),
@@ -61,22 +95,30 @@ pub(crate) fn lsarpc(
 /// Opens the policy, MS-LSAD 3.1.4.4.1. Nobody may write it.
 fn open(
     request: OpenPolicy,
-    handles: &mut Handles,
-    services: &dyn Services,
+    handles: &mut Handles<Policy>,
+    services: &dyn Authority,
 ) -> Result<ContextHandle, Status> {
-    let granted = granted(request.desired.ok_or(Status::INVALID_PARAMETER)?, EXECUTE)?;
-    let held = GrantedObject { object: Object::Policy, granted };
+    let access = granted(request.desired.ok_or(Status::INVALID_PARAMETER)?, EXECUTE)?;
+    let held = Granted { object: Policy, access };
     handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 
-fn open_first(request: OpenPolicy, handles: &mut Handles, services: &dyn Services) -> Answer {
+fn open_first(
+    request: OpenPolicy,
+    handles: &mut Handles<Policy>,
+    services: &dyn Authority,
+) -> Answer {
     let answer = open(request, handles, services);
     let status = answer.err().unwrap_or(Status::SUCCESS);
-    Ok(lsa::encode_handle_reply(answer.ok(), status))
+    Ok(encode_handle_reply(answer.ok(), status))
 }
 
 /// MS-LSAD 3.1.4.4.9: as LsarOpenPolicy2, and both ends tell what they support.
-fn open_third(request: OpenPolicy3, handles: &mut Handles, services: &dyn Services) -> Answer {
+fn open_third(
+    request: OpenPolicy3,
+    handles: &mut Handles<Policy>,
+    services: &dyn Authority,
+) -> Answer {
     let answer = match request.version {
         1 => open(request.open, handles, services),
         _ => Err(Status::NOT_SUPPORTED),
@@ -85,49 +127,26 @@ fn open_third(request: OpenPolicy3, handles: &mut Handles, services: &dyn Servic
     Ok(OpenPolicy3::encode_reply(answer.ok(), status))
 }
 
-/// Returns the granted part of `desired` for a caller with the rights `all`.
-pub(super) fn granted(desired: AccessMask, all: AccessMask) -> Result<AccessMask, Status> {
-    let mut asked = desired;
-    for (bit, meaning) in [(AccessMask::MAXIMUM_ALLOWED, all), (AccessMask::GENERIC_EXECUTE, all)] {
-        if asked.contains(bit) {
-            asked = asked.without(bit) | meaning;
-        }
-    }
-    if asked.without(all).is_empty() { Ok(asked) } else { Err(Status::ACCESS_DENIED) }
-}
-
-/// MS-LSAD 3.1.4.9.4
-pub(super) fn close(stub: &[u8], handles: &mut Handles) -> Answer {
-    let handle = NdrReader::new(stub).handle("RPC handle to close")?;
-    if handles.close(&handle) {
-        Ok(lsa::encode_handle_reply(None, Status::SUCCESS))
-    } else {
-        Err(FaultStatus::CONTEXT_MISMATCH)
-    }
-}
-
 /// Checks that the handle is one of a policy that was opened for `needed`.
 fn policy(
     handle: &ContextHandle,
     needed: AccessMask,
-    handles: &Handles,
+    handles: &Handles<Policy>,
 ) -> Result<Result<(), Status>, FaultStatus> {
     match handles.find(handle) {
-        Some(GrantedObject { object: Object::Policy, granted }) if granted.contains(needed) => {
-            Ok(Ok(()))
-        }
-        Some(GrantedObject { object: Object::Policy, .. }) => Ok(Err(Status::ACCESS_DENIED)),
-        _ => Err(FaultStatus::CONTEXT_MISMATCH),
+        Some(Granted { object: Policy, access }) if access.contains(needed) => Ok(Ok(())),
+        Some(_) => Ok(Err(Status::ACCESS_DENIED)),
+        None => Err(FaultStatus::CONTEXT_MISMATCH),
     }
 }
 
 /// MS-LSAD 3.1.4.4.3
-fn query(stub: &[u8], handles: &Handles, services: &dyn Services) -> Answer {
+fn query(stub: &[u8], handles: &Handles<Policy>, services: &dyn Authority) -> Answer {
     let mut r = NdrReader::new(stub);
     let handle = r.handle("LsarQueryInformationPolicy PolicyHandle")?;
     let class = PolicyInformation(r.u16("LsarQueryInformationPolicy InformationClass")?);
     let told = policy(&handle, VIEW_LOCAL_INFORMATION, handles)?.and_then(|()| {
-        let primary = Domain { name: services.server().domain, sid: None };
+        let primary = Domain { name: services.primary_domain(), sid: None };
         lsa::encode_information(class, &primary, &services.machine())
             .ok_or(Status::INVALID_PARAMETER)
     });
@@ -139,7 +158,7 @@ fn query(stub: &[u8], handles: &Handles, services: &dyn Services) -> Answer {
 }
 
 /// MS-LSAT 3.1.4.4
-fn user_name(request: UserName, services: &dyn Services) -> Vec<u8> {
+fn user_name(request: UserName, services: &dyn Authority) -> Vec<u8> {
     let caller = services.caller().or_else(|| services.find_sid(&Sid::ANONYMOUS));
     let (user, domain) = caller.map_or_else(Default::default, |who| (who.name, who.domain));
     UserNameReply { user, domain: request.wants_domain.then_some(domain) }.encode()
@@ -169,7 +188,12 @@ fn reply<T>(domains: Referenced, entries: Vec<T>, mapped: usize) -> LookupReply<
 }
 
 /// MS-LSAT 3.1.4.9 as 3.1.4.10 and 3.1.4.11 change it.
-fn sids(stub: &[u8], form: SidsForm, handles: &Handles, services: &dyn Services) -> Answer {
+fn sids(
+    stub: &[u8],
+    form: SidsForm,
+    handles: &Handles<Policy>,
+    services: &dyn Authority,
+) -> Answer {
     let request = LookupSids::parse(stub, form)?;
     let allowed = policy(&request.policy, LOOKUP_NAMES, handles)?;
     let is_valid = request.is_local && request.sids.len() <= MAX_LOOKUPS;
@@ -191,7 +215,7 @@ fn sids(stub: &[u8], form: SidsForm, handles: &Handles, services: &dyn Services)
 
 /// MS-LSAT 3.1.4.9: of an unknown SID its domain is told if that is known, and
 /// the last of its numbers; else all of it.
-fn not_mapped(sid: &Sid, domains: &mut Referenced, services: &dyn Services) -> TranslatedName {
+fn not_mapped(sid: &Sid, domains: &mut Referenced, services: &dyn Authority) -> TranslatedName {
     let known = sid.split_rid().and_then(|(domain, rid)| {
         let domain = services.find_sid(&domain)?;
         (domain.kind == SidNameUse::DOMAIN).then(|| (domain.in_domain(), rid))
@@ -204,7 +228,12 @@ fn not_mapped(sid: &Sid, domains: &mut Referenced, services: &dyn Services) -> T
 }
 
 /// MS-LSAT 3.1.4.5 as 3.1.4.6 to 3.1.4.8 change it.
-fn names(stub: &[u8], form: NamesForm, handles: &Handles, services: &dyn Services) -> Answer {
+fn names(
+    stub: &[u8],
+    form: NamesForm,
+    handles: &Handles<Policy>,
+    services: &dyn Authority,
+) -> Answer {
     let request = LookupNames::parse(stub, form)?;
     let allowed = policy(&request.policy, LOOKUP_NAMES, handles)?;
     let names: Option<Vec<String>> = request.names.into_iter().collect();

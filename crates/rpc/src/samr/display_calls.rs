@@ -1,18 +1,18 @@
 //! The calls of MS-SAMR that show accounts by name: 3.1.5.3.
 
-use super::Answer;
-use super::samr::{control, listed_domain, of_kind, rid};
+use super::calls::{Object, Sam, control, listed_domain, of_kind, rid};
 use crate::handles::Handles;
+use crate::interface::Answer;
 use crate::limits::MAX_ENUMERATED;
 use crate::samr::{Display, DisplayIndex, GROUP_ATTRIBUTES, QueryDisplay, Shown, encode_display};
-use crate::{FaultStatus, Services, SidNameUse};
+use crate::{FaultStatus, SidNameUse};
 use alloc::vec::Vec;
 use frevo_wire::Status;
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::upcase_name;
 
 /// SamrQueryDisplayInformation, MS-SAMR 3.1.5.3.1.
-pub(super) fn query(stub: &[u8], handles: &Handles, services: &dyn Services) -> Answer {
+pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let request = QueryDisplay::parse(stub)?;
     let class = request.class;
     if !(Display::USER..=Display::OEM_GROUP).contains(&class) {
@@ -49,7 +49,7 @@ fn count(rest: &[Shown], request: &QueryDisplay) -> usize {
 }
 
 /// Accounts in the order of their names.
-fn list(class: Display, domain: &Sid, services: &dyn Services) -> Vec<Shown> {
+fn list(class: Display, domain: &Sid, services: &dyn Sam) -> Vec<Shown> {
     let (kind, is_group) = match class {
         Display::USER | Display::OEM_USER => (SidNameUse::USER, false),
         Display::GROUP | Display::OEM_GROUP => (SidNameUse::GROUP, true),
@@ -69,7 +69,7 @@ fn list(class: Display, domain: &Sid, services: &dyn Services) -> Vec<Shown> {
 
 /// SamrGetDisplayEnumerationIndex, MS-SAMR 3.1.5.3.4: how many come before the
 /// account whose name begins most like the prefix.
-pub(super) fn index(stub: &[u8], handles: &Handles, services: &dyn Services) -> Answer {
+pub(super) fn index(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) -> Answer {
     let request = DisplayIndex::parse(stub)?;
     let found = listed_domain(&request.handle, handles, services)?.and_then(|domain| {
         if !(Display::USER..=Display::GROUP).contains(&request.class) {

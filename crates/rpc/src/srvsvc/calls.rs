@@ -1,22 +1,15 @@
-//! The effect of each call on the data that the server supplies.
+//! The calls of MS-SRVS, and the data that the server supplies for them.
 
-mod display;
-mod lsarpc;
-mod samr;
-
-pub(super) use lsarpc::lsarpc;
-pub(super) use samr::samr;
-
-use super::srvsvc::{
-    self, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, SessionInfo, ShareChange,
-    ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareType, TimeOfDay, UsageEnum,
-    encode_disks, encode_file_info, encode_share_info, encode_status, parse_disk_enum,
-    parse_file_id, parse_session_del, parse_share_del,
+use super::{
+    self as srvsvc, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, ServerInfo,
+    SessionInfo, ShareChange, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareSettings,
+    ShareType, TimeOfDay, UsageEnum, encode_disks, encode_file_info, encode_share_info,
+    encode_status, parse_disk_enum, parse_file_id, parse_session_del, parse_share_del,
 };
-use super::wkssvc::{self, WkstaGetInfo};
-use super::{FaultStatus, Services, WinError};
+use crate::interface::Answer;
+use crate::{FaultStatus, WinError};
 use alloc::vec::Vec;
-use frevo_wire::codec::Malformed;
+use frevo_wire::dtyp::FileTime;
 use frevo_wire::fscc::eq_ignore_case;
 
 /// A change of the server that a caller asks for.
@@ -39,17 +32,79 @@ pub enum Attempt<'a> {
     },
 }
 
-/// The stub data of an answer, or the fault that is sent instead.
-type Answer = Result<Vec<u8>, FaultStatus>;
-
-impl From<Malformed> for FaultStatus {
-    fn from(_: Malformed) -> Self {
-        Self::NDR
+/// The server service: its data, and its changes, for one caller.
+pub trait ServerService {
+    /// The shares that the caller may know of, in an order that stays.
+    fn shares(&self) -> Vec<ShareInfo>;
+    /// Returns facts about the server.
+    fn server(&self) -> ServerInfo;
+    /// True if the caller may also read paths, counts and descriptors.
+    fn is_administrator(&self) -> bool;
+    /// Returns the present time.
+    fn now(&self) -> FileTime;
+    /// Milliseconds since the server started.
+    fn uptime_ms(&self) -> u64;
+    /// True if the caller may see and end what others use: a member of Administrators.
+    fn may_manage(&self) -> bool {
+        false
+    }
+    /// Receives the attempt of a caller that may not manage the server, for the audit log.
+    fn refused(&self, _attempt: Attempt<'_>) {}
+    /// Returns all sessions of the server.
+    fn sessions(&self) -> Vec<SessionInfo> {
+        Vec::new()
+    }
+    /// Returns all files that are open.
+    fn files(&self) -> Vec<FileInfo> {
+        Vec::new()
+    }
+    /// All uses of shares.
+    fn connections(&self) -> Vec<ConnectionInfo> {
+        Vec::new()
+    }
+    /// Closes the open file of this number.
+    ///
+    /// # Errors
+    /// FILE_ID_NOT_FOUND where there is none, BUSY when it cannot be closed now.
+    fn close_file(&self, _id: u32) -> Result<(), WinError> {
+        Err(WinError::FILE_ID_NOT_FOUND)
+    }
+    /// Ends the sessions of a client, of a user, or of both.
+    ///
+    /// # Errors
+    /// CLIENT_NAME_NOT_FOUND where there are none, BUSY when they cannot be ended now.
+    fn end_sessions(&self, _client: Option<&str>, _user: Option<&str>) -> Result<(), WinError> {
+        Err(WinError::CLIENT_NAME_NOT_FOUND)
+    }
+    /// Adds a share.
+    ///
+    /// # Errors
+    /// DUPLICATE_SHARE, UNKNOWN_DEV_DIR, INVALID_NAME; ACCESS_DENIED where the server does not
+    /// permit it.
+    fn add_share(&self, _share: &ShareInfo) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
+    }
+    /// Changes settings of a share.
+    ///
+    /// # Errors
+    /// NET_NAME_NOT_FOUND; ACCESS_DENIED where the server does not permit it.
+    fn set_share(&self, _name: &str, _settings: &ShareSettings) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
+    }
+    /// Removes a share; its files stay.
+    ///
+    /// # Errors
+    /// NET_NAME_NOT_FOUND; ACCESS_DENIED where the server does not permit it.
+    fn remove_share(&self, _name: &str) -> Result<(), WinError> {
+        Err(WinError::ACCESS_DENIED)
     }
 }
 
-/// A call of MS-SRVS.
-pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
+/// Answers a call of MS-SRVS.
+///
+/// # Errors
+/// The fault that is sent instead of an answer.
+pub fn call(opnum: u16, stub: &[u8], services: &dyn ServerService) -> Answer {
     Ok(match opnum {
         srvsvc::SHARE_ENUM => share_enum(&ShareEnum::parse(stub)?, &services.shares(), services),
         srvsvc::SHARE_ENUM_STICKY => {
@@ -114,7 +169,7 @@ pub(super) fn srvsvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer
 }
 
 /// Refuses a caller that does not manage the server, and reports the attempt.
-fn permitted(services: &dyn Services, attempt: Attempt<'_>) -> Result<(), WinError> {
+fn permitted(services: &dyn ServerService, attempt: Attempt<'_>) -> Result<(), WinError> {
     if services.may_manage() {
         return Ok(());
     }
@@ -122,22 +177,11 @@ fn permitted(services: &dyn Services, attempt: Attempt<'_>) -> Result<(), WinErr
     Err(WinError::ACCESS_DENIED)
 }
 
-/// A call of MS-WKST.
-pub(super) fn wkssvc(opnum: u16, stub: &[u8], services: &dyn Services) -> Answer {
-    match opnum {
-        wkssvc::WKSTA_GET_INFO => {
-            let request = WkstaGetInfo::parse(stub)?;
-            Ok(request.encode_reply(&services.server(), services.is_administrator()))
-        }
-        _ => Err(FaultStatus::OP_RNG_ERROR),
-    }
-}
-
 fn share_get_info<'a>(
     shares: &'a [ShareInfo],
     name: &str,
     level: u32,
-    services: &dyn Services,
+    services: &dyn ServerService,
 ) -> Result<&'a ShareInfo, WinError> {
     if !srvsvc::is_get_level(level) {
         return Err(WinError::INVALID_LEVEL);
@@ -156,7 +200,7 @@ const STICKY_NEVER: ShareType = ShareType(ShareType::SPECIAL.0 | ShareType::TEMP
 
 /// MS-SRVS 3.1.4.8: the resume handle is an index, and the preferred length
 /// bounds how many shares are told at once.
-fn share_enum(request: &ShareEnum, all: &[ShareInfo], services: &dyn Services) -> Vec<u8> {
+fn share_enum(request: &ShareEnum, all: &[ShareInfo], services: &dyn ServerService) -> Vec<u8> {
     let level = request.level;
     let fail = |status| {
         ShareEnumReply { level, shares: &[][..], total: 0, resume: request.resume, status }.encode()
@@ -208,7 +252,7 @@ fn fitting(shares: &[ShareInfo], level: u32, max_len: u32) -> usize {
 // Calls about users of the server, for administrators alone.
 
 /// NetrSessionEnum, MS-SRVS 3.1.4.5.
-fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
+fn session_enum(stub: &[u8], services: &dyn ServerService) -> Answer {
     let request = UsageEnum::parse(stub, 2)?;
     if !services.may_manage() {
         return Ok(request.encode_refusal::<SessionInfo>(WinError::ACCESS_DENIED));
@@ -230,7 +274,7 @@ fn session_enum(stub: &[u8], services: &dyn Services) -> Answer {
 }
 
 /// NetrFileEnum, MS-SRVS 3.1.4.2.
-fn file_enum(stub: &[u8], services: &dyn Services) -> Answer {
+fn file_enum(stub: &[u8], services: &dyn ServerService) -> Answer {
     let request = UsageEnum::parse(stub, 2)?;
     if !services.may_manage() {
         return Ok(request.encode_refusal::<FileInfo>(WinError::ACCESS_DENIED));
@@ -246,7 +290,7 @@ fn file_enum(stub: &[u8], services: &dyn Services) -> Answer {
 }
 
 /// NetrConnectionEnum, MS-SRVS 3.1.4.1: of a share, or of a client behind `\\`.
-fn connection_enum(stub: &[u8], services: &dyn Services) -> Answer {
+fn connection_enum(stub: &[u8], services: &dyn ServerService) -> Answer {
     let request = UsageEnum::parse(stub, 1)?;
     if !services.may_manage() {
         return Ok(request.encode_refusal::<ConnectionInfo>(WinError::ACCESS_DENIED));
@@ -263,7 +307,7 @@ fn connection_enum(stub: &[u8], services: &dyn Services) -> Answer {
 }
 
 /// NetrFileGetInfo, MS-SRVS 3.1.4.3.
-fn file_get_info(stub: &[u8], services: &dyn Services) -> Answer {
+fn file_get_info(stub: &[u8], services: &dyn ServerService) -> Answer {
     let (id, level) = parse_file_id(stub)?;
     let level = level.unwrap_or(0);
     if !services.may_manage() {
@@ -275,14 +319,14 @@ fn file_get_info(stub: &[u8], services: &dyn Services) -> Answer {
 }
 
 /// NetrFileClose, MS-SRVS 3.1.4.4.
-fn file_close(stub: &[u8], services: &dyn Services) -> Answer {
+fn file_close(stub: &[u8], services: &dyn ServerService) -> Answer {
     let (id, _) = parse_file_id(stub)?;
     let done = permitted(services, Attempt::CloseFile(id)).and_then(|()| services.close_file(id));
     Ok(encode_status(done.err().unwrap_or(WinError::SUCCESS)))
 }
 
 /// NetrSessionDel, MS-SRVS 3.1.4.6: of a client, of a user, or of both.
-fn session_del(stub: &[u8], services: &dyn Services) -> Answer {
+fn session_del(stub: &[u8], services: &dyn ServerService) -> Answer {
     let (client, user) = parse_session_del(stub)?;
     let (client, user) = (client.as_deref(), user.as_deref());
     let done = permitted(services, Attempt::EndSessions { client, user });

@@ -1,0 +1,214 @@
+//! The interfaces that this server answers: one row for each, and its state on one association.
+
+use std::fmt;
+
+use frevo_rpc::lsarpc::Lsarpc;
+use frevo_rpc::samr::{PasswordChange, Samr};
+use frevo_rpc::{
+    Answer, AuthLevel, Call, Calls, Endpoint, Interface, Outcome, Terms, interface, lsarpc, samr,
+    srvsvc, wkssvc,
+};
+
+use super::authentication::Exchange;
+use super::services::Caller;
+use crate::objects::pipe::{PipeEnd, PipeKind};
+
+/// An interface that this server answers.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) interface: &'static Interface,
+    /// Makes its state on one association.
+    open: fn() -> Box<dyn Answers>,
+    /// True for calls that look up users of the host, which may take long.
+    asks_host: bool,
+    /// True if members of Administrators manage the server by it.
+    is_managed: bool,
+}
+
+impl Served {
+    /// The facts of its pipe.
+    pub(super) fn kind(&self) -> PipeKind {
+        PipeKind {
+            name: self.interface.pipes.first().copied().unwrap_or_default(),
+            asks_host: self.asks_host,
+            is_managed: self.is_managed,
+        }
+    }
+}
+
+/// All interfaces.
+static TABLE: [Served; 4] = [
+    Served {
+        interface: &srvsvc::INTERFACE,
+        open: || Box::new(Stateless(|call, caller| srvsvc::call(call.opnum, &call.stub, caller))),
+        asks_host: false,
+        is_managed: true,
+    },
+    Served {
+        interface: &wkssvc::INTERFACE,
+        open: || Box::new(Stateless(|call, caller| wkssvc::call(call.opnum, &call.stub, caller))),
+        asks_host: false,
+        is_managed: false,
+    },
+    Served {
+        interface: &lsarpc::INTERFACE,
+        open: || Box::<Lsarpc>::default(),
+        asks_host: true,
+        is_managed: false,
+    },
+    Served {
+        interface: &samr::INTERFACE,
+        open: || Box::<Samr>::default(),
+        asks_host: true,
+        is_managed: false,
+    },
+];
+
+/// Returns the row of the interface that is spoken on a pipe of this name.
+pub(super) fn of_pipe(name: &str) -> Option<&'static Served> {
+    let all: Vec<_> = TABLE.iter().map(|row| row.interface).collect();
+    let found = interface::of_pipe(&all, name)?;
+    TABLE.iter().find(|row| row.interface == found)
+}
+
+/// Work that a call leaves for the server: its answer waits for other threads.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// The change of the caller's own password.
+    ChangePassword(PasswordChange),
+}
+
+/// The outcome of the start of a call.
+pub(super) enum Begun {
+    Ended(Answer),
+    Later(Work),
+}
+
+/// An interface on one association: its context handles.
+pub(super) trait Answers: fmt::Debug + Send {
+    /// Starts a call.
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun;
+
+    /// Bytes that its state takes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// An interface without handles.
+#[derive(Debug)]
+struct Stateless(fn(&Call, &Caller<'_>) -> Answer);
+
+impl Answers for Stateless {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        Begun::Ended(self.0(call, caller))
+    }
+}
+
+impl Answers for Lsarpc {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        Begun::Ended(self.call(call.opnum, &call.stub, caller))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+impl Answers for Samr {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        if !PasswordChange::is_opnum(call.opnum) {
+            return Begun::Ended(self.call(call.opnum, &call.stub, caller));
+        }
+        match PasswordChange::parse(call.opnum, &call.stub) {
+            Ok(change) => Begun::Later(Work::ChangePassword(change)),
+            Err(malformed) => Begun::Ended(Err(malformed.into())),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+/// A call that waits for its work.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) call_id: u32,
+    /// The level at which the call was protected.
+    pub(super) level: AuthLevel,
+    pub(super) work: Work,
+}
+
+/// An association of a client, with the interface that it calls.
+#[derive(Debug)]
+pub(super) struct Association {
+    pub(super) endpoint: Endpoint,
+    state: Box<dyn Answers>,
+    /// The calls whose work has not begun.
+    pub(super) unfinished: Vec<Unfinished>,
+    /// The authentication of the client, while it is under way.
+    pub(super) exchange: Option<Box<Exchange>>,
+}
+
+impl Association {
+    /// Makes the server's end of a pipe.
+    pub(super) fn on_pipe(served: &Served, group: u32) -> Self {
+        let endpoint = Endpoint::new(Terms::of_pipe(served.interface, group));
+        Self { endpoint, state: (served.open)(), unfinished: Vec::new(), exchange: None }
+    }
+
+    /// Handles bytes of the client, as [`Endpoint::write`] does.
+    pub(super) fn write<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        caller: &Caller<'_>,
+    ) -> Result<&'a [u8], frevo_rpc::PipeError> {
+        let Self { endpoint, state, unfinished, .. } = self;
+        endpoint.write(bytes, &mut Running { state: &mut **state, unfinished, caller })
+    }
+
+    /// Takes the association out of a pipe, which has no other ends.
+    pub(super) fn of(end: Box<dyn PipeEnd>) -> Option<Box<Self>> {
+        (end as Box<dyn std::any::Any>).downcast().ok()
+    }
+}
+
+impl PipeEnd for Association {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    fn bytes(&self) -> usize {
+        let unfinished = self.unfinished.len() * size_of::<Unfinished>();
+        self.endpoint.bytes() + self.state.bytes() + unfinished
+    }
+}
+
+/// An association that answers one caller.
+struct Running<'a> {
+    state: &'a mut dyn Answers,
+    unfinished: &'a mut Vec<Unfinished>,
+    caller: &'a Caller<'a>,
+}
+
+impl Calls for Running<'_> {
+    fn begin(&mut self, call: &Call) -> Outcome {
+        match self.state.begin(call, self.caller) {
+            Begun::Ended(answer) => Outcome::Ended(answer),
+            Begun::Later(work) => {
+                let (call_id, level) = (call.id, call.level);
+                self.unfinished.push(Unfinished { call_id, level, work });
+                Outcome::Pending
+            }
+        }
+    }
+
+    fn cancel(&mut self, call_id: u32) {
+        self.unfinished.retain(|unfinished| unfinished.call_id != call_id);
+    }
+}
