@@ -140,23 +140,31 @@ impl Request<'_> {
 
     /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where
     /// MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
-    pub async fn contend(&self, file: &FileOpen, cause: Cause) -> Result<(), Status> {
-        self.contend_for(&file.cell, file.id, cause).await
+    pub fn contend(
+        &self,
+        file: &FileOpen,
+        cause: Cause,
+    ) -> impl Future<Output = Result<(), Status>> {
+        self.contend_for(&file.cell, file.id, cause)
     }
 
     /// The same for a file that `id` need not be an Open of.
-    pub async fn contend_for(
+    pub fn contend_for(
         &self,
         cell: &Arc<FileCell>,
         id: OpenId,
         cause: Cause,
-    ) -> Result<(), Status> {
-        lease::contend(self.server(), &self.cancellation, cell, id, cause).await
+    ) -> impl Future<Output = Result<(), Status>> {
+        lease::contend(self.server(), &self.cancellation, cell, id, cause)
     }
 
     /// Waits until nobody is giving back anything. Then it is to be asked again.
-    pub async fn settled(&self, cell: &FileCell, actor: Actor) -> Result<(), Status> {
-        lease::settled(&self.cancellation, cell, actor).await
+    pub fn settled(
+        &self,
+        cell: &FileCell,
+        actor: Actor,
+    ) -> impl Future<Output = Result<(), Status>> {
+        lease::settled(&self.cancellation, cell, actor)
     }
 
     /// True for a response without signature and seal: its file data may go to the socket

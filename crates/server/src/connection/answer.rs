@@ -84,18 +84,17 @@ impl Connection {
         place: &CompoundPosition<'_>,
         frame: &mut Frame<'_>,
     ) -> Result<(), Doom> {
-        let Frame { opened, bytes, chain, operation, assembly } = frame;
         let (mut header, row) = (element.header, element.row);
         let mut out = Response::reusing(self.outgoing.take_bytes());
-        let sealed = opened.sealed.is_some();
-        if let Some(channel) = &opened.sealed {
+        let sealed = frame.opened.sealed.is_some();
+        if let Some(channel) = &frame.opened.sealed {
             // A related element may bear another, which means nothing under seal.
             header.session_id = channel.session.id;
         }
-        let capacity = opened.frame.capacity();
-        let verified = opened.verified.as_deref().map(|all| (all, place.number));
-        let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
-        let inherited = self.inherit(&mut header, message, row, place.verdict, chain);
+        let capacity = frame.opened.frame.capacity();
+        let verified = frame.opened.verified.as_deref().map(|all| (all, place.number));
+        let message = frame.opened.frame.get_mut(element.range.clone()).unwrap_or_default();
+        let inherited = self.inherit(&mut header, message, row, place.verdict, &mut frame.chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
             let id = named(message, row, *inherited).ok().flatten();
             id.map_or(FileOutcome::None, FileOutcome::Some)
@@ -115,28 +114,29 @@ impl Connection {
             // It may wait for long, and needs no more than this.
             kept = needed.to_vec();
             message = &kept;
-            opened.frame = Buf::new();
-            bytes.change(kept.len());
+            frame.opened.frame = Buf::new();
+            frame.bytes.change(kept.len());
         }
         let mut answer = match found {
             Err(refusal) => Answer::refused(refusal, self.members.channel(header.session_id)),
             Ok(found) => {
                 let message = Message { element, header, message, place, sealed };
-                pin!(self.answer_found(&message, found, bytes, &mut out, assembly)).await
+                pin!(self.answer_found(message, found, &frame.bytes, &mut out, &mut frame.assembly))
+                    .await
             }
         };
         answer.received = element.range.len();
         if let (Some(id), Some(channel)) = (out.operation(), &answer.channel) {
-            *operation = Some(Running::new(Arc::clone(&channel.session), id));
+            frame.operation = Some(Running::new(Arc::clone(&channel.session), id));
         }
         if let Err(Refusal::Disconnect(why)) = &answer.outcome {
             return Err(*why);
         }
-        operation.iter_mut().for_each(|operation| operation.take(&answer.outcome));
+        frame.operation.iter_mut().for_each(|operation| operation.take(&answer.outcome));
         self.check_stop(&answer.outcome)?;
-        chain.end(ended(&header, row, &answer.outcome, &out, file));
+        frame.chain.end(ended(&header, row, &answer.outcome, &out, file));
         let related = place.verdict == Verdict::Continue;
-        assembly.push(self, &header, element, related, answer, out);
+        frame.assembly.push(self, &header, element, related, answer, out);
         Ok(())
     }
 
@@ -151,13 +151,13 @@ impl Connection {
     /// Runs the handler of a message whose state was found.
     async fn answer_found(
         &self,
-        asked: &Message<'_>,
+        asked: Message<'_>,
         found: Target,
         frame_bytes: &FrameBytes<'_>,
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> Answer {
-        let Message { element, header, message, place, sealed } = *asked;
+        let Message { element, header, message, place, sealed } = asked;
         let _operations = found.operations;
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
@@ -260,7 +260,6 @@ struct Frame<'a> {
 }
 
 /// A message whose state was found.
-#[derive(Clone, Copy)]
 struct Message<'a> {
     element: &'a Element,
     /// The header, with what it has inherited.

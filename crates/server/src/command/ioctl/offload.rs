@@ -63,15 +63,15 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
-    let numbers = Numbers {
+    Numbers {
         size: request.size,
         structure: OffloadReadRequest::SIZE,
         aligned: &[offset, wanted],
         offset,
         length: wanted,
         max_size: MAX_OFFSET,
-    };
-    numbers.check()?;
+    }
+    .check()?;
     if wanted == 0 {
         return Ok((read_reply(0, 0, OffloadToken { bytes: [0; 512] }), Status::SUCCESS));
     }
@@ -147,15 +147,15 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     }
     let (offset, wanted) = (request.file_offset, request.copy_length);
     let aligned = [offset, wanted, request.transfer_offset];
-    let numbers = Numbers {
+    Numbers {
         size: request.size,
         structure: OffloadWriteRequest::SIZE,
         aligned: &aligned,
         offset,
         length: wanted,
         max_size: file.max_size,
-    };
-    numbers.check()?;
+    }
+    .check()?;
     if wanted == 0 {
         return Ok((write_reply(0), Status::SUCCESS));
     }
