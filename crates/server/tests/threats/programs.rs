@@ -67,7 +67,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
         }
         // `frevo import` and `frevo man` start a program by a fixed name, the server only itself.
         let fixed = [
-            ("cli/src/import/host_facts.rs", "Command::new(\"testparm\")"),
+            ("cli/src/import/host_look.rs", "Command::new(\"testparm\")"),
             ("cli/src/machine_sid.rs", "Command::new(\"net\")"),
             ("cli/src/manual.rs", "Command::new(\"man\")"),
             ("cli/src/serve/discovery.rs", "Command::new(\"/proc/self/exe\")"),
