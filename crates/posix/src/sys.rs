@@ -170,6 +170,26 @@ pub(crate) fn fs_id(fd: BorrowedFd<'_>) -> u64 {
     unsafe { core::mem::transmute::<libc::fsid_t, u64>(raw.f_fsid) }
 }
 
+/// struct fsuuid2 of linux/fs.h.
+#[repr(C)]
+struct FsUuid {
+    length: u8,
+    uuid: [u8; 16],
+}
+
+/// FS_IOC_GETFSUUID of linux/fs.h, since Linux 6.9.
+const GET_FS_UUID: u32 = 0x8011_1500;
+
+/// Returns the UUID of an open file's file system. None where the file system has none of 16 bytes,
+/// or the kernel does not tell it.
+pub(crate) fn fs_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
+    let mut buf = FsUuid { length: 0, uuid: [0; 16] };
+    // SAFETY: the request fills one fsuuid2, which `buf` is; it outlives the call.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), GET_FS_UUID as _, &raw mut buf) };
+    let has_one = done == 0 && usize::from(buf.length) == buf.uuid.len() && buf.uuid != [0; 16];
+    has_one.then_some(buf.uuid)
+}
+
 /// struct file_clone_range of linux/fs.h.
 #[repr(C)]
 struct FileCloneRange {

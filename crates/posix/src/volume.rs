@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use frevo_store::vfs::{Space, Volume};
+use frevo_store::vfs::{Space, Volume, VolumeIdentity};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
@@ -77,6 +77,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
     let id = sys::fs_id(root);
     Ok(Volume {
         serial: (id ^ (id >> 32)) as u32,
+        identity: identity(id, (stx.stx_dev_major, stx.stx_dev_minor), || sys::fs_uuid(root)),
         created: stat::stat_of(&stx, &stat::Extra::default()).created,
         file_system: options.file_system_name.clone(),
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
@@ -95,6 +96,25 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         cluster: space(&vfs).unit,
         physical_sector: physical_sector(stx.stx_dev_major, stx.stx_dev_minor),
     })
+}
+
+/// Returns the identity of a file system with the f_fsid `id` on a device.
+///
+/// ext4, btrfs, OCFS2, GFS2 and CephFS make f_fsid of the UUID, btrfs of the subvolume too. XFS and FAT
+/// make it of the device number, which is another one on another machine; FUSE has none.
+fn identity(
+    id: u64,
+    (major, minor): (u32, u32),
+    uuid: impl FnOnce() -> Option<[u8; 16]>,
+) -> VolumeIdentity {
+    // huge_encode_dev of linux/kdev_t.h.
+    let device = u64::from(minor & 0xFF) | u64::from(major) << 8 | u64::from(minor & !0xFF) << 12;
+    if id != 0 && id != device {
+        let mut identity = VolumeIdentity::UNKNOWN;
+        identity.0[..8].copy_from_slice(&id.to_le_bytes());
+        return identity;
+    }
+    uuid().map_or(VolumeIdentity::UNKNOWN, VolumeIdentity)
 }
 
 /// Returns the physical sector of a device, as the kernel has it from the disk. File systems without
@@ -134,6 +154,35 @@ pub fn space(vfs: &StatVfs) -> Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tests that a file system has the same identity on machines that give its device other numbers.
+    #[test]
+    fn an_identity_is_not_made_of_device_numbers() {
+        let uuid = VolumeIdentity([7; 16]);
+        let of_xfs = |major: u32, minor: u32| {
+            let id = u64::from(minor & 0xFF | major << 8 | (minor & !0xFF) << 12);
+            identity(id, (major, minor), || Some(uuid.0))
+        };
+        assert_eq!((of_xfs(8, 1), of_xfs(253, 0x1234)), (uuid, uuid));
+        let of_ext4 = |minor| identity(0x0123_4567_89AB_CDEF, (8, minor), || None);
+        assert_eq!(of_ext4(1), of_ext4(17));
+        assert_ne!(of_ext4(1), VolumeIdentity::UNKNOWN);
+        assert_eq!(identity(0, (0, 44), || None), VolumeIdentity::UNKNOWN, "FUSE");
+        assert_eq!(identity(0x0801, (8, 1), || None), VolumeIdentity::UNKNOWN, "an older kernel");
+    }
+
+    /// Tests that the kernel's answer is understood, where it gives one.
+    #[test]
+    fn the_uuid_of_a_file_system_is_read() {
+        use std::os::fd::AsFd;
+        let folder = tempfile::tempdir().unwrap();
+        let open = || std::fs::File::open(folder.path()).unwrap();
+        let first = sys::fs_uuid(open().as_fd());
+        assert_eq!(first, sys::fs_uuid(open().as_fd()));
+        assert_ne!(first, Some([0; 16]));
+        let nothing = std::fs::File::open("/proc/self/status").unwrap();
+        assert_eq!(sys::fs_uuid(nothing.as_fd()), None, "procfs has none");
+    }
 
     #[test]
     fn sectors_are_powers_of_two_within_a_page() {

@@ -65,7 +65,7 @@ pub use node::Node;
 pub use opening::{Existence, KindWanted, OpenHow, Opened, Parent, Replacement};
 pub use protection::{HostAccess, Security, SecurityChange};
 pub use stat::{FileKey, Kind, STORED_ATTRIBUTES, Stat, StreamStat};
-pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume, VolumeSpace};
+pub use volume::{QuotaLimits, QuotaState, Space, UserQuota, Volume, VolumeIdentity, VolumeSpace};
 
 /// A file system, or the part of one that a share shows. Names are relative to the share's root and
 /// cannot leave it.

@@ -21,7 +21,7 @@ use crate::limits::{MEMORY_COMPONENT_BYTES, MEMORY_PAGE_BYTES};
 use crate::name::Name;
 use crate::vfs::{
     Existence, Fault, FileKey, Kind, KindWanted, Node, OpenHow, Opened, QuotaLimits, QuotaState,
-    Replacement, STORED_ATTRIBUTES, Space, Stat, UserQuota, Vfs, VfsResult, Volume,
+    Replacement, STORED_ATTRIBUTES, Space, Stat, UserQuota, Vfs, VfsResult, Volume, VolumeIdentity,
 };
 
 /// Permission bits that a new file or directory may have.
@@ -40,6 +40,7 @@ impl MemoryVfs {
         let born = clock();
         let volume = Volume {
             serial: options.serial,
+            identity: VolumeIdentity::UNKNOWN,
             created: born,
             file_system: options.file_system_name.clone(),
             max_component: u32::try_from(MEMORY_COMPONENT_BYTES).unwrap_or(u32::MAX),

@@ -9,6 +9,7 @@ use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
 use crate::byte_range::{Mode, Range};
 use crate::limits::{LOCKS_PER_OPEN, RECORD_GROUPS, RECORD_TEXT_BYTES};
+use crate::vfs::{Volume, VolumeIdentity};
 
 /// The first bytes of a record, which give the version of its encoding. A later version gets
 /// another number, and this code reads both.
@@ -16,6 +17,9 @@ const FORM: u32 = 0x3146_5046;
 
 /// The form of a record that ends with [`OpenRecord::actor`].
 const FORM_WITH_ACTOR: u32 = 0x3246_5046;
+
+/// The form of a record with [`OpenRecord::identity`], and a flag before its actor.
+const FORM_WITH_IDENTITY: u32 = 0x3346_5046;
 
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
@@ -81,8 +85,10 @@ pub struct OpenRecord {
     pub name: String,
     /// Open.FileName, as the client wrote it.
     pub file_name: String,
-    /// The volume's serial number.
+    /// The volume's serial number, which may be another one on another machine.
     pub volume: u32,
+    /// The identity of the file system; None in a record of an earlier version.
+    pub identity: Option<VolumeIdentity>,
     /// The inode number of the file.
     pub inode: u64,
     /// The stream of the file; 0 for its own data.
@@ -134,16 +140,38 @@ impl fmt::Display for NotARecord {
 impl core::error::Error for NotARecord {}
 
 impl OpenRecord {
-    /// Returns the bytes that the state store keeps.
+    /// True if the record may be about a file of `volume`, on whichever machine it is mounted. A
+    /// record of an earlier version, or of a file system without an identity, has the serial number
+    /// alone.
+    pub fn is_of_volume(&self, volume: &Volume) -> bool {
+        match self.identity {
+            Some(identity) if identity != VolumeIdentity::UNKNOWN => identity == volume.identity,
+            // The serial number is made of what is another one on each machine, or of nothing.
+            Some(_) => volume.identity == VolumeIdentity::UNKNOWN,
+            None => self.volume == volume.serial,
+        }
+    }
+
+    /// Returns the bytes that the state store keeps: in the form of an earlier version for a record
+    /// that has no identity, as it was read.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
-        w.u32(if self.actor.is_some() { FORM_WITH_ACTOR } else { FORM }).u64(self.durable_file_id);
+        let form = match (self.identity, &self.actor) {
+            (Some(_), _) => FORM_WITH_IDENTITY,
+            (None, Some(_)) => FORM_WITH_ACTOR,
+            (None, None) => FORM,
+        };
+        w.u32(form).u64(self.durable_file_id);
         w.bytes(&self.create_guid.0).bytes(&self.client_guid.0);
         for text in [&self.owner, &self.share, &self.name, &self.file_name] {
             put_text(w, text);
         }
-        w.u32(self.volume).u64(self.inode).u64(self.stream).u64(self.birth.0);
+        w.u32(self.volume);
+        if let Some(identity) = self.identity {
+            w.bytes(&identity.0);
+        }
+        w.u64(self.inode).u64(self.stream).u64(self.birth.0);
         w.u32(self.granted_access.0).u32(self.claimed_access.0).u32(self.desired_access.0);
         w.u32(self.share_access).u32(self.create_options).u32(self.mode).u32(self.timeout_ms);
         w.u8(u8::from(self.delete_on_close)).u8(u8::from(self.delete_pending));
@@ -161,6 +189,9 @@ impl OpenRecord {
         for lock in &self.locks {
             w.u64(lock.range.offset).u64(lock.range.length);
             w.u8(u8::from(lock.mode == Mode::Exclusive));
+        }
+        if self.identity.is_some() {
+            w.u8(u8::from(self.actor.is_some()));
         }
         if let Some(actor) = &self.actor {
             w.u32(actor.uid).u32(actor.gid);
@@ -182,11 +213,11 @@ impl OpenRecord {
 
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
-        let has_actor = match r.u32("form")? {
-            FORM => false,
-            FORM_WITH_ACTOR => true,
-            _ => return Err(Malformed::new("form")),
-        };
+        let form = r.u32("form")?;
+        let has_identity = form == FORM_WITH_IDENTITY;
+        if !has_identity && form != FORM && form != FORM_WITH_ACTOR {
+            return Err(Malformed::new("form"));
+        }
         let record = Self {
             durable_file_id: r.u64("DurableFileId")?,
             create_guid: Guid(r.array("CreateGuid")?),
@@ -196,6 +227,10 @@ impl OpenRecord {
             name: text(r)?,
             file_name: text(r)?,
             volume: r.u32("volume")?,
+            identity: match has_identity {
+                true => Some(VolumeIdentity(r.array("identity of the volume")?)),
+                false => None,
+            },
             inode: r.u64("inode")?,
             stream: r.u64("stream")?,
             birth: FileTime(r.u64("birth")?),
@@ -230,7 +265,10 @@ impl OpenRecord {
                 .array::<SEQUENCES>("LockSequenceArray")?
                 .map(|number| (number <= 0x0F).then_some(number)),
             locks: locks(r)?,
-            actor: if has_actor { Some(actor(r)?) } else { None },
+            actor: {
+                let has_actor = if has_identity { flag(r)? } else { form == FORM_WITH_ACTOR };
+                if has_actor { Some(actor(r)?) } else { None }
+            },
         };
         r.end("length")?;
         Ok(record)
@@ -301,6 +339,7 @@ mod tests {
             name: "a\\Straße:strom".into(),
             file_name: "A\\STRASSE:strom".into(),
             volume: 7,
+            identity: Some(VolumeIdentity([6; 16])),
             inode: u64::MAX,
             stream: 9,
             birth: FileTime(130_000_000_000_000_000),
@@ -347,6 +386,38 @@ mod tests {
         for record in [sample(), none] {
             assert_eq!(OpenRecord::from_bytes(&record.to_bytes()), Ok(record));
         }
+    }
+
+    /// Tests that records of both earlier forms are read. The files hold the sample as the versions
+    /// wrote it that had these forms.
+    #[test]
+    fn records_of_earlier_versions_are_read() {
+        let before = OpenRecord { identity: None, ..sample() };
+        let first = OpenRecord { actor: None, ..before.clone() };
+        let files: [(&[u8], OpenRecord); 2] = [
+            (include_bytes!("testing/record-1.bin"), first),
+            (include_bytes!("testing/record-2.bin"), before),
+        ];
+        for (bytes, record) in files {
+            assert_eq!(record.to_bytes(), bytes);
+            assert_eq!(OpenRecord::from_bytes(bytes), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_file_system_is_known_by_its_identity_where_it_has_one() {
+        let (own, other) = (VolumeIdentity([6; 16]), VolumeIdentity([5; 16]));
+        let volume = |serial, identity| Volume { identity, ..Volume::plain(serial, "NTFS") };
+        let record = |identity| OpenRecord { identity, ..sample() };
+        // Another machine has another device number, and so another serial number.
+        assert!(record(Some(own)).is_of_volume(&volume(8, own)));
+        assert!(!record(Some(own)).is_of_volume(&volume(7, other)));
+        assert!(!record(Some(own)).is_of_volume(&volume(7, VolumeIdentity::UNKNOWN)));
+        let unknown = Some(VolumeIdentity::UNKNOWN);
+        assert!(record(unknown).is_of_volume(&volume(8, VolumeIdentity::UNKNOWN)));
+        assert!(!record(unknown).is_of_volume(&volume(7, own)));
+        assert!(record(None).is_of_volume(&volume(7, own)));
+        assert!(!record(None).is_of_volume(&volume(8, own)));
     }
 
     #[test]

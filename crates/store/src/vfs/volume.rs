@@ -39,11 +39,23 @@ impl Space {
         Self { unit: 4_096, total: 0, available: 0, free: 0, files: 0, free_files: 0 };
 }
 
+/// The identity of a file system, equal on each machine that mounts it and after each restart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VolumeIdentity(pub [u8; 16]);
+
+impl VolumeIdentity {
+    /// The file system has no identity of its own, or does not tell it.
+    pub const UNKNOWN: Self = Self([0; 16]);
+}
+
 /// Facts about the file system that do not change while it is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Serial number, equal after each restart.
     pub serial: u32,
+    /// The identity of the file system, by which another machine knows it. The serial number may be
+    /// made of the device number, which is another one there.
+    pub identity: VolumeIdentity,
     /// Creation time if known, else the birth time of the share's root.
     pub created: FileTime,
     /// Name of the file system for clients ("NTFS" unless configured).
@@ -84,6 +96,7 @@ impl Volume {
     pub fn plain(serial: u32, file_system: &str) -> Self {
         Self {
             serial,
+            identity: VolumeIdentity::UNKNOWN,
             created: FileTime::ZERO,
             file_system: String::from(file_system),
             max_component: 255,

@@ -515,7 +515,7 @@ pub(super) const HOSTILE_OLD: &[i64] = &[
 pub(super) const HOSTILE_OLD: &[i64] = &[];
 
 /// Requests of `ioctl(2)` that the server makes: cloning, attributes and compression of
-/// files; bytes that wait in a socket or pipe; what the standard library does.
+/// files; the UUID of a file system; bytes that wait in a socket or pipe; what the standard library does.
 pub(super) const IOCTLS: &[u64] = &[
     // FICLONE, FICLONERANGE, FIDEDUPERANGE of linux/fs.h
     0x4004_9409,
@@ -524,6 +524,8 @@ pub(super) const IOCTLS: &[u64] = &[
     // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS of linux/fs.h
     0x8008_6601,
     0x4008_6602,
+    // FS_IOC_GETFSUUID of linux/fs.h
+    0x8011_1500,
     // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TIOCOUTQ, TCGETS, TIOCGWINSZ
     0x541B,
     0x5421,

@@ -66,6 +66,7 @@ pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> 
         name: state.name_of(file.id).to_string(),
         file_name: survival.asked.file_name.clone(),
         volume: file.vfs.volume().serial,
+        identity: Some(file.vfs.volume().identity),
         inode: file.cell.key().inode,
         stream: file.cell.key().stream,
         birth,
@@ -373,7 +374,7 @@ fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
     let key = opened.node.key();
     let is_same = key.inode == record.inode
         && key.stream == record.stream
-        && vfs.volume().serial == record.volume
+        && record.is_of_volume(vfs.volume())
         && opened.node.birth().unwrap_or_default() == record.birth;
     if !is_same {
         return Err("another file has its name".into());
