@@ -62,6 +62,7 @@ impl Collector for Scrape {
         self.latencies(&mut encoder)?;
         self.errors(&mut encoder)?;
         self.shares(&mut encoder)?;
+        self.owners(&mut encoder)?;
         self.health(&mut encoder)
     }
 }
@@ -207,6 +208,17 @@ impl Scrape {
             known().try_for_each(|share| {
                 let Some(bytes) = share.available else { return Ok(()) };
                 let value = i64::try_from(bytes).unwrap_or(i64::MAX);
+                ConstGauge::new(value).encode(one.encode_family(&[("share", &*share.name)])?)
+            })
+        })
+    }
+
+    /// The owner of the first shares.
+    fn owners(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (name, help) = ("frevo_share_owned", "1 when this server serves the share, else 0");
+        family(encoder, name, help, MetricType::Gauge, |mut one| {
+            self.shares.iter().take(SHARE_LABELS).try_for_each(|share| {
+                let value = i64::from(matches!(share.life, "owned" | "draining"));
                 ConstGauge::new(value).encode(one.encode_family(&[("share", &*share.name)])?)
             })
         })

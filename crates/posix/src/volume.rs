@@ -77,7 +77,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
     let id = sys::fs_id(root);
     Ok(Volume {
         serial: (id ^ (id >> 32)) as u32,
-        identity: identity(id, (stx.stx_dev_major, stx.stx_dev_minor), || sys::fs_uuid(root)),
+        identity: identity(id, stx.stx_dev_major, stx.stx_dev_minor, || sys::fs_uuid(root)),
         created: stat::stat_of(&stx, &stat::Extra::default()).created,
         file_system: options.file_system_name.clone(),
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
@@ -104,7 +104,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
 /// make it of the device number, which is another one on another machine; FUSE has none.
 fn identity(
     id: u64,
-    (major, minor): (u32, u32),
+    major: u32,
+    minor: u32,
     uuid: impl FnOnce() -> Option<[u8; 16]>,
 ) -> VolumeIdentity {
     // huge_encode_dev of linux/kdev_t.h.
@@ -161,14 +162,14 @@ mod tests {
         let uuid = VolumeIdentity([7; 16]);
         let of_xfs = |major: u32, minor: u32| {
             let id = u64::from(minor & 0xFF | major << 8 | (minor & !0xFF) << 12);
-            identity(id, (major, minor), || Some(uuid.0))
+            identity(id, major, minor, || Some(uuid.0))
         };
         assert_eq!((of_xfs(8, 1), of_xfs(253, 0x1234)), (uuid, uuid));
-        let of_ext4 = |minor| identity(0x0123_4567_89AB_CDEF, (8, minor), || None);
+        let of_ext4 = |minor| identity(0x0123_4567_89AB_CDEF, 8, minor, || None);
         assert_eq!(of_ext4(1), of_ext4(17));
         assert_ne!(of_ext4(1), VolumeIdentity::UNKNOWN);
-        assert_eq!(identity(0, (0, 44), || None), VolumeIdentity::UNKNOWN, "FUSE");
-        assert_eq!(identity(0x0801, (8, 1), || None), VolumeIdentity::UNKNOWN, "an older kernel");
+        assert_eq!(identity(0, 0, 44, || None), VolumeIdentity::UNKNOWN, "FUSE");
+        assert_eq!(identity(0x0801, 8, 1, || None), VolumeIdentity::UNKNOWN, "an older kernel");
     }
 
     /// Tests that the kernel's answer is understood, where it gives one.

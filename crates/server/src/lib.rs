@@ -164,7 +164,7 @@ pub mod internal {
         base { ambient, host, limits, #[cfg(feature = "plant")] plant }
         objects { admission, audited, durable, lease, ledger, notice, server }
         serve { idle }
-        shares { apple, impersonation, time_machine, user_folders }
+        shares { apple, impersonation, life, time_machine, user_folders }
     }
     pub mod command {
         pub use crate::command::*;

@@ -613,6 +613,9 @@ pub const UNCOPIED_TOGETHER_BYTES_MAX: usize = 512 << 10;
 /// Time after which no reply waits for a further request.
 pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
 
+/// Time that requests of a share may take to end while it is given to another server.
+pub const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 

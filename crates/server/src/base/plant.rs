@@ -38,11 +38,15 @@ pub enum Plant {
     ReplayBelieved,
     /// The memory of a READ is written once more after the answer.
     KeyAfterReply,
+    /// A server answers requests to a share that another server owns.
+    OldOwnerAnswers,
+    /// Records are written as if this server always owned their share.
+    EpochIgnored,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -59,6 +63,8 @@ impl Plant {
         Self::SessionLeft,
         Self::ReplayBelieved,
         Self::KeyAfterReply,
+        Self::OldOwnerAnswers,
+        Self::EpochIgnored,
     ];
 }
 

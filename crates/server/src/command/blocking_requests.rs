@@ -238,7 +238,7 @@ impl Moved {
         let mut out = Response::reusing(Vec::new());
         let outcome = tokio::select! {
             biased;
-            outcome = command::dispatch(&rq, &mut out) => outcome,
+            outcome = served(&rq, &mut out) => outcome,
             () = cancelled(&rq, signals) => Err(Status::INTERNAL_ERROR.into()),
         };
         if let Some(open) = &rq.open
@@ -248,6 +248,12 @@ impl Moved {
         }
         (outcome, out)
     }
+}
+
+/// Runs the handler, unless another server has got the share while the request waited for a thread.
+async fn served(rq: &Request<'_>, out: &mut Response) -> Outcome {
+    rq.still_served()?;
+    command::dispatch(rq, out).await
 }
 
 /// Tells the handler when its client has cancelled. Never ends.

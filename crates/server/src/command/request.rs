@@ -12,6 +12,7 @@ use frevo_store::lease::{Actor, Cause};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Header;
 use frevo_wire::Status;
+use futures_util::FutureExt;
 
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
@@ -59,6 +60,13 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Fails when the share of the request is not served here any more: asked before each change of a
+    /// file that follows a wait. The client gets no answer, and finds the owner of the share.
+    pub fn still_served(&self) -> Result<(), Status> {
+        let is_served = self.tree.as_ref().is_none_or(|tree| tree.is_served());
+        if is_served { Ok(()) } else { Err(Status::SERVER_UNAVAILABLE) }
+    }
+
     /// Returns the server of the connection.
     pub fn server(&self) -> &Arc<ServerState> {
         &self.connection.server
@@ -118,6 +126,7 @@ impl Request<'_> {
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         let permit = self.server().blocking_pool.permit(&identity.user);
         let permit = self.cancellation.unless_told(permit).await.ok_or(Status::CANCELLED)??;
+        self.still_served()?;
         let done = run_blocking(move || {
             let _permit = permit;
             call()
@@ -155,7 +164,8 @@ impl Request<'_> {
         id: OpenId,
         cause: Cause,
     ) -> impl Future<Output = Result<(), Status>> {
-        lease::contend(self.server(), &self.cancellation, cell, id, cause)
+        let contended = lease::contend(self.server(), &self.cancellation, cell, id, cause);
+        contended.map(|ended| ended.and_then(|()| self.still_served()))
     }
 
     /// Waits until nobody is giving back anything. Then it is to be asked again.

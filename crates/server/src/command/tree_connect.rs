@@ -15,7 +15,7 @@ use crate::base::pools::blocking_pool::BlockingPool;
 use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::objects::refusal::{Doom, Outcome};
+use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
 use crate::objects::tree_connect::TreeConnect;
@@ -54,6 +54,7 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Ok(admitted) => admitted,
         Err(why) => return Err(refused(rq, name, &identity, why).into()),
     };
+    check_served(rq, &share, &identity)?;
     check_encryption(rq, &share)?;
     let share_use = take_use(rq, &share, &identity)?;
     let maximal_access = share.maximal_access() & granted;
@@ -149,6 +150,25 @@ fn admit(
         "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
     )?;
     Ok((share, granted))
+}
+
+/// Refuses a share that this server does not serve, or not yet: see
+/// [`Life::refusal`](crate::shares::life::Life::refusal).
+fn check_served(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<(), Refusal> {
+    if share.life.takes_new() {
+        return Ok(());
+    }
+    let state = share.life.state();
+    let Some(status) = share.life.refusal() else {
+        return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
+    };
+    rq.tell(|left_out| {
+        tracing::info!(target: "frevo::tree", peer = %rq.connection.peer, left_out,
+            user = %identity.user, share = %share.name, state = state.name(),
+            "refused: this server does not serve the share now");
+    });
+    audited::connect_refused(rq, &share.name, status, state.name());
+    Err(status.into())
 }
 
 /// MS-SMB2 3.3.5.7: REQUEST_NOT_ACCEPTED when Share.CurrentUses has reached Share.MaxUses.

@@ -193,6 +193,8 @@ pub fn open_share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identit
         audit: None,
         max_connections: section.max_connections,
         uses: Arc::default(),
+        begins_elsewhere: false,
+        life: Arc::default(),
         user_folders: section.user_folders(),
         recycle: section.recycle.as_ref().map(RecycleSection::bin),
         id_map: Arc::default(),

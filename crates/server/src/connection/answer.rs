@@ -24,7 +24,7 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::operations::Running;
-use crate::objects::refusal::{Doom, Refusal};
+use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::shown::Shown;
 
 impl Connection {
@@ -207,8 +207,19 @@ impl Connection {
         };
         assembly.note_key(out);
         finish(&rq, found.counted);
+        let outcome = if_served(&rq, outcome);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
+}
+
+/// The outcome of a request to a share that is still served here. Where another server owns the share,
+/// that server may have answered others by now: nothing is acknowledged here any more. The client
+/// connects again, and finds the owner of the share.
+fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
+    let Some(tree) = &rq.tree else { return outcome };
+    // An error may be of the move itself, such as CANCELLED for a lock that waited.
+    let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
+    if is_told { outcome } else { Err(Doom::Late("another server serves the share").into()) }
 }
 
 /// MS-SMB2 3.3.4.1: a request that has its answer is not outstanding any more.

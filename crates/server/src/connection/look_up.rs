@@ -16,7 +16,7 @@ use crate::base::under_way::Operation;
 use crate::command::response::Response;
 use crate::command::{self, Ends, FileIdAt, Row};
 use crate::objects::open::Open;
-use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::{Session, State};
 use crate::objects::tree_connect::TreeConnect;
 
@@ -103,8 +103,15 @@ impl Connection {
             found.operations[0] = Some(operation);
         }
         if row.tree {
-            look_up_tree(&session, header, row, sealed, &mut found)?;
-            self.look_up_open(&session, message, header, row, inherited, &mut found)?;
+            let looked = look_up_tree(&session, header, row, sealed, &mut found).and_then(|()| {
+                self.look_up_open(&session, message, header, row, inherited, &mut found)
+            });
+            if found.tree.as_ref().is_some_and(|tree| !tree.takes_requests()) {
+                // The client connects again, and finds the owner of the share. It would take a status
+                // for the answer of that server.
+                return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
+            }
+            looked?;
         }
         Ok(found)
     }
@@ -160,6 +167,7 @@ fn look_up_tree(
 ) -> Result<(), Refusal> {
     let ended = |status| ended_with(session, status);
     let tree = session.tree(header.tree_id().unwrap_or(0)).map_err(ended)?;
+    let tree = &*found.tree.insert(tree);
     if let Some(status) = receive_policy::refusal_by_tree(sealed, tree.share.encrypt) {
         return Err(status.into());
     }
@@ -168,7 +176,6 @@ fn look_up_tree(
         let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
         found.operations[1] = Some(operation);
     }
-    found.tree = Some(tree);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::{
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
-use crate::objects::durable::{handover, record};
+use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
 use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
@@ -124,8 +125,9 @@ impl Server {
         };
         let server = Self(Arc::new(inner));
         server.apply_limits();
+        server.state().watch_lives();
         if let Some(store) = state_store {
-            let count = record::restore(server.state(), store).map_err(io::Error::other)?;
+            let count = owning::restore(server.state(), store).map_err(io::Error::other)?;
             if count > 0 {
                 tracing::info!(target: "frevo::durable", count,
                     "restored persistent handles; their files stay open for the clients");
@@ -273,7 +275,47 @@ impl Server {
             None => Shares::clone(&state.shares()),
         };
         let accounts = accounts.unwrap_or_else(|| state.accounts());
-        state.reload(settings, shares, accounts)
+        let reviewed = state.reload(settings, shares, accounts);
+        state.watch_lives();
+        if let Err(fault) = owning::restore_new(state) {
+            tracing::error!(target: "frevo::durable", %fault,
+                "cannot read the persistent handles of a share that was made continuous");
+        }
+        reviewed
+    }
+
+    /// Takes shares that another server had, with their persistent handles. Shares that show the
+    /// same files are to be taken together. Returns the number of handles, which wait for their
+    /// clients.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be taken, and why.
+    #[doc(hidden)]
+    pub async fn take_shares(&self, names: &[&str]) -> Result<usize, String> {
+        self.0.state.take_shares(names).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Gives shares away, so that another server can take them at `addresses`.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be given away, and why.
+    #[doc(hidden)]
+    pub async fn give_shares(
+        &self,
+        names: &[&str],
+        addresses: &[SocketAddr],
+    ) -> Result<(), String> {
+        self.0.state.give_shares(names, addresses).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Stops serving a share at once, which another server may own from now on. Returns false if
+    /// this server did not serve it.
+    ///
+    /// # Errors
+    /// A sentence, when there is no such share.
+    #[doc(hidden)]
+    pub fn lose_share(&self, name: &str) -> Result<bool, String> {
+        self.0.state.lose_share(name).map_err(|fault| fault.to_string())
     }
 
     /// The shares, those with the audit log that do not say what of them is recorded.

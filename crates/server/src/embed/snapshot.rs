@@ -97,6 +97,8 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         hidden: share.hidden,
         connections,
         opens,
+        life: share.life.state().name(),
+        epoch: share.life.ownership().epoch.0,
     }
 }
 

@@ -204,6 +204,11 @@ pub struct ShareStatus {
     pub connections: usize,
     /// The number of Opens.
     pub opens: usize,
+    /// The state of its life here: `starting`, `owned`, `draining`, `elsewhere` or `failed`. A share
+    /// that is owned can have a folder that cannot be opened.
+    pub life: &'static str,
+    /// The number of its ownership; 0 while it has no records of persistent handles.
+    pub epoch: u64,
 }
 
 /// Facts about one Open.

@@ -52,7 +52,8 @@ pub async fn contend(
         if !contention.waits {
             return Ok(());
         }
-        settled(cancellation, cell, actor).await?;
+        // Boxed: few requests wait for other clients, and the state of each would have room for it.
+        Box::pin(settled(cancellation, cell, actor)).await?;
     }
 }
 

@@ -260,7 +260,8 @@ impl Open {
     /// time. I/O under way keeps the descriptor until it ends.
     ///
     /// A removal that fails (a directory that filled up meanwhile) leaves the
-    /// file where it is: MS-FSA 2.1.5.5 has nobody to tell.
+    /// file where it is: MS-FSA 2.1.5.5 has nobody to tell. An Open of a share that
+    /// another server serves by now leaves its file, and its record, as they are.
     pub fn close(&self, files: &FileTable) {
         let _none = self.close_within(files, Patience::Long);
     }
@@ -309,6 +310,9 @@ impl Open {
                 || file.cell.lock().ranges.release_some(self.id(), LOCKS_RELEASED_AT_ONCE);
             while has_more() {}
             file.leave_vanishing();
+            if !self.tree().share.life.serves() {
+                return;
+            }
             if file.written.load(Ordering::Acquire) || file.altered.load(Ordering::Relaxed) {
                 self.record_written(file);
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::order::model::step;
 use frevo_store::security::Token;
+use frevo_store::state::Epoch;
 use frevo_wire::dtyp::AccessMask;
 use parking_lot::Mutex;
 
@@ -38,6 +39,8 @@ pub struct TreeConnect {
     source: Option<Source>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
+    /// The epoch of the share when it was connected.
+    epoch: Epoch,
 }
 
 impl TreeConnect {
@@ -46,6 +49,7 @@ impl TreeConnect {
         let identity = SharedIdentity::default();
         let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
         let under_way = Arc::default();
+        let epoch = share.life.epoch();
         Self {
             id,
             share,
@@ -58,7 +62,19 @@ impl TreeConnect {
             charge: None,
             source: None,
             under_way,
+            epoch,
         }
+    }
+
+    /// True while requests that have begun may change files and be answered: this server has owned
+    /// the share since it was connected.
+    pub fn is_served(&self) -> bool {
+        self.share.life.serves_since(self.epoch)
+    }
+
+    /// True while requests may begin.
+    pub fn takes_requests(&self) -> bool {
+        self.share.life.takes_new_since(self.epoch)
     }
 
     /// Charges the tree connect to a holder.

@@ -1,7 +1,7 @@
 //! Shares: what a tree connect shows, and how its files are reached.
 //!
 //! The share itself, folders of the host, the user that files are used as (impersonation), rights by
-//! security descriptors, the recycle bin, Time Machine, access-based enumeration, quotas, and what
+//! security descriptors, the life of a share (which server owns it), the recycle bin, Time Machine, access-based enumeration, quotas, and what
 //! Apple's and POSIX clients expect of files.
 //!
 //! It may touch `audit`, `access` and `base`. `folders` names `frevo-posix`. It knows no Open, no
@@ -10,6 +10,7 @@
 pub(crate) mod apple;
 pub(crate) mod folders;
 pub(crate) mod impersonation;
+pub(crate) mod life;
 pub(crate) mod posix;
 pub(crate) mod protection;
 pub(crate) mod quota;

@@ -17,6 +17,7 @@ use crate::base::host::Credentials;
 use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
 use crate::shares::impersonation;
+use crate::shares::life::Life;
 use crate::shares::recycle::{RecycleBin, RecyclingVfs};
 use crate::shares::time_machine::Limit;
 use crate::shares::user_folders::{USER, UserFolders};
@@ -140,6 +141,12 @@ pub struct Share {
     /// Share.CurrentUses
     #[doc(hidden)]
     pub uses: Arc<Uses>,
+    /// True for a share that several servers have in turn: this one serves it once it has taken it.
+    #[doc(hidden)]
+    pub begins_elsewhere: bool,
+    /// The server that owns it, over all reloads. [`Shares`] sets it.
+    #[doc(hidden)]
+    pub life: Arc<Life>,
     /// A folder for each user, in place of `target`.
     #[doc(hidden)]
     pub user_folders: Option<UserFolders>,
@@ -219,6 +226,8 @@ impl Share {
             audit: None,
             max_connections: None,
             uses: Arc::default(),
+            begins_elsewhere: false,
+            life: Arc::default(),
             user_folders: None,
             recycle: None,
             id_map: Arc::default(),
@@ -229,6 +238,18 @@ impl Share {
     pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
         let may_wait = || self.vfs().is_some_and(|vfs| vfs.may_wait());
         self.blocking_pool.as_ref().filter(|_| !self.asks_off_core || may_wait())
+    }
+
+    /// The share at the beginning of its life.
+    fn born(mut self) -> Self {
+        self.be_born();
+        self
+    }
+
+    fn be_born(&mut self) {
+        let name = fold_name(&self.name);
+        let begun = if self.begins_elsewhere { Life::elsewhere(&name) } else { Life::owned(&name) };
+        self.life = Arc::new(begun);
     }
 
     /// The share as somebody sees it who may not, or may, write.
@@ -336,8 +357,12 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The given shares and IPC$.
+    /// The given shares and IPC$, at the beginning of their lives.
     pub fn new(shares: impl IntoIterator<Item = Share>) -> Self {
+        Self::of(shares.into_iter().map(Share::born))
+    }
+
+    fn of(shares: impl IntoIterator<Item = Share>) -> Self {
         let ipc = Share {
             comment: String::from("IPC Service"),
             hidden: true,
@@ -381,13 +406,17 @@ impl Shares {
     /// These shares, which go on with the uses and counts that `old` ones of their names have.
     pub fn following(mut shares: Vec<Share>, old: &Self) -> Self {
         for share in &mut shares {
-            let Some(old) = old.find(&share.name) else { continue };
+            let Some(old) = old.find(&share.name) else {
+                share.be_born();
+                continue;
+            };
             share.uses = Arc::clone(&old.uses);
+            share.life = Arc::clone(&old.life);
             if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
                 Arc::make_mut(bin).counts = Arc::clone(&old.counts);
             }
         }
-        Self::new(shares)
+        Self::of(shares)
     }
 
     /// All of them, by name.

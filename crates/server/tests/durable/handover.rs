@@ -8,7 +8,7 @@ use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
 use frevo_server::internal::durable::handover;
-use frevo_store::state::{MemoryState, RecordId, StateStore};
+use frevo_store::state::{MemoryState, Ownership, RecordId, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::create_context::CreateContext;
 use tokio::task::LocalSet;
@@ -32,6 +32,13 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         };
         test(&start, &store).await;
     });
+}
+
+/// Loads the records of durable Opens, which are those of no share.
+fn owner_of(store: &MemoryState) -> Ownership {
+    let (done, loaded) = std::sync::mpsc::channel();
+    store.load("", Box::new(move |result| done.send(result).unwrap()));
+    loaded.recv().unwrap().unwrap().ownership
 }
 
 /// The orderly end of a server whose clients' connections are cut.
@@ -171,9 +178,10 @@ fn old_and_strange_records_cost_nothing_else() {
         assert_eq!(records.len(), 2);
         records[0].1[..8].fill(0);
         let (id, bytes) = records.remove(0);
-        store.put(id, bytes.clone(), Box::new(|_| {}));
+        let owner = owner_of(store);
+        store.put(&owner, id, bytes.clone(), Box::new(|_| {}));
         for (at, strange) in [&bytes[..4], &bytes[..40], b""].iter().enumerate() {
-            store.put(RecordId(at as u64), strange.to_vec(), Box::new(|_| {}));
+            store.put(&owner, RecordId(at as u64), strange.to_vec(), Box::new(|_| {}));
         }
         let world = start();
         assert_eq!(world.server.durables.counts(), (1, 1));

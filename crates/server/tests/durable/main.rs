@@ -9,6 +9,7 @@ mod asking;
 mod handles;
 mod handover;
 mod instances;
+mod moving;
 mod persistent;
 mod replayed;
 mod resilient;

@@ -9,9 +9,11 @@ use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
-use frevo_server::internal::durable::record;
+use frevo_server::internal::durable::{owning, record};
 use frevo_server::internal::limits::{BREAK_TIMEOUT, PERSISTENT_OPENS_PER_FILE};
-use frevo_store::state::{Done, MemoryState, OpenRecord, RecordId, StateFault, StateStore};
+use frevo_store::state::{
+    Done, LoadDone, MemoryState, OpenRecord, Ownership, RecordId, StateStore,
+};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
@@ -36,7 +38,7 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let store = Arc::new(MemoryState::default());
         let start = || {
             let world = World::at(settings(), folder.path());
-            record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+            owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
             world.server.start_scavenger();
             world
         };
@@ -91,20 +93,20 @@ impl std::fmt::Debug for Slow {
 }
 
 impl StateStore for Slow {
-    fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
-        self.memory.load()
+    fn load(&self, share: &str, done: LoadDone) {
+        self.memory.load(share, done);
     }
 
-    fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
+    fn put(&self, owner: &Ownership, id: RecordId, record: Vec<u8>, done: Done) {
         if self.is_slow.load(std::sync::atomic::Ordering::Relaxed) {
             self.unsaid.lock().unwrap().push(done);
-            return self.memory.put(id, record, Box::new(|_| {}));
+            return self.memory.put(owner, id, record, Box::new(|_| {}));
         }
-        self.memory.put(id, record, done);
+        self.memory.put(owner, id, record, done);
     }
 
-    fn remove(&self, id: RecordId, done: Done) {
-        self.memory.remove(id, done);
+    fn remove(&self, owner: &Ownership, id: RecordId, done: Done) {
+        self.memory.remove(owner, id, done);
     }
 }
 
@@ -116,19 +118,19 @@ struct Late {
 }
 
 impl StateStore for Late {
-    fn load(&self) -> Result<Vec<(RecordId, Vec<u8>)>, StateFault> {
-        self.memory.load()
+    fn load(&self, share: &str, done: LoadDone) {
+        self.memory.load(share, done);
     }
 
-    fn put(&self, id: RecordId, record: Vec<u8>, done: Done) {
+    fn put(&self, owner: &Ownership, id: RecordId, record: Vec<u8>, done: Done) {
         if self.begins.try_send(()).is_ok() {
             std::thread::sleep(Duration::from_millis(200));
         }
-        self.memory.put(id, record, done);
+        self.memory.put(owner, id, record, done);
     }
 
-    fn remove(&self, id: RecordId, done: Done) {
-        self.memory.remove(id, done);
+    fn remove(&self, owner: &Ownership, id: RecordId, done: Done) {
+        self.memory.remove(owner, id, done);
     }
 }
 
@@ -140,7 +142,7 @@ fn no_record_comes_after_its_removal() {
         // Nobody listens yet: the first records are put at once.
         let (begins, begun) = std::sync::mpsc::sync_channel(0);
         let store = Arc::new(Late { memory: MemoryState::default(), begins });
-        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
         let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
         let want = with(Want::file("f"), &[dh2q(guid(3), true)]);
         peer.open_file(&mount, &want).await;
@@ -163,7 +165,7 @@ fn no_record_comes_after_its_removal() {
 /// A world that has a slow store, with a persistent Open.
 pub async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
     let store = Arc::new(Slow::default());
-    record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+    owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
     let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
     let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
     let file = files::file_id(&peer.create(&mount, &want).await);
@@ -227,7 +229,7 @@ fn a_repeated_lock_waits_for_the_record() {
 fn a_replay_does_not_overtake_the_record() {
     in_world(async |world| {
         let store = Arc::new(Slow::default());
-        record::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
         let client = guid(0x31);
         let (mut peer, mount) = back(world, client, "ann", "lasting").await;
         store.becomes_slow();

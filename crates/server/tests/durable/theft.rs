@@ -76,9 +76,9 @@ impl Kind {
 }
 
 fn store(world: &World) {
-    use frevo_server::internal::durable::record;
+    use frevo_server::internal::durable::owning;
     let store = std::sync::Arc::new(frevo_store::state::MemoryState::default());
-    record::restore(&world.server, store).unwrap();
+    owning::restore(&world.server, store).unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
 use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::durable::{handover, record};
+use frevo_server::internal::durable::{handover, owning};
 use frevo_server::internal::host::HostUser;
 use frevo_server::internal::id_map::{IdMap, IdRange};
 use frevo_server::share::{RunAs, Share, Target};
@@ -37,7 +37,7 @@ fn start(root: &Path, store: &Arc<MemoryState>) -> World {
 /// A run with this share on a host with these users.
 fn serve(share: Share, host: Arc<dyn Ambient>, store: &Arc<MemoryState>) -> World {
     let server = serving(settings(), [share], Arc::new(Users), host);
-    record::restore(server.state(), Arc::clone(store) as _).unwrap();
+    owning::restore(server.state(), Arc::clone(store) as _).unwrap();
     server.state().start_scavenger();
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");
     World::of(server, tempfile::tempdir().unwrap())

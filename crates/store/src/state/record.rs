@@ -227,9 +227,10 @@ impl OpenRecord {
             name: text(r)?,
             file_name: text(r)?,
             volume: r.u32("volume")?,
-            identity: match has_identity {
-                true => Some(VolumeIdentity(r.array("identity of the volume")?)),
-                false => None,
+            identity: if has_identity {
+                Some(VolumeIdentity(r.array("identity of the volume")?))
+            } else {
+                None
             },
             inode: r.u64("inode")?,
             stream: r.u64("stream")?,

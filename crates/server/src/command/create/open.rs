@@ -30,7 +30,9 @@ use crate::shares::visibility;
 const ATTEMPTS: usize = 8;
 
 impl Create<'_> {
+    /// Holds the name while this server serves the share: an attempt may have waited for others.
     fn hold_name(&self) -> Result<NamesLocked<'_>, Status> {
+        self.rq.still_served()?;
         let files = &self.rq.server().files;
         name_holds::hold(files, self.vfs.folder_id(), &self.name).map_err(Fault::status)
     }
@@ -93,7 +95,7 @@ impl Create<'_> {
                 }
                 attempts = 0;
                 let actor = Actor { open: self.id(), lease: self.wish.owner() };
-                self.rq.settled(&cell, actor).await?;
+                Box::pin(self.rq.settled(&cell, actor)).await?;
                 self.check_held()?;
                 continue;
             }

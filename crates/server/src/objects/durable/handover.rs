@@ -10,12 +10,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use frevo_store::StateStore;
-use frevo_store::state::{OpenRecord, RecordId, StateFault};
+use frevo_store::state::{Loaded, OpenRecord, RecordId, StateFault};
 use frevo_wire::dtyp::FileTime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::record::{Kept, record_of, restore_all};
+use super::owning::{load, unanswered};
+use super::record::{Recorded, record_of, restore_all};
 use crate::objects::open::Open;
 use crate::objects::server::ServerState;
 
@@ -25,6 +26,9 @@ const TICKS_PER_MS: u64 = 10_000;
 /// The bytes before a record: the time until which the client may come (8, FILETIME), and 1 for a
 /// resilient Open, 0 for a durable one.
 const HEAD: usize = 9;
+
+/// The share of these records in their store: they are of all shares, and a server reads them at once.
+const NO_SHARE: &str = "";
 
 /// Encodes an Open for the next run, as [`HEAD`] and its record. None for an Open that ends with
 /// this run: a persistent one is on record already; one that deletes its file, or that a record
@@ -54,14 +58,14 @@ fn left(open: &Open, now: FileTime) -> Option<Vec<u8>> {
 /// Leaves the durable Opens that wait for their clients to the next run, if this server has a
 /// store for that. They stay open: the caller closes them.
 pub async fn leave(server: &ServerState) {
-    let Some(store) = server.durables.handover() else { return };
+    let Some((store, owner)) = server.durables.handover() else { return };
     let now = server.ambient.now();
     let mut stored = Vec::new();
     for open in server.durables.waiting() {
         let Some(bytes) = left(&open, now) else { continue };
         let (done, stable) = oneshot::channel();
         let done = Box::new(move |result| _ = done.send(result));
-        store.put(RecordId(open.file_id.persistent), bytes, done);
+        store.put(owner, RecordId(open.file_id.persistent), bytes, done);
         stored.push(stable);
     }
     let (mut count, mut lost) = (0_usize, 0_usize);
@@ -87,12 +91,12 @@ pub async fn leave(server: &ServerState) {
 /// When the store cannot be read or emptied. An Open whose time is over, or that cannot be made
 /// again, costs that Open alone.
 pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
-    let records = store.load()?;
+    let Loaded { ownership, records } = load(&*store, NO_SHARE).recv().map_err(unanswered)??;
     let (done, emptied) = mpsc::channel();
     for (id, _) in &records {
         let done = done.clone();
         // Nobody listens only when the first failure has ended this.
-        store.remove(*id, Box::new(move |result| _ = done.send(result)));
+        store.remove(&ownership, *id, Box::new(move |result| _ = done.send(result)));
     }
     drop(done);
     for result in emptied {
@@ -117,12 +121,12 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
                 if is_resilient {
                     resilient.push((id, Duration::from_millis(record.timeout_ms.into())));
                 }
-                ready.push((id, record, Instant::now() + time));
+                ready.push(Recorded { id, record, deadline: Instant::now() + time, holder: None });
             }
             Err(why) => tracing::warn!(target: "frevo::durable", why, "lost a durable handle"),
         }
     }
-    let count = restore_all(server, ready, Kept::OverThisRestart);
+    let count = restore_all(server, ready);
     for (id, timeout) in resilient {
         if let Some(open) = server.durables.open(id)
             && let Some(survival) = open.survival()
@@ -130,6 +134,6 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
             survival.set_resilient(timeout);
         }
     }
-    server.durables.set_handover(store);
+    server.durables.set_handover(store, ownership);
     Ok(count)
 }

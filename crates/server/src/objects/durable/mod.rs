@@ -12,6 +12,7 @@ mod by_file;
 mod caching;
 pub mod disk;
 pub mod handover;
+pub mod owning;
 mod reconnect;
 pub mod record;
 pub mod scavenger;

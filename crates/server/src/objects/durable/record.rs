@@ -17,7 +17,7 @@ use frevo_store::state::{
     ActorRecord, Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
 };
 use frevo_store::vfs::{KindWanted, OpenHow, Opened};
-use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Shape, Sharing, StateStore, Vfs};
+use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Shape, Sharing, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
@@ -26,6 +26,7 @@ use frevo_wire::file_id::FileId;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::store_backlog::Holder;
 use super::{AppInstance, Asked, Survival};
 use crate::base::host::HostUser;
 use crate::base::host::UnixUser;
@@ -40,13 +41,17 @@ use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{RunAs, Share};
 
-/// Why an Open of an earlier run is made again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// The Open is persistent.
-    Always,
-    /// It is durable, and the earlier run has left it to this one.
-    OverThisRestart,
+/// An Open of an earlier owner, which is to be made anew.
+pub(super) struct Recorded {
+    /// The number of the record.
+    pub(super) id: RecordId,
+    /// The Open.
+    pub(super) record: OpenRecord,
+    /// The time until which its client may come.
+    pub(super) deadline: Instant,
+    /// The share whose records it is among. None for a durable Open, which an earlier run has left to
+    /// this one.
+    pub(super) holder: Option<Holder>,
 }
 
 /// The record of `open`, which survives by `survival`.
@@ -136,7 +141,7 @@ pub async fn keep(server: &ServerState, open: &Open) -> Result<(), Status> {
 
 /// Makes good what the store failed to do before: in the record of somebody else may
 /// still be what has just been promised to this one.
-async fn settle(server: &ServerState) -> Result<(), Status> {
+pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     let (removals, stale) = server.durables.backlog().owed();
     let Some(store) = server.durables.store() else { return Ok(()) };
     let mut asked = Vec::new();
@@ -145,8 +150,8 @@ async fn settle(server: &ServerState) -> Result<(), Status> {
         asked.push(stable);
         Box::new(move |result| _ = done.send(result))
     };
-    for id in removals {
-        server.durables.backlog().remove(&**store, id, wait());
+    for (id, holder) in removals {
+        server.durables.backlog().remove(&**store, &holder, id, wait());
     }
     for id in stale {
         let open = server.durables.open(id);
@@ -176,12 +181,15 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(store) = server.durables.store() else { return false };
     // Records come in order, and none comes after the removal.
     let _order = survival.recording.lock();
-    if !survival.is_persistent() {
+    if !survival.is_persistent() || open.is_closed() {
         return false;
     }
     let Some(record) = record_of(open, survival) else { return false };
-    let id = RecordId(record.durable_file_id);
-    server.durables.backlog().put(&**store, id, record.to_bytes(), done);
+    let (id, record) = (RecordId(record.durable_file_id), record.to_bytes());
+    match Holder::present(&open.tree().share.life) {
+        Some(holder) => server.durables.backlog().put(&**store, &holder, id, record, done),
+        None => done(Err(StateFault::Fenced)),
+    }
     true
 }
 
@@ -210,6 +218,8 @@ pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
 fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> Result<(), Status> {
     match result {
         Ok(Ok(())) => Ok(()),
+        // The answer does not leave: the share is another server's.
+        Ok(Err(StateFault::Fenced)) => Err(Status::SERVER_UNAVAILABLE),
         Ok(Err(fault)) => {
             tracing::error!(target: "frevo::durable", %fault, "cannot store a persistent handle");
             Err(Status::INSUFFICIENT_RESOURCES)
@@ -218,66 +228,40 @@ fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> R
     }
 }
 
-/// Takes `store` for persistent Opens and makes those of an earlier run anew.
-/// Each waits for its client as long as it would have after a lost connection.
-/// To be called before anybody is served.
-///
-/// # Errors
-/// When the store cannot be read. A record that cannot be made an Open again
-/// (its file or share has gone) costs that Open alone, and is logged.
-pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
-    let records = store.load()?;
-    server.durables.set_store(store);
-    let mut readable = Vec::new();
-    for (id, bytes) in records {
-        match OpenRecord::from_bytes(&bytes) {
-            Ok(record) => {
-                let time = Duration::from_millis(u64::from(record.timeout_ms));
-                readable.push((id, record, Instant::now() + time));
-            }
-            Err(error) => lost(server, id, &error.to_string(), Kept::Always),
-        }
-    }
-    Ok(restore_all(server, readable, Kept::Always))
-}
-
 /// An Open of an earlier run cannot be made again.
-fn lost(server: &ServerState, id: RecordId, why: &str, kept: Kept) {
-    if kept == Kept::OverThisRestart {
+pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option<&Holder>) {
+    let Some(holder) = holder else {
         tracing::info!(target: "frevo::durable", why, "lost a durable handle over the restart");
         return;
-    }
+    };
     tracing::warn!(target: "frevo::durable", why, "lost a persistent handle");
     if let Some(store) = server.durables.store() {
-        server.durables.backlog().remove(&**store, id, Box::new(|_| {}));
+        server.durables.backlog().remove(&**store, holder, id, Box::new(|_| {}));
     }
 }
 
-/// Makes Opens of an earlier run anew, each of which waits for its client until its deadline.
+/// Makes Opens of an earlier owner anew, each of which waits for its client until its deadline.
 /// Returns their number.
-pub(super) fn restore_all(
-    server: &Arc<ServerState>,
-    records: Vec<(RecordId, OpenRecord, Instant)>,
-    kept: Kept,
-) -> usize {
+pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
     let mut opens = Vec::new();
     // One patience for all of them.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
-    for (id, record, deadline) in records {
-        match reopen(server, &record, kept, &mut owners) {
-            Ok(open) => opens.push((open, record, deadline)),
+    for recorded in records {
+        match reopen(server, &recorded, &mut owners) {
+            Ok(open) => opens.push((open, recorded)),
             Err(why) => {
+                let Recorded { id, record, holder, .. } = recorded;
                 let why = format!("{} of {} in {}: {why}", record.name, record.owner, record.share);
-                lost(server, id, &why, kept);
+                lost(server, id, &why, holder.as_ref());
             }
         }
     }
     let count = opens.len();
     // All are in before any caches, locks or deletes: that would keep others out.
-    for (open, record, deadline) in &opens {
-        put_back(server, open, record);
-        if !server.durables.restore(open, *deadline) {
+    for (open, recorded) in &opens {
+        put_back(server, open, &recorded.record);
+        if !server.durables.restore(open, recorded.deadline) {
             open.close(&server.files);
         }
     }
@@ -287,8 +271,7 @@ pub(super) fn restore_all(
 /// Opens the file again, as it was open.
 fn reopen(
     server: &Arc<ServerState>,
-    record: &OpenRecord,
-    kept: Kept,
+    Recorded { record, holder, .. }: &Recorded,
     owners: &mut Owners,
 ) -> Result<Arc<Open>, String> {
     let shares = server.shares();
@@ -296,7 +279,7 @@ fn reopen(
     let actor = owners.mapped(share, record);
     let share = owners.acting(server, share, record, actor.as_deref());
     let share = &share.ok_or("there is nobody to act as")?;
-    let is_persistent = kept == Kept::Always;
+    let is_persistent = holder.is_some();
     if is_persistent && !share.continuous {
         return Err("the share is not continuous".into());
     }
@@ -374,7 +357,7 @@ fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
     let key = opened.node.key();
     let is_same = key.inode == record.inode
         && key.stream == record.stream
-        && record.is_of_volume(vfs.volume())
+        && record.is_of_volume(&vfs.volume())
         && opened.node.birth().unwrap_or_default() == record.birth;
     if !is_same {
         return Err("another file has its name".into());

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_store::lease::{Granted, LeaseState, OplockLevel};
 use frevo_store::order::{Ordered, rank};
-use frevo_store::state::{Done, RecordId};
+use frevo_store::state::{Done, Ownership, RecordId, StateFault};
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::Survival;
 use super::by_file::ByFile;
-use super::store_backlog::StoreBacklog;
+use super::store_backlog::{Holder, StoreBacklog};
 use crate::base::limits::{DURABLE_OPENS, PERSISTENT_OPENS_PER_FILE};
 use crate::objects::open::{FileOpen, Open};
 
@@ -73,7 +73,7 @@ pub struct Durables {
     /// Where persistent Opens are kept, if anywhere.
     store: OnceLock<Arc<dyn StateStore>>,
     /// Where other durable Opens are left when the server stops, if anywhere.
-    handover: OnceLock<Arc<dyn StateStore>>,
+    handover: OnceLock<(Arc<dyn StateStore>, Ownership)>,
     /// Requests to the state store that failed.
     backlog: StoreBacklog,
     /// Persistent Opens that wait for their client.
@@ -216,7 +216,11 @@ impl Durables {
     pub(super) fn remove_record(&self, open: &Open, done: Done) {
         let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
         let _order = survival.recording.lock();
-        self.backlog.remove(&**store, RecordId(open.file_id.persistent), done);
+        // The records of a share that another server owns are that server's.
+        let Some(holder) = Holder::present(&open.tree().share.life) else {
+            return done(Err(StateFault::Fenced));
+        };
+        self.backlog.remove(&**store, &holder, RecordId(open.file_id.persistent), done);
     }
 
     /// Asks again for removals that failed.
@@ -232,13 +236,13 @@ impl Durables {
     }
 
     /// Where durable Opens are left for the next run.
-    pub(super) fn handover(&self) -> Option<&Arc<dyn StateStore>> {
+    pub(super) fn handover(&self) -> Option<&(Arc<dyn StateStore>, Ownership)> {
         self.handover.get()
     }
 
-    /// Leaves durable Opens in `store` when the server stops.
-    pub(super) fn set_handover(&self, store: Arc<dyn StateStore>) {
-        let _ = self.handover.set(store);
+    /// Leaves durable Opens in `store` when the server stops, as the owner of its records.
+    pub(super) fn set_handover(&self, store: Arc<dyn StateStore>, owner: Ownership) {
+        let _ = self.handover.set((store, owner));
     }
 
     /// The persistent Opens of a file.

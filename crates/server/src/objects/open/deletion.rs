@@ -85,7 +85,15 @@ impl Open {
                 let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
                 (vfs, state.parent_of_deletion(&link))
             };
-            let remove = || file.remove(files, &cell, &link, &*vfs);
+            let is_served = self.tree().share.life.serves();
+            let remove = || {
+                if is_served {
+                    file.remove(files, &cell, &link, &*vfs)
+                } else {
+                    // The next owner of the share has the file, with its wish to be deleted.
+                    Err(Fault::Busy)
+                }
+            };
             let (removed, gave_up) = match patience {
                 Patience::Long => (long_patience(remove), false),
                 Patience::Short => short_patience(remove),

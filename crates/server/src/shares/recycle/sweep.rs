@@ -37,15 +37,19 @@ pub(crate) async fn watch(ambient: Arc<dyn Ambient>, shares: impl Fn() -> Vec<Ar
 
 /// Sweeps one share: its folder, or those of the users that are connected.
 async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
-    let Some(bin) = share.recycle.as_ref().filter(|bin| bin.expires()) else { return };
+    let expiring = share.recycle.as_ref().filter(|bin| bin.expires());
+    // The bin of a share that another server has is that server's work.
+    let Some(bin) = expiring.filter(|_| share.life.serves()) else { return };
     let folders = match &share.user_folders {
         Some(folders) => folders.in_use(),
         None => share.vfs().cloned().into_iter().collect(),
     };
     for vfs in folders {
         let (bin, name, stop) = (Arc::clone(bin), share.name.clone(), Arc::clone(stop));
-        let swept =
-            frevo_net::file_io::run_blocking(move || sweep(&*vfs, &bin, &name, now, &stop)).await;
+        let life = Arc::clone(&share.life);
+        let goes_on = move || !stop.load(Ordering::Relaxed) && life.serves();
+        let sweep = move || sweep(&*vfs, &bin, &name, now, &goes_on);
+        let swept = frevo_net::file_io::run_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(target: "frevo::recycle", share = %share.name, %error,
                 "cannot look for old files in the recycle bin");
@@ -53,10 +57,10 @@ async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
     }
 }
 
-fn sweep(vfs: &dyn Vfs, bin: &RecycleBin, share: &str, now: FileTime, stop: &AtomicBool) {
+fn sweep(vfs: &dyn Vfs, bin: &RecycleBin, share: &str, now: FileTime, goes_on: &dyn Fn() -> bool) {
     let mut pause = || {
         std::thread::sleep(RECYCLE_PAUSE);
-        !stop.load(Ordering::Relaxed)
+        goes_on()
     };
     let removed = Walk::new(vfs, now, &mut pause).expire(bin);
     bin.counts.expired.fetch_add(removed.files, Ordering::Relaxed);

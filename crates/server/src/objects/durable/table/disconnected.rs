@@ -41,6 +41,10 @@ impl Durables {
     pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
+        // Its client finds it, if at all, at the server that owns the share now.
+        if !open.tree().share.life.serves() {
+            return false;
+        }
         let outlives_lease = survival.is_persistent() || survival.is_resilient();
         if !outlives_lease && Caching::locks_for_others(open) {
             return false;
