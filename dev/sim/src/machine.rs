@@ -1,7 +1,7 @@
 //! The server's machine: a server process that can be killed, on a disk that can lose data that was
-//! not synced.
+//! not synced. In some runs a second process takes the shares over from the first one: both use one
+//! disk and one store, as two nodes of a cluster do.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frevo_net::socket::Reach;
@@ -14,20 +14,40 @@ use frevo_server::{Server, Settings, UserList};
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
 
 use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::network::{Network, SERVER_ADDRESS};
 use crate::scenario::Scenario;
-use crate::store::Store;
+use crate::store::{Stable, Store};
 use crate::trace::Trace;
 use crate::{event, violation};
+
+/// The shares, which show the same files and so have one owner.
+const SHARES: [&str; 2] = ["data", "lasting"];
 
 /// A running server process.
 struct Process {
     server: Server,
-    accepting: JoinHandle<()>,
+    /// The task that accepts connections. None before the process owns the shares.
+    accepting: Option<JoinHandle<()>>,
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Process {
+    fn stop_accepting(&mut self) {
+        if let Some(accepting) = self.accepting.take() {
+            accepting.abort();
+        }
+    }
+
+    fn end(mut self) {
+        self.stop_accepting();
+        for connection in self.connections.lock().drain(..) {
+            connection.abort();
+        }
+    }
 }
 
 /// The server's machine: its disk, its store and the current process.
@@ -43,6 +63,17 @@ pub struct Machine {
     vfs: Mutex<Arc<MemoryVfs>>,
     store: Mutex<Arc<Store>>,
     process: Mutex<Option<Process>>,
+    /// Held while the process changes.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// The way in which shares go from one process to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// The owner gives them away.
+    Planned,
+    /// The owner loses them: it could not say in time that it lives.
+    Expired,
 }
 
 /// The way in which a server ends.
@@ -66,7 +97,8 @@ impl Machine {
         let clock = Clock::new(trace.start());
         let time = clock.clone();
         let vfs = MemoryVfs::new(MemoryOptions::default(), Arc::new(move || time.now()));
-        let store = Store::new(BTreeMap::new(), Dice::new(dice.next(), 0));
+        let is_far = scenario.moves_shares();
+        let store = Store::new(Stable::default(), is_far, Dice::new(dice.next(), 0));
         Self {
             number,
             clock,
@@ -77,16 +109,53 @@ impl Machine {
             vfs: Mutex::new(Arc::new(vfs)),
             store: Mutex::new(Arc::new(store)),
             process: Mutex::new(None),
+            changing: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Starts a server process on the disk.
-    pub fn start(&self) {
+    /// Starts a server process on the disk, which takes the shares.
+    pub async fn start(&self) {
+        let _changing = self.changing.lock().await;
+        self.start_here().await;
+    }
+
+    async fn start_here(&self) {
+        let Some(mut process) = self.new_process() else { return };
+        if !self.take(&process.server).await {
+            return process.end();
+        }
+        event!(
+            self.trace,
+            "machine {}: {} persistent Opens wait",
+            self.number,
+            process.server.metrics().waiting_opens
+        );
+        self.open_door(&mut process);
+        event!(self.trace, "machine {}: server starts", self.number);
+        *self.process.lock() = Some(process);
+    }
+
+    /// Has a process take the shares, where they have several owners in turn.
+    async fn take(&self, server: &Server) -> bool {
+        if !self.scenario.lock().moves_shares() {
+            return true;
+        }
+        let taken = server.take_shares(&SHARES).await;
+        if let Err(fault) = &taken {
+            violation!(self.trace, "{fault}");
+        }
+        taken.is_ok()
+    }
+
+    /// Makes a server process on the disk. It accepts nobody yet.
+    fn new_process(&self) -> Option<Process> {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
         // Both shares have the same files; handles of the second share survive the server.
-        let share = Share::new("data", Target::Disk(Arc::clone(&self.vfs.lock()) as _));
+        let files = Target::Disk(Arc::clone(&self.vfs.lock()) as _);
+        let begins_elsewhere = self.scenario.lock().moves_shares();
+        let share = Share { begins_elsewhere, ..Share::new("data", files) };
         let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
@@ -100,20 +169,18 @@ impl Machine {
             .accounts(Arc::new(UserList::new().user("ann", "secret")))
             .ambient(Arc::new(ambient))
             .state_store(Arc::clone(&self.store.lock()) as _);
-        let server = match parts.build() {
-            Ok(server) => server,
+        match parts.build() {
+            Ok(server) => Some(Process { server, accepting: None, connections: Arc::default() }),
             Err(fault) => {
                 violation!(self.trace, "{fault}");
-                return;
+                None
             }
-        };
-        event!(
-            self.trace,
-            "machine {}: {} persistent Opens wait",
-            self.number,
-            server.metrics().waiting_opens
-        );
-        let connections: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
+        }
+    }
+
+    /// Has a process accept the connections that clients make to the machine.
+    fn open_door(&self, process: &mut Process) {
+        let Process { server, accepting, connections } = process;
         let has_rdma = self.scenario.lock().listens();
         if self.scenario.lock().has_rdma() {
             event!(self.trace, "machine {}: listens for RDMA: {has_rdma}", self.number);
@@ -124,8 +191,8 @@ impl Machine {
             let _ = server.state().listening.set(vec![rdma]);
         }
         let listener = Listener::from(self.network.listen(self.number, has_rdma));
-        let (serving, all) = (server.clone(), Arc::clone(&connections));
-        let accepting = spawn_local(async move {
+        let (serving, all) = (server.clone(), Arc::clone(connections));
+        *accepting = Some(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 // A refused stream is closed by the drop.
@@ -136,9 +203,43 @@ impl Machine {
                 all.retain(|connection| !connection.is_finished());
                 all.push(connection);
             }
+        }));
+    }
+
+    /// Has another process take the shares over from the present one, which goes on for a while.
+    /// `judge` compares the disk at the moment when neither of them serves.
+    pub async fn hand_over(&self, how: Move, judge: impl FnOnce(&[(String, Vec<u8>)])) {
+        let _changing = self.changing.lock().await;
+        let Some(mut old) = self.process.lock().take() else { return };
+        event!(self.trace, "machine {}: the shares go to another process: {how:?}", self.number);
+        self.network.close_door(self.number);
+        old.stop_accepting();
+        match how {
+            Move::Planned => {
+                if let Err(fault) = old.server.give_shares(&SHARES, &[]).await {
+                    event!(self.trace, "machine {}: {fault}", self.number);
+                }
+            }
+            Move::Expired => {
+                for share in SHARES {
+                    if let Err(fault) = old.server.lose_share(share) {
+                        violation!(self.trace, "{fault}");
+                    }
+                }
+            }
+        }
+        judge(&self.contents());
+        let (pause, linger) = {
+            let mut dice = self.dice.lock();
+            let pause = *dice.pick(&[0, 50, 3_000]);
+            (dice.millis(0, pause), dice.millis(0, 20_000))
+        };
+        sleep(pause).await;
+        spawn_local(async move {
+            sleep(linger).await;
+            old.end();
         });
-        event!(self.trace, "machine {}: server starts", self.number);
-        *self.process.lock() = Some(Process { server, accepting, connections });
+        self.start_here().await;
     }
 
     /// Returns the running server.
@@ -164,13 +265,11 @@ impl Machine {
 
     /// Ends the server without a message to clients. Its unfinished work stays as it is; the old
     /// process continues in a world of its own that is not observed.
-    pub fn fall(&self, how: Fall) {
+    pub async fn fall(&self, how: Fall) {
+        let _changing = self.changing.lock().await;
         let Some(process) = self.process.lock().take() else { return };
         event!(self.trace, "machine {}: {how:?}", self.number);
-        process.accepting.abort();
-        for connection in process.connections.lock().drain(..) {
-            connection.abort();
-        }
+        process.end();
         self.network.server_is_down(self.number);
         let mut vfs = self.vfs.lock();
         let mut dice = self.dice.lock();
@@ -183,7 +282,8 @@ impl Machine {
         // Changes that the store had not confirmed may be stable or lost.
         let mut store = self.store.lock();
         let records = store.after_fall(&mut || dice.percent(50));
-        *store = Arc::new(Store::new(records, Dice::new(dice.next(), 0)));
+        let is_far = self.scenario.lock().moves_shares();
+        *store = Arc::new(Store::new(records, is_far, Dice::new(dice.next(), 0)));
     }
 
     /// Checks that nothing is left after all clients have gone.

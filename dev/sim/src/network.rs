@@ -171,6 +171,11 @@ impl Network {
         listener
     }
 
+    /// Stops listening for a server. Its connections stay.
+    pub fn close_door(&self, server: usize) {
+        self.inner.lock().doors[server] = None;
+    }
+
     /// Drops every connection to a server when it ends.
     pub fn server_is_down(&self, server: usize) {
         let is_its = |line: usize| line / self.clients == server;

@@ -103,7 +103,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
     let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
     let network = Network::new(clients, servers, Dice::new(seed, 2), Arc::clone(trace));
     let until = Instant::now() + dice.millis(10_000, 40_000);
-    let mut scenario = Scenario::new(Dice::new(seed, 5));
+    let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7));
     if scenario.has_rdma() {
         event!(trace, "{scenario:?}");
     }
@@ -117,7 +117,6 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
                 dice,
                 scenario.of_machine(),
             );
-            machine.start();
             let stage = Stage {
                 trace: Arc::clone(trace),
                 judge: Mutex::new(Judge::new(Arc::clone(trace))),
@@ -130,6 +129,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
             Site { stage: Arc::new(stage), machine }
         })
         .collect();
+    weather::begin(&sites).await;
     let mut company = Company::default();
     for number in 0..clients {
         if let Err(why) = company.join(number, &sites, &mut dice, seed, &mut scenario).await {
@@ -148,7 +148,9 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
         let network = Arc::clone(&network);
         tokio::task::spawn_local(scenario.lose_devices(network, servers as u64, until))
     });
-    weather::make(&sites, &clocks, Dice::new(seed, 4)).await;
+    let moves = scenario.moves_shares().then(|| Dice::new(seed, 8));
+    let weather = weather::make(&sites, &clocks, Dice::new(seed, 4));
+    tokio::join!(weather, weather::move_shares(&sites, moves));
     if let Some(devices) = devices {
         devices.abort();
         network.heal();

@@ -1,4 +1,4 @@
-//! The use of SMB Direct in a run.
+//! The use of SMB Direct in a run, and the owners of its shares.
 
 use std::sync::Arc;
 
@@ -14,11 +14,17 @@ use crate::network::{Network, Road};
 /// The runs with SMB Direct, percent.
 const SHARE: u64 = 25;
 
-/// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so.
+/// The runs in which shares change their owners, percent.
+const MOVING: u64 = 25;
+
+/// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so. And
+/// shares that change their owners.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// None for a run over TCP alone.
     direct: Option<Direct>,
+    /// True if the shares of each server go from one process to another.
+    moves_shares: bool,
     dice: Dice,
 }
 
@@ -46,18 +52,25 @@ pub enum Way {
 impl Scenario {
     /// Chooses the use of SMB Direct with random numbers of its own: runs over TCP alone do not
     /// depend on them.
-    pub fn new(mut dice: Dice) -> Self {
+    /// `moves` decides if shares change their owners.
+    pub fn new(mut dice: Dice, mut moves: Dice) -> Self {
+        let moves_shares = moves.percent(MOVING);
         let direct = dice.percent(SHARE).then(|| Direct {
             from: *dice.pick(&[1, 1, 256, 4_096]),
             is_open: dice.percent(50),
             is_constant: dice.percent(50),
         });
-        Self { direct, dice }
+        Self { direct, moves_shares, dice }
+    }
+
+    /// Returns true if the shares of each server go from one process to another.
+    pub const fn moves_shares(&self) -> bool {
+        self.moves_shares
     }
 
     /// Returns the scenario of a machine, with random numbers of its own.
     pub const fn of_machine(&mut self) -> Self {
-        Self { direct: self.direct, dice: Dice::new(self.dice.next(), 0) }
+        Self { dice: Dice::new(self.dice.next(), 0), ..*self }
     }
 
     /// Returns true if a server that starts now listens for RDMA.
@@ -76,7 +89,7 @@ impl Scenario {
     /// Returns the scenario of devices that come and go, if they do.
     pub fn of_devices(&self, mut dice: Dice) -> Option<Self> {
         let is_so = self.has_rdma() && dice.percent(40);
-        is_so.then_some(Self { direct: self.direct, dice })
+        is_so.then_some(Self { dice, ..*self })
     }
 
     /// Returns the signing that a server asks for.

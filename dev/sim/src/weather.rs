@@ -11,7 +11,7 @@ use crate::actor::Stage;
 use crate::ambient::Clock;
 use crate::dice::Dice;
 use crate::event;
-use crate::machine::{Fall, Machine};
+use crate::machine::{Fall, Machine, Move};
 use crate::network::State;
 
 /// The severity of the weather: the weight of each kind of fault.
@@ -64,6 +64,13 @@ pub struct Site {
     pub stage: Arc<Stage>,
     /// Its machine.
     pub machine: Machine,
+}
+
+/// Starts all servers.
+pub async fn begin(sites: &[Site]) {
+    for site in sites {
+        site.machine.start().await;
+    }
 }
 
 /// Makes the weather until the time is over, and clears it up.
@@ -125,10 +132,26 @@ async fn strike(site: &Site, clients: &[Clock], climate: &Climate, dice: &mut Di
 
 async fn fall(stage: &Stage, machine: &Machine, how: Fall, dice: &mut Dice) {
     stage.has_fallen.store(true, Ordering::Relaxed);
-    machine.fall(how);
+    machine.fall(how).await;
     stage.judge.lock().on_fall(how, &machine.contents());
     sleep(dice.millis(5, 8_000)).await;
-    machine.start();
+    machine.start().await;
+}
+
+/// Moves the shares of each server from one process to another, now and then. Without dice they stay.
+pub async fn move_shares(sites: &[Site], dice: Option<Dice>) {
+    let (Some(first), Some(mut dice)) = (sites.first(), dice) else { return };
+    let pause = *dice.pick(&[500, 3_000, 12_000]);
+    while Instant::now() < first.stage.until && !first.stage.trace.is_violated() {
+        sleep(dice.millis(1, pause)).await;
+        let Site { stage, machine } = if sites.len() > 1 { dice.pick(sites) } else { first };
+        let how = if dice.percent(50) { Move::Planned } else { Move::Expired };
+        let judged = |contents: &[(String, Vec<u8>)]| {
+            stage.has_fallen.store(true, Ordering::Relaxed);
+            stage.judge.lock().on_fall(Fall::Kill, contents);
+        };
+        machine.hand_over(how, judged).await;
+    }
 }
 
 /// Makes a few calls fail before they change anything.
