@@ -160,30 +160,30 @@ pub(crate) fn guards(root: BorrowedFd<'_>, options: &PosixOptions) -> Vec<Guard>
     if !own && options.guarded.is_empty() && options.bins.is_empty() {
         return Vec::new();
     }
-    path_of(root).map_or_else(|_| Vec::new(), |root| guards_at(PathBuf::from(root), options))
+    path_of(root).map_or_else(|_| Vec::new(), |root| guards_at(Path::new(&root), options))
 }
 
 /// True if the folder `root` has the same guards with both options.
 pub fn guard_alike(root: &Path, one: &PosixOptions, other: &PosixOptions) -> bool {
-    guards_at(real(root), one) == guards_at(real(root), other)
+    guards_at(&real(root), one) == guards_at(&real(root), other)
 }
 
 /// The guards of a share whose folder has the path `root`, without links.
-fn guards_at(root: PathBuf, options: &PosixOptions) -> Vec<Guard> {
+fn guards_at(root: &Path, options: &PosixOptions) -> Vec<Guard> {
     let is_listed = |own: &SnapshotFolders| {
         options.guarded.iter().any(|(folders, owner)| folders == own && real(owner) == root)
     };
-    let own = options.snapshots.iter().filter(|own| !is_listed(own)).map(|own| (own, &root));
-    let others = options.guarded.iter().map(|(folders, owner)| (folders, owner));
+    let own = options.snapshots.iter().filter(|own| !is_listed(own)).map(|own| (own, root));
+    let others = options.guarded.iter().map(|(folders, owner)| (folders, owner.as_path()));
     let snapshots = own.chain(others);
     let mut guards: Vec<Guard> =
-        snapshots.filter_map(|(folders, owner)| Guard::of(&root, folders, owner)).collect();
+        snapshots.filter_map(|(folders, owner)| Guard::of(root, folders, owner)).collect();
     let is_own = |folder: &String, owner: &Path| {
         options.recycle.as_ref() == Some(folder) && real(owner) == root
     };
     let bins = options.bins.iter().filter(|(folder, owner)| !is_own(folder, owner));
-    guards.extend(bins.filter_map(|(folder, owner)| Guard::of_bin(&root, folder, owner)));
-    let bin = options.recycle.as_ref().and_then(|bin| Guard::of_bin(&root, bin, &root));
+    guards.extend(bins.filter_map(|(folder, owner)| Guard::of_bin(root, folder, owner)));
+    let bin = options.recycle.as_ref().and_then(|bin| Guard::of_bin(root, bin, root));
     guards.extend(bin.map(|bin| Guard { only_from_links: true, ..bin }));
     guards
 }
