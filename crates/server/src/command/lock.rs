@@ -84,6 +84,7 @@ async fn carry_out(
     let mut taken = Taken { rq, open, file, ranges: Vec::new(), places: Vec::new(), sequence };
     taken.places = places_for(rq, modes.len())?;
     rq.contend(file, Cause::Write).await?;
+    rq.still_served()?;
     let locking = Locking { open, file, ranges: RefCell::default() };
     lock(&locking, locks, &modes).await?;
     taken.ranges = locking.carried_out(sequence);

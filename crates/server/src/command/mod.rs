@@ -51,7 +51,8 @@ pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match rq.header.command {
         Command::NEGOTIATE => negotiate::handle(rq, rq.owner()?, out),
-        Command::SESSION_SETUP => session_setup::handle(rq, rq.owner()?, out).await,
+        // Boxed: other requests need no room for the state of a logon.
+        Command::SESSION_SETUP => Box::pin(session_setup::handle(rq, rq.owner()?, out)).await,
         Command::LOGOFF => logoff::handle(rq, out).await,
         Command::TREE_CONNECT => tree_connect::handle(rq, out),
         Command::TREE_DISCONNECT => tree_disconnect::handle(rq, out).await,

@@ -12,7 +12,6 @@ use frevo_store::lease::{Actor, Cause};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Header;
 use frevo_wire::Status;
-use futures_util::FutureExt;
 
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
@@ -125,7 +124,9 @@ impl Request<'_> {
         }
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         let permit = self.server().blocking_pool.permit(&identity.user);
-        let permit = self.cancellation.unless_told(permit).await.ok_or(Status::CANCELLED)??;
+        // Boxed: the state of every request would have room for the wait.
+        let permit = Box::pin(self.cancellation.unless_told(permit));
+        let permit = permit.await.ok_or(Status::CANCELLED)??;
         self.still_served()?;
         let done = run_blocking(move || {
             let _permit = permit;
@@ -164,8 +165,7 @@ impl Request<'_> {
         id: OpenId,
         cause: Cause,
     ) -> impl Future<Output = Result<(), Status>> {
-        let contended = lease::contend(self.server(), &self.cancellation, cell, id, cause);
-        contended.map(|ended| ended.and_then(|()| self.still_served()))
+        lease::contend(self.server(), &self.cancellation, cell, id, cause)
     }
 
     /// Waits until nobody is giving back anything. Then it is to be asked again.

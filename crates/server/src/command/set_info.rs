@@ -42,6 +42,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     rq.check_charge(length)?;
     contention::contend(rq, rq.open()?, &request).await?;
+    rq.still_served()?;
     let open = rq.open()?;
     if let Ok(file) = open.file()
         && request.info_type == InfoType::FILE

@@ -93,6 +93,7 @@ async fn write_file(
     }
     may_write_there(open, file, request)?;
     rq.contend(file, Cause::Write).await?;
+    rq.still_served()?;
     let offset = request.offset;
     if !file.cell.lock().ranges.may_write(open.id(), Range { offset, length }) {
         return Err(Status::FILE_LOCK_CONFLICT);

@@ -129,6 +129,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
     call.rq.contend(target, Cause::Write).await?;
+    call.rq.still_served()?;
     if let Err(conflict) = check_locks(&from, source, to, target, &request.chunks) {
         return Progress::failed(conflict).answer();
     }

@@ -80,6 +80,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
     // changes as by MS-FSA 2.1.5.4, which has.
     call.rq.contend(target, Cause::Write).await?;
+    call.rq.still_served()?;
     // Windows: ReFS, which alone has this, does not look at byte-range locks (MS-FSA
     // 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
@@ -207,6 +208,7 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     // Freed ranges read as zeros: data changes, MS-FSA 2.1.5.4. And data that its cachers have to
     // write may move the end.
     call.rq.contend(file, Cause::Write).await?;
+    call.rq.still_served()?;
     let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
     let (mut ranges_processed, mut changed) = (0, false);
     for range in request.ranges() {

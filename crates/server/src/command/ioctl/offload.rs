@@ -163,6 +163,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     // The target's data changes as by MS-FSA 2.1.5.4, and clients that cache the file may write
     // beyond its end first.
     call.rq.contend(file, Cause::Write).await?;
+    call.rq.still_served()?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
     let range = Range { offset, length: wanted };
     if !file.cell.lock().ranges.may_write(open.id(), range) {

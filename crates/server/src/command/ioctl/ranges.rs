@@ -74,6 +74,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     }
     let open = call.open()?;
     call.rq.contend(file, Cause::Write).await?;
+    call.rq.still_served()?;
     // Clients that cached the file may have written behind its old end.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);
