@@ -83,7 +83,9 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
     let begin = path.get(..=WHOLE_MAX).unwrap_or_default();
     // A single name that is too long is refused by the system.
-    let end = begin.iter().rposition(|byte| *byte == b'/').filter(|at| *at > 0);
+    let slash = begin.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+    let names = begin.get(..slash).unwrap_or_default();
+    let end = names.iter().rposition(|byte| *byte != b'/').map(|last| last + 1);
     let (part, rest) = path.split_at(end.unwrap_or(path.len()));
     let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
     (part, rest.get(slashes..).unwrap_or_default())
