@@ -148,7 +148,7 @@ pub async fn move_shares(sites: &[Site], dice: Option<Dice>) {
         let how = if dice.percent(50) { Move::Planned } else { Move::Expired };
         let judged = |contents: &[(String, Vec<u8>)]| {
             stage.has_fallen.store(true, Ordering::Relaxed);
-            stage.judge.lock().on_fall(Fall::Kill, contents);
+            stage.judge.lock().on_move(contents);
         };
         machine.hand_over(how, judged).await;
     }

@@ -111,6 +111,14 @@ impl Judge {
         }
     }
 
+    /// Records that the shares have gone to another server process, and compares the content of the
+    /// disk. Data that was not synced is still not: a later crash may lose it.
+    pub fn on_move(&mut self, contents: &[(String, Vec<u8>)]) {
+        let now = self.moment();
+        self.look(contents, false, now);
+        self.passing.on_fall(Fall::Kill, contents, &self.trace);
+    }
+
     /// Compares the disk with the possible contents after all actors have stopped.
     pub fn at_the_end(&mut self, contents: &[(String, Vec<u8>)]) {
         let now = self.moment();
