@@ -48,7 +48,8 @@ pub(super) async fn put(
             let written = association.write(&rest, &caller).map(<[u8]>::to_vec).map_err(status);
             rest = pipe.put_back(association, written)?;
         }
-        let has_judged = match asked(open)? {
+        let asked = asked(open)?;
+        let has_judged = match asked {
             Some(asked) => settle(rq, open, &identity, asked).await?,
             None => false,
         };
