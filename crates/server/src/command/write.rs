@@ -53,7 +53,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         OpenTarget::File(file) => {
             let is_replay = rq.header.flags.contains(HeaderFlags::REPLAY_OPERATION);
-            let kept = file.keep_times();
+            let kept = file.keep_times_of_write();
             if !(is_replay && planted!(ReplayBelieved)) {
                 write_file(rq, open, file, &request).await?;
             }

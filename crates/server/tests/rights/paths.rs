@@ -288,6 +288,7 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "is_hidden_by_name",
             "is_synced_by_descriptor",
             "key",
+            "may_wait",
             "shows_locks",
             "volume",
         ];

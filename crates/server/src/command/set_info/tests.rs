@@ -317,7 +317,7 @@ fn a_write_beside_a_restoration_keeps_its_time() {
         let old = FileTime(0x01d0_0000_0000_0000);
         let change = BasicChange { written: Some(old), ..BasicChange::default() };
         one.node.set_basic(&change).unwrap();
-        let (kept, writing) = (one.keep_written(), other.keep_times());
+        let (kept, writing) = (one.keep_written(), other.keep_times_of_write());
         other.node.write_at(0, b"new").unwrap();
         if restores_first {
             drop(kept);

@@ -17,8 +17,8 @@ use crate::objects::open::FileOpen;
 pub struct KeptTimes<'a> {
     file: &'a FileOpen,
     kept: Option<Before>,
-    /// [`frevo_store::FileCell::restorations`] before the operation.
-    restorations: u64,
+    /// [`frevo_store::FileCell::restorations`] before a write.
+    restorations: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Drop for KeptTimes<'_> {
     fn drop(&mut self) {
         let cell = self.file.own_cell();
         let Some(Before { times, moves }) = &self.kept else {
-            if cell.restorations() != self.restorations {
+            if self.restorations.is_some_and(|before| cell.restorations() != before) {
                 self.move_again();
             }
             return;
@@ -115,15 +115,22 @@ impl FileOpen {
     /// Something is about to be done through this Open: the times that it keeps are set again when
     /// the returned value is dropped.
     pub fn keep_times(&self) -> KeptTimes<'_> {
-        let restorations = self.own_cell().restorations();
         let kept = if self.times.has_any() { self.times_before() } else { None };
-        KeptTimes { file: self, kept, restorations }
+        KeptTimes { file: self, kept, restorations: None }
+    }
+
+    /// Like [`Self::keep_times`], for a write. Its time is set again if another operation restores an
+    /// earlier one meanwhile.
+    pub fn keep_times_of_write(&self) -> KeptTimes<'_> {
+        let restorations = Some(self.own_cell().restorations());
+        let mut kept = self.keep_times();
+        kept.restorations = restorations;
+        kept
     }
 
     /// Like [`Self::keep_times`], for LastWriteTime alone and every Open. ChangeTime moves.
     pub fn keep_written(&self) -> KeptTimes<'_> {
-        let restorations = self.own_cell().restorations();
-        KeptTimes { file: self, kept: self.times_of(true, false), restorations }
+        KeptTimes { file: self, kept: self.times_of(true, false), restorations: None }
     }
 
     fn times_before(&self) -> Option<Before> {
