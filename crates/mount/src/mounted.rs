@@ -350,9 +350,9 @@ mod tests {
         let mine = Settings::of(1000, 1000);
         assert!(!has_kernel_checks(&mine, false, 1000) && !has_kernel_checks(&mine, true, 1000));
         assert!(has_kernel_checks(&mine, false, 0), "the files belong to another user");
-        let shared = Settings { allow_other: true, ..mine.clone() };
+        let shared = Settings { allow_other: true, ..mine };
         assert!(has_kernel_checks(&shared, true, 1000) && has_kernel_checks(&shared, false, 1000));
-        let files = Settings { file_mode: 0o444, ..mine.clone() };
+        let files = Settings { file_mode: 0o444, ..mine };
         let directories = Settings { dir_mode: 0o555, ..mine };
         for chosen in [files, directories] {
             assert!(has_kernel_checks(&chosen, false, 1000));

@@ -29,7 +29,7 @@ use crate::access::throttle::LogonThrottle;
 use crate::audit::{self, Event, Kind};
 use crate::base::ambient::Ambient;
 use crate::base::descriptors::Descriptors;
-use crate::base::host::{self, HostUser};
+use crate::base::host::HostUser;
 use crate::base::limits::{CLOSED_ON_CORE, SESSIONS};
 use crate::base::lines::Lines;
 use crate::base::panics::{self, Steps};
@@ -151,8 +151,8 @@ impl ServerState {
         });
         #[cfg(feature = "posix")]
         server.ledger.set_cache(crate::objects::ledger::Cache {
-            bytes: host::remembered_bytes,
-            forget: host::forget_remembered,
+            bytes: crate::base::host::remembered_bytes,
+            forget: crate::base::host::forget_remembered,
         });
         server.domain_names.want(server.shares().names_of_domains());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
