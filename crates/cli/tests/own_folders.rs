@@ -100,8 +100,8 @@ fn a_share_has_at_most_so_many_connections() {
     let mut watch = world.command("ann", &["watch"], "a").spawn().unwrap();
     let began = std::time::Instant::now();
     loop {
-        // The first one is connected some time after it was started, or refused while the
-        // second one is connected.
+        // `watch` connects some time after its start, and is refused itself if bob's `ls` is connected
+        // at that moment.
         let refused = world.run("bob", &["ls"], "a");
         if refused.code != 0 {
             break;

@@ -178,7 +178,7 @@ fn no_name_of_a_listing_is_missed() {
         for at in 0..8_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        // Several replies.
+        // With eight credits the listing takes several replies.
         let options = Options::new().credits(8);
         let share = share_over(Arc::clone(&world.wire) as _, options).await;
         let mut dir = share.read_dir("").await.unwrap();

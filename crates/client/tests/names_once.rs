@@ -218,7 +218,7 @@ fn a_listing_goes_on_without_its_channel() {
         for at in 0..5_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        // Several replies.
+        // Eight credits allow less than one reply for the whole listing, so it takes several.
         let (session, shared) = session_with(world, Options::new().credits(8).channels(2)).await;
         let share = session.share("data").await.unwrap();
         for fault in [Fault::Answer, Fault::Request] {

@@ -32,7 +32,7 @@ struct Expecting(Vec<(u16, Vec<u8>)>);
 
 impl Calls for Expecting {
     fn begin(&mut self, call: &Call) -> Outcome {
-        // Without its verification trailer.
+        // The stub data comes without the verification trailer of the fragment.
         let is_it = |(opnum, stub): &(u16, Vec<u8>)| {
             *opnum == call.opnum && stub.starts_with(&call.stub)
         };

@@ -71,8 +71,9 @@ impl Sandbox {
         // A build folder may be closed to others.
         let copy = self.path("frevo");
         if !copy.exists() {
-            // By another process: a descriptor of this one for writing could be
-            // inherited by a child of another test, and the copy not be run.
+            // `cp` copies the program: if this process had the copy open for writing, a child of
+            // another test could inherit the descriptor, and the copy could not be executed
+            // (ETXTBSY).
             let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_frevo")).arg(&copy).status();
             assert!(copied.unwrap().success());
         }

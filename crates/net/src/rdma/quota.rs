@@ -193,7 +193,8 @@ mod tests {
     fn registered_memory_is_bounded() {
         let bound = Bound::new(3200);
         let [one, two, three] = [(); 3].map(|()| Arc::new(Holder::default()));
-        // Half for one, three quarters for all that have much.
+        // One connection may have half of the bound; all connections that have much may have three
+        // quarters together.
         let first = bound.take(&one, 1600).unwrap();
         assert!(bound.take(&one, 1).is_none());
         let second = bound.take(&two, 800).unwrap();

@@ -214,7 +214,7 @@ mod tests {
         for bands in [most - 1, most, most + 1] {
             assert_eq!(counted(1, bands), bands.min(most) as u64);
         }
-        // All images together.
+        // The bands of all images together count against the limit.
         assert_eq!(counted(3, TIME_MACHINE_NAMES / 2), (TIME_MACHINE_NAMES - 3) as u64);
     }
 

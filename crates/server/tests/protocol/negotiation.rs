@@ -58,7 +58,7 @@ fn the_highest_common_dialect_wins() {
             }
         },
     );
-    // No innocent bystander here could speak 3.1.1, so it does without.
+    // The world of this test has no second client, since that would speak 3.1.1.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let world = World::new(settings);

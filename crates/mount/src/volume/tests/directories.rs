@@ -110,7 +110,7 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
         }
         assert_ne!(asked_at(&one, "f0"), asked_at(&one, "f1"), "a few are asked for by name");
         assert_eq!(asked_at(&one, "f3"), asked_at(&one, "f5"), "many come with the others");
-        // Later writes are not lost.
+        // The size in a later lookup includes a write that came after the first one.
         let handle = one.take("f4", libc::O_RDWR).await;
         one.write(handle, 0, b"longer").await.unwrap();
         assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);

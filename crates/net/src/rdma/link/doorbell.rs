@@ -69,7 +69,7 @@ impl Link {
         let (Some(handle), Some(device)) = (handle, device) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        // SAFETY: a write is bound to no thread.
+        // SAFETY: any thread may write to the doorbell.
         unsafe { threads::call(|| Doorbell::new(handle).ring(device)) }
     }
 }

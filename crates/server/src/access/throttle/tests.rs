@@ -183,7 +183,8 @@ async fn a_recent_good_logon_passes_by() {
     assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
     let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
     assert_eq!(waits(&throttle, moved).await, seconds(0));
-    // Another account's good logon is worth nothing, nor is a ClientGuid of zeros.
+    // The good logon of another account does not shorten the wait of this one, nor does a logon
+    // with a ClientGuid of zeros.
     let other = Attempt { client: client(8), ..attempt(NEIGHBOUR, "bob", true) };
     assert_eq!(waits(&throttle, other).await, seconds(0));
     let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
