@@ -30,12 +30,12 @@ use crate::objects::shown::Shown;
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
     pub(super) async fn answer_frame(self: Rc<Self>, frame: Buf) {
-        // Pinned before it is awaited, as below: that saves a copy of its state.
+        // The future is pinned before it is awaited, which saves a copy of its state.
         let answering = pin!(self.answer_messages(frame));
         match panics::outlived(answering).await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
-            // The connection's other requests are carried out: see `event_loop`.
+            // Other requests of the connection are still carried out: see `event_loop`.
             None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
         }
     }
@@ -52,11 +52,11 @@ impl Connection {
         let assembly = Assembly::new(opened.sealed.clone());
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
-        // Boxed: most frames have one request, and need no room for it.
+        // The value is boxed: most frames have one request and need no room for it.
         let shown = (last > 0).then(Box::<Shown>::default);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
-            // A long compound of slow requests gives others their turn. Its first request
-            // begins at once: requests begin in the order in which they came.
+            // A long compound of slow requests lets other requests run in between. Its first
+            // request begins at once, since requests begin in the order in which they arrive.
             if at > 0 {
                 yield_if_due().await;
             }
@@ -88,7 +88,7 @@ impl Connection {
         let mut out = Response::reusing(self.outgoing.take_bytes());
         let sealed = frame.opened.sealed.is_some();
         if let Some(channel) = &frame.opened.sealed {
-            // A related element may bear another, which means nothing under seal.
+            // A related element may carry another SessionId, which is ignored in a sealed message.
             header.session_id = channel.session.id;
         }
         let capacity = frame.opened.frame.capacity();
@@ -111,7 +111,8 @@ impl Connection {
             && let Some(needed) = row.kept(message)
             && capacity > needed.len() + FRAME_KEPT_BYTES
         {
-            // It may wait for long, and needs no more than this.
+            // The request may wait for long: only the bytes it still needs are kept, the frame is
+            // freed.
             kept = needed.to_vec();
             message = &kept;
             frame.opened.frame = Buf::new();
@@ -217,7 +218,7 @@ impl Connection {
 /// connects again, and finds the owner of the share.
 fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     let Some(tree) = &rq.tree else { return outcome };
-    // An error may be of the move itself, such as CANCELLED for a lock that waited.
+    // The error may be caused by the move of the share, such as CANCELLED for a waiting lock.
     let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
     if is_told { outcome } else { Err(Doom::Late("another server serves the share").into()) }
 }

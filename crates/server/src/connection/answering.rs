@@ -61,7 +61,7 @@ async fn next(work: &Work, is_idle: &Cell<bool>) -> (Rc<Connection>, Buf) {
             is_idle.set(false);
             Poll::Ready(work)
         }
-        // Whoever gives it work polls it.
+        // No waker is needed: the caller that sets new work also polls this future.
         None => {
             is_idle.set(true);
             Poll::Pending
@@ -93,7 +93,7 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut answerer) = self.0.take() else { return Poll::Ready(()) };
-        // A panic that is not caught within drops it.
+        // If the poll panics, the answerer is dropped and not used again.
         let polled = answerer.machine.as_mut().poll(cx);
         if polled.is_pending() && !answerer.is_idle.get() {
             self.0 = Some(answerer);

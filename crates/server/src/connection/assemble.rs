@@ -147,12 +147,12 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // SESSION_SETUP makes its channel while it is handled.
+        // SESSION_SETUP creates its channel only while its request is handled.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {
-            // The session has ended meanwhile, on another channel: no key is left that could prove
-            // the success.
+            // The session ended meanwhile on another channel: no key is left to sign the success
+            // with.
             Ok(Status::SUCCESS)
                 if request.command == Command::SESSION_SETUP && channel.is_none() =>
             {
@@ -179,7 +179,7 @@ impl Assembly {
         };
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
-            // A client opens nothing in which sessions differ.
+            // A client rejects a sealed frame whose messages belong to different sessions.
             self.flush(connection);
         }
         self.seal = seal;
@@ -261,7 +261,7 @@ impl Assembly {
         self.payload = payload;
         self.inline_payload();
         if self.payload.is_none() {
-            // Windows: the last response of a compound is padded like the rest.
+            // Windows: the last response of a compound is padded like the other responses.
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
     }
@@ -371,11 +371,12 @@ fn response_header(
     let mut header =
         Header { status, flags, next_command: 0, signature: [0; 16], credits: 0, ..*request };
     if let Some(async_id) = async_id {
-        // The credits went with the interim response.
+        // The interim response has already granted the credits.
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        // Windows: a client gets more by a logon that succeeded, not on the way there.
+        // Windows: a client gets further credits with the final response of a logon, not with an
+        // interim step.
         let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
         let asked = if is_logon { request.credits.min(charge) } else { request.credits };
         let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
@@ -458,7 +459,7 @@ pub(super) fn send_interim(
         Err(why) => return connection.disconnect(why),
     };
     connection.enqueue(OutFrame::new(frame));
-    // Its request goes on, so that nothing else tells of it.
+    // The request is still running, so nothing else wakes the event loop for this interim response.
     connection.attention.notify_one();
 }
 

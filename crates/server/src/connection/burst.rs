@@ -68,7 +68,7 @@ impl Connection {
             return;
         }
         self.incoming.is_widened.set(true);
-        // It fails only if the socket is gone, which the next receive tells.
+        // Widening fails only if the socket is closed, which the next receive reports.
         drop(stream.widen_receive_window(RECEIVE_WINDOW_BYTES));
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Checked {
 /// A received frame in its place, with its result if it was checked.
 pub(super) type LinedUp = (Buf, Option<Checked>);
 
-// All messages of a frame are verified.
+// The signatures of all messages of a frame fit into the table.
 const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
 
 impl Checked {
@@ -52,7 +52,7 @@ impl CheckedAhead {
         let mut ahead = self.0.borrow_mut();
         let next = ahead.pop_front();
         if ahead.is_empty() && ahead.capacity() > 0 {
-            // An idle connection holds no memory.
+            // An idle connection keeps no buffer.
             *ahead = VecDeque::new();
         }
         next.flatten()

@@ -114,7 +114,8 @@ fn run_to_end(
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
-        // However this ends: by itself, by a panic, or dropped with its core.
+        // The connection is wound up in every case: at its end, after a panic, or when its core
+        // drops it.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
             EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };
@@ -130,7 +131,7 @@ fn run_to_end(
             Box::pin(connection.settle_elsewhere()).await;
         }
         if end.is_ok() {
-            // The client still wants the responses to all that came before an orderly end.
+            // After an orderly end the client still expects responses to all earlier requests.
             let _ = connection.outgoing.queue.flush(stream).await;
         }
         Ok(())
@@ -161,7 +162,7 @@ impl EventLoop<'_> {
             if logon.look(connection.members.has_session()) {
                 deadline.as_mut().reset(logon.deadline);
             }
-            // Requests of one connection do not keep the core from all others.
+            // Requests of one connection must not keep other connections from the core.
             yield_if_due().await;
             let (may_read, is_short) = self.prepare()?;
             let Self { stream, reader, in_flight, .. } = &mut *self;
@@ -171,16 +172,16 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 never = driver.drive() => match never {},
-                // The requests under way are carried out and answered after this loop.
+                // Requests under way are carried out and answered after this loop.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
                 }
                 () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // Other connections give memory back without a notice.
-                // `select!` evaluates each expression, also of a branch that is off; a timer that is
-                // not waited for would read the clock.
+                // Memory that other connections free is not announced, so a timer looks for it.
+                // `select!` evaluates the expression of a disabled branch too: the `async` block
+                // avoids reading the clock there.
                 () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
@@ -194,7 +195,7 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Requests under way that had no turn in this poll go on before new ones.
+                    // Requests under way that could not run in this poll run before new requests.
                     if under_way > 0 {
                         yield_if_due().await;
                     }
@@ -213,7 +214,7 @@ impl EventLoop<'_> {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
                 }
-                // Behind all that may post something.
+                // This branch is last: the branches above may post work for the device.
                 () = rung(stream) => {}
             }
         }
@@ -225,7 +226,7 @@ impl EventLoop<'_> {
         let connection = self.connection;
         connection.settle();
         connection.outgoing.queue.try_flush(self.stream).map_err(End::Send)?;
-        // Sending has given the device all that was posted before, too.
+        // Over SMB Direct all work that was posted so far is given to the device now.
         let _ = self.stream.ring();
         connection.note_unsent();
         connection.trust();
@@ -235,8 +236,8 @@ impl EventLoop<'_> {
         let has_place = !connection.is_full_of_replies()
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
-        // Without memory one request at a time is served: the next frame is read once all
-        // others have been answered and their responses sent.
+        // Without free memory one request at a time is served: the next frame is read when all
+        // earlier requests have been answered and their responses sent.
         let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
         Ok((has_place && !is_short, is_short))
     }
@@ -255,7 +256,7 @@ impl EventLoop<'_> {
         }
         self.begin(frame).await;
         while !connection.is_doomed() && !connection.is_full_of_replies() {
-            // Notices do not wait for a long row of requests.
+            // Notices are handled between the requests of a long row.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
             }
@@ -263,8 +264,9 @@ impl EventLoop<'_> {
             if connection.is_short_of_memory(self.in_flight.len()) {
                 break;
             }
-            // Other clients have their turn, then the requests that came before. A cancelled one is
-            // answered before what its client sent after CANCEL, as Windows and smbd do.
+            // Other clients run first, then the earlier requests of this client. A cancelled
+            // request is answered before requests that its client sent after the CANCEL, as in
+            // Windows and smbd.
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
@@ -378,7 +380,7 @@ impl LogonTimer {
 impl Connection {
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
-        // Requests that wait for others are charged one by one.
+        // Requests that wait for other clients have charges of their own.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.incoming.request_bytes.get());
         let lined_up = self.incoming.lined_up.borrow().sizes().memory;
@@ -417,7 +419,7 @@ impl Connection {
                 self.waiting.borrow().give_up();
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
-            // It may have authenticated since it was told.
+            // The connection may have authenticated since the notice was sent.
             Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));
             }
@@ -434,7 +436,7 @@ impl Connection {
 
     /// The next notice. Pending for ever once the connection takes no more.
     fn next_notice(&self) -> impl Future<Output = Notice> {
-        // An async fn would keep `self` twice.
+        // An async fn would store `self` twice.
         poll_fn(|cx| self.notices.poll_next(cx))
     }
 
@@ -478,7 +480,7 @@ impl Connection {
                 steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
-        // After its channels, so that none of them is tried again.
+        // The channels are removed first, so that none of them is tried again for a break.
         steps.take(|| deliver_all(&self.info.server, undelivered));
         steps.end();
     }

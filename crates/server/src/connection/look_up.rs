@@ -61,7 +61,8 @@ impl Connection {
                     FileIdAt::Nowhere | FileIdAt::Made => false,
                 };
                 let needs = Needs { session: row.session, tree: row.tree, file };
-                // Its refusal too is signed or sealed in the session.
+                // A refusal of the related request is signed or sealed in the session of the chain
+                // too.
                 header.session_id = chain.session_id().unwrap_or(header.session_id);
                 let inherited = chain.inherit(needs)?;
                 header.session_id = inherited.session_id.unwrap_or(header.session_id);
@@ -91,7 +92,7 @@ impl Connection {
             && matches!(row.file_id, FileIdAt::Optional(_))
             && header.session_id == 0
         {
-            // The handler refuses all but the hooks that come without a session.
+            // The handler refuses all codes except the test hooks that need no session.
             return Ok(found);
         }
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
@@ -107,8 +108,8 @@ impl Connection {
                 self.look_up_open(&session, message, header, row, inherited, &mut found)
             });
             if found.tree.as_ref().is_some_and(|tree| !tree.takes_requests()) {
-                // The client connects again, and finds the owner of the share. It would take a status
-                // for the answer of that server.
+                // The client reconnects, and finds the owner of the share. It would take an error
+                // status for the answer of that owner.
                 return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
             }
             looked?;
@@ -130,7 +131,7 @@ impl Connection {
         let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
         let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
         let open = match session.open(id) {
-            // The IOCTL handler decides which codes need no Open.
+            // The IOCTL handler decides which control codes need no Open.
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
             open => open.map_err(ended)?,
         };
@@ -149,7 +150,8 @@ impl Connection {
             found.counted = if planted!(StaleRequest) { counted.ok() } else { Some(counted?) };
         }
         if let Some(survival) = open.survival() {
-            // The client has the answer to its CREATE (MS-SMB2 3.3.5.10 and on).
+            // The request proves that the client has received the response to its CREATE (MS-SMB2
+            // 3.3.5.10 and following sections).
             survival.set_replay_eligible(false);
         }
         found.open = Some(open);
@@ -222,14 +224,14 @@ pub(super) fn ended(
     };
     let (file, status) = match row.file_id {
         FileIdAt::Made => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
-        // Windows: a failed QUERY_INFO does not keep the CLOSE after it from
-        // running; only what has no handle at all fails with what came before.
-        // A FileId of nothing open goes on too, and each meets that itself.
+        // Windows: after a failed QUERY_INFO the related CLOSE still runs; a related request fails
+        // with the earlier status only if there is no FileId at all. A FileId of no Open is passed
+        // on too, and each related request fails on it by itself.
         _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
         _ => (file, said),
     };
     let tree_id = if row.tree { header.tree_id() } else { None };
-    // A session that is not there is none to go on with.
+    // Related requests do not inherit a session that does not exist.
     let has_session = row.session && said != Status::USER_SESSION_DELETED;
     Ended {
         session_id: has_session.then_some(header.session_id),

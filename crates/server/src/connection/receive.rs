@@ -69,7 +69,7 @@ impl Connection {
         };
         let channel = self.members.channel(session_id);
         if channel.is_some() && !self.members.is_authenticated() {
-            // Connection.ConstrainedConnection
+            // This is the rule of Connection.ConstrainedConnection.
             return Err(Doom::Rule("a sealed message before a user has logged on"));
         }
         let ended = Doom::Late("a sealed message of a session that has ended");

@@ -95,7 +95,7 @@ impl<T> Row<T> {
         self.sizes.memory -= sizes.memory;
         self.sizes.wire -= sizes.wire;
         if self.places.is_empty() {
-            // An idle connection holds no memory.
+            // An idle connection keeps no buffer.
             self.places = VecDeque::new();
         }
         Poll::Ready(thing)

@@ -43,7 +43,8 @@ impl Connection {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        // Boxed: most requests end with their first poll, and need not hold its state.
+        // The future is boxed: most requests end at their first poll and need no room for its
+        // state.
         let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
         let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))
@@ -64,14 +65,14 @@ impl Connection {
         if matches!(row.waits, Waits::Never | Waits::Silent) {
             return (handler.await, None);
         }
-        // Windows: the CREATE that begins a compound is announced, as smbtorture's
-        // compound_async.getinfo_middle wants it.
+        // Windows: a CREATE that begins a compound gets an interim response, as smbtorture's
+        // compound_async.getinfo_middle expects.
         let announces = is_last || (rq.header.command == Command::CREATE && assembly.is_empty());
         if !announces {
-            // Windows: what waits in the middle of a compound fails.
+            // Windows: a request that would wait in the middle of a compound fails.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
-                // When the connection ends, a handler that waits for other clients ends too.
+                // When the connection ends, a handler that waits for other clients is stopped too.
                 _ => (until(rq, self.ended(), handler).await, None),
             };
         }
@@ -85,8 +86,8 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // A request that has begun is carried out, if unannounced; but there is no room to
-                // keep a request that waits for other clients.
+                // A request that has begun is carried out without an interim response; but there is
+                // no memory to keep a request that waits for other clients.
                 Waits::Slow | Waits::SlowUnannounced => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
@@ -99,7 +100,7 @@ impl Connection {
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
-        // From here on the charge is for the frame too.
+        // From here on, the charge for the waiting request covers its frame too.
         frame_bytes.change(0);
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
@@ -116,8 +117,8 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let cancellable = !matches!(row.waits, Waits::Slow | Waits::SlowUnannounced);
-        // A request that waits for an object that outlives the session must not hold up the
-        // end of the session.
+        // A request that waits for an object that outlives the session must not delay the end of
+        // the session.
         let mut over = pin!(async {
             tokio::select! {
                 () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
@@ -155,7 +156,7 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // Answers that came before it in its compound do not wait with it.
+        // Responses to earlier requests of the compound are sent without waiting for this one.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {
@@ -166,7 +167,7 @@ impl Connection {
             }
         };
         if !cancellable {
-            // Where it waits for others it ends, elsewhere it goes on.
+            // A stop ends the request only while the request waits for other clients.
             return (until(rq, stopped, handler).await, Some(async_id));
         }
         let outcome = tokio::select! {
@@ -185,8 +186,8 @@ impl Connection {
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let Some(channel) = self.members.channel(header.session_id) else { return };
         if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
-            // Its SessionId may differ where it claims to be related, and then
-            // the seal proves nothing about that session.
+            // The SessionId may differ from that of the seal in a related request; the seal then
+            // proves nothing about this session.
             return;
         }
         let row = Row { when_expired: true, ..element.row };
@@ -205,7 +206,7 @@ fn spent(rq: &Request<'_>, row: Row, pending: Duration) -> Spent {
         Waits::Cancellable => pending,
         _ => rq.cancellation.waited().min(pending),
     };
-    // Work on the core in between is a part of both, and small.
+    // Time on the core between the waits is counted in both `busy` and `medium`, but is short.
     Spent { busy: rq.busy.get(), medium: pending.saturating_sub(others), others }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn create(
     let granted = granted(request.desired_access, tree.maximal_access)?;
     let slot = session.pipes.take(PIPES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
     let file_id = rq.server().new_file_id();
-    // Any number but zero does: a client only hands it back.
+    // Any number except zero is valid: the client only sends it back.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
     let end = Box::new(Association::on_pipe(served, association));
@@ -146,7 +146,7 @@ pub(crate) async fn read(
     let max_len = usize::try_from(length).unwrap_or(usize::MAX).min(room);
     let filled = Arc::clone(&pipe.lock().filled);
     loop {
-        // Listens before it looks, so that a WRITE in between is not missed.
+        // The listener is registered before the check, so that a WRITE in between is not missed.
         let mut filled = pin!(filled.notified());
         filled.as_mut().enable();
         {
@@ -172,7 +172,8 @@ pub(crate) async fn read(
 
 /// WRITE: what the server answers is there to be read when this returns.
 pub(crate) async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
-    // In memory of its own: each request keeps room for its state, and few are for pipes.
+    // The future is boxed: every request reserves room for its state, and few requests write to
+    // pipes.
     Box::pin(writing::put(rq, open, data)).await.map(|(count, _)| count)
 }
 
@@ -188,7 +189,7 @@ pub(crate) async fn transceive(
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    // Nobody else's answer comes between.
+    // The turn is held, so that no answer to another request comes in between.
     let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
     let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);

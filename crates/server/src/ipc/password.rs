@@ -59,13 +59,13 @@ async fn opened(
                 iterations: change.iterations,
             };
             let turn = deriving.take(user).await.ok()?;
-            // Kept by the call, which goes on when its client has gone.
+            // The call owns its turn, since it continues when its client has disconnected.
             let derived = run_blocking(move || {
                 let _turn = turn;
                 sealed.open(old.as_bytes())
             });
             let new = derived.await.ok().flatten();
-            // As many units as the other call takes.
+            // The new password may be as long as in the other request for a change, User2.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
     }

@@ -157,7 +157,7 @@ async fn write_elsewhere(
     let manager = manages.then(Handle::current);
     let written = move || {
         let pipe = open.pipe()?;
-        // The request whose turn it is finds the association there.
+        // The request that holds the turn finds the association in the pipe.
         let mut association = {
             let mut pipe = pipe.lock();
             pipe.reserve(data.len())?;

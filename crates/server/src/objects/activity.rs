@@ -103,7 +103,7 @@ pub(crate) fn bucket_end(bucket: usize) -> Option<Duration> {
 
 /// The bucket of a time.
 const fn bucket_of(micros: u64) -> usize {
-    // Up to 16 is 4 bits below the bit of the next power of two.
+    // A value up to 16 needs 4 bits: 1 is subtracted, so that a power of two ends its bucket.
     let bits = u64::BITS - micros.saturating_sub(1).leading_zeros();
     let bucket = bits.saturating_sub(FIRST_BUCKET) as usize;
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
@@ -220,7 +220,8 @@ impl Activity {
         now: Instant,
     ) {
         let class = Class::of(command);
-        // CHANGE_NOTIFY waits by nature, for as long as nothing happens.
+        // The time of CHANGE_NOTIFY is not counted: it waits until a change happens in the
+        // directory.
         let spent = if command == Command::CHANGE_NOTIFY { &Spent::default() } else { spent };
         if let Some(counts) = self.classes.get(class as usize) {
             let counts = counts.get_or_init(Box::default);

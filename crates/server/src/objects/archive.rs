@@ -64,7 +64,7 @@ impl FileOpen {
         }
         let _ = cell.change_attributes(now, || match self.add_archive() {
             Ok(()) => Ok(true),
-            // There may be space later, and another Open may have the right.
+            // A later attempt may succeed: space may be freed, and another Open may have the right.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::AccessDenied)) => {
                 Err(fault)
             }

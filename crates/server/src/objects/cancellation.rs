@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn a_wait_for_a_thread_is_no_wait_for_others() {
         let cancellation = Cancellation::default();
-        // Longer than the clock's step, however coarse that is.
+        // The wait lasts until the clock advances, however coarse the clock is.
         let later = || async {
             let since = Instant::now();
             while since.elapsed().is_zero() {

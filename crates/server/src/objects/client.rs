@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(table.enter(guid, "ann", Dialect::SMB_3_0), Err(OtherDialect));
         table.leave(guid, "Ann");
         table.enter(guid, "ann", Dialect::SMB_3_0).unwrap();
-        // Another account's sessions are its own affair.
+        // Sessions of another account are not compared with the dialect of this one.
         table.enter(guid, "bob", Dialect::SMB_3_1_1).unwrap();
     }
 }

@@ -104,7 +104,7 @@ impl Scan {
     /// Gives up the reader of the names: it is large, and clients keep directories open.
     pub(super) fn close(&mut self) {
         self.listing = None;
-        // Less is never refused.
+        // A smaller charge is never refused.
         let _ = self.charge.resize(SCAN_BYTES);
     }
 }

@@ -44,7 +44,7 @@ impl FileOpen {
             return;
         }
         match self.node.show_lock(HostLock { first: 0, last: u64::MAX, mode: None }) {
-            // Opened for attributes alone: it had none.
+            // AccessDenied: a file that was opened for attributes alone never had locks.
             Ok(_) | Err(Fault::AccessDenied) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::lock", %fault, "cannot release a client's locks; the file stays locked for other programs")

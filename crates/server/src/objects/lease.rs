@@ -52,7 +52,8 @@ pub async fn contend(
         if !contention.waits {
             return Ok(());
         }
-        // Boxed: few requests wait for other clients, and the state of each would have room for it.
+        // The future is boxed: few requests wait for other clients, and unboxed it would enlarge
+        // the state of every request.
         Box::pin(settled(cancellation, cell, actor)).await?;
     }
 }
@@ -117,7 +118,7 @@ impl Drop for Waiter<'_> {
 async fn changed(cell: &FileCell, done: impl Fn(&FileCell) -> bool) {
     let mut waiter = Waiter { cell, waker: None };
     poll_fn(|cx| {
-        // Listens before it looks, so that a change in between is not missed.
+        // The waker is registered under the lock, before the check, so that no change is missed.
         let mut state = cell.lock();
         if let Some(old) = waiter.waker.replace(cx.waker().clone()) {
             state.oplocks.cease(&old);

@@ -297,7 +297,7 @@ impl Ledger {
         let mut holders = self.holders();
         holders.sort_by(|a, b| b.bytes().cmp(&a.bytes()).then_with(|| a.name.cmp(&b.name)));
         let Some(biggest) = holders.first().filter(|holder| holder.bytes() >= limit / 8) else {
-            // Nobody in particular.
+            // No holder has an eighth of the memory: no client in particular causes the shortage.
             return;
         };
         let mut told = self.0.relief.told.lock();
@@ -319,7 +319,7 @@ impl Ledger {
                 "memory is full; closed a connection of the client that uses most");
             let why = "its client used the most memory when none was left; raise limits.memory to allow it";
             let _ = member.handle.send(Notice::Disconnect(why));
-            // The next one is another, should this one take long to go.
+            // If this connection ends slowly, the next call chooses another one.
             member.bytes.store(0, Ordering::Relaxed);
         }
     }
@@ -380,7 +380,7 @@ impl Holder {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         all.fetch_add(1, Ordering::Relaxed);
-        // From here on the charge gives back what was added.
+        // From here on, dropping the charge subtracts the count that was added.
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
@@ -424,7 +424,8 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let mut holders = self.books.holders.lock();
-        // Another may have taken its place between its last use and this.
+        // A new holder of the same name may have replaced this one since its last reference was
+        // dropped.
         if holders.get(&self.name).is_some_and(|holder| holder.strong_count() == 0) {
             holders.remove(&self.name);
         }

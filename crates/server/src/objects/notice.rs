@@ -108,7 +108,8 @@ impl Notices {
 impl Drop for Notices {
     fn drop(&mut self) {
         self.close();
-        // Dropped after the lock: a notice may hold the last reference to other things.
+        // The notices are dropped without the lock: a notice may hold the last reference to an
+        // object.
         let left = std::mem::take(&mut self.0.lock().waiting);
         drop(left);
     }

@@ -317,12 +317,13 @@ impl Open {
                 self.record_written(file);
             }
             actor = files.leases.has_directories().then(|| file.in_directory());
-            // MS-FSA 2.1.5.5 phase 3: now what the directory lists is brought up to date.
+            // MS-FSA 2.1.5.5 phase 3: a close updates the entry that the directory keeps of the
+            // file.
             if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
                 files.entry_changed(&*file.vfs, &file.name(), actor);
             }
         });
-        // A stream first: its file may go with it.
+        // A stream is closed before its file: closing the stream may delete the file as well.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
             steps.take(|| left.extend(self.leave(file, cell, files, actor, patience)));
         }
@@ -360,7 +361,7 @@ impl Open {
     /// Waits until it is closed: for requests that wait by nature.
     pub async fn closed(&self) {
         let mut closing = std::pin::pin!(self.closing.notified());
-        // Listens before it looks, so that a close in between is not missed.
+        // The listener is registered before the check, so that a close in between is not missed.
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;

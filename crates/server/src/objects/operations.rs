@@ -53,7 +53,8 @@ impl Operations {
     pub fn ask(&self, id: OperationId) -> Result<Outcome, Status> {
         self.with(id, |slot| {
             if slot.sequence > id.sequence {
-                // Its client has begun the next one, and so has the answer.
+                // The client has begun its next operation, so it has received the response to this
+                // one.
                 return at(Progress::BROKEN_OFF, Status::SUCCESS);
             }
             if slot.sequence < id.sequence {
@@ -148,7 +149,7 @@ mod tests {
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(1)), Ok(done));
         operations.begin(id(2)).unwrap();
-        // A late end of the first says nothing of the second.
+        // A late end of operation 1 does not change the outcome of operation 2.
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(2)).unwrap().progress, Progress::RUNNING);
         assert_eq!(operations.ask(id(1)).unwrap().progress, Progress::BROKEN_OFF);

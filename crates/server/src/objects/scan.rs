@@ -70,7 +70,7 @@ impl Scan {
                 }
             }
             Stage::List => {
-                // After a fault this comes again.
+                // If listing fails, the stage stays and the next call tries it again.
                 if self.pattern.literal().is_none() {
                     self.list(file)?;
                 }
@@ -107,14 +107,15 @@ impl Scan {
             return Ok(());
         };
         let name = child(&file.name(), literal, self.posix)?;
-        // After a fault the same name comes next.
+        // If opening fails, the next call tries the same name again.
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.stage = Stage::End;
                 self.name.replace_range(.., opened.name.last());
                 self.held = Some(opened.stat);
             }
-            // The host moved the directory away from under its name.
+            // A host process has moved the directory, so its name leads nowhere: its entries are
+            // listed instead.
             Err(Fault::PathNotFound | Fault::PathNotDirectory) => {
                 self.list(file)?;
                 self.stage = Stage::Names;
@@ -138,7 +139,7 @@ impl Scan {
                 {
                     self.name.clear();
                     self.name.push_str(name);
-                    // None when it has gone since its name was read.
+                    // The state is None if the entry was removed since its name was read.
                     self.held = listing.entry_stat()?;
                     if asks && self.held.is_some() {
                         self.plain = listing.plain_access();

@@ -287,8 +287,8 @@ impl ServerState {
         if sessions.len() >= SESSIONS {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        // 32 bits, as there are clients that keep no more of it (smbtorture's
-        // session-id). It need not be secret: what a session does is signed.
+        // The id has 32 bits, as some clients keep only 32 bits of it (smbtorture's session-id). It
+        // need not be secret: the messages of a session are signed.
         let id = loop {
             let id = self.ambient.random_u64() & u64::from(u32::MAX);
             if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
@@ -386,7 +386,7 @@ impl ServerState {
             if let Some(deletion) = deletion {
                 closed.finish(&server.files, deletion);
             }
-            // Those who wait may be gone.
+            // The receiver may have been dropped.
             let _ = ended.send(());
         });
         if given.is_err()

@@ -183,7 +183,7 @@ impl Session {
 
     /// MS-SMB2 3.3.5.2.8: it has asked for something.
     pub fn use_now(&self) {
-        // Most requests find it set and write nothing.
+        // Most requests find the flag set, and so avoid writing to shared memory.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
@@ -332,7 +332,8 @@ impl Session {
     pub fn add_open(&self, open: &Arc<Open>, files: &FileTable) -> Result<(), Status> {
         let refused = {
             let mut opens = self.opens.write();
-            // Under the lock that ends hold while they take Opens out.
+            // The state is read under the lock that an ending session holds while it removes its
+            // Opens.
             if self.state() == State::Closed {
                 Some(Status::USER_SESSION_DELETED)
             } else if open.tree().is_disconnected() {
@@ -482,7 +483,8 @@ impl Session {
         }
         self.under_way.end();
         let mut steps = Steps::default();
-        // To close files takes time, in which others look for Opens here.
+        // The map is emptied first: closing files takes time, and other threads look for Opens
+        // meanwhile.
         let opens = std::mem::take(&mut *self.opens.write());
         for open in in_order(opens) {
             steps.take(|| {

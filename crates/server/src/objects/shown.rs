@@ -25,7 +25,8 @@ impl Shown {
 
     /// The host has just said that the file's state is `stat`.
     pub(crate) fn note(&self, file: &FileOpen, stat: &Stat) {
-        // Such an Open shows other times than the file has, and its close may change them.
+        // An Open whose times are fixed shows other times than the file has, and its close may
+        // change them.
         if !file.times.has_any() {
             self.0.set(Some((file.id, *stat)));
         }

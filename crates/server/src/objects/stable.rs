@@ -169,7 +169,8 @@ fn sync_entry(vfs: &dyn Vfs, name: &Name) -> VfsResult<()> {
     let how = OpenHow { kind: KindWanted::Directory, ..OpenHow::LOOK };
     match vfs.open(&name.parent(), &how) {
         Ok(opened) => opened.node.sync(),
-        // Somebody has moved or removed it meanwhile, with its entries.
+        // The directory was moved or removed meanwhile, together with its entries: nothing is to be
+        // synced.
         Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale | Fault::NotADirectory) => Ok(()),
         Err(fault) => Err(fault),
     }

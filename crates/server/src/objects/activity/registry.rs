@@ -86,7 +86,7 @@ impl Registry {
 
     /// The sum over all channels since the start, those that have ended included.
     pub(crate) fn totals(&self) -> Totals {
-        // A channel that ends meanwhile must be counted once: its counts are read under the lock.
+        // The lock is held while counts are read, so that a channel that ends is counted only once.
         let table = self.table.lock();
         let mut totals = table.past;
         table.channels.values().for_each(|entry| totals.add(&entry.activity.totals()));
@@ -130,7 +130,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut table = self.registry.table.lock();
-        // A later logon of the session on the connection has an entry of its own.
+        // A later logon to the same session on this connection has an entry of its own, which
+        // stays.
         let is_own = |entry: &Entry| Arc::ptr_eq(&entry.activity, &self.activity);
         let ended = if table.channels.get(&self.key).is_some_and(is_own) {
             let ended = table.channels.remove(&self.key);
@@ -142,7 +143,8 @@ impl Drop for Registered {
         let totals = self.activity.totals();
         table.past.add(&totals);
         drop(table);
-        // The last owner of a connection's facts may be here: they go without the lock.
+        // The entry may own the last reference to facts of a connection, which are freed without
+        // the lock.
         drop(ended);
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn load(
     share: &str,
 ) -> mpsc::Receiver<Result<Loaded, StateFault>> {
     let (done, loaded) = mpsc::channel();
-    // Nobody listens only when the first failure has ended the start.
+    // Sending fails only after an earlier load has failed and the start has been abandoned.
     store.load(share, Box::new(move |result| _ = done.send(result)));
     loaded
 }
@@ -98,10 +98,10 @@ pub fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
         let loaded = loading.recv().map_err(unanswered)??;
         let epoch = loaded.ownership.epoch;
         records.extend(read(server, &share.life, loaded));
-        // Nobody else moves a share that begins here.
+        // This cannot fail: no other task changes the state of a share that is just being started.
         let _ = share.life.own(epoch);
     }
-    // Together: caches and locks are put back when all Opens are there, whichever their share.
+    // The Opens of all shares are restored together: caches and locks follow once all Opens exist.
     Ok(restore_all(server, records))
 }
 
@@ -137,7 +137,7 @@ impl Default for Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         for life in &self.lives {
-            // One that is served has not failed.
+            // A share that is already served ignores this.
             let _ = life.fail(self.why.clone());
         }
     }
@@ -159,12 +159,12 @@ impl ServerState {
                 }
             };
             share.life.when_lost(move || match Handle::try_current() {
-                // The caller may hold locks.
+                // The calling task may hold locks, so a task of its own cuts the share off.
                 Ok(runtime) => {
                     let cut_off = cut_off.clone();
                     drop(runtime.spawn(async move { cut_off() }));
                 }
-                // A thread of the state store holds none.
+                // A thread of the state store calls this, which holds no locks.
                 Err(_) => cut_off(),
             });
         }
@@ -249,7 +249,7 @@ impl ServerState {
             let _runtime = runtime.enter();
             let _ = done.send(restore_all(&server, records));
         });
-        // Records whose Opens were not made stay with the store.
+        // Records of Opens that were not restored stay in the state store.
         if given.is_err() { 0 } else { restored.await.unwrap_or_default() }
     }
 
@@ -270,7 +270,7 @@ impl ServerState {
         }
         for life in &lives {
             self.cut_off(life);
-            // Nothing that has begun may change a file when the next owner serves it.
+            // No request that has begun may change a file once the next owner serves the share.
             let trees: Vec<_> = self.trees_of(life).into_iter().map(|(_, tree)| tree).collect();
             for tree in &trees {
                 tree.under_way.end();
@@ -306,7 +306,8 @@ impl ServerState {
     async fn flush(&self, life: &Arc<Life>) -> Result<(), NotMoved> {
         let Some(store) = self.durables.store() else { return Ok(()) };
         let (done, stable) = oneshot::channel();
-        // No Open has this number.
+        // No Open has the number 0: the removal changes nothing, and ends after all earlier
+        // changes.
         store.remove(&life.ownership(), RecordId(0), Box::new(|result| _ = done.send(result)));
         match stable.await {
             Ok(result) => result.map_err(|fault| NotMoved::of(life.share(), &fault)),
@@ -332,7 +333,7 @@ impl ServerState {
     fn trees_of(&self, life: &Arc<Life>) -> Vec<(Arc<Session>, Arc<TreeConnect>)> {
         let mut found = Vec::new();
         let mut sessions = self.sessions();
-        // The order of their ends shall not depend on how a map lies in memory.
+        // Sessions end in the order of their ids, not in the random order of the map.
         sessions.sort_unstable_by_key(|session| session.id);
         for session in sessions {
             let trees = session.trees().into_iter();
@@ -349,7 +350,7 @@ impl ServerState {
         }
         for (session, _) in self.trees_of(life) {
             for channel in session.channel_handles() {
-                // One that is gone needs no notice.
+                // A channel that has ended needs no notice.
                 let _ = channel.send(Notice::Disconnect("another server serves the share"));
             }
         }

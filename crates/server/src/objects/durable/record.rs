@@ -161,7 +161,7 @@ pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     }
     for stable in asked {
         match stable.await {
-            // Of one that needed none.
+            // The sender was dropped unused: the Open no longer needs a record.
             Err(_) => {}
             ended => stood(ended)?,
         }
@@ -179,7 +179,7 @@ pub fn renew(server: &ServerState, open: &Open) {
 fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(survival) = open.survival() else { return false };
     let Some(store) = server.durables.store() else { return false };
-    // Records come in order, and none comes after the removal.
+    // The lock keeps the records of an Open in order, and lets none follow the removal.
     let _order = survival.recording.lock();
     if !survival.is_persistent() || open.is_closed() {
         return false;
@@ -218,7 +218,7 @@ pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
 fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> Result<(), Status> {
     match result {
         Ok(Ok(())) => Ok(()),
-        // The answer does not leave: the share is another server's.
+        // No response is sent: another server owns the share.
         Ok(Err(StateFault::Fenced)) => Err(Status::SERVER_UNAVAILABLE),
         Ok(Err(fault)) => {
             tracing::error!(target: "frevo::durable", %fault, "cannot store a persistent handle");
@@ -244,7 +244,7 @@ pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option
 /// Returns their number.
 pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
     let mut opens = Vec::new();
-    // All look-ups of owners share one deadline.
+    // All look-ups of owners together have this one deadline.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
     for recorded in records {
@@ -258,7 +258,8 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
         }
     }
     let count = opens.len();
-    // All are in before any caches, locks or deletes: that would keep others out.
+    // All Opens exist before caches, locks and deletions are restored, which would refuse later
+    // Opens.
     for (open, recorded) in &opens {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {
@@ -319,11 +320,11 @@ fn reopen(
         altered: AtomicBool::new(false),
         enumeration: Ordered::new(None),
     });
-    // Of a tree connect that has ended: there is none until its client comes.
+    // The restored Open belongs to an ended tree connect until its client reconnects.
     let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
     tree.disconnect();
     let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
-    // A promise from before the restart is kept, also beyond the limits of today.
+    // An Open from before the restart is restored even if it exceeds the present memory limits.
     let owner = server.ledger.account(&record.owner);
     let open = match owner.charge(Kind::Open, OPEN_BYTES) {
         Ok(charge) => open.charged(charge),
@@ -395,13 +396,13 @@ struct Owners {
 impl Owners {
     /// The owner, if it has numbers by arithmetic.
     fn mapped(&mut self, share: &Share, record: &OpenRecord) -> Option<Arc<HostUser>> {
-        // An identity that the configuration no longer maps gets none.
+        // A user whom the configuration no longer maps to a host user gets no host user.
         let actor = record.actor.as_ref().filter(|actor| share.id_map.sid(actor.uid).is_some())?;
         let unix = UnixUser { uid: actor.uid, gid: actor.gid, groups: actor.groups.clone() };
         let user = HostUser { unix, groups: Vec::new() };
         let known =
             self.mapped.entry(record.owner.clone()).or_insert_with(|| Arc::new(user.clone()));
-        // One copy of a thousand groups serves all Opens of a user.
+        // All Opens of a user share one copy of the user's groups, which may be a thousand.
         if **known != user {
             *known = Arc::new(user);
         }
@@ -437,7 +438,7 @@ fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
     let survival = Survival::new(
         &record.owner,
         record.client_guid,
-        // One of version 1 has none.
+        // A durable handle of version 1 has no create GUID.
         Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
         asked,
@@ -459,7 +460,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let wish = match lease_owner(record) {
         Some(owner) => {
             let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
-            // Granting it counts its epoch on by one.
+            // Granting the lease raises its epoch by one.
             let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
             let v2 = (lease.version == 2).then_some(v2);
             Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })
@@ -468,7 +469,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
         None => Wish::Nothing,
     };
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
-    // It was promised before the restart: locks of others that are back do not count.
+    // The caching was granted before the restart: locks of other restored Opens do not prevent it.
     let shape = Shape { is_directory: false, allocation: 0 };
     server.files.grant(&file.cell, file.id, shape, wish, route);
     let mut state = file.cell.lock();

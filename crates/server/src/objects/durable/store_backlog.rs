@@ -98,7 +98,7 @@ impl StoreBacklog {
         let note = move |result: Result<(), StateFault>| {
             holder.note(&result);
             let mut all = backlog.0.lock();
-            // In the order in which they were asked for: the last one counts.
+            // Results arrive in the order of the requests, so the last result decides.
             if matches!(result, Err(StateFault::Failed(_))) {
                 all.stale.insert(id);
             } else {

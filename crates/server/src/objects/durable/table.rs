@@ -142,7 +142,8 @@ impl Durables {
     ) -> Result<Replay, Status> {
         let key = (fold_name(user), client_guid, create_guid);
         let mut table = self.table.lock();
-        // Its Open may be found already, before it is on record and in its session.
+        // A running CREATE is looked for first: its Open may already be in the table, but not yet
+        // in its session or on record.
         if table.creating.contains(&key) {
             return Err(if is_replay {
                 Status::FILE_NOT_AVAILABLE
@@ -207,7 +208,7 @@ impl Durables {
             table.by_file.adopt(key_of(open));
         }
         drop(table);
-        // Somebody else may have put it there, with what is known of its file.
+        // A record may exist even so: any change to the file writes the records of all its Opens.
         self.remove_record(open, Box::new(|_| {}));
     }
 
@@ -216,7 +217,7 @@ impl Durables {
     pub(super) fn remove_record(&self, open: &Open, done: Done) {
         let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
         let _order = survival.recording.lock();
-        // The records of a share that another server owns are that server's.
+        // If another server owns the share, the records are that server's.
         let Some(holder) = Holder::present(&open.tree().share.life) else {
             return done(Err(StateFault::Fenced));
         };
@@ -270,8 +271,8 @@ impl Durables {
         if table.opens.get(&id).is_some_and(|entry| Arc::ptr_eq(&entry.open, open)) {
             return true;
         }
-        // Two DurableFileIds of 64 random bits do not meet; if they did, the
-        // later Open would not be taken for the earlier.
+        // Two equal DurableFileIds of 64 random bits are not expected; if the ids were equal, the
+        // later Open would be refused, and never mistaken for the earlier one.
         if table.opens.len() >= DURABLE_OPENS || table.opens.contains_key(&id) {
             return false;
         }
@@ -333,7 +334,7 @@ impl Durables {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
         if open.survival().is_some_and(Survival::is_persistent) {
-            // Callers that depend on the removal wait for it.
+            // Callers that depend on the removal of the record wait for it themselves.
             self.remove_record(open, Box::new(|_| {}));
         }
     }

@@ -24,7 +24,8 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
     }
     let is_over = |number| !parcel.cell.lock().oplocks.is_breaking(parcel.broken.owner, number);
     if !parcel.tried.is_empty() && parcel.broken.number.is_some_and(is_over) {
-        // Acknowledged, closed or given up meanwhile.
+        // The break was acknowledged, or its Open closed, or the wait given up, since the last
+        // attempt.
         return;
     }
     while let Some((connection, handle, via)) = next_channel(server, &parcel) {

@@ -54,7 +54,7 @@ impl Open {
     ) -> Option<Deletion> {
         let links = match files.leave(cell, self.id(), &file.vfs) {
             Departure::Remove(links) => links,
-            // The watches of a directory that is deleted once they end.
+            // The directory will be deleted when its last Open is closed: its watches end now.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
                 return None;
@@ -90,7 +90,8 @@ impl Open {
                 if is_served {
                     file.remove(files, &cell, &link, &*vfs)
                 } else {
-                    // The next owner of the share has the file, with its wish to be deleted.
+                    // Another server owns the share now, and with it the file and its mark for
+                    // deletion.
                     Err(Fault::Busy)
                 }
             };
@@ -136,8 +137,8 @@ impl Open {
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            // One Open deleted the name, another one may have been closed last: the lease is
-            // let alone that both know.
+            // One Open may have requested the deletion, and another Open may be closed last: the
+            // parent lease is spared only if both Opens name the same one.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&*vfs, &link.name, actor);
         }
@@ -147,8 +148,8 @@ impl Open {
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
         tracing::debug!(%name, %fault, "a file was not deleted at its close");
-        // A name that means something else by now, or nothing, counts as deleted; a directory that
-        // somebody has filled stays.
+        // Other faults are no failure: the name is free or belongs to another file by now, or the
+        // directory has received new entries and stays.
         let is_failure = matches!(
             fault,
             Fault::ReadOnly
@@ -159,7 +160,7 @@ impl Open {
                 | Fault::NoMemory
                 | Fault::TooManyOpen
         );
-        // An Open without the right to delete has not asked for the deletion.
+        // An Open without the right to delete has not requested the deletion.
         if is_failure && self.granted_access.contains(AccessMask::DELETE) {
             let _ = self.removal_failure.set(fault.status());
         }

@@ -43,8 +43,8 @@ impl Drop for KeptTimes<'_> {
         if let Err(fault) = self.file.node.set_basic(times) {
             tracing::debug!(%fault, "times that a client has set could not be restored");
         }
-        // A change of another Open may have come in between. Each of the two counts first and looks
-        // then, so that at least one of them sees the other.
+        // Another Open may have changed the times meanwhile. Each Open raises its counter before it
+        // reads the counter of the other, so that at least one of them notices the other.
         cell.note_restoration();
         if cell.moves() != *moves {
             self.move_again();
@@ -71,7 +71,7 @@ impl FileOpen {
         changed: Setting,
     ) -> Result<(Option<FileTime>, Option<FileTime>), Status> {
         if self.posix {
-            // To POSIX clients a time is set once, and moves on.
+            // For POSIX clients a time that was set is not kept: the next write changes it again.
             return Ok((written.value(), changed.value()));
         }
         let is_left = |setting| matches!(setting, Setting::Leave);
@@ -146,7 +146,7 @@ impl FileOpen {
     }
 
     fn times_of(&self, keeps_written: bool, keeps_changed: bool) -> Option<Before> {
-        // The count first: a change that comes between is taken for a later one.
+        // The counter is read before the times: a change in between is then treated as a later one.
         let moves = self.own_cell().moves();
         let stat = self.node_stat().ok()?;
         let written = keeps_written.then_some(stat.written);

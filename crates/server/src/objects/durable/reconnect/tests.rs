@@ -101,7 +101,7 @@ fn another_user_is_denied_and_another_client_does_not_find_a_lease() {
         assert_eq!(verdict(kept(&durable, BATCH), &thief), Err(Status::ACCESS_DENIED));
         let elsewhere = |lease| Reconnect { client_guid: CREATE, ..asked(version, lease) };
         assert_eq!(verdict(kept(&durable, leased(2)), &elsewhere(Some(2))), GONE);
-        // Without a lease the client may call itself otherwise.
+        // Without a lease, a client with another client GUID may reconnect.
         assert_eq!(verdict(kept(&durable, BATCH), &elsewhere(None)), Ok(()));
         let other_share = Reconnect { share: "other", ..asked(version, None) };
         assert_eq!(verdict(kept(&durable, BATCH), &other_share), GONE);
@@ -114,7 +114,7 @@ fn a_live_session_keeps_its_open() {
         let durable = survival(Is::Durable, guid);
         let attached = Kept { is_attached: true, ..kept(&durable, BATCH) };
         assert_eq!(verdict(attached, &asked(version, None)), GONE);
-        // Nobody learns who owns what is in use.
+        // The refusal does not reveal to another user who owns an Open that is in use.
         let thief = Reconnect { user: "bob", ..asked(version, None) };
         assert_eq!(verdict(attached, &thief), GONE);
     }
@@ -127,7 +127,7 @@ fn a_lease_is_named_as_it_was() {
         let asks = |lease| asked(version, lease);
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(None)), GONE);
         assert_eq!(verdict(kept(&durable, BATCH), &asks(Some(2))), GONE);
-        // Windows: the other version of the context serves too.
+        // Windows: a lease context of the other version is accepted too.
         assert_eq!(verdict(kept(&durable, leased(1)), &asks(Some(2))), Ok(()));
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(Some(1))), Ok(()));
         let lease = Some(AskedLease { key: LeaseKey([9; 16]), version: 2 });
@@ -138,7 +138,7 @@ fn a_lease_is_named_as_it_was() {
         assert_eq!(verdict(kept(&durable, leased(2)), &renamed), refused);
         let deletes = Caching::Lease { key: KEY, version: 2, handle: true, deletes: true };
         assert_eq!(verdict(kept(&durable, deletes), &renamed), Ok(()));
-        // An oplock has no name.
+        // The name is not compared for an Open with an oplock.
         let renamed = Reconnect { lease: None, ..renamed };
         assert_eq!(verdict(kept(&durable, BATCH), &renamed), Ok(()));
     }
@@ -166,7 +166,7 @@ fn version_two_names_its_create_and_its_kind() {
     for open in [&none, &other] {
         assert_eq!(verdict(kept(open, BATCH), &asked(two(CREATE, false), None)), GONE);
     }
-    // Windows: DHnQ sets it to NULL, which the GUID of zeros is.
+    // Windows: DHnQ sets Open.CreateGuid to NULL, which is the GUID of zeros.
     assert_eq!(verdict(kept(&none, BATCH), &asked(two(Guid::default(), false), None)), Ok(()));
     assert_eq!(verdict(kept(&other, BATCH), &asked(two(Guid::default(), false), None)), GONE);
     let durable = survival(Is::Durable, Some(CREATE));

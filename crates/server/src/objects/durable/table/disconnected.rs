@@ -41,7 +41,7 @@ impl Durables {
     pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
-        // Its client finds it, if at all, at the server that owns the share now.
+        // If another server owns the share, the client can find the Open only at that server.
         if !open.tree().share.life.serves() {
             return false;
         }
@@ -137,7 +137,7 @@ impl Durables {
         let deadline = Instant::now() + RECONNECT_PATIENCE;
         loop {
             let mut detached = pin!(self.detached.notified());
-            // From here on nothing is missed.
+            // From here on, an Open that is detached wakes this wait.
             detached.as_mut().enable();
             match self.try_reconnect(asked, session)? {
                 Met::Taken(open) => return Ok(open),
