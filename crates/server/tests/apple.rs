@@ -42,14 +42,14 @@ fn the_server_query_is_answered_in_apples_layout() {
         golden.extend("RackMac".encode_utf16().flat_map(u16::to_le_bytes));
         assert_eq!(answer(&reply), Some(golden));
 
-        // Only what was asked about.
+        // The reply holds only what the query asked for.
         let mut query = QUERY;
         query[8] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
         let golden = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(answer(&reply).as_deref(), Some(&golden[..]));
 
-        // Another command has no answer, a short one is malformed.
+        // An unknown AAPL command gets no answer; a query that is too short is malformed.
         query[0] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
         reply.ok();

@@ -365,7 +365,7 @@ fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
         let call = text.split('(').next().unwrap_or_default();
         if let Some(calls) = current.as_ref().and_then(|what| found.get_mut(what))
             && is_of_files(call)
-            // A debug build asserts this of each descriptor that it closes.
+            // A debug build calls fcntl(F_GETFD) for each descriptor that it closes.
             && !text.contains(", F_GETFD)")
             // A core that wakes itself where a listing of a slow build gave up its turn.
             && !text.contains(r#", "\1\0\0\0\0\0\0\0", 8)"#)

@@ -25,7 +25,7 @@ fn descriptors() -> usize {
 
 /// How a client begins, and then goes.
 async fn begin(run: usize, port: u16) {
-    // Addresses enough that no port is waited for.
+    // So many addresses that no connection waits for a free port.
     let [high, low] = u16::try_from(run % 40_000).unwrap().to_be_bytes();
     let address = SocketAddr::new(Ipv4Addr::new(127, 1, high, low).into(), port);
     let stream = Stream::connect(address).await.unwrap();
@@ -74,7 +74,7 @@ fn l3_half_open_connections_leave_no_descriptor() {
         let listener = Listener::bind("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
         let serving = world.listen(listener);
-        // The files that are opened once are open before the count begins.
+        // Files that the server opens only once are open before the count begins.
         for run in 0..50 {
             begin(run, port).await;
         }

@@ -175,7 +175,7 @@ fn the_session_expires_with_its_ticket_and_keeps_its_handles() {
         let refused = peer.on(&mount, read_draft(file, 0, 4)).await;
         refused.expect(Status::NETWORK_SESSION_EXPIRED);
 
-        // Another user's ticket does not take it over.
+        // Another user's ticket cannot take the session over.
         let now = clock.now().0;
         let mut other = forge(clock);
         other.client.components = vec!["bob".into()];
@@ -327,7 +327,7 @@ fn a_server_without_ntlm_takes_tickets_only() {
     let settings = Settings { realms: vec!["FREVO.TEST".into()], ntlm: false, ..settings() };
     with_settings(settings, PacPolicy::Checked, async |world, clock| {
         let mut peer = connect(world).await;
-        // The server's hint says so.
+        // The server's hint lists Kerberos only, so that a logon by password fails.
         let hint = peer.hint.split_off(0);
         let by_password = || client::logon::initiator("ann", "secret");
         assert!(by_password().initial_token(&hint, START).is_err());
@@ -342,12 +342,12 @@ fn a_server_without_ntlm_takes_tickets_only() {
 fn tickets_that_are_refused() {
     in_realm(PacPolicy::Checked, async |world, clock| {
         let mut peer = connect(world).await;
-        // An account that is disabled here.
+        // The account is disabled on the server.
         let mut carol = forge(clock);
         carol.client.components = vec!["carol".into()];
         let refused = log_on(&mut peer, carol.issue(), START).await.err();
         assert_eq!(refused, Some(Status::LOGON_FAILURE));
-        // A client that is told that its ticket does not fit, and has no other.
+        // The server reports that the ticket has the wrong key, and the client has no other ticket.
         let mut foreign = forge(clock);
         foreign.service.key = known_key(EncryptionType::Aes256Sha1, 9);
         let exchange = Exchange::with(&peer, Setup::of("ann"), initiator(foreign.issue()), START);

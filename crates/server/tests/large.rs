@@ -216,7 +216,7 @@ async fn names(world: &World) {
                 assert!(bytes > size * 100, "{bytes}");
             })
             .await;
-        // Behind the listing, since it would make the attributes of a smaller folder known.
+        // This step follows the listing, since it would load the attributes of a smaller folder.
         change_beside_listing(world, &mut costs, &folder, size).await;
         let grown = resident().saturating_sub(before);
         println!("{size} names: {grown} MiB more");
@@ -286,7 +286,7 @@ async fn opens(world: &World) {
         assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
     }
     costs.check();
-    // They are all closed with their connection.
+    // The Opens are closed with their connection.
 }
 
 #[test]
@@ -303,7 +303,7 @@ async fn locks(world: &World) {
     const MOST: usize = 100_000;
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
     world.file("f", vec![1; 4 * MOST]);
-    // An Open may have 65,536.
+    // An Open may have 65,536 locks.
     let mut files = [FileId::ALL_ONES; 2];
     for file in &mut files {
         *file = peer.open_file(&mount, &Want::existing("f")).await;
@@ -369,7 +369,7 @@ async fn sparse(world: &World) {
     let stat = std::fs::metadata(world.path("sparse")).unwrap();
     assert_eq!(stat.len(), end);
     assert!(std::os::unix::fs::MetadataExt::blocks(&stat) < 2_048, "it has holes");
-    // Beyond what any file can have, and what this file system allows.
+    // Sizes above the limit of SMB, and above the limit of this file system.
     let set = |end: u64| set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes());
     peer.on(&mount, set(u64::MAX)).await.expect(Status::INVALID_PARAMETER);
     let reply = peer.on(&mount, set(i64::MAX as u64)).await;
@@ -390,7 +390,7 @@ fn a_file_of_sixteen_tebibytes() {
 
 async fn paths(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-    // A name has at most 65,534 bytes, since its length has two.
+    // A name has at most 65,534 bytes, since its length field has two bytes.
     let units = 32_767;
     let deep = "a\\".repeat(units / 2) + "a";
     let long = "a".repeat(units);

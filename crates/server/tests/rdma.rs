@@ -196,7 +196,7 @@ fn transforms_are_negotiated_where_there_is_rdma() {
         let clear = Offer { ciphers: Vec::new(), ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&clear).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::SIGNING]));
-        // An empty list, and the context twice.
+        // The list of transforms is empty, or the context is sent twice.
         for ids in [vec![vec![]], vec![vec![1], vec![1]]] {
             let mut peer = world.connect();
             let contexts = std::iter::once(NegotiateContext::PreauthIntegrity {
@@ -326,7 +326,7 @@ fn altered_data_is_refused_and_not_written() {
                 let answer = guest.write(&bytes, Channel::RDMA_TRANSFORM, info, way).await;
                 assert_eq!(answer, status, "{way:?} {at}");
             }
-            // Data of an earlier request.
+            // The buffer holds data of an earlier request.
             let mut earlier = pattern();
             let _ = guest.protected(kind, &mut earlier);
             let mut bytes = vec![9; LENGTH];
@@ -334,7 +334,7 @@ fn altered_data_is_refused_and_not_written() {
             let info: Info<'_> = &|at| described(Channel::RDMA_V1, vec![proof.transform()], at);
             let answer = guest.write(&earlier, Channel::RDMA_TRANSFORM, info, way).await;
             assert_eq!(answer, status, "{way:?}");
-            // A signature and a nonce of other lengths.
+            // The signature or the nonce has a wrong length.
             let wrong: [fn(RdmaCryptoTransform<'_>) -> RdmaCryptoTransform<'_>; 4] = [
                 |one| RdmaCryptoTransform { signature: &one.signature[..15], ..one },
                 |one| RdmaCryptoTransform { signature: &[], ..one },

@@ -316,7 +316,7 @@ fn x2_what_each_part_of_a_descriptor_needs() {
                 };
                 let said = tried((world, &mut peer, &mount), false, ALL.without(needs.all), &draft);
                 assert_eq!(said.await, Status::ACCESS_DENIED, "{what} {part:?}");
-                // ACCESS_SYSTEM_SECURITY takes a privilege, which Ann has not.
+                // ACCESS_SYSTEM_SECURITY needs a privilege that Ann lacks.
                 if needs != system {
                     let at = (world, &mut peer, &mount);
                     check(at, &format!("{what} {part:?}"), false, needs, &draft).await;
@@ -446,7 +446,7 @@ fn x2_every_bit_of_a_mask_stands_for_itself() {
         ann.close(&hers, folder).await;
         let file = ann.open_file(&hers, &Want::file("d\\f")).await;
         ann.close(&hers, file).await;
-        // The directory gives Bob nothing on what is in it.
+        // The directory grants Bob no right on its entries.
         protect(&mut ann, &hers, "d", NONE).await;
         for granted in bits(ALL) {
             for (list, alone) in [(granted, true), (ALL.without(granted), false)] {

@@ -107,7 +107,7 @@ fn the_owner_sets_who_else_may_and_the_others_may_not() {
             assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED, "{access:?}");
             assert_eq!(status(&mut ann, &hers, &want).await, Status::SUCCESS, "{access:?}");
         }
-        // The host shows it too: nobody but the server's own user.
+        // The file's mode on the host grants access only to the server's own user.
         let mode = std::fs::metadata(world.path("secret")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
         assert_eq!(mode & 0o077, 0, "{mode:o}");
@@ -142,7 +142,7 @@ fn new_files_inherit_and_need_the_directorys_leave() {
             }
         }
         assert!(!world.path("d/g").exists() && !world.path("d/h").exists());
-        // A name that exists is reported before the missing right to make one.
+        // The server reports an existing name before it reports the missing right to create a file.
         let want = Want::file("d\\f").disposition(CreateDisposition::CREATE);
         assert_eq!(status(&mut bob, &his, &want).await, Status::OBJECT_NAME_COLLISION);
         let deleting = Want::existing("d\\f")
@@ -249,7 +249,7 @@ fn a_rename_that_is_refused_breaks_nothing_of_the_file_in_its_way() {
             for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
                 let draft = rename_draft(class, file, name, true);
                 ann.send(vec![hers.put(draft)], hers.via()).await;
-                // The first reply is the last: nothing was waited for.
+                // The server refuses at once: there is no interim reply.
                 ann.reply().await.expect(Status::ACCESS_DENIED);
             }
         }

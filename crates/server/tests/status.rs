@@ -82,7 +82,7 @@ fn counts_of_ended_sessions_stay_in_the_sum_and_failed_logons_are_counted() {
         }
         let after = world.embedded.status(&StatusQuery::default());
         assert_eq!(after.sessions.rows.len(), 0);
-        // The LOGOFF is one more.
+        // The LOGOFF counts as one more operation.
         assert_eq!(after.server.activity.operations, before.operations + 1);
         assert!(after.server.activity.received > before.received);
     });

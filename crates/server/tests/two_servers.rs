@@ -96,12 +96,12 @@ fn two_servers_have_nothing_in_common() {
         let two = Running::of(two.unwrap());
         assert_eq!(budget::limit(), 128 * MIB, "each adds its part");
 
-        // Accounts.
+        // Each server has its own accounts.
         let (mut ann, anns) = one.log_on(1, "ann").await.unwrap();
         let (mut bob, bobs) = two.log_on(2, "bob").await.unwrap();
         assert_eq!(one.log_on(3, "bob").await.err(), Some(Status::LOGON_FAILURE));
         assert_eq!(two.log_on(4, "ann").await.err(), Some(Status::LOGON_FAILURE));
-        // Shares, and what is open of them.
+        // Each server has its own shares and Opens.
         let first = ann.mount(&anns, "first").await;
         let second = bob.mount(&bobs, "second").await;
         assert!(ann.try_mount(&anns, "second").await.is_err());
@@ -109,15 +109,15 @@ fn two_servers_have_nothing_in_common() {
         ann.open_file(&first, &Want::file("same")).await;
         bob.open_file(&second, &Want::file("same")).await;
         assert_eq!((one.server.metrics().files, two.server.metrics().files), (1, 1));
-        // Limits.
+        // Each server has its own limits.
         assert!(one.log_on(5, "ann").await.is_err(), "one session per account");
         assert!(two.log_on(6, "bob").await.is_ok());
-        // A change of one of them.
+        // A reload changes one server only.
         one.server.reload(Reload::new().limits(limits(100)).accounts(users("carl")));
         assert!(one.log_on(7, "carl").await.is_ok());
         assert!(two.log_on(8, "carl").await.is_err());
         bob.expect_alive().await;
-        // Events are of the server that they happened on.
+        // Each server reports only its own events.
         let mut users = Vec::new();
         while let Ok(Some((_, event))) = timeout(Duration::from_millis(200), events.next()).await {
             if event.kind() == Kind::Logon && event.outcome() == Status::SUCCESS {
@@ -125,7 +125,7 @@ fn two_servers_have_nothing_in_common() {
             }
         }
         assert_eq!(users, ["ann", "carl"]);
-        // The end of one is not the end of the other.
+        // Stopping one server does not stop the other.
         one.stop().await;
         bob.expect_alive().await;
         bob.open_file(&second, &Want::file("after")).await;

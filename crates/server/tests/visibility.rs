@@ -331,7 +331,7 @@ fn x8_many_changes_have_no_names() {
             bob.interim().await;
             protect(&mut ann, &hers, "d\\seen", mask).await;
             bob.final_reply(ids[0]).await.expect(Status::SUCCESS);
-            // Nobody waits for these.
+            // The test reads the replies to these requests later.
             for at in 0..count {
                 let name = if at % 2 == 0 { "d\\open\\inside" } else { "d\\seen" };
                 protect(&mut ann, &hers, name, mask).await;

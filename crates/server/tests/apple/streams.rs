@@ -73,7 +73,7 @@ fn finder_information_is_a_record_and_nothing_else() {
         assert_eq!(peer.read(&mount, info, 0, 100).await, record(b"TYPECREA"));
         new_is_refused(&mut peer, &mount, &new).await;
 
-        // Finder information that says nothing is none.
+        // Empty Finder information is not stored as a stream.
         peer.write(&mount, info, 0, &record(b"")).await;
         assert_eq!(streams(&mut peer, &mount, file).await, [own()]);
         peer.close(&mount, info).await;
@@ -96,7 +96,7 @@ fn a_resource_fork_goes_by_being_emptied() {
         peer.close(&mount, fork).await;
         let there = [own(), (":AFP_Resource:$DATA".to_owned(), 4)];
         assert_eq!(streams(&mut peer, &mount, file).await, there);
-        // Deletion alone leaves it.
+        // DELETE_ON_CLOSE alone does not remove the fork.
         let deleting = Want::existing(FORK).options(CreateOptions::DELETE_ON_CLOSE);
         let fork = peer.open_file(&mount, &deleting).await;
         peer.close(&mount, fork).await;
@@ -105,7 +105,7 @@ fn a_resource_fork_goes_by_being_emptied() {
         let fork = peer.open_file(&mount, &Want::existing(FORK)).await;
         set_end(&mut peer, &mount, fork, 0).await.ok();
         assert_eq!(streams(&mut peer, &mount, file).await, [own()]);
-        // Somebody else fills it meanwhile: then it stays.
+        // Another Open writes to the fork meanwhile: the fork is not removed.
         let other = peer.open_file(&mount, &Want::file(FORK)).await;
         peer.write(&mount, other, 0, b"foo").await;
         peer.close(&mount, other).await;

@@ -69,7 +69,7 @@ fn input(code: CtlCode, key: [u8; 24]) -> Vec<u8> {
         CtlCode::FILE_LEVEL_TRIM => {
             encoded(|w| TrimRequest::encode(w, 0, &[TrimRange { offset: 0, length: 4 }]))
         }
-        // Nobody has a token, and not every file system shares extents.
+        // The test has no token, and not every file system can share extents.
         CtlCode::OFFLOAD_WRITE => zeros(544),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE => zeros(40),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX => zeros(48),
@@ -111,7 +111,7 @@ fn each_class_of_set_info_leaves_a_line() {
             ann.on(&hers, set_draft(*class, file, bytes)).await.ok();
             ann.close(&hers, file).await;
         }
-        // Zeros set nothing.
+        // Zeros leave the times and attributes as they are.
         let file = made(&mut ann, &hers, "nothing").await;
         ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &basic(0, 0))).await.ok();
         ann.close(&hers, file).await;
@@ -167,7 +167,7 @@ fn each_control_code_that_changes_a_file_leaves_a_line() {
         let found = about(&lines, &name);
         assert_eq!(found[..2], made, "{code:?}");
         let expected: &[(&str, &str)] = match recorded {
-            // An attempt too.
+            // An attempt that fails is recorded, too.
             Recorded::Attributes(parts) => &[("attributes", parts)],
             // Of a cluster that is not trimmed whole nothing is.
             Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
@@ -190,7 +190,7 @@ fn each_command_has_its_events() {
             Command::TREE_CONNECT => &[Kind::Connect],
             Command::TREE_DISCONNECT => &[Kind::Disconnect],
             Command::CREATE => &[Kind::Open, Kind::Create],
-            // The changes by the handle, and those that go with it.
+            // The changes made through the handle, and the deletion on close.
             Command::CLOSE => &[Kind::Write, Kind::Delete],
             // The handle notes it; requests to pipes have events of their own.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
@@ -199,7 +199,7 @@ fn each_command_has_its_events() {
                 &[Kind::Rename, Kind::Create, Kind::Delete, Kind::Acl, Kind::Attributes]
             }
             Command::IOCTL => &[Kind::Attributes, Kind::Write],
-            // These change nothing that stays.
+            // These commands change nothing that lasts.
             Command::NEGOTIATE
             | Command::FLUSH
             | Command::READ

@@ -80,7 +80,7 @@ impl Content {
     fn write(&mut self, offset: usize, len: usize, byte: u8) {
         let end = offset + len;
         if end > self.now.len() {
-            // The bytes between the ends are zeros, or not there.
+            // After a crash the bytes between the two ends are zeros or missing.
             self.doubt(self.now.len(), end);
             self.doubtful_end = true;
             self.now.resize(end, 0);
@@ -203,7 +203,7 @@ impl Client {
                 let reply = self.peer.create(&self.mount, &want).await;
                 let is_new = !self.model.names.contains_key(&name);
                 if reply.status() == Status::UNEXPECTED_IO_ERROR && through && is_new {
-                    // It was made, could not be made stable, and is gone.
+                    // The file was made, could not be made stable, and was removed.
                     self.model.names_changed = true;
                     return;
                 }
@@ -387,7 +387,7 @@ fn survives(steps: &[Step]) {
         for step in steps {
             client.run(step).await;
         }
-        // The client sees all that was written until a crash.
+        // Until a crash the client sees all data that it wrote.
         client.disk.faults().heal();
         let expected: BTreeMap<_, _> = (client.model.names.iter())
             .map(|(name, id)| (*name, client.model.files[id].now.clone()))

@@ -28,7 +28,7 @@ fn a_flush_that_failed_says_so() {
             peer.write(mount, file, 0, b"data").await;
             disk.faults().fail_next(Operation::Sync, fault);
             peer.on(mount, flush_draft(file)).await.expect(status);
-            // Data that was lost stays lost for the Open that wrote it.
+            // After a flush has failed, each later flush and write-through of this Open fails.
             peer.on(mount, flush_draft(file)).await.expect(status);
             peer.on(mount, write_through_draft(file, 0, b"more")).await.expect(status);
             assert_eq!(contents(&disk.vfs.crash()), []);
@@ -38,7 +38,7 @@ fn a_flush_that_failed_says_so() {
         peer.write(mount, file, 0, b"last").await;
         peer.on(mount, flush_draft(file)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), b"last".to_vec())]);
-        // Of a directory as well.
+        // The same holds for a directory.
         let dir = peer.open_file(mount, &Want::directory("d")).await;
         disk.faults().fail_next(Operation::Sync, IO);
         peer.on(mount, flush_draft(dir)).await.expect(Status::UNEXPECTED_IO_ERROR);
@@ -185,7 +185,7 @@ fn a_create_that_failed_made_nothing_and_opened_nothing() {
                     assert_eq!(disk.contents(), existed, "{what}");
                     assert!(disk.world.server.files.is_empty(), "open after {what}");
                 }
-                // A file that is there loses nothing by an open that fails.
+                // An open that fails leaves an existing file as it was.
                 let want = Want::file("there").disposition(disposition);
                 if want.disposition == CreateDisposition::OPEN
                     || want.disposition == CreateDisposition::OPEN_IF
@@ -281,7 +281,7 @@ fn a_rename_that_failed_leaves_the_name() {
         for (operation, after, fault, status) in [
             (Operation::Rename, 0, IO, Status::UNEXPECTED_IO_ERROR),
             (Operation::Rename, 0, Fault::DiskFull, Status::DISK_FULL),
-            // It looks at the parent first, and then at what would be replaced.
+            // A rename first queries the parent, and then the file that would be replaced.
             (Operation::Stat, 1, IO, Status::UNEXPECTED_IO_ERROR),
         ] {
             disk.faults().fail(operation, after, 1, fault);

@@ -60,11 +60,11 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         let (mut bob, theirs) = back(world, peer.guid, "bob", "data").await;
         let refused = bob.on(&theirs, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // To another client the CreateGuid says nothing.
+        // For another client the CreateGuid has no meaning.
         let (mut far, elsewhere) = back(world, guid(0x77), "ann", "data").await;
         let refused = far.on(&elsewhere, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // Once the handle was used its CREATE was answered.
+        // Use of the handle shows that its CREATE was answered: a replay is refused.
         peer.write(&mount, file, 0, b"x").await;
         let late = peer.on(&mount, replay(&want)).await;
         late.expect(Status::OBJECT_NAME_COLLISION);
@@ -106,7 +106,7 @@ fn a_replay_of_what_never_came_is_carried_out() {
         let reply = peer.on(&mount, replay(&want)).await;
         reply.ok();
         peer.close(&mount, files::file_id(&reply)).await;
-        // Closed, its CreateGuid is free.
+        // After the close, the CreateGuid can be used again.
         let file = peer.open_file(&mount, &want).await;
         peer.close(&mount, file).await;
     });
@@ -143,7 +143,7 @@ fn s1_an_application_takes_over_from_its_former_self() {
             refused.expect(Status::FILE_FORCED_CLOSED);
         }
         old.write(&mount, file, 0, b"still here").await;
-        // Another application is just another Open.
+        // The Open of another application instance conflicts as usual.
         let other = with(Want::file("f"), &app(2, Some((9, 9))));
         new.create(&theirs, &other).await.expect(Status::SHARING_VIOLATION);
         let taken = new.open_file(&theirs, &ask(Some((1, 6)))).await;

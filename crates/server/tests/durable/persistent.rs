@@ -399,7 +399,7 @@ fn a_file_whose_client_stays_away_is_not_available() {
         // The client itself is to take up its Open.
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
         peer.create(&mount, &Want::existing("f")).await.expect(Status::FILE_NOT_AVAILABLE);
-        // Looking at it breaks nothing, so that there is nothing to wait for.
+        // An open for attributes breaks no lease, so that it does not wait.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let began = tokio::time::Instant::now();
@@ -436,7 +436,7 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
 
         let world = start();
         assert_eq!(world.server.durables.counts(), (1, 1));
-        // Others get nothing of it.
+        // Other clients cannot take the Open over.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let named = |name: &str, key, id, persistent| {
             leased(Want::existing(name), key, RWH, &[dh2c(file, guid(id), persistent)])

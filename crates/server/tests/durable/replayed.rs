@@ -54,7 +54,7 @@ fn s2_stale_requests_change_nothing() {
             let unlock = LockFlags::UNLOCK;
             peer.on(&mount, at(sequence, lock_draft(file, &[(0, 1, unlock)]))).await.ok();
         }
-        // The later one counts, over the wrap too.
+        // The later operation is kept, also after the ChannelSequence wraps.
         for sequence in [6, 0x7000, 0xE000, 2] {
             peer.on(&mount, at(sequence, write_draft(file, 0, b"later"))).await.ok();
         }
@@ -149,7 +149,7 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
             for _ in 0..3 {
                 peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             }
-            // Unlocked once: what another has locked since is not touched.
+            // The range was unlocked only once: a lock that another client took since is kept.
             bob.on(&theirs, taken.clone()).await.ok();
             peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
@@ -170,9 +170,9 @@ fn s2_a_lock_that_comes_late_is_refused() {
             at(sequence, lock_draft(file, &[(0, 4, flags)]).patch(68, &[0x10 | number]))
         };
         let (lock, unlock) = (EXCLUSIVE, LockFlags::UNLOCK);
-        // The repetition, on another channel, comes first.
+        // The repetition, on another channel, arrives first.
         peer.on(&mount, numbered(1, lock, 1)).await.ok();
-        // The copy of one that was carried out gets its answer.
+        // The late original of a request that was carried out gets the same answer.
         peer.on(&mount, numbered(0, lock, 1)).await.ok();
         peer.on(&mount, numbered(1, unlock, 2)).await.ok();
         peer.on(&mount, numbered(0, lock, 1)).await.expect(Status::FILE_NOT_AVAILABLE);
@@ -188,7 +188,7 @@ fn s2_a_lock_that_comes_late_is_refused() {
         // One that was only overtaken, on a channel that lives, is carried out.
         peer.on(&mount, numbered(0, unlock, 4)).await.ok();
         bob.on(&theirs, taken).await.ok();
-        // A refused one is not carried out later either.
+        // A refused request is not carried out later either.
         peer.on(&mount, numbered(2, lock, 5)).await.expect(Status::LOCK_NOT_GRANTED);
         bob.on(&theirs, lock_draft(other, &[(0, 4, unlock)])).await.ok();
         peer.on(&mount, numbered(1, lock, 5)).await.expect(Status::FILE_NOT_AVAILABLE);

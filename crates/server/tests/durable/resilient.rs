@@ -23,7 +23,7 @@ fn a_resilient_open_waits_for_its_client() {
         peer.write(&mount, file, 0, b"before").await;
         peer.on(&mount, lock_draft(file, &[(0, 4, EXCLUSIVE)])).await.ok();
         assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
-        // Not while its session lives.
+        // While its session lives, the Open cannot be taken over.
         let (mut thief, theirs) = world.session("bob", &Offer::default()).await;
         let steal = with(Want::existing("f"), &[dhnc(file)]);
         let (mut twin, own) = back(world, guid, "ann", "data").await;
@@ -36,7 +36,7 @@ fn a_resilient_open_waits_for_its_client() {
         let unknown = FileId { persistent: file.persistent ^ 1, ..file };
         let want = with(Want::existing("f"), &[dhnc(unknown)]);
         twin.create(&own, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
-        // The volatile half does not count.
+        // The volatile half of the FileId is ignored.
         let named = FileId { volatile: 0, ..file };
         let reply = twin.create(&own, &with(Want::existing("f"), &[dhnc(named)])).await;
         reply.ok();
@@ -75,10 +75,10 @@ fn the_scavenger_closes_what_nobody_takes_up() {
         let gone = with(Want::existing("doomed"), &[dhnc(doomed)]);
         peer.create(&mount, &gone).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         peer.create(&mount, &with(Want::existing("later"), &[dhnc(later)])).await.ok();
-        // Taken up it is not scavenged.
+        // A reconnected Open is not scavenged.
         tokio::time::sleep(Duration::from_secs(25)).await;
         peer.write(&mount, later, 0, b"x").await;
-        // And lost again it has its whole time again.
+        // After another loss the Open has its whole timeout again.
         drop(peer);
         lost(world, 1).await;
         tokio::time::sleep(Duration::from_secs(19)).await;
@@ -266,7 +266,7 @@ fn a_reconnect_answers_with_the_file_as_it_is() {
         assert_eq!(response.end_of_file, 5);
         assert_eq!(response.create_action, create::CreateAction::OPENED);
         assert!(response.contexts.is_empty());
-        // The rights are those of old.
+        // The reconnected Open has its former rights.
         let forbidden = peer.on(&mount, files::delete_draft(file)).await;
         forbidden.expect(Status::ACCESS_DENIED);
         peer.close(&mount, file).await;

@@ -23,7 +23,8 @@ fn l5_times_are_counted_from_the_break_and_from_the_loss() {
             let began = Instant::now();
             let open = theirs.put(Want::file("f").draft());
             let waiting = two.send(vec![open], theirs.via()).await[0];
-            // The client is notified, and does not answer.
+            // The server notifies the client of the lease break; the client does not acknowledge
+            // it.
             one.reply().await;
             two.final_reply(waiting).await.ok();
             assert_eq!(began.elapsed().as_secs(), 35, "held for {held} s");
@@ -64,7 +65,7 @@ fn l5_of_a_reconnect_and_the_scavenger_one_has_the_open() {
             let (mut twin, own) = back(world, client, "ann", "data").await;
             drop(peer);
             lost(world, OPENS).await;
-            // The first half comes back just before, the other around the time.
+            // Half of the clients reconnect shortly before the timeout, the others around it.
             let wait = u64::try_from(1_000 - 60 + late).unwrap();
             tokio::time::sleep(Duration::from_millis(wait)).await;
             for (number, file) in files.into_iter().enumerate() {

@@ -92,7 +92,7 @@ fn x5_a_durable_open_is_its_owners() {
             let right = kind.again(file, 3, 1);
             let none = Status::OBJECT_NAME_NOT_FOUND;
 
-            // While its session lives nobody gets it, not even its owner.
+            // While its session lives, no client can take the Open over, not even its owner.
             let (mut bob, bobs) = back(world, client, "bob", kind.share()).await;
             bob.create(&bobs, &right).await.expect(none);
             let (mut twin, own) = back(world, client, "ann", kind.share()).await;
@@ -103,9 +103,9 @@ fn x5_a_durable_open_is_its_owners() {
 
             drop(ann);
             lost(world, 1).await;
-            // Another user, with all that can be known.
+            // Another user fails with the right parameters, too.
             bob.create(&bobs, &right).await.expect(Status::ACCESS_DENIED);
-            // The owner, with a wrong parameter.
+            // The owner fails with a wrong parameter.
             let wrong = [
                 FileId { persistent: file.persistent ^ 1, ..file },
                 FileId { persistent: file.persistent ^ 1 << 63, ..file },
@@ -134,12 +134,12 @@ fn x5_a_durable_open_is_its_owners() {
                 let plain = with(Want::existing("f"), &[dh2c(file, guid(3), false)]);
                 twin.create(&own, &plain).await.expect(none);
             }
-            // Through a share with other rights.
+            // The owner fails through a share with other rights.
             let (mut other, elsewhere) = back(world, client, "ann", "readonly").await;
             let status = other.create(&elsewhere, &right).await.status();
             assert_eq!(status, none, "{kind:?}");
 
-            // None of it has done it any harm.
+            // The refused attempts have left the Open as it was.
             let again = twin.open_file(&own, &right).await;
             assert_eq!(again.persistent, file.persistent);
             assert_eq!(twin.read(&own, again, 0, 9).await, b"mine", "{kind:?}");

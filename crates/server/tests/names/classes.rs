@@ -11,11 +11,11 @@ const QUERIES: [(&[u8], Status); 4] = [
     // AlternateName (the name is one), Stream, Compression, NetworkOpen,
     // AttributeTag, NormalizedName, Id.
     (&[4, 5, 6, 7, 8, 14, 16, 17, 18, 21, 22, 28, 34, 35, 48, 59], Status::SUCCESS),
-    // FullEa of a file that has none.
+    // FullEa of a file without extended attributes.
     (&[15], Status::NO_EAS_ON_FILE),
     // The classes of pipes.
     (&[23, 24, 25], Status::INVALID_PARAMETER),
-    // Known, and not over the network or not for this.
+    // Known classes that are not available over the network, or not for this kind of file.
     (&[9, 26, 29, 32, 33, 44, 45, 46, 54, 60, 64, 65, 78, 79, 80, 81], Status::NOT_SUPPORTED),
 ];
 
@@ -43,7 +43,7 @@ fn every_class_is_answered_or_refused() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("FILE.TXT")).await;
         for class in 0..=100 {
-            // Classes of QUERY_DIRECTORY and of POSIX clients cannot be asked here.
+            // QUERY_DIRECTORY classes and POSIX classes are refused here.
             let reply = peer.on(&mount, query_draft(FileInfoClass(class), file)).await;
             assert_eq!(reply.status(), expected(&QUERIES, class), "query {class}");
             // Modes and pipes have rules of their own.

@@ -59,7 +59,7 @@ async fn who_ignores_attributes_opens_nothing_that_needs_them(world: &World) {
         denied.expect(Status::ACCESS_DENIED);
         let open = peer.open_file(&mount, &existing).await;
         peer.close(&mount, open).await;
-        // The flag is that of what was set last.
+        // The flag is that of the attribute that was set last.
         set(&mut peer, &mount, file, &[("PLAIN", b"3", false)]).await;
         let open = peer.open_file(&mount, &ignorant(existing)).await;
         peer.close(&mount, open).await;

@@ -66,7 +66,7 @@ fn a_link_becomes_one_of_the_host() {
             // programs see that by the separator, and follow it as well.
             let is_directory = !options.is_empty();
             assert_eq!(to.to_str(), Some(if is_directory { "target/" } else { "target" }));
-            // The Open is of what is there now.
+            // The Open now shows the file as a link.
             let (attributes, tag) = attribute_tag(&mut peer, &mount, file).await;
             let kept =
                 if is_directory { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
@@ -199,7 +199,7 @@ fn f1_no_rename_makes_a_link_lead_out() {
             let link = std::fs::read_link(world.path(name));
             assert!(link.is_err(), "{name} leads to {link:?}");
         }
-        // Clients follow them still.
+        // Clients still follow the links.
         let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
         stopped.expect(Status::STOPPED_ON_SYMLINK);
 

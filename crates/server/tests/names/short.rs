@@ -71,13 +71,13 @@ fn files_are_found_by_their_short_names() {
         let short = alternate(&mut peer, &mount, file).await.unwrap();
         assert_eq!(Some(&short), short_name("Some long name.html").as_ref());
         peer.close(&mount, file).await;
-        // By either name, on the way as at its end, in any case.
+        // The file is found by its long or short name, in any case, also as a folder of the path.
         let short_folder = short_name(folder).unwrap();
         let by_short = format!("{}\\{}", short_folder.to_lowercase(), short);
         let file = peer.open_file(&mount, &Want::existing(&by_short)).await;
         assert_eq!(peer.read(&mount, file, 0, 10).await, b"long");
         peer.close(&mount, file).await;
-        // A listing tells of it, and finds by it.
+        // A listing reports the short name, and its pattern matches it.
         for pattern in ["*", &short_folder, "a*~*"] {
             let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
             assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");
@@ -93,7 +93,7 @@ fn files_are_found_by_their_short_names() {
         peer.close(&mount, made).await;
         let file = peer.open_file(&mount, &Want::existing(long)).await;
         peer.close(&mount, file).await;
-        // Windows programs have no other name for these.
+        // Windows programs can open these files only by their short names.
         for odd in ["a.", "b ", "c..", "a long folder\\d."] {
             let file = peer.open_file(&mount, &Want::file(odd)).await;
             assert!(world_path.join(odd.replace('\\', "/")).exists(), "{odd}");

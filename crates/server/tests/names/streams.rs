@@ -58,7 +58,7 @@ fn a_stream_has_its_own_data_and_its_files_attributes() {
         for handle in [file, stream] {
             assert_eq!(listed(&mut peer, &mount, handle).await, both);
         }
-        // Under any spelling, and through no other type.
+        // The stream is found by each spelling of its name.
         for name in ["F:STREAM one", "f:Stream One:$DATA", "f:stream one:$data"] {
             let again = peer.open_file(&mount, &Want::existing(name)).await;
             assert_eq!(peer.read(&mount, again, 0, 100).await, b"of the stream");
@@ -91,7 +91,7 @@ fn share_modes_and_locks_are_the_streams_own() {
         for name in ["f:ONE", "f:two:$DATA"] {
             peer.create(&mount, &alone(name)).await.expect(Status::SHARING_VIOLATION);
         }
-        // None of them shares deletion.
+        // None of these Opens shares deletion.
         let delete = Want::existing("f").access(AccessMask::DELETE);
         peer.create(&mount, &delete).await.expect(Status::SHARING_VIOLATION);
         let exclusive = frevo_wire::command::lock::LockFlags::EXCLUSIVE_LOCK
@@ -123,7 +123,7 @@ fn a_file_and_its_streams_are_deleted_together() {
         }
         peer.close(&mount, stream).await;
         assert!(!world.dir.path().join("f").exists());
-        // A stream alone.
+        // Deletes only the stream.
         let want = Want::file("g:s").options(CreateOptions::DELETE_ON_CLOSE);
         let stream = peer.open_file(&mount, &want).await;
         peer.close(&mount, stream).await;
@@ -186,7 +186,7 @@ fn streams_are_renamed_within_their_file() {
         assert_eq!(peer.read(&mount, one, 0, 10).await, b"first");
         let listing = listed(&mut peer, &mount, full).await;
         assert_eq!(listing, entries(&[("::$DATA", 0), (":Empty:$DATA", 5), (":full:$DATA", 1)]));
-        // Its share mode came along.
+        // The share mode has moved with the stream.
         let alone = Want::existing("f:empty").sharing(ShareAccess::EMPTY);
         peer.create(&mount, &alone).await.expect(Status::SHARING_VIOLATION);
         let old = peer.open_file(&mount, &Want::file("f:one").sharing(ShareAccess::EMPTY)).await;
@@ -230,7 +230,7 @@ fn f4_f5_stream_names_reach_nothing_else() {
         }
         let file = peer.open_file(&mount, &Want::existing("f")).await;
         assert_eq!(listed(&mut peer, &mount, file).await.len(), 6);
-        // 255 units are too many bytes for any name of the host's.
+        // 255 UTF-16 units are too many bytes for a name on the host.
         let wide = format!("f:{}", "\u{4E00}".repeat(255));
         peer.create(&mount, &Want::file(&wide)).await.expect(Status::OBJECT_NAME_INVALID);
         let wide = format!("f:{}", "\u{4E00}".repeat(256));

@@ -46,7 +46,7 @@ fn times_that_are_set_stay_through_their_open() {
         set(&mut peer, &mount, file, written, changed).await;
         let now = basic(&mut peer, &mount, file).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
-        // Whatever else is done through this Open.
+        // The times stay, whatever else this Open does.
         a_moment();
         peer.write(&mount, file, 0, b"data").await;
         let hidden = [&[0; 32][..], &FileAttributes::HIDDEN.0.to_le_bytes(), &[0; 4]].concat();
@@ -58,7 +58,7 @@ fn times_that_are_set_stay_through_their_open() {
         // MS-FSA 2.1.4.17: the new end is for the next backup.
         assert_eq!(now.attributes, FileAttributes::HIDDEN | FileAttributes::ARCHIVE);
         peer.close(&mount, file).await;
-        // And beyond it, until another changes something.
+        // The times stay after the close too, until another Open changes the file.
         let other = peer.open_file(&mount, &Want::existing("f")).await;
         let now = basic(&mut peer, &mount, other).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
@@ -152,7 +152,7 @@ fn allocation_moves_the_time_of_change() {
             assert_eq!(now.last_write_time > before.last_write_time, is_cut, "{bytes}");
             before = now;
         }
-        // No volume of Windows has such a file: MS-FSA note 177.
+        // No volume of Windows allows a file of this size: MS-FSA note 177.
         for bytes in [1_u64 << 60, (1 << 53) - (64 << 10) + 1] {
             let draft = set_draft(FileInfoClass::ALLOCATION, file, &bytes.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);

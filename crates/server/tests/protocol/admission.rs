@@ -27,14 +27,14 @@ fn unauthenticated_connections_are_limited_for_each_address() {
             .collect();
         assert!(world.connect_from(HERE).is_none());
         world.connect_from(THERE).expect("another address is not affected");
-        // A connection that logs on does not count any more.
+        // A connection whose user has logged on is no longer counted.
         let peer = &mut peers[0];
         peer.negotiate(&Offer::default()).await;
         assert!(world.connect_from(HERE).is_none(), "NEGOTIATE is not enough");
         peers[0].log_on("ann").await;
         let one = world.connect_from(HERE).expect("admitted again");
         assert!(world.connect_from(HERE).is_none());
-        // Nor does one that is gone.
+        // A closed connection is not counted either.
         drop(one);
         tokio::time::sleep(Duration::from_millis(1)).await;
         world.connect_from(HERE).expect("admitted once more");
@@ -133,7 +133,7 @@ fn r1_an_account_that_fills_memory_shuts_nobody_out() {
         let mut newcomer = world.connect_from(HERE).expect("admitted");
         newcomer.negotiate(&Offer::default()).await;
         newcomer.log_on("ann").await;
-        // Connections that have not logged on may use up what is kept for them.
+        // Connections without a logon may use up only the memory reserved for them.
         let flood = ledger.network(THERE).charge(Kind::Frame, LIMIT / 8).unwrap();
         assert!(world.connect_from(HERE).is_none());
         drop(flood);
@@ -160,7 +160,7 @@ fn negotiate_must_come_in_time() {
         let mut silent = world.connect();
         let took = ends_after(&mut silent, start).await;
         assert!(about(took, NEGOTIATE_DEADLINE), "{took:?}");
-        // Just in time is in time.
+        // A NEGOTIATE shortly before the deadline is accepted.
         let mut late = world.connect();
         tokio::time::sleep(NEGOTIATE_DEADLINE - Duration::from_millis(10)).await;
         late.negotiate(&Offer::default()).await;
@@ -173,7 +173,7 @@ fn authentication_must_come_in_time() {
         let start = Instant::now();
         let mut peer = world.connect();
         peer.negotiate(&Offer::default()).await;
-        // Neither ECHO nor half a logon is enough.
+        // Neither ECHO nor an unfinished logon extends the deadline.
         tokio::time::sleep(Duration::from_secs(20)).await;
         peer.expect_alive().await;
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
@@ -185,7 +185,7 @@ fn authentication_must_come_in_time() {
         peer.negotiate(&Offer::default()).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
         let logon = peer.log_on("ann").await;
-        // From now on there is no hurry.
+        // After the logon there is no deadline.
         tokio::time::sleep(Duration::from_secs(3600)).await;
         peer.mount(&logon, "data").await;
     });
@@ -200,7 +200,7 @@ fn a_frame_that_stalls_disconnects() {
         peer.send_bytes(&[0, 0, 0, 200, 0xFE]).await;
         let took = ends_after(&mut peer, start).await;
         assert!(about(took, Duration::from_secs(10)), "{took:?}");
-        // One byte every nine seconds does not help for ever.
+        // A frame that arrives at one byte every nine seconds ends the connection in the end.
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         peer.send_bytes(&[0, 0, 0xFF, 0]).await;
         let start = Instant::now();
@@ -230,7 +230,7 @@ fn r3_a_reader_that_takes_nothing_is_disconnected_whatever_it_sends() {
             peer.send(vec![Draft::echo()], Via::Plain).await;
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
-        // Its files are closed, though it has not noticed.
+        // The server has closed the client's files, though the client has not noticed it.
         let (mut other, theirs) = world.session("ann", &Offer::default()).await;
         let alone = Want { sharing: ShareAccess::EMPTY, ..Want::existing("large") };
         let again = other.open_file(&theirs, &alone).await;
@@ -259,14 +259,14 @@ fn failed_logons_are_slowed() {
             assert!(about(took, expected.min(LOGON_DELAY_MAX)), "{took:?}, not {expected:?}");
             expected *= 2;
         }
-        // The right password is not slowed elsewhere, nor another user here.
+        // Another address, and another user at this address, are not delayed.
         let mut other = world.connect_from(THERE).unwrap();
         other.negotiate(&Offer::default()).await;
         let start = Instant::now();
         other.log_on("ann").await;
         peer.log_on("bob").await;
         assert!(start.elapsed() < Duration::from_millis(10));
-        // And after the right one here all is forgotten.
+        // A logon with the right password from this address does not reset the delay.
         peer.log_on("ann").await;
         assert!(about(guess(&mut peer).await, LOGON_DELAY));
     });
@@ -381,7 +381,7 @@ fn a_connection_without_a_session_ends() {
             tokio::time::sleep(AUTHENTICATE_DEADLINE / 2).await;
             peer.expect_alive().await;
         }
-        // Half a logon is none.
+        // An unfinished logon does not count as a failed one.
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
         let began = Instant::now();

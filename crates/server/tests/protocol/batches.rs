@@ -138,7 +138,7 @@ fn writes_that_come_together_are_checked_together_where_it_pays() {
             let content = world.content("data");
             assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
             let checked = batches.take();
-            // The last of a row may be alone.
+            // The last message may be checked alone.
             let expected = if by.gains() { COUNT - 2..=COUNT } else { 0..=0 };
             assert!(expected.contains(&checked), "{by:?}: {checked} checked together");
             writer.peer.expect_alive_in(&writer.mount).await;
@@ -162,7 +162,7 @@ fn replies_to_reads_that_come_together_are_protected_together_where_it_pays() {
             batches.take();
             let read = |at| read_draft(writer.file, (at * LEN) as u64, LEN as u32);
             let mut drafts: Vec<Draft> = (0..COUNT).map(read).collect();
-            // A small reply in between keeps its place.
+            // A small reply among the READ replies keeps its place in the order.
             drafts.insert(5, Draft::echo());
             let frames = writer.frames(drafts);
             writer.send_all(&frames).await;
@@ -194,7 +194,7 @@ fn a_wrong_signature_among_right_ones_is_refused_alone() {
             let mut writer = Protected::open(world, by).await;
             batches.take();
             let mut frames = writer.writes();
-            // Data; the Signature itself.
+            // The change is in the data or in the Signature.
             frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
             writer.send_all(&frames).await;
             let mut expected = [Status::SUCCESS; COUNT];

@@ -29,7 +29,7 @@ fn r4_an_account_has_so_many_opens() {
         for name in ["a", "b", "c"] {
             files.push(one.open_file(&first, &Want::file(name)).await);
         }
-        // One more is refused on every session, and makes nothing.
+        // Each session refuses one more CREATE, and no directory is made.
         for (peer, mount) in [(&mut one, &first), (&mut two, &second)] {
             peer.create(mount, &Want::file("d")).await.expect(Status::INSUFFICIENT_RESOURCES);
             assert!(!world.path("d").exists());
@@ -179,7 +179,7 @@ fn r4_an_idle_session_ends_and_its_connection_with_it() {
         ask(&mut holder, &holders).await;
         sleep(IDLE + IDLE_LOOK * 2).await;
         holder.expect_disconnect().await;
-        // Its client comes again.
+        // The client of the lost connection connects again.
         let (mut again, mount) = world.session("ann", &Offer::default()).await;
         let alone = Want { sharing: ShareAccess::EMPTY, ..Want::file("held") };
         let reply = again.create(&mount, &alone).await;

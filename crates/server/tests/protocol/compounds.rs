@@ -208,7 +208,7 @@ fn unrelated_requests_are_answered_each_for_itself() {
                 ok,
                 ok,
                 Status::FILE_CLOSED,
-                // Its body is too short to say which file: it fails as malformed.
+                // The request is too short to hold a FileId: it fails as malformed.
                 Status::INVALID_PARAMETER,
                 ok
             ]
@@ -274,7 +274,7 @@ fn a_link_in_the_way_is_told_of() {
                 assert_eq!(told.print_name, told.substitute_name);
                 assert_eq!((told.unparsed_path_length, told.relative), (unparsed, relative));
             }
-            // The link itself is there to be looked at and removed.
+            // The link itself can be opened and removed.
             let itself = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
             let want = Want::existing("a\\link").options(itself).access(AccessMask::DELETE);
             let link = peer.open_file(&mount, &want).await;

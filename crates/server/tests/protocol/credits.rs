@@ -51,7 +51,7 @@ fn nobody_holds_more_than_the_window() {
             peer.expect_alive().await;
         }
         assert_eq!(peer.credits, u64::from(WINDOW_MAX));
-        // Asking for what one takes keeps what one has.
+        // A client that asks for one credit a request keeps the credits that it has.
         peer.asks = 1;
         for _ in 0..5 {
             peer.expect_alive().await;
@@ -127,7 +127,7 @@ fn a_multi_credit_request_takes_all_its_numbers() {
             peer.send_frame(&pack(&[draft], mount.via())).await;
             peer.frame().await.is_some()
         });
-        // One that reaches past the window.
+        // The CreditCharge of this request reaches past the window.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let charge = u16::try_from(peer.credits).unwrap() + 1;
         peer.send(vec![mount.put(Draft::echo()).charge(charge)], mount.via()).await;
@@ -197,7 +197,7 @@ fn eight_mebibytes_at_once() {
             assert!(world.content("f") == content);
             assert!(peer.read(&mount, file, 0, 8 << 20).await == content);
         }
-        // One byte more is too much, whatever is charged.
+        // A READ of one byte more than the limit fails, whatever its CreditCharge is.
         let read = read_draft(file, 0, (8 << 20) + 1).charge(200);
         peer.on(&mount, read).await.expect(Status::INVALID_PARAMETER);
     });

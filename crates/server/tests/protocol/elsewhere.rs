@@ -154,13 +154,13 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
             let mut other = Protected::open(world, by).await;
             let range = lock_draft(user.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             let same = lock_draft(other.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
-            // Shorter ones are not even measured.
+            // Shorter messages are not measured.
             for len in [4_096, 200_000] {
                 user.ask(write_draft(user.file, 0, &content[..len])).await.ok();
                 user.ask(read_draft(user.file, 0, len as u32)).await.ok();
             }
             assert_eq!(world.server.messages_elsewhere(), 0, "{by:?}");
-            // A message of a client with another request under way.
+            // This client has another request in progress.
             other.ask(same).await.ok();
             user.send(range).await;
             user.peer.interim().await;
@@ -181,7 +181,7 @@ fn a_wrong_signature_is_refused_alone() {
             for at in 0..4 {
                 frames.push(user.frame(user.write_long(at)));
             }
-            // Data; the Signature itself.
+            // The change is in the data or in the Signature.
             frames[wrong][if wrong % 2 == 0 { 5000 } else { 50 }] ^= 1;
             for frame in &frames {
                 user.peer.send_frame(frame).await;
@@ -280,7 +280,7 @@ fn nothing_overtakes_on_its_connection() {
 /// Replies keep their order, whichever is ready first, and their nonces count up.
 #[test]
 fn replies_keep_their_order() {
-    // The second is ready long before the first.
+    // The second reply is ready long before the first one.
     let place = |bytes| match bytes {
         0..LONG => CryptoPlace::Core,
         LONG..60_000 => CryptoPlace::After(AWAY),
@@ -354,7 +354,7 @@ fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
                     let statuses = user.statuses(1).await;
                     assert_eq!(statuses, [Status::USER_SESSION_DELETED]);
                 }
-                // No key is left to answer with.
+                // No key is left to protect a reply: the server disconnects.
                 By::Seal(_) => user.peer.expect_disconnect().await,
             }
             assert!(world.content("data").is_empty(), "{by:?}: it has no effect");

@@ -67,7 +67,7 @@ fn reads_that_come_at_once_are_signed_each() {
             let mut wire = Vec::new();
             let mut asked = Vec::new();
             for at in 0..11_u64 {
-                // Of different lengths, some too short to wait.
+                // The READs have different lengths; some are too short to be answered off the core.
                 let (offset, length) = (at * 31_000, [60_000, 8_192, 100, 33_333][at as usize % 4]);
                 let draft = if at == 5 { Draft::echo() } else { read_draft(file, offset, length) };
                 let mut draft = mount.put(draft);
@@ -120,15 +120,15 @@ fn parameters_that_make_no_sense() {
             let reply = peer.on(&mount, draft).await;
             assert_eq!(reply.status(), status, "{value:#x} at {at}");
         }
-        // DELETE_ON_CLOSE without the right to delete.
+        // DELETE_ON_CLOSE needs the right DELETE.
         let want = Want::file("f").access(AccessMask::READ_DATA);
         let want = want.options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
         assert!(!world.path("f").exists());
-        // MS-FSA 2.1.5.1: that is checked before the name.
+        // MS-FSA 2.1.5.1: the server checks the right before the name.
         let want = Want { name: Want::file("f::$BAD").name, ..want };
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
-        // A missing folder on the way is told of before what the disk cannot encrypt.
+        // The server reports a missing folder on the path before it refuses encryption.
         let attributes = FileAttributes::ENCRYPTED;
         for (name, status) in
             [("f", Status::ACCESS_DENIED), ("none\\f", Status::OBJECT_PATH_NOT_FOUND)]
@@ -197,7 +197,7 @@ fn rights_that_were_not_granted() {
             }
             peer.close(&mount, file).await;
         }
-        // An append-only handle reaches nothing that is there.
+        // An append-only handle cannot overwrite existing data.
         let file =
             peer.open_file(&mount, &Want::existing("f").access(AccessMask::APPEND_DATA)).await;
         peer.on(&mount, write_draft(file, 0, b"!")).await.expect(Status::ACCESS_DENIED);
@@ -258,7 +258,7 @@ fn reads_at_the_edges() {
             (100, 1, 0, None),
             (101, 1, 0, None),
             (1 << 40, 1, 0, None),
-            // A read of nothing is a success wherever it is.
+            // A READ of length 0 succeeds at every offset.
             (0, 0, 0, Some(0)),
             (100, 0, 0, Some(0)),
             (5000, 0, 0, Some(0)),
@@ -294,7 +294,7 @@ fn writes_at_the_edges() {
         assert_eq!(world.content("f"), b"\0\0\0abc");
         peer.write(&mount, file, 1, b"xyz").await;
         assert_eq!(world.content("f"), b"\0xyzbc");
-        // No file has negative offsets, not even for nothing.
+        // Negative offsets are refused, also with no data.
         for (offset, data) in [(u64::MAX, &b"!"[..]), (1 << 63, b""), ((1 << 63) - 1, b"!")] {
             let draft = write_draft(file, offset, data);
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
@@ -355,7 +355,7 @@ fn read_only_takes_nothing_from_the_maximal_access() {
         let told = told.unwrap();
         assert_eq!(told.query_status, Status::SUCCESS);
         assert!(told.maximal_access.contains(writes), "{:?}", told.maximal_access);
-        // The attribute counts where it is opened: MS-FSA 2.1.5.1.2.1.
+        // READONLY is checked on open: MS-FSA 2.1.5.1.2.1.
         let refused = peer.create(&mount, &Want::existing("f").access(writes)).await;
         refused.expect(Status::ACCESS_DENIED);
     });
@@ -366,7 +366,7 @@ fn a_handle_is_closed_once() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
-        // Either half of the id alone is not the id.
+        // Both halves of the FileId must match.
         for wrong in [
             FileId { persistent: file.persistent ^ 1, ..file },
             FileId { volatile: file.volatile ^ 1, ..file },
@@ -398,7 +398,7 @@ fn bodies_cut_short_are_invalid() {
         ] {
             let whole = draft.body.len();
             for length in 0..whole {
-                // StructureSize of a READ counts a byte that need not be there.
+                // StructureSize of a READ includes one byte that may be absent.
                 let spare = draft.header.command == Command::READ && length == whole - 1;
                 if spare {
                     continue;
@@ -413,7 +413,7 @@ fn bodies_cut_short_are_invalid() {
                     reply.header.command
                 );
             }
-            // And with a StructureSize that is not the command's.
+            // The StructureSize is that of another command.
             for size in [0_u16, 1, 4, 0xFFFF] {
                 let draft = draft.clone().patch(64, &size.to_le_bytes());
                 peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);

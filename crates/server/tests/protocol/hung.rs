@@ -396,7 +396,7 @@ fn closing_what_hangs_holds_up_nobody() {
     let Some(mounted) = Mounted::new() else { return };
     in_world(async |world| {
         mounted.share(world);
-        // The files that the bystander of every test has open.
+        // Files that the bystander client of every test has open.
         let innocent = world.server.files.len();
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let away = peer.mount(&data.logon, "away").await;
@@ -420,7 +420,7 @@ fn closing_what_hangs_holds_up_nobody() {
             assert!(is_given_up || reply.status() == Status::SUCCESS, "{reply:?}");
         }
         soon(works(&mut peer, &data)).await;
-        // The connection goes while its request hangs.
+        // The connection is closed while its request hangs.
         let left = peer.open_file(&away, &Want::existing("f")).await;
         mounted.gate.shut(true);
         hangs(&mut peer, &away, read_draft(left, 0, 4096)).await;

@@ -24,7 +24,7 @@ fn every_dialect_by_itself() {
             let has = |bit| peer.server_capabilities.contains(bit);
             let three = dialect >= Dialect::SMB_3_0;
             assert_eq!(has(Capabilities::MULTI_CHANNEL), three);
-            // 3.1.1 says it with a context.
+            // SMB 3.1.1 announces encryption by a negotiate context, not by this capability.
             assert_eq!(has(Capabilities::ENCRYPTION), three && dialect != Dialect::SMB_3_1_1);
             assert!(peer.server_mode.contains(SecurityMode::SIGNING_REQUIRED));
             assert_eq!(peer.server_guid, Guid([0xF0; 16]));
@@ -81,7 +81,7 @@ fn below_the_floor_is_not_supported() {
             let mut peer = world.connect();
             let offer = Offer { dialects, ..Offer::default() };
             peer.try_negotiate(&offer).await.expect(Status::NOT_SUPPORTED);
-            // A better offer is still welcome.
+            // The client may negotiate again with an acceptable offer.
             peer.negotiate(&Offer::default()).await;
             peer.log_on("ann").await;
         }
@@ -121,7 +121,7 @@ fn a_second_negotiation_ends_the_connection() {
                 frames.extend(message);
             }
             peer.send_bytes(&frames).await;
-            // The first may have been answered.
+            // The server may have answered the first message.
             let answered = peer.frame().await;
             if let Some(frame) = answered {
                 assert_eq!(peer.open(frame)[0].header.message_id, 0);
@@ -185,7 +185,7 @@ fn contexts_of_the_response() {
             assert_eq!(hash_algorithms, &[HashAlgorithm::SHA_512]);
             assert_eq!(salt.len(), 32);
             salts.push(salt.to_vec());
-            // The server's preference, not the client's order.
+            // The server chooses by its own preference, not by the client's order.
             assert_eq!(encryption, &NegotiateContext::Encryption(vec![Cipher::AES_128_GCM]));
             assert_eq!(signing, &NegotiateContext::Signing(vec![SigningAlgorithm::AES_GMAC]));
         }
@@ -196,7 +196,7 @@ fn contexts_of_the_response() {
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
         let response = negotiate::Response::parse(&reply.ok().message).unwrap();
         assert_eq!(response.negotiate_contexts.len(), 1);
-        // An offer with nothing in common is answered so.
+        // Without a common algorithm the reply says that there is none.
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![0x99], signing: vec![0x99], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
@@ -261,7 +261,7 @@ fn settings_are_those_of_the_beginning() {
         let (shares, accounts) = (world.server.shares().as_ref().clone(), world.server.accounts());
         world.server.reload(strict, shares, accounts);
         peer.open_file(&mount, &Want::file("f")).await;
-        // Accepted, but not negotiated yet: it had the old settings already.
+        // A connection that is accepted, but has not negotiated yet, keeps the old settings.
         let draft = Offer::only(Dialect::SMB_2_1).draft(silent.guid);
         silent.send_frame(&pack(&[draft], Via::Plain)).await;
         silent.reply().await.ok();

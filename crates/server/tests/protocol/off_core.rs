@@ -342,7 +342,7 @@ fn a_hung_share_does_not_hold_up_the_end() {
         world.embedded.stop_within(Duration::from_millis(300));
         soon(serving).await.unwrap().unwrap();
     });
-    // Its threads must not be left to hang behind the test.
+    // The threads of the pool must end with the test.
     gated.shut(false);
 }
 
@@ -376,7 +376,7 @@ fn r4_one_user_leaves_threads_of_the_core_to_others() {
             for _ in 0..300 {
                 asked.extend(peer.send(vec![here.put(snapshots(*file))], here.via()).await);
             }
-            // All of them have begun, or wait for a place.
+            // All requests have begun, or wait for a place.
             for _ in 0..300 {
                 soon(peer.interim()).await;
             }

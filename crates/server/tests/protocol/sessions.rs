@@ -168,7 +168,7 @@ fn an_expired_session_may_end_or_return() {
 fn the_same_users_new_session_takes_over() {
     in_world(async |world| {
         let (mut old, mount) = world.session("ann", &Offer::default()).await;
-        // Opened so that nobody else may have it.
+        // The Open shares no access.
         let want = Want::file("f").sharing(Default::default());
         let file = old.open_file(&mount, &want).await;
         let mut new = world.connect();
@@ -181,9 +181,9 @@ fn the_same_users_new_session_takes_over() {
         new.open_file(&after, &want).await;
         let read = mount.put(read_draft(file, 0, 1));
         old.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
-        // The old connection itself goes on.
+        // The old connection stays usable.
         old.log_on("ann").await;
-        // A session that takes over itself, or one that is not there, is no news.
+        // A PreviousSessionId that names the session itself, or no session, is ignored.
         for previous in [0x77, u64::MAX] {
             new.try_log_on(Setup { previous, ..Setup::of("ann") }).await.unwrap();
         }
@@ -266,7 +266,7 @@ fn logoff_ends_the_session_on_every_channel() {
             peer.ask(logoff, mount.via()).await.expect(Status::USER_SESSION_DELETED);
             peer.expect_alive().await;
         }
-        // Its files are closed.
+        // The session's files are closed.
         let logon = one.log_on("ann").await;
         let mount = one.mount(&logon, "data").await;
         one.open_file(&mount, &want).await;
@@ -281,7 +281,7 @@ fn tree_disconnect_closes_what_was_opened_through_it() {
         assert_ne!(mount.tree, second.tree);
         let closed = peer.open_file(&mount, &Want::file("f")).await;
         let stays = peer.open_file(&second, &Want::file("f")).await;
-        // A handle belongs to its tree.
+        // A FileId is valid only in its own tree connect.
         peer.on(&second, read_draft(closed, 0, 1)).await.expect(Status::FILE_CLOSED);
         peer.on(&mount, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
         let read = read_draft(closed, 0, 1);

@@ -68,7 +68,7 @@ fn overwriting_needs_more_than_the_handle_keeps() {
     in_world(async |world| {
         world.file("f", b"content");
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // Open for reading, shared for reading.
+        // The Open reads and shares reading only.
         let want = Want::existing("f").access(access(READ)).sharing(ShareAccess::READ);
         let file = peer.open_file(&mount, &want).await;
         for disposition in [CreateDisposition::OVERWRITE, CreateDisposition::SUPERSEDE] {
@@ -101,7 +101,7 @@ fn delete_on_close_waits_for_the_last_handle() {
         assert_eq!(peer.read(&mount, two, 0, 100).await, b"content");
         peer.close(&mount, two).await;
         assert!(!world.path("f").exists());
-        // The name is free again.
+        // The name can be used again.
         let want = Want::file("f").disposition(CreateDisposition::CREATE);
         peer.open_file(&mount, &want).await;
     });

@@ -59,7 +59,7 @@ impl Ambient for Crowd {
 
     fn host_user(&self, name: &str) -> Said<HostUser> {
         Ok(number(name).map(|number| {
-            // Neighbours share a group.
+            // Each two neighbouring users share a group.
             let (uid, pair) = (FIRST + number, 70_000 + number / 2);
             HostUser { unix: UnixUser { uid, gid: uid, groups: vec![uid, pair] }, groups: vec![] }
         }))
@@ -186,7 +186,7 @@ fn x7_sixty_four_users_never_mix() {
         run_as: RunAs::User,
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
-    // Half of them on shares whose requests leave the core.
+    // Half of the users have a share whose requests run off the core.
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = [share("data"), away];
     let server = serving(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));

@@ -160,10 +160,10 @@ fn x7_files_belong_to_who_makes_them_and_the_kernel_decides() {
         assert_eq!(status(&mut bob, &bobs, &Want::file("bobs")).await, Status::SUCCESS);
         assert_eq!(owner(world, "bobs"), (61_002, 61_002));
 
-        // Nobody takes another's file away from a folder where all may write.
+        // A user cannot remove another user's file from a folder with the sticky bit.
         set_mode(world.dir.path(), 0o1777);
         assert_eq!(status(&mut ann, &anns, &delete("bobs")).await, denied);
-        // The group that both are in counts.
+        // A file of the group that both users are in grants them its rights.
         std::fs::write(world.path("ours"), b"").unwrap();
         chown(world.path("ours"), Some(0), Some(61_100)).unwrap();
         set_mode(&world.path("ours"), 0o660);
@@ -202,7 +202,7 @@ fn steps(user: &str, other: &str, mount: &Mount, plain: &Mount, round: usize) ->
     let denied = Status::ACCESS_DENIED;
     vec![
         compound(create(&own), [Status::SUCCESS; 3]),
-        // An error in the middle of a compound, and what depends on it.
+        // The CREATE of the compound fails, and so do the requests that depend on it.
         compound(create(&format!("{other}s\\{user}{round}")), [denied; 3]),
         single(mount.put(Want::existing(&format!("{other}s")).draft()), denied),
         compound(create(&format!("{user}{round}")), [Status::SUCCESS; 3]),
@@ -303,7 +303,7 @@ fn x7_what_outlives_its_connection_acts_as_its_owner() {
         ann.close(&anns, file).await;
         assert!(!world.path("anns/taken-up").exists(), "deleted by its owner");
 
-        // She may not remove entries any more. Root still could.
+        // Ann may no longer remove entries of the folder; root still could.
         set_mode(&world.path("anns"), 0o555);
         tokio::time::sleep(Duration::from_secs(1_000)).await;
         assert_eq!(world.server.durables.counts(), (0, 0), "the scavenger has closed it");

@@ -102,7 +102,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
             files.push((name, file_id(&reply)));
         }
         world.crash();
-        // Handles that she has no right to any more do not come back.
+        // Handles that Ann no longer has a right to are not restored.
         give(&root.join("lost"), "bob", 0o600);
         set_mode(&root.join("shut"), 0o555);
 
@@ -135,7 +135,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
         let marked = std::fs::metadata(root.join("marked")).unwrap();
         assert_eq!(marked.mode() & 0o4000, 0, "it was written by somebody else");
         assert_eq!(std::fs::read(root.join("private/secret")).unwrap(), b"hers");
-        // Nobody comes for the others; they are closed as by her.
+        // No client reconnects to the other handles; they are closed with Ann's rights.
         tokio::time::sleep(Duration::from_secs(130)).await;
         assert_eq!(world.server.durables.counts(), (0, 0));
         assert!(!root.join("private/gone").exists());

@@ -247,7 +247,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
         assert_eq!(access(world, "ann", near).await, Err(Status::BAD_NETWORK_NAME));
         share(world, false, Rules { read_list: names(&["@guests"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(READ));
-        // The groups of the account file are known.
+        // A rule may name a group of the account file.
         share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
         assert_eq!(access(world, "bob", near).await, Err(Status::BAD_NETWORK_NAME));
@@ -269,8 +269,8 @@ fn a5_new_groups_count_from_the_next_request_on() {
         assert!(token(world).groups.is_empty());
         let refused = ann.try_mount(&logon, "data").await.err().map(|reply| reply.status());
         assert_eq!(refused, Some(Status::BAD_NETWORK_NAME));
-        // A client that authenticates anew as another user loses the session, and gets nothing
-        // of the other user.
+        // A client that authenticates again as another user loses the session, and gets nothing of
+        // the other user.
         let reply = ann.log_on_again(Setup::again("bob", &logon)).await;
         assert_eq!(reply.status(), Status::ACCESS_DENIED);
         assert!(world.server.session(logon.id).is_none());

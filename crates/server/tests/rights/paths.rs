@@ -301,11 +301,11 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "set_quota_defaults",
             "snapshot",
         ];
-        // Nobody here has a lease on a directory.
+        // No Open has a lease on a directory here.
         let for_leases = ["parent_key"];
-        // The server sets attributes by lists.
+        // The server sets extended attributes by whole lists.
         let by_lists = ["set_ea", "set_ea_needed"];
-        // For macOS, and shares that hide files.
+        // These calls are made for macOS, and for shares that hide files.
         let for_access = ["plain_access"];
         let mut expected: Vec<_> =
             [&without_call[..], &elsewhere, &for_leases, &by_lists, &for_access].concat();
@@ -329,7 +329,7 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
         let mut peers = vec![arrive("ann").await, arrive("bob").await];
         for _ in 0..10 {
             for (peer, mount, user) in &mut peers {
-                // The connection that meets a bug ends.
+                // The connection whose request panics ends.
                 let (mut lost, theirs, _) = arrive(user).await;
                 let fatal = theirs.put(Want::file(&format!("{user}-fatal")).draft());
                 assert!(lost.ask_or_lose(fatal, theirs.via()).await.is_none());
@@ -337,7 +337,7 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
                 peer.on(mount, query(InfoType::FILE, FileInfoClass::ALL.0, file)).await.ok();
                 peer.close(mount, file).await;
             }
-            // Begun it is carried out, whether or not its client wants it any more.
+            // A request that has begun is carried out, even if its client cancels it.
             probe.seen.shut(true);
             let mut waiting = Vec::new();
             for (peer, mount, user) in &mut peers {
@@ -380,8 +380,8 @@ fn x7_changes_are_told_from_one_user_to_another() {
             assert_eq!(changes(told.expect("told").ok()), [name]);
             ann.close(&anns, file).await;
         }
-        // The watch reports no names in a folder that its user may not list, however far up it
-        // watches; the user lists the other folders anew.
+        // The watch reports no names in a folder that its user may not list, at any depth; the user
+        // lists the other folders again.
         folder(world, "shown/open", "ann", 0o755);
         folder(world, "shown/private", "ann", 0o711);
         for (way, is_told) in [("open\\one", true), ("private\\two", false), ("open\\three", true)]
@@ -398,7 +398,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             }
             ann.close(&anns, file).await;
         }
-        // A user that may not list it may not watch it.
+        // A user who may not list a folder may not watch it.
         folder(world, "hidden", "ann", 0o711);
         let want = Want::existing("hidden").access(AccessMask::READ_DATA);
         assert_eq!(status(&mut bob, &bobs, &want).await, Status::ACCESS_DENIED);
@@ -428,14 +428,14 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
                 }
                 ann.close(&anns, file).await;
                 assert!(world.path("shown/f").exists());
-                // A removal that she has no right to any more does not happen.
+                // A removal to which Bob no longer has the right does not happen.
                 set_mode(&world.path("shown"), if stays { 0o555 } else { 0o755 });
                 bob.close(&bobs, held).await;
                 assert_eq!(world.path("shown/f").exists(), stays, "on close: {on_close}");
                 set_mode(&world.path("shown"), 0o755);
             }
         }
-        // The other way about: the right to read is no right to remove.
+        // The reverse case: the right to read does not include the right to remove.
         let file = ann.open_file(&anns, &Want::file("shown\\f")).await;
         let held = bob.open_file(&bobs, &reads.access(AccessMask::READ_DATA)).await;
         ann.close(&anns, file).await;
@@ -501,7 +501,7 @@ fn x7_data_is_written_by_its_user_on_every_road() {
             ann.close(&anns, file).await;
             ann.close(&anns, source).await;
         }
-        // A source that she may not read is not read for her.
+        // Ann may not copy from a source that she may not read.
         set_mode(&world.path("source"), 0o600);
         let source = Want::existing("source").access(reads);
         assert_eq!(status(&mut ann, &anns, &source).await, Status::ACCESS_DENIED);

@@ -263,7 +263,7 @@ fn an_administrator_sets_quotas() {
             assert_eq!(set(peer, &mount, file, &entries).await, status, "{entries:?}");
             assert_eq!(kept(7_001), Some(after), "{entries:?}");
         }
-        // Nothing is set when anything among it makes no sense.
+        // If one entry is invalid, no entry is set.
         let mixed = [(Sid::unix_user(9), 1, 2), (Sid::USERS, 1, 2)];
         assert_eq!(set(peer, &mount, file, &entries(&mixed)).await, Status::INVALID_PARAMETER);
         assert_eq!(kept(9), None);

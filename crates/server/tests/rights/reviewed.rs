@@ -134,7 +134,7 @@ fn a_logon_that_waits_is_of_the_present_account() {
     ] {
         in_frozen_world(settings(), async |world| {
             share(world, false, Rules::default(), STAFF);
-            // Somebody guesses, so that the next answer waits.
+            // A wrong password delays the next answer.
             let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
             let mut peers = Vec::new();
             for setup in [guess, Setup::of("ann")] {
