@@ -64,13 +64,13 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(said.contains("identity was lost") && said.contains("docs/backup.md"), "{said}");
     assert_ne!(kept(&place), sid);
 
-    // With the identity it gets the SID that it had, without a word.
+    // With the identity the account gets its former SID, and no message is printed.
     let sid = kept(&place);
     place.file("state/users", &old, 0o600);
     assert!(!run(&place).contains("identity was lost"));
     assert_eq!(kept(&place), sid);
 
-    // The configuration comes first, and what it says is kept.
+    // A SID in the configuration takes precedence, and is stored.
     configure(&place, &format!("sid = \"{SAMBA}\""), "");
     run(&place);
     configure(&place, "", "");
@@ -171,7 +171,7 @@ fn servers_without_rights_obey_the_lists_of_others() {
         assert_eq!(said.out, "content", "{what}: {said:?}");
         let said = client(&place, &server, &["cat", "URL/denied"]);
         assert!(said.code != 0 && said.out.is_empty(), "{what}: {said:?}");
-        // The list is not replaced, nor hidden by a second one.
+        // The list is neither replaced nor hidden by a second one.
         let said = client(&place, &server, &["acl", "URL/denied", "--set", "allow:Everyone:full"]);
         assert!(said.code != 0, "{what}: {said:?}");
         let second = rustix::fs::getxattr(share.join("denied"), c"user.NTACL", &mut [0; 8]);

@@ -195,7 +195,7 @@ fn ask_unix(socket: &std::path::Path, request: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
-    // A server that has heard enough resets the connection behind its answer.
+    // A server that has received enough resets the connection after its answer.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -274,7 +274,7 @@ fn health_is_told_and_nonsense_is_refused() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(of(&get("/healthz", "")), "200");
-    // The socket is there a moment before clients are accepted.
+    // The socket exists a moment before clients are accepted.
     let began = Instant::now();
     while of(&get("/readyz", "")) != "200" {
         assert!(began.elapsed() < PATIENCE, "the server is not ready");
@@ -334,14 +334,14 @@ fn tcp_needs_the_token() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(ask(get("/healthz", "")), "200");
-    // The files of the page hold nothing of the server.
+    // The files of the web page hold no data of the server.
     assert_eq!(ask(get("/", "")), "200");
     for path in ["/metrics", "/history", "/shares", "/nothing"] {
         assert_eq!(ask(get(path, "")), "401", "{path}");
     }
     assert_eq!(ask(get("/status", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n")), "401");
     assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
-    // The socket of the machine needs none. Strangers on TCP keep nobody from it, nor from TCP.
+    // The local socket needs no password. Strangers on TCP block neither the socket nor TCP.
     let strangers: Vec<TcpStream> = (0..frevo_admin::limits::CONNECTIONS + 8)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
         .collect();
@@ -466,7 +466,7 @@ fn the_admin_socket_goes_with_a_clean_stop() {
     assert!(!site.socket().exists());
     site.world.start();
     site.world.kill();
-    // Nobody was there to remove it, and the next start is not kept out.
+    // The killed server left its socket; the next start replaces it.
     assert!(site.socket().exists());
     site.world.start();
     site.status();

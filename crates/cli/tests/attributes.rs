@@ -85,7 +85,7 @@ fn a_read_only_file_is_one_there_and_here() {
         assert_eq!(attributes(&world, "file"), R | A);
         world.run(&["get", &world.url("file"), "back"]).succeeds();
         assert_eq!(mode(&world.place.path("back")), 0o444);
-        // Here it is the folder that decides; there it is protected.
+        // For a local target its folder decides; on the server the file itself is protected.
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &world.url("file")]).fails(1, &["read-only", "--force"]);
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
@@ -287,12 +287,12 @@ fn links_are_copied_if_they_stay_in_the_tree() {
         assert_eq!(told, back != "cp", "{done:?}");
         world.run(&["get", "-r", "-l", &world.url(back), back]).succeeds();
         have(&world.place.path(back));
-        // Nothing is made twice.
+        // Links that exist already are not made again.
         world.run(line).succeeds();
     }
     let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
     assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
-    // A link takes the place of a file, and goes with --delete.
+    // A link replaces a file, and --delete removes a link.
     fs::remove_file(here.join("to-file")).unwrap();
     fs::write(here.join("to-file"), "a file").unwrap();
     fs::remove_file(here.join("dangling")).unwrap();
@@ -304,7 +304,7 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     assert_eq!(fs::read_to_string(back.join("to-file")).unwrap(), "a file");
     assert!(back.join("dangling").symlink_metadata().is_err());
     assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b"));
-    // A link that has changed, and links in the place of directories; one leads out.
+    // A changed link, and links in place of directories; one of them leads out of the tree.
     fs::remove_file(here.join("a/file")).unwrap();
     symlink("b/more", here.join("a/file")).unwrap();
     for (name, target) in [("in", "a"), ("over", "../secret")] {

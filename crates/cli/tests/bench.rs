@@ -134,7 +134,7 @@ fn several_clients_a_table_and_a_picture() {
     assert_eq!(lines.len(), 5, "{lines:?}");
     let drawn = fs::read_to_string(&picture).unwrap();
     assert_eq!(drawn.matches("<polyline").count(), 3);
-    // An existing picture stays, and nothing is measured.
+    // An existing picture is kept, and nothing is measured.
     let again = world.run(&arguments);
     again.fails(1, &["cannot create", "picture.svg"]);
     assert!(again.out.is_empty());

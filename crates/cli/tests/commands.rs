@@ -49,7 +49,7 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["serve", "--name", "ipc$=."]).fails(2, &["reserved"]);
     let long = format!("{}=.", "x".repeat(81));
     place.run(&["serve", "--name", &long]).fails(2, &["longer than 80"]);
-    // No way to put a password where others see it.
+    // A password cannot be given where other users can see it.
     place.run(&["serve", ".", "--password", "x"]).fails(2, &["--password"]);
     place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
 }
@@ -303,7 +303,7 @@ fn shares_are_added_changed_listed_and_removed() {
     assert!(!read().contains("time_machine") && !read().contains("1G"), "{}", read());
     share(&["rm", "MUSIC"]).succeeds();
     assert_eq!(read(), wanted);
-    // A share is changed where it is.
+    // A share is changed in the file that defines it.
     let further = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", music.display());
     let further = place.file("conf.d/b.toml", &further, 0o644);
     share(&["set", "b", "hidden=true"]).succeeds();
@@ -455,7 +455,7 @@ fn accounts_that_samba_refuses_are_disabled() {
         lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(enabled("s"), ["ann", "hans"]);
-    // The same for an account that is there already.
+    // The same holds for an account that exists already.
     place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
     import("t", &["--replace"], &input).succeeds();
     assert_eq!(enabled("t"), ["ann", "hans"]);
@@ -529,7 +529,7 @@ fn who_cannot_act_as_others_is_told() {
         check("none.toml").fails(3, &absent);
         assert!(check("user.toml").succeeds().contains("ok (1 share,"));
     }
-    // The program lies where others cannot reach it, and so do the files.
+    // The program and its files must lie where other users can reach them.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -573,7 +573,7 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     assert!(import.err.contains("[staff] line 8: valid users = %U: "), "{}", import.err);
     let mut check = place.command(&["check", "-c", "frevo.toml"]);
     let check = said(check.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap());
-    // Samba uses files as who has logged on, which takes root.
+    // By default Samba acts as the user who has logged on, which needs root.
     if rustix::process::geteuid().is_root() {
         assert!(check.succeeds().contains("ok (1 share, 0 users)"), "{check:?}");
     } else {

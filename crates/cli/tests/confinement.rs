@@ -106,7 +106,7 @@ fn files_of_others_are_out_of_reach() {
     ] {
         is_refused(&place, &attempt, denied);
     }
-    // A name of the same file in a share would be a way to it.
+    // A hard link in a share would give access to the file.
     let said = tried(&place, &format!("hard-link {outside}/b.txt {inside}/b.txt"));
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(fs::read(place.path("out/b.txt")).unwrap(), b"b");
@@ -153,7 +153,7 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     for socket in ["1 0", "2 0", "10 0", "16 0", "17 0", "38 0", "40 0", "2 262", "2 132"] {
         is_refused(&place, &format!("socket {socket}"), refused);
     }
-    // A ring would make all of these.
+    // An io_uring could make each of these sockets.
     is_refused(&place, "ring", refused);
 }
 
@@ -184,7 +184,7 @@ fn the_host_is_left_alone() {
     let other = std::process::id();
     is_refused(&place, &format!("limits {other}"), refused);
     is_refused(&place, &format!("affinity {other}"), refused);
-    // The call is told of by its number, once.
+    // The refused call is reported once, by its number.
     let said = tried(&place, "signal");
     assert!(said.out.contains("refused calls: ["), "{said:?}");
     assert!(!said.out.contains("refused calls: []"), "{said:?}");
@@ -200,7 +200,7 @@ fn hostile_calls_end_the_process() {
         let output = command(&place, attempt).output().unwrap();
         assert_eq!(output.status.signal(), Some(SIGSYS), "{attempt}: {output:?}");
     }
-    // By way of a new process, which is refused before.
+    // `run` needs a new process, which the filter refuses.
     let output = command(&place, "run /bin/true").output().unwrap();
     assert!(!output.status.success(), "{output:?}");
 }
@@ -335,7 +335,7 @@ fn every_thread_is_confined() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", confined.server.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
-    // Memory that nobody may look at belongs to root.
+    // Memory that no other process may read belongs to root.
     let owner = fs::metadata(format!("/proc/{}/mem", confined.server.pid())).unwrap().uid();
     assert_eq!(owner, 0);
     helpers::all_are_confined(confined.server.pid(), &["frevo-names", "frevo-names"]);
@@ -350,7 +350,7 @@ fn ring_operations(server: u32) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{server}/fd")).unwrap() {
         let entry = entry.unwrap();
-        // Descriptors come and go.
+        // A descriptor may be closed meanwhile.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target != Path::new("anon_inode:[io_uring]") {
             continue;
@@ -381,7 +381,7 @@ fn a_ring_works_under_confinement() {
     let operations = || if is_root() { ring_operations(confined.server.pid()) } else { 0 };
     let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at >> 7) as u8).collect();
     let file = disk.path().join("a.bin");
-    // Before the client's patience begins: a disk that others write to may take long.
+    // The data is stored before the client's time limit starts: a busy disk may take long.
     fs::write(&file, &data).unwrap();
     let raw = fs::File::open(&file).unwrap();
     raw.sync_all().unwrap();
@@ -413,7 +413,7 @@ fn a_share_elsewhere_waits_for_a_restart() {
     let share =
         |name: &str, path: PathBuf| format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n");
     let both = share("below", place.path("in/below")) + &share("out", place.path("out"));
-    // By another file of the name, as editors do it.
+    // The file is replaced by another file of the same name, as editors do.
     config(&place, &both);
     fs::rename(place.path("etc/frevo.toml"), place.path("etc/new")).unwrap();
     fs::copy(place.path("etc/new"), place.path("etc/frevo.toml")).unwrap();
@@ -612,7 +612,7 @@ fn a_configuration_that_others_can_change_is_refused() {
         }
         fs::set_permissions(&folder, fs::Permissions::from_mode(kept)).unwrap();
     }
-    // A reload keeps what is in force.
+    // A reload keeps the settings in force.
     add_user(&place, "ann");
     let confined = serve(&place);
     chmod(0o666);

@@ -156,7 +156,7 @@ fn sync_makes_attributes_the_same_too() {
     world.in_share(async |share| share.set_metadata("there/x", &basic).await.unwrap());
     sync(&there, &world.url("copy"));
     assert_eq!(told("copy/x"), 3);
-    // A local file that is not read-only says nothing of hidden.
+    // A local file that is not read-only says nothing about the attribute hidden.
     mode(0o644);
     sync("here", &there);
     assert_eq!(told("there/x"), 2);

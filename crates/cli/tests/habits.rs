@@ -87,13 +87,13 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
     world.run(&["get", &world.url("data"), "pipe"]).succeeds();
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     assert!(reader.join().unwrap() == data);
-    // A full disk is told, and the device is still one.
+    // A full disk is reported, and the target is still a device.
     if fs::symlink_metadata("/dev/full").is_ok_and(|it| it.file_type().is_char_device()) {
         std::os::unix::fs::symlink("/dev/full", world.place.path("full")).unwrap();
         world.run(&["get", &world.url("data"), "full"]).fails(1, &["write", "No space left"]);
         assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
     }
-    // A link to a file leads there.
+    // A link to a file is followed.
     world.place.file("target", "old", 0o644);
     std::os::unix::fs::symlink("target", world.place.path("link")).unwrap();
     world.run(&["get", &world.url("data"), "link"]).succeeds();
@@ -122,7 +122,7 @@ fn what_is_read_only_goes_when_it_is_forced() {
     world.run(&["mv", "-f", "-n", moved[0], moved[1]]).fails(2, &["--no-replace"]);
     world.run(&["mv", "-f", moved[0], moved[1]]).succeeds();
     assert_eq!(fs::read(world.there("kept")).unwrap(), b"new");
-    // The past is not changed, nor the present in its place.
+    // mv changes no snapshot, and does not move the present file instead.
     let past = world.url("@GMT-2024.02.29-12.00.00/kept");
     for line in [["mv", &*world.url("kept"), &*past], ["mv", &*past, &*world.url("back")]] {
         world.run(&line).fails(2, &["snapshot"]);
@@ -208,7 +208,7 @@ fn errors_name_what_was_asked_for() {
     });
     world.run(&["ls", "--patience", "1", &url]).fails(5, &["does not speak SMB"]);
     web.join().unwrap();
-    // `-U` is meant, whatever the URL says; what is found can be given to the next command.
+    // `-U` overrides the URL; a path that `find` prints can be given to the next command.
     world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
     fs::write(world.there("100%"), "all").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "100*"]);
@@ -235,7 +235,7 @@ fn holes_are_neither_sent_nor_stored() {
     }
     let took = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
     if took(&source) > 64 << 20 {
-        // No file system with holes.
+        // The file system does not support holes.
         return;
     }
     let same = |path: &Path| {
@@ -255,13 +255,13 @@ fn holes_are_neither_sent_nor_stored() {
     let told = world.run(&["get", "--json", &world.url("disk"), "back"]);
     assert!(told.succeeds().contains(&format!("\"bytes\":{LEN}")), "{}", told.out);
     same(&world.place.path("back"));
-    // On the server, and through this machine to another one.
+    // Copies on the server, and through this machine to another server.
     world.run(&["cp", &world.url("disk"), &world.url("copy")]).succeeds();
     same(&world.there("copy"));
     let other = World::new();
     world.run(&["cp", &world.url("disk"), &other.url("disk")]).succeeds();
     same(&other.there("disk"));
-    // Nothing but a hole, and one that is written to no end.
+    // A file that is a single hole, and one with a hole at its end.
     fs::File::create_new(world.place.path("empty")).unwrap().set_len(1 << 20).unwrap();
     world.run(&["put", "empty", &world.url("empty")]).succeeds();
     world.run(&["get", &world.url("empty"), "empty-back"]).succeeds();
@@ -277,7 +277,7 @@ fn the_bar_of_a_download_names_the_current_file() {
     fs::write(here.join("first"), vec![b'x'; 1 << 20]).unwrap();
     fs::write(here.join("sub/second"), vec![b'x'; 5 << 20]).unwrap();
     world.run(&["put", "-r", "here", &world.url("")]).succeeds();
-    // On a terminal, and slow enough for the bar to be drawn between the files.
+    // On a terminal, with a limit low enough for the bar to be drawn between the files.
     let get = format!("stty cols 200; {} get -r --bwlimit 2M", env!("CARGO_BIN_EXE_frevo"));
     let get = format!("{get} {} back", world.url("here"));
     let mut command = std::process::Command::new("script");
@@ -340,7 +340,7 @@ fn a_pipe_is_not_sent() {
     told.fails(1, &["pipe is not a file but a pipe", "frevo put - URL < pipe"]);
     assert!(!world.there("pipe").exists());
     assert_eq!(fs::read(world.there("file")).unwrap(), b"data");
-    // As part of a folder it is skipped.
+    // In a folder, a pipe is skipped.
     fs::create_dir(world.place.path("folder")).unwrap();
     fs::rename(world.place.path("pipe"), world.place.path("folder/pipe")).unwrap();
     let told = world.run(&["put", "-r", "folder", &url]);

@@ -85,7 +85,7 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
                 "get" => run(&place, &["get", "-r", "--patience", "2", &url, "into"]),
                 _ => run(&place, &["sync", "--delete", "--patience", "2", &url, "into"]),
             };
-            // Dots are left out, everything else is refused.
+            // The names `.` and `..` are skipped, every other name is refused.
             if matches!(name, "." | "..") {
                 done.succeeds();
             } else {
@@ -124,13 +124,13 @@ fn names_with_control_characters_are_refused() {
 fn links_and_changing_kinds_lead_nowhere() {
     let place = Sandbox::new();
     place.folder("into");
-    // The same name twice: once a file, once a directory.
+    // The listing has one name twice: as a file and as a directory.
     let server = start(listing(&[("x", false), ("x", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
     assert_ne!(done.code, 0);
     assert!(done.err.starts_with("frevo: "), "{done:?}");
-    // A reparse point that says where it leads.
+    // A reparse point with a target.
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
             // FileAttributes and the tag of the first entry.
@@ -314,19 +314,19 @@ fn trees_with_links_of_a_namespace_in_them() {
     assert_eq!(run(&place, &["tree", "--json", &url]).succeeds().lines().count(), 3);
     run(&place, &["get", "-r", &url, "back"]).succeeds();
     assert_eq!(fs::read(place.path("back/link1/behind")).unwrap(), CONTENT);
-    // The target of the link is not part of the tree.
+    // The target of the link is outside of the tree.
     settings.store(0, Ordering::SeqCst);
     let removed = run(&place, &["rm", "-r", &format!("{url}/dir")]);
     assert!(removed.code != 0 && removed.err.contains("DFS"), "{removed:?}");
     assert_eq!(settings.load(Ordering::SeqCst), 0);
-    // A link that leads back has no end.
+    // A link that leads back to the root makes an endless tree.
     let server = start(root(), namespace("\\127.0.0.1\\dfs", Arc::clone(&settings)));
     for verb in [&["ls", "-R"][..], &["tree"], &["get", "-r"], &["find"]] {
         let back = format!("smb://ann@{server}/dfs");
         let listed = run(&place, &[verb, &[&back]].concat());
         assert!(listed.code != 0 && listed.err.contains("leads back"), "{listed:?}");
     }
-    // One that is not to be followed is no directory.
+    // A link that is not followed is not listed as a directory.
     let listed = run(&place, &["ls", "-R", "--dfs", "never", &url]);
     assert_eq!(listed.succeeds(), "known\nlink1\n");
 }
@@ -362,7 +362,7 @@ fn a_tree_that_goes_reluctantly() {
                 _ => Act::Honest,
             }
         }
-        // Twice for each listing.
+        // The client sends two requests for each listing.
         Command::QUERY_DIRECTORY if listings.fetch_add(1, Ordering::SeqCst) == 2 => {
             Act::Body(evil::buffer(&evil::entries(&[("late".into(), false)])))
         }

@@ -88,7 +88,7 @@ fn a_source_that_changes_leaves_what_was_there() {
     .fails(1, &["changed while it was read"]);
     assert_eq!(fs::read(&there).unwrap(), b"the old one");
     assert!(parts(&world.there("")).is_empty(), "of a version that is no more");
-    // A log that grows is copied as far as it was.
+    // A growing log is copied up to its former length.
     fs::write(&here, vec![3; 4 << 20]).unwrap();
     while_it_goes(&put, &world.there(""), &|| change(&here, b"more", 4 << 20)).succeeds();
     assert!(fs::read(&there).unwrap() == vec![3; 4 << 20]);
@@ -227,11 +227,11 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
     assert_eq!(left, ["kept", "x"]);
     assert_eq!(fs::read(world.there("there/x")).unwrap(), b"a file now");
     assert!(world.there("there/kept/by link").exists());
-    // A disk that is not mounted.
+    // An empty source may be a disk that is not mounted.
     world.place.folder("empty");
     world.run(&["sync", "--delete", "empty", &world.url("there")]).fails(1, &["source is empty"]);
     assert!(world.there("there/x").exists());
-    // The same downwards.
+    // The same for a download.
     fs::create_dir_all(world.place.path("down/d.d")).unwrap();
     fs::create_dir_all(world.place.path("down/d/deep")).unwrap();
     fs::write(world.place.path("down/d/deep/x"), b"x").unwrap();

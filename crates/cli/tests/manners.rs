@@ -96,7 +96,7 @@ fn what_is_up_to_date_is_not_copied_again() {
     assert_eq!(summary(&put), (3, 0));
     assert_eq!(summary(&put), (0, 3));
     fs::write(here.join("two"), "changed").unwrap();
-    // One that is newer there stays.
+    // A file that is newer on the server stays.
     fs::write(world.there("there/here/below/ONE"), "").unwrap();
     fs::remove_file(world.there("there/here/below/ONE")).unwrap();
     fs::write(world.there("there/here/below/one"), "newer there").unwrap();
@@ -122,7 +122,7 @@ fn a_password_is_saved_once_and_forgotten() {
     world.place.run_with_input(&login, "wrong\n").fails(4, &["password"]);
     assert_eq!(without(&["login"]).succeeds(), "");
     world.place.run_with_input(&login, "secret\n").succeeds();
-    // Others see neither the password nor the names of servers, whatever the umask.
+    // Other users see neither the password nor the servers' names, whatever the umask.
     let folder = world.place.path(".config/frevo");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!((mode(&folder) & 0o777, mode(&world.place.path(".config")) & 0o777), (0o700, 0o700));

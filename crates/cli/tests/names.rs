@@ -126,7 +126,7 @@ fn wildcards_name_files_of_the_server() {
     assert_eq!(world.run(&["cat", &world.url("20*/z")]).succeeds(), "2025/z");
     world.run(&["ls", &world.url("*.png")]).fails(6, &["no file matches", "*.png"]);
     world.run(&["rm", "-f", &world.url("*.png")]).succeeds();
-    // A file of that very name is meant alone.
+    // A name with `*` that exists is not a pattern: only that file is removed.
     fs::write(world.there("a*"), "star").unwrap();
     world.run(&["rm", &world.url("a*")]).succeeds();
     assert!(world.there("a1.jpg").exists() && !world.there("a*").exists());
@@ -207,7 +207,7 @@ fn local_paths_longer_than_a_system_call_takes_are_copied() {
     assert_eq!(content(&world.there("put")), large);
     world.run(&["sync", "--checksum", &world.url("put"), "got"]).succeeds();
     assert_eq!(content(&world.place.path("got")), large);
-    // All of it is the same now.
+    // Both sides are equal now.
     let again = world.run(&["sync", "-n", &world.url("put"), "got"]);
     assert!(!again.succeeds().contains("copy"), "{again:?}");
     fs::remove_dir_all(&here).unwrap();

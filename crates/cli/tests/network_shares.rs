@@ -158,7 +158,7 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     assert!(lists(&place, &server, "new") && lists(&place, &server, "share"));
     let listed = place.run(&["share", "list", "--config", "frevo.toml", "--json"]);
     assert!(listed.succeeds().contains("a comment"), "{listed:?}");
-    // A restart has it too.
+    // The change is kept over a restart.
     server.stop();
     let said = fs::read_to_string(place.path("said")).unwrap();
     assert!(said.contains("an administrator changed a share over the network"), "{said}");
@@ -291,7 +291,7 @@ fn a_link_in_the_place_of_a_shared_folder_is_not_followed() {
         assert!(!lists(&place, &server, "one") && lists(&place, &server, "two"), "{target}");
         server.stop();
     }
-    // The folder is there again.
+    // The folder exists again.
     fs::remove_file(&one).unwrap();
     fs::create_dir(&one).unwrap();
     let server = serve(&place);

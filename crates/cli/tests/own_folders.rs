@@ -84,7 +84,7 @@ fn every_user_has_a_folder_of_their_own() {
     assert_eq!(fs::read_to_string(world.place.path("home/ann/letter")).unwrap(), "Dear");
     assert_eq!(fs::read_to_string(world.place.path("home/ann/mail/letter")).unwrap(), "Dear");
     assert!(world.run("bob", &["ls"], "bob").succeeds().starts_with("b\n"));
-    // Nobody else's folder, and none by the name of the configuration.
+    // No user reaches another user's folder, or a share by its name in the configuration.
     for (user, share) in [("ann", "bob"), ("bob", "ann"), ("bob", "mail"), ("ann", "%7Buser%7D")] {
         let refused = world.run(user, &["ls"], share);
         assert!(refused.code != 0 && refused.out.is_empty(), "{user} {share} {refused:?}");
@@ -114,7 +114,7 @@ fn a_share_has_at_most_so_many_connections() {
     world.logged("the share has as many connections as max_connections allows");
     watch.kill().unwrap();
     watch.wait().unwrap();
-    // A connection that is gone makes room.
+    // A closed connection makes room for a new one.
     let began = std::time::Instant::now();
     while world.run("bob", &["ls"], "a").code != 0 {
         assert!(began.elapsed() < PATIENCE);
@@ -176,7 +176,7 @@ fn new_files_have_the_permissions_of_the_share() {
     let mode =
         |path: &str| fs::metadata(world.place.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("team/folder"), mode("team/folder/f")), (0o775, 0o664));
-    // Nobody else reads what the server keeps for itself.
+    // Other users cannot read the server's own files.
     for entry in fs::read_dir(world.place.path("state")).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o077;
@@ -228,7 +228,7 @@ fn old_versions_are_read_by_every_command() {
     command(&["get", "-r", &url(TOKEN), "all"]).succeeds();
     assert_eq!(fs::read_to_string(world.place.path("all/gone/c")).unwrap(), "c");
     command(&["sync", &url(&at("dir")), "all/dir"]).succeeds();
-    // A file is restored to its own place, and a folder that is gone to its own.
+    // A file and a removed folder are restored to their former places.
     command(&["cp", &url(&at("a")), &url("a")]).succeeds();
     assert_eq!(run(&["cat"], "a").succeeds(), "of that time");
     command(&["cp", "-r", &url(&at("gone")), &url("gone")]).succeeds();

@@ -187,7 +187,7 @@ fn sync_takes_it_too_both_ways() {
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 4);
     assert_same(&trees.path("tree"), &trees.path("back"));
-    // Nothing is left to do, so that one is enough to see it.
+    // Nothing is left to copy; one connection is enough to find that out.
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 5);
 }
@@ -195,7 +195,7 @@ fn sync_takes_it_too_both_ways() {
 #[test]
 fn what_fails_on_both_fails() {
     let trees = Trees::new(MANY);
-    // A directory where a file is to go.
+    // A directory has the name of a file that is to be copied.
     fs::create_dir_all(trees.path("share/sent/tree/d3/file 598/x")).unwrap();
     let url = format!("smb://ann@{}/share/sent", trees.world.address);
     trees.run(&["put", "-r", "tree", &url]).fails(1, &["file 598"]);

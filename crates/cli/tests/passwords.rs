@@ -69,7 +69,7 @@ fn a_new_password_is_in_force_at_once_and_stays() {
     passwd(&place, &server, "given", "secret\nother\n").fails(1, &["permission denied"]);
     assert_eq!(users(), after);
 
-    // A reload and a restart have it from the file.
+    // The server reads the password from the file on a reload and on a restart.
     server.stop();
     let said = fs::read_to_string(place.path("said")).unwrap();
     assert!(said.contains("the user has changed the password"), "{said}");

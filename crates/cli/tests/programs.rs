@@ -94,7 +94,7 @@ fn every_failure_is_an_object() {
     }
     let wrong = world.command(&["ls", both, &file]).env("FREVO_PASSWORD", "x").output().unwrap();
     assert_eq!(failures(&said(wrong))[0]["exit"], 4);
-    // Several: each, and the end.
+    // With several paths, each failure is reported, and then a summary.
     let several = world.run(&["stat", both, &absent, &file, &absent]);
     assert_eq!(failures(&several).len(), 3, "{several:?}");
     assert_eq!(objects(&several.out).len(), 1);

@@ -124,7 +124,7 @@ fn a_directory_is_made_like_another() {
     world.run(&["sync", "here", &world.url("there")]).succeeds();
     assert_same(&here, &world.there("there"));
     assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
-    // Same size, same time, other content: only --checksum sees it.
+    // Size and time are equal, the content differs: only --checksum notices it.
     let odd = world.there("there/d4/e/file 4 ü");
     let modified = fs::metadata(&odd).unwrap().modified().unwrap();
     fs::write(&odd, bytes(70_000, 99)).unwrap();
@@ -228,7 +228,7 @@ fn a_copy_between_two_that_was_cut_is_gone_on_with() {
         entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
     };
     assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
-    // Data of the part is not sent again.
+    // Data that the part holds is not sent again.
     data[0] ^= 1;
     let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();
@@ -254,7 +254,7 @@ fn access_lists_are_shown_with_names_and_changed() {
     let entries: Vec<&str> = shown.lines().skip(2).collect();
     assert!(entries[0].starts_with("deny:"), "what is denied comes first: {shown}");
     assert!(entries[0].contains("Everyone"), "{shown}");
-    // It holds: nobody may write any more.
+    // The access list is enforced: no user may write any more.
     let refused = world.run(&["cp", &world.url("file"), &world.url("copy")]);
     refused.succeeds();
     let numeric = acl(&["--numeric"]).succeeds().to_owned();
@@ -321,7 +321,7 @@ fn one_server_under_two_names_is_one() {
     for from in [&inside, &named("below"), &named("below/deep")] {
         world.run(&["sync", "--delete", from, &tree]).fails(2, &["--delete would remove"]);
     }
-    // By another name of the share, of the same server by the same name.
+    // The same folder by another share's name, and the same server by the same name.
     let below = world.url("").replace("/share/", "/below/deep");
     world.run(&["sync", "--delete", &below, &tree]).fails(2, &["--delete would remove"]);
     world.run(&["cp", "-r", &tree, &below]).fails(2, &["into itself"]);
@@ -374,7 +374,7 @@ fn copies_on_the_server_and_between_two() {
     let there = fs::read(world.there("sparse copy")).unwrap();
     assert!(there[100 << 20..][..data.len()] == data);
     assert!(there[..100 << 20].iter().all(|byte| *byte == 0));
-    // Through this machine, which is said.
+    // The data passes through this machine, which a message reports.
     let said = world.run(&["cp", &world.url("whole"), &other.url("from the other")]);
     said.succeeds();
     assert!(said.err.contains("two servers"), "{said:?}");

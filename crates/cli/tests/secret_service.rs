@@ -210,7 +210,7 @@ fn a_password_is_kept_by_the_secret_service_and_removed_there() {
     run(&["logout", &server], None).succeeds();
     assert!(kept.lock().unwrap().is_none());
     run(&["ls", &world.url("")], None).fails(4, &["frevo login"]);
-    // The file takes it where that is asked for, or where no service answers.
+    // The password goes into the file if `--store file` is given, or if no service answers.
     run(&["login", "--store", "file", &server], Some("secret")).succeeds();
     assert!(kept.lock().unwrap().is_none() && file().contains("nt_hash"));
     let nowhere = ["login", "--store", "secret-service", &*server];

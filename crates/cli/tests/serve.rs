@@ -52,7 +52,7 @@ fn a_folder_is_shared_with_one_command() {
         assert!(log_on(&server, "bob", &password).await.is_err());
     });
     assert_eq!(fs::read(photos.join("new.txt")).unwrap(), b"hello");
-    // Nothing is kept of a run without a configuration.
+    // A run without a configuration stores nothing.
     assert!(!place.path(".local").exists());
     let said = server.stop();
     assert_eq!(said.code, 0, "{said:?}");
@@ -73,7 +73,7 @@ fn passwords_come_from_a_file_or_the_environment() {
     client(async {
         log_on(&server, "bob", "from the file").await.unwrap();
     });
-    // A folder has one server.
+    // Only one server may serve a folder.
     drop(server);
     let mut command = place.command(&["serve", "photos", "--listen", ANY]);
     let server = Serving::start({
@@ -116,7 +116,7 @@ fn ports_that_cannot_be_had() {
         .run(&["serve", "photos", "--listen", "192.0.2.1:4450"])
         .fails(1, &["192.0.2.1 is not an address of this machine"]);
 
-    // Containers may let everybody have every port.
+    // In containers, each user may be allowed to use every port.
     let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if first.trim().parse::<u16>().unwrap() > 445 {
         let photos = place.path("photos");
@@ -193,12 +193,12 @@ fn a_reload_drops_nobody() {
         ann.write_file(&photos, "before.txt", b"1").await.unwrap();
         assert!(ann.connect_share("docs").await.is_err());
 
-        // Another share, one less, another user.
+        // One share is added and one removed, and a user is added.
         config(&place, &["music", "docs"]);
         add_user(&place, "bob", "pw2");
         server.signal("-HUP");
         logged(&place, "configuration reloaded");
-        // Open connections go on.
+        // Open connections are kept.
         ann.write_file(&photos, "after.txt", b"2").await.unwrap();
         let docs = ann.connect_share("docs").await.unwrap();
         ann.write_file(&docs, "new.txt", b"3").await.unwrap();
@@ -206,7 +206,7 @@ fn a_reload_drops_nobody() {
         assert!(bob.connect_share("photos").await.is_err());
         bob.connect_share("docs").await.unwrap();
 
-        // A mistake changes nothing.
+        // A wrong configuration changes nothing.
         place.file("frevo.toml", "[server]\nlisten = 7\n", 0o644);
         server.signal("-HUP");
         logged(&place, "reload failed, the old configuration stays in force: ");
@@ -275,7 +275,7 @@ fn the_running_server_is_told_of_changed_accounts() {
             }
             let may = matches!(change[0], "passwd" | "enable");
             assert_eq!(log_on(&server, "ann", password).await.is_ok(), may, "{change:?}");
-            // Others go on.
+            // Other users' connections are kept.
             bob.write_file(&photos, "bobs.txt", b"3").await.unwrap();
         }
     });
@@ -286,7 +286,7 @@ fn the_running_server_is_told_of_changed_accounts() {
     place.run(&["user", "-c", "frevo.toml", "disable", "bob"]).fails(3, &["users:"]);
     fs::write(&users, kept).unwrap();
     assert_eq!(server.stop().code, 0);
-    // Without a server there is nobody to tell.
+    // Without a running server the command prints nothing.
     assert_eq!(user(&place, &["disable", "bob"], ""), "");
 }
 
@@ -351,7 +351,7 @@ fn each_signal_that_stops_stops_in_order() {
             let tree = ann.connect_share("photos").await.unwrap();
             ann.write_file(&tree, "a.txt", b"x").await.unwrap();
             server.signal(signal);
-            // The session is still there when the server goes.
+            // The session is still open when the server ends.
             tokio::time::sleep(Duration::from_millis(300)).await;
         });
         let said = server.finish();
@@ -371,7 +371,7 @@ fn what_was_acknowledged_before_the_stop_is_there() {
     client(async {
         let mut ann = log_on(&server, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("photos").await.unwrap();
-        // Deleted when it is closed, which the client never does.
+        // The file is deleted on close, but the client never closes it.
         create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
         assert!(photos.join("gone.txt").exists());
         let mut told = false;
@@ -438,10 +438,10 @@ fn strangers_cannot_use_up_the_server() {
         idle.pop();
         let mut ann = log_on_when_there_is_room(&server).await;
         ann.connect_share("photos").await.unwrap();
-        // Whoever has logged on does not count any more.
+        // A connection whose user has logged on no longer counts.
         idle.push(connect());
         assert!(!is_closed(&mut idle[limits::UNAUTHENTICATED_PER_ADDRESS - 1]));
-        // The oldest, which has said nothing, gives way to one more.
+        // The oldest connection without a logon is closed in favour of a new one.
         let mut newcomer = connect();
         assert!(is_closed(&mut idle[0]));
         assert!(!is_closed(&mut newcomer));
@@ -449,7 +449,7 @@ fn strangers_cannot_use_up_the_server() {
     drop(idle);
     let said = server.stop();
     let refusals = said.err.matches("refused: too many connections that have not logged on");
-    // Twenty refusals are not as many lines.
+    // Twenty refusals make fewer than twenty lines.
     assert!((1..=8).contains(&refusals.count()), "{}", said.err);
 }
 
@@ -563,7 +563,7 @@ fn sockets_that_systemd_kept_over_a_restart_are_used() {
         let mut ann = smb2::connect(&address.to_string(), "ann", "pw").await.unwrap();
         ann.connect_share("photos").await.unwrap();
     });
-    // It was accepted: what it sends is answered by an end.
+    // The connection was accepted: the server ends it after invalid data.
     std::io::Write::write_all(&mut &early, &[0xFF; 64]).unwrap();
     early.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(!matches!((&early).read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock));
@@ -593,7 +593,7 @@ fn log_lines_can_be_json() {
     };
     assert!(of("frevo::session").iter().any(|event| event["user"] == "ann"), "{events:?}");
     assert!(of("frevo::tree").iter().any(|event| event["share"] == "photos"), "{events:?}");
-    // A refusal says who, and why.
+    // A line about a refusal names the client and the reason.
     let refused = of("frevo::session").into_iter().find(|event| event["level"] == "WARN").unwrap();
     assert!(refused["peer"].as_str().unwrap().parse::<SocketAddr>().is_ok(), "{refused}");
 }

@@ -244,7 +244,7 @@ fn a_collector_gets_connections_and_requests() {
     }
     assert!(write.attribute("smb.session_id").starts_with("0x"), "{write:#?}");
     assert!(!write.attribute("smb.busy_us").is_empty(), "{write:#?}");
-    // A trace of its own, with a link to the connection.
+    // The request has its own trace, with a link to the connection's span.
     assert!(write.parent.is_empty() && write.links == [connection.id.clone()], "{write:#?}");
     assert!(connection.begin <= write.begin && write.begin <= write.end);
     assert!(write.end <= connection.end);
@@ -280,7 +280,7 @@ fn a_part_of_the_requests_is_told_and_all_connections() {
 #[test]
 fn a_collector_that_is_away_keeps_nobody_waiting() {
     let place = Sandbox::new();
-    // Nobody listens there.
+    // No collector listens at this port.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let traces = format!("[traces]\nendpoint = \"http://127.0.0.1:{port}\"\n");
     let (server, address) = serve(&place, &traces);

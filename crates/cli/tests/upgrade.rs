@@ -50,7 +50,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
     let share = session.unwrap().share("share").await.unwrap();
     let file = OpenOptions::new().read(true).write(true).create(true).open(&share, "copy").await;
     let file = file.unwrap();
-    // A file that is locked is never opened again: only its durable handle goes on.
+    // While a file is locked, it is not opened again: only its durable handle can go on.
     file.lock(LOCKED, 1, LockKind::Exclusive).await.unwrap();
     let mut at = 0;
     while !shared.is_over.load(Ordering::SeqCst) {
@@ -61,7 +61,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
         assert!(back == block(at), "block {at}");
         at += 1;
         shared.blocks.fetch_add(1, Ordering::SeqCst);
-        // So that the file does not become large.
+        // The pause keeps the file small.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     file.unlock(LOCKED, 1).await.unwrap();
@@ -76,7 +76,7 @@ fn newcomers(address: &str, shared: &Shared) {
         let mut stream = TcpStream::connect(address).expect("a newcomer is refused");
         shared.connected.fetch_add(1, Ordering::SeqCst);
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        // Whatever it is, it is not this test's.
+        // The answer does not matter to this test.
         let _ = stream.read(&mut [0]);
     }
 }

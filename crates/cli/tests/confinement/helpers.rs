@@ -129,7 +129,7 @@ fn helpers_connect_to_those_that_they_ask() {
         is_refused(&place, "discovery", "listen 127.0.0.1:0", DENIED);
     }
     succeeds(&place, "discovery", "udp 127.0.0.1:0");
-    // Controllers may be anywhere.
+    // Domain controllers may have any address and port.
     succeeds(&place, "directory", &connect);
     is_refused(&place, "directory", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "winbind", &connect, NOT_PERMITTED);
@@ -159,7 +159,7 @@ fn programs_are_those_of_winbind() {
         let why = if attempt.starts_with("run") { "" } else { DENIED };
         is_refused(&place, "winbind-as-root", attempt, why);
     }
-    // Names are known to the process that asks for them.
+    // Only the process that looks up names can read the user database.
     succeeds(&place, "names", "name root");
     succeeds(&place, "names", "read /etc/passwd");
 }
@@ -179,7 +179,7 @@ pub(super) fn all_are_confined(server: u32, names: &[&str]) {
         if is_root() {
             assert_eq!(of("Uid:"), "65534\t65534\t65534\t65534", "{process}");
             assert_eq!(of("Groups:"), "", "{process}");
-            // Its memory is closed to others of its user.
+            // Other processes of its user cannot read the process's memory.
             let owner = fs::metadata(format!("/proc/{process}/mem")).unwrap().uid();
             assert_eq!(owner, 0, "{process}");
         }

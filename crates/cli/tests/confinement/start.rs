@@ -64,7 +64,7 @@ fn descriptors_of_others_are_closed() {
         let theirs: Vec<_> = open.iter().map(|path| &**path).filter(is_theirs).collect();
         assert!(theirs.is_empty(), "{process}: {theirs:?}");
     }
-    // Descriptors passed on purpose were read before.
+    // The program reads passed descriptors before it closes all others.
     let address = server.address.clone();
     client(async { smb2::connect(&address, "ann", "pw").await.unwrap() });
     assert_eq!(server.stop().code, 0);

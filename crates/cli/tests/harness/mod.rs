@@ -68,7 +68,7 @@ impl Sandbox {
         {
             return self.command(arguments);
         }
-        // A build folder may be closed to others.
+        // Other users may have no access to the build folder.
         let copy = self.path("frevo");
         if !copy.exists() {
             // `cp` copies the program: if this process had the copy open for writing, a child of
@@ -91,7 +91,7 @@ impl Sandbox {
 
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Said {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        // It may have seen before that it needs no input.
+        // The program may have ended already because it needs no input.
         match child.stdin.take().unwrap().write_all(input.as_bytes()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             other => other.unwrap(),
@@ -178,7 +178,7 @@ impl Serving {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut err = String::new();
-        // None where the test has it go to a file.
+        // None if the test redirects stderr to a file.
         if let Some(mut stderr) = self.child.stderr.take() {
             std::io::Read::read_to_string(&mut stderr, &mut err).unwrap();
         }
@@ -194,7 +194,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
