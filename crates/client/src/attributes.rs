@@ -315,7 +315,7 @@ impl Share {
             let set = match answers.first().map(Message::status) {
                 Some(Status::SUCCESS) => Ok(()),
                 Some(status) => Err(Error::new(status, operation, &*open.url)),
-                // The CREATE was repeated, and went alone.
+                // The CREATE was repeated, and sent without the further requests.
                 None => control(&open, operation, CODE, &data, 0, &[]).await.map(drop),
             };
             if let Err(error) = set {

@@ -116,7 +116,7 @@ impl Share {
         // MS-FSA 2.1.5.1.2: an open for attributes alone breaks no lease.
         let lease = lease.filter(|lease| !parts.is_empty() && !lease.wire_state().is_empty());
         if let Some(lease) = lease {
-            // As little as can be asked for: the lease keeps its state (MS-SMB2 3.3.5.9.11).
+            // Requests the smallest lease state: the lease keeps its state (MS-SMB2 3.3.5.9.11).
             (ask.shared, ask.lease) = (Some(Arc::clone(lease)), LeaseState::READ);
         }
         let answers = self.chain(operation, path, Replay::Settled, &ask, &also, calls).await?;
@@ -216,11 +216,11 @@ impl File {
                 let found = seen(looked, posix);
                 match found {
                     Ok(found) => Ok(open.share.found(found, false)),
-                    // Only the second question was refused.
+                    // Only the second request was refused.
                     Err(_) => self.metadata().await,
                 }
             }
-            // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile. One request knows how to go on.
+            // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile. A single request handles that.
             Err(error) if is_of_channel(&error) => {
                 self.set_info(class, operation, data.to_vec()).await?;
                 self.metadata().await

@@ -149,7 +149,7 @@ impl Copying<'_> {
                 continue;
             };
             match error.status() {
-                // MS-FSCC 2.3.8: NOT_SUPPORTED is about the two files.
+                // MS-FSCC 2.3.8: NOT_SUPPORTED concerns only these two files.
                 Some(Status::INVALID_DEVICE_REQUEST | Status::NOT_IMPLEMENTED) => refused.note(),
                 // The files or the alignment do not allow it.
                 Some(_) => {}
@@ -311,7 +311,7 @@ async fn offloaded(
     room: u32,
 ) -> Result<Message> {
     let done = control(&file.open, operation, code, input, room, &[]).await;
-    // MS-FSCC 2.3.42 and 2.3.44: these are about the volume.
+    // MS-FSCC 2.3.42 and 2.3.44: these statuses concern the volume.
     if let Err(error) = &done
         && error.status().is_some_and(|status| CANNOT.contains(&status))
     {

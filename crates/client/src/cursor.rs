@@ -277,7 +277,7 @@ impl AsyncWrite for Cursor {
         this.forget_ahead();
         if this.gathered.len() >= WRITE_PIECE {
             this.send_gathered();
-            // Polling sends them. An error is returned by the next call.
+            // Polling sends the gathered writes. An error is returned by the next call.
             if let Poll::Ready(done) = this.poll_writes(cx, WRITES_MAX) {
                 io(done)?;
             }

@@ -119,7 +119,7 @@ impl Keeping<'_> {
         held.kept = held.kept.saturating_add(count);
         self.count += count;
         drop(held);
-        // A listing may wait for room that there will not be.
+        // A listing may wait for room that will not become free.
         self.budget.given_back.notify_waiters();
         true
     }
@@ -212,7 +212,7 @@ mod tests {
         assert!(tokio::time::timeout(minute, waits.wait(5)).await.is_err());
         drop(other);
         assert!(waits.wait(5).await);
-        // No others hold anything: waiting would never end.
+        // No other listing holds entries: waiting would never end.
         assert!(!waits.wait(2).await);
         assert_eq!(budget.held.lock().all, 9);
     }

@@ -154,7 +154,7 @@ async fn try_until_locked(
             outcome => return outcome,
         }
         drop(sequence);
-        // Ends early when the caller gives up; the next call then says so.
+        // Ends early when the caller gives up; the next request then returns that error.
         let _ = timeout(pause, patience.ended()).await;
         pause = (pause * 2).min(REPEAT_PAUSE_MAX);
     }

@@ -106,7 +106,7 @@ impl Share {
             let made = self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls);
             let made = made.await.map(drop);
             let is_refused = |error: &Error| error.status().is_some() && !error.is_not_found();
-            // impacket's server answers ACCESS_DENIED for one that exists.
+            // impacket's server answers ACCESS_DENIED for a directory that exists.
             if made.as_ref().is_err_and(is_refused)
                 && self.metadata(&part.replace('\\', "/")).await.is_ok_and(|found| found.is_dir())
             {
@@ -117,9 +117,9 @@ impl Share {
         if whole.is_empty() {
             return Ok(());
         }
-        // The directory above it exists most often: one round trip.
+        // Tries the whole path first: most often the parent exists, which takes one round trip.
         match make(&whole).await {
-            // Some servers say of a missing parent what they say of a missing file.
+            // Some servers return the same status for a missing parent as for a missing file.
             Err(error) if error.is_not_found() => {}
             done => return done,
         }
@@ -275,7 +275,7 @@ impl Share {
         let is_same = source.session().is_same(target.session())
             && eq_ignore_case(source.name(), target.name());
         if is_same {
-            // Both names are those that they have there.
+            // The source and the target use their paths on the link's target.
             return Ok((Self { reached: None, ..source }, from, to));
         }
         let cause = Cause::Status(Status::NOT_SAME_DEVICE);

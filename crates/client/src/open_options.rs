@@ -206,7 +206,7 @@ impl OpenOptions {
             options,
             attributes: self.attributes.wire(),
             keep: durable,
-            // A lease outlives a lost connection with its Open only.
+            // Only a durable Open keeps its lease when the connection is lost.
             lease: if durable { self.lease } else { LeaseState::EMPTY }.wire(),
             shared: self.shared.clone(),
             snapshot: None,

@@ -38,7 +38,7 @@ impl Session {
         let mut pipe = Pipe::open(self, "samr", SyntaxId::SAMR).await?;
         let answer = match pipe.call_if_known(samr::CHANGE_PASSWORD4, &stub).await? {
             Some(answer) => answer,
-            // A server before Windows Server 2022 or Samba 4.18.
+            // The server is older than Windows Server 2022 or Samba 4.18.
             None => {
                 let stub = encrypted(self, user, &old, new).during(OPERATION, &path)?;
                 let mut pipe = Pipe::open(self, "samr", SyntaxId::SAMR).await?;

@@ -114,7 +114,7 @@ impl Share {
         if !refused.stands() {
             match self.remove_ignoring(path, kind).await {
                 Err(error) if is_unknown_class(&error) => self.note_no_read_only_removals(),
-                // A server that knows the class, and not the flag.
+                // The server knows the class, but not the flag.
                 Err(error) if error.status() == Some(Status::CANNOT_DELETE) => {}
                 done => return done,
             }

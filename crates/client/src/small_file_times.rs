@@ -64,7 +64,8 @@ impl Dates {
         let (a, b) = (system_time(shown), system_time(wanted));
         let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
         if apart < COARSEST {
-            // A coarse timestamp, or a write of this moment: it says nothing of other files.
+            // A coarse timestamp, or a write at this moment: the result does not apply to other
+            // files.
             return Shown::Dated;
         }
         self.0.store(2, Ordering::Relaxed);

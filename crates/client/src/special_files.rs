@@ -65,7 +65,7 @@ impl Share {
         };
         match found {
             Ok(special) => Ok(Metadata { special, ..known }),
-            // The server refuses, or the data is not understood.
+            // The server refuses, or its data has an unknown form.
             Err(error) if matches!(error.cause(), Cause::Status(_) | Cause::Protocol(_)) => {
                 Ok(known)
             }

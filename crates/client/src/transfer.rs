@@ -130,7 +130,7 @@ impl File {
             let count = buf.len() as u64;
             done += count;
             if count < u64::from(want) {
-                // The reads under way begin too far; they are sent again.
+                // The reads in progress have wrong offsets; they are sent again.
                 next = done;
                 under_way = FuturesOrdered::new();
             }
@@ -185,7 +185,7 @@ impl File {
         // Dropping the set when the caller gives up cancels what is not sent yet.
         let mut under_way = JoinSet::new();
         let done = self.store_in(&mut under_way, offset, len, fill, progress).await;
-        // Else a late write could follow the caller's next request.
+        // Waits, since otherwise a late write could follow the caller's next request.
         while done.is_err() && under_way.join_next().await.is_some() {}
         done
     }

@@ -87,7 +87,7 @@ fn lost_channels_come_back_and_no_operation_fails() {
         let all = session.channels();
         let sum = |of: &dyn Fn(&ChannelInfo) -> u64| all.iter().map(of).sum::<u64>();
         assert!(sum(&|one| one.sent) > 500_000 && sum(&|one| one.received) > 400_000, "{all:?}");
-        // The first channel too, whose key signs the binding of others.
+        // The first channel is cut too; its key signs the binding of further channels.
         for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
             let before = session.channels();
             dial.cut(cut);

@@ -84,7 +84,7 @@ fn no_byte_of_a_copy_comes_here() {
         let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
         let dial = counting(server, Arc::clone(&log));
         let client = Client::with_dialer(Options::default(), dial);
-        // No whole sector at its end.
+        // The length is not a multiple of the sector size.
         let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
         std::fs::write(world.path("from"), &data).unwrap();
         let share = share_of(&client, "data").await;
@@ -103,7 +103,7 @@ fn no_byte_of_a_copy_comes_here() {
             CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),
             _ => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
         }
-        // Another share of the same session is as good.
+        // A target in another share of the same session works as well.
         source.close().await.unwrap();
         target.close().await.unwrap();
         let other = share.session().share("sealed").await.unwrap();
@@ -238,7 +238,7 @@ fn a_copy_goes_on_in_the_next_session() {
                 let request = CopyRequest::parse(request.input).unwrap();
                 match (asked.connection, asked.nth) {
                     (0, nth) if nth > 5 => return Act::Close,
-                    // A key of before is no more.
+                    // A resume key of an earlier session is no longer valid.
                     _ if request.source_key != key => {
                         return Act::Refused(Status::OBJECT_NAME_NOT_FOUND);
                     }
@@ -293,7 +293,7 @@ fn a_long_copy_asks_for_the_size_once() {
     let part = ["offload read", "offload write"];
     let first = ["offload read", "size", "set size", "offload write"];
     assert_eq!(asked, [&first[..], &part, &part].concat());
-    // Where there are no tokens after all.
+    // The server turns out not to support offload tokens.
     let (how, asked) = asked_of(&["offload write"], 3 << 28);
     assert_eq!(how.unwrap(), Some(CopyMethod::Cloned));
     assert_eq!(asked, [&first[..], &["clone"; 3]].concat());
@@ -315,7 +315,7 @@ fn a_file_system_that_cannot_is_not_asked_for_each_file() {
         for _ in 0..10 {
             assert_eq!(copied().await, ["key", "chunks"]);
         }
-        // It may be another file system by then.
+        // By then the path may lead to another file system.
         tokio::time::advance(REFUSED_FOR).await;
         assert_eq!(copied().await, all);
         assert_eq!(copied().await, ["key", "chunks"]);

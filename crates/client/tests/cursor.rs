@@ -46,7 +46,7 @@ fn seeks_and_reads_see_what_was_written() {
         let mut some = [0; 1000];
         cursor.read_exact(&mut some).await.unwrap();
         assert_eq!(some, data[..1000]);
-        // In the middle of what was read ahead.
+        // The write falls into data that was read ahead.
         cursor.write_all(b"written").await.unwrap();
         data[1000..1007].copy_from_slice(b"written");
         cursor.read_exact(&mut some).await.unwrap();

@@ -284,10 +284,10 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
         let asked = world.asked();
         assert!(asked.iter().all(|asked| asked.starts_with("one open dir")), "{asked:?}");
         assert_eq!(world.dialed("one"), 1);
-        // Beside the link it is the root's.
+        // A file beside the link is opened in the root.
         share.read("known").await.unwrap();
         assert_eq!(world.asked(), ["root open root\\dfs\\known"]);
-        // Until it is too old.
+        // The referral is used until it expires.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked().len(), 3);
@@ -306,11 +306,11 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
         assert_eq!(nobody(&world.asked()), 1);
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked(), ["one open known"]);
-        // Asked again it is still the one that works.
+        // After a new referral the target that works is still preferred.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(nobody(&world.asked()), 0);
-        // An operation under way goes on at the next one.
+        // An operation in progress continues at the next target.
         world.host("one").is_down.store(true, Ordering::SeqCst);
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert_eq!((world.dialed("two"), share.read("docs/known").await.is_ok()), (1, true));
@@ -341,7 +341,7 @@ fn an_operation_does_not_wait_for_a_dead_target_when_there_is_another() {
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(world.dialed("one"), 2, "it was given one chance more");
-        // Back again, whom nobody would have waited for either.
+        // The first target works again.
         world.host("one").falls.store(false, Ordering::SeqCst);
         world.host("one").is_down.store(false, Ordering::SeqCst);
         world.host("two").falls.store(true, Ordering::SeqCst);
@@ -412,7 +412,7 @@ fn nobody_waits_for_a_target_of_anothers_link() {
         }
         world.host("two").is_silent.store(true, Ordering::SeqCst);
         let other = async {
-            // The first has begun to wait for what is silent.
+            // The first call waits for the target that does not answer.
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!(world.dialed("two"), 1);
             let began = tokio::time::Instant::now();
@@ -468,7 +468,7 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         options = options.write(true).create_new(true);
         let error = options.open(share, "docs/new").await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
-        // Where nothing was sent, it does.
+        // If nothing was sent, the collision is reported.
         let error = options.open(share, "docs/newer").await.unwrap_err();
         assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_COLLISION));
     });
@@ -479,7 +479,7 @@ fn links_behind_links() {
     let root = Host::linked(&[("dfs\\a", &["\\two\\more\\dir"])]);
     let two = Host::linked(&[
         ("more\\dir\\b", &["\\three\\data"]),
-        // In the same share, and round.
+        // A link to the same share, and one that leads back to itself.
         ("more\\dir\\c", &["\\two\\more\\dir\\b\\dir"]),
         ("more\\dir\\round", &["\\root\\dfs\\a\\round"]),
     ]);
@@ -521,7 +521,7 @@ fn what_is_done_to_names() {
                 assert!(error.to_string().contains("different shares"), "{error}");
             }
         }
-        // A link is its administrator's.
+        // Clients cannot remove or change a link of the namespace.
         world.asked();
         for refused in [
             share.remove_dir("docs").await,
@@ -588,7 +588,7 @@ fn a_policy_bounds_where_links_lead() {
         assert_eq!(world.reach("root", "away/x").await.unwrap().0, "root/dfs");
         assert_eq!(world.dialed("one"), 0);
     });
-    // A guest's session proves nothing.
+    // A guest's session does not prove the server's identity.
     let guest =
         || hosts().map(|(name, host)| (name, Host { flags: SessionFlags::IS_GUEST, ..host }));
     let allowed = Options::new().allow_guest(true);
@@ -616,7 +616,7 @@ fn a_domains_namespace() {
             ("one", Host::default()),
         ]
     };
-    // Its name is its controllers'.
+    // The name of a domain leads to its controllers.
     with(hosts(), async |world| {
         let found = world.reach("corp.example", "docs/x").await.unwrap();
         assert_eq!(found, ("one/data".into(), "x".into()));
@@ -628,7 +628,7 @@ fn a_domains_namespace() {
         );
         assert_eq!(world.dialed("dc2"), 0);
     });
-    // One is asked for the others, the first of which is down.
+    // One controller is asked for the list of controllers, the first of which is down.
     let dc = Some(ServerName::new("dc"));
     let options = Options::new().domain_controller(dc);
     with_options(hosts(), options.clone(), async |world| {
@@ -638,7 +638,7 @@ fn a_domains_namespace() {
         assert_eq!(asked[..2], ["dc refer \\corp.example", "nobody is gone"]);
         assert_eq!(asked[2], "dc2 refer \\corp.example\\dfs");
         assert_eq!(world.dialed("corp.example"), 0);
-        // A name that is no domain is a server.
+        // A name that is not a domain's is a server's name.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
     let same = options.clone().referrals(Referrals::SameHost);

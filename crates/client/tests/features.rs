@@ -88,7 +88,7 @@ fn locks_exclude_and_are_waited_for() {
         one.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         let refused = two.try_lock(5, 1, LockKind::Shared).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
-        // Given up: the server is told, and the lock is not taken later.
+        // The caller gives up: the request is cancelled, and the lock is not taken later.
         let waiting = two.lock(5, 1, LockKind::Exclusive);
         assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
         let (taken, ()) = tokio::join!(two.lock(5, 1, LockKind::Exclusive), async {
@@ -129,7 +129,7 @@ fn links_are_followed_within_the_share() {
         assert!(refused.status().is_some(), "{refused}");
         let target = share.read_link("link").await.unwrap();
         assert_eq!((&*target.path, target.relative), ("real/deep", true));
-        // One that this client makes, to a folder and to a file.
+        // Links made by this client, to a folder and to a file.
         for (name, to, to_directory) in [("made", "real/deep", true), ("real/f", "deep/f", false)] {
             let made = match to_directory {
                 true => share.symlink_dir(to, name).await,
@@ -227,7 +227,7 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         for session in world.server.sessions() {
             world.server.close_session(&session);
         }
-        // The server does not keep the handle for who writes elsewhere.
+        // The server keeps no handle of a lost client when another client writes to the file.
         other.write("f", b"new").await.unwrap();
         // A new session, in which the file has not been taken up yet.
         share.metadata("f").await.unwrap();

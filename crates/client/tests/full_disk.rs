@@ -140,7 +140,7 @@ fn what_is_another_writers_is_not_removed() {
         for other in [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Replaced] {
             let (said, done) = send(Command::WRITE, does, true, other);
             assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
-            // The other writer is looked for, unless there is nothing to remove.
+            // The client looks for another writer, unless there is nothing to remove.
             assert_eq!(said.contains(&"open"), other != Other::WasThere, "{other:?}: {said:?}");
             assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
         }
@@ -160,11 +160,11 @@ fn what_was_not_made_is_not_removed() {
 
 #[test]
 fn less_than_all_is_not_taken_for_all() {
-    // It goes on with the rest.
+    // The write continues with the remaining data.
     let (said, done) = put(Command::WRITE, &[Does::Takes(40), Does::Takes(60)]);
     assert_eq!(said, ["make", "write", "make", "write", "write"]);
     done.unwrap();
-    // There is no room for it.
+    // The disk has no space for the remaining data.
     let full = Does::Refuses(Status::DISK_FULL);
     let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     let (said, done) = put(Command::WRITE, does);

@@ -143,20 +143,20 @@ fn a_lock_that_is_given_up_is_not_held() {
         let waiter = options.open(&share, "file").await.unwrap();
         let third = options.open(&share, "file").await.unwrap();
         for polls in [0, 1, 2, 3, 5, 20, 400] {
-            // Before it is granted, and when it was put off or not yet.
+            // The caller gives up before the lock is granted.
             holder.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
             assert!(give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_none());
             holder.unlock(0, 10).await.unwrap();
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
-            // While it is granted.
+            // The lock is granted while the caller gives up.
             if give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_some() {
                 waiter.unlock(0, 10).await.unwrap();
             }
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
         }
-        // The waiter has lost nothing by it.
+        // The waiter can still take the lock.
         waiter.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         waiter.unlock(0, 10).await.unwrap();
     });
@@ -287,7 +287,7 @@ fn a_share_that_is_let_go_of_is_disconnected() {
             again.write("file", b"1").await.unwrap();
             let file = again.open("file").await.unwrap();
             drop(again);
-            // It is the file's as well.
+            // The tree connect belongs to the open file as well.
             assert_eq!(file.read_bytes(0, 1).await.unwrap(), &b"1"[..]);
         }
         let gone = async {
@@ -315,7 +315,7 @@ fn few_credits_are_enough_for_many_compounds() {
             for read in join_all((0..16).map(|_| share.read("known"))).await {
                 assert_eq!(read?, CONTENT);
             }
-            // Some are given up while they wait for credits.
+            // Some of the calls are given up while they wait for credits.
             join_all((0..16).map(|at| give_up(share.read("known"), at % 4))).await;
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
             // The client would still wait for an answer to an unsent request.

@@ -209,7 +209,7 @@ fn dialects_that_were_not_offered() {
         assert_clear(&tried, &format!("{dialect:#06x}"));
         assert_eq!(tried.outcomes.len(), 1);
     }
-    // Older than what is accepted, and the client said so.
+    // The dialect is older than the client's offer.
     let manners = Manners { dialect: Dialect::SMB_2_1, cipher: None, ..Manners::default() };
     assert_clear(&against(manners, Options::default(), |_| Act::Honest), "2.1");
 }
@@ -254,7 +254,7 @@ fn negotiate_contexts_wrong_twice_and_missing() {
 
 #[test]
 fn numbers_of_a_negotiate_response_that_cannot_be() {
-    // Where, and what: offsets, lengths, counts, sizes.
+    // The position in the message, and the bytes: offsets, lengths, counts, sizes.
     let cases: [(usize, &[u8]); 10] = [
         (64, &[0, 0]),
         (70, &[0xFF, 0xFF]),
@@ -300,7 +300,7 @@ fn f6_frames_that_are_none() {
             let tried = lies(move |asked| {
                 if asked.header.command == at { Act::Bytes(bytes.clone()) } else { Act::Honest }
             });
-            // Whoever sends half a frame and no more is found out by the time it takes.
+            // A server that sends half a frame and stops is detected by a time limit.
             let error = tried.failed().unwrap_or_else(|| panic!("{what} was not noticed"));
             assert!(
                 is_clear(error) || matches!(error.cause(), Cause::Unknown),
@@ -335,7 +335,7 @@ fn silence_and_drops_end_in_time() {
                 (true, _) => Act::Drip(Duration::from_secs(3)),
             });
             let error = tried.failed().expect("an end");
-            // One that lives and does not answer breaks the protocol.
+            // A server that stays connected and does not answer breaks the protocol.
             let is_ended = matches!(error.cause(), Cause::Transport(_) | Cause::Unknown);
             assert!(is_ended || is_clear(error), "{error}");
         }
@@ -364,7 +364,7 @@ fn requests_put_off_for_ever() {
         _ => Act::Honest,
     });
     assert_clear(&again, "interim responses without end");
-    // One, and nothing after it.
+    // One interim response, and no final response.
     let once = lies(|asked| match asked.header.command {
         Command::READ | Command::WRITE => Act::Bytes(evil::framed(&evil::pending(&asked.header))),
         _ => Act::Honest,
@@ -485,7 +485,7 @@ fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
     let tried = against(manners, options, |_| Act::Honest);
     assert_clear(&tried, "an encrypted guest");
     assert!(tried.overheard.is_empty());
-    // Whatever it answers, all that is asked is sealed.
+    // Whatever the server answers, all requests are sealed.
     let tried = against(Manners { seal: true, ..Manners::default() }, must(), |asked| {
         if asked.header.command == Command::READ { Act::Bare } else { Act::Honest }
     });
@@ -512,7 +512,7 @@ fn a_session_with_proof_does_not_become_a_guest_s() {
             let is_told = matches!(error.cause(), Cause::Security(why) if why.contains("guest"));
             assert!(is_told, "{error}");
         }
-        // Nobody was proved before.
+        // No server was authenticated before.
         client.connect(ServerName::new("evil"), user()).await.unwrap();
     });
 }
@@ -546,7 +546,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{name:?}: {error}");
     }
-    // Where in the body, and what.
+    // The position in the body, and the bytes.
     let cases: [(usize, &[u8]); 9] = [
         (66, &[0, 0]),
         (66, &[0xFF, 0xFF]),
@@ -563,7 +563,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{bytes:?} at {at}: {error}");
     }
-    // Dots for ever.
+    // The listing returns `.` and `..` for ever.
     let dots = evil::buffer(&evil::entries(&[(".".into(), true), ("..".into(), true)]));
     let tried = lies(move |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => {
@@ -693,7 +693,7 @@ fn stopped(target: &str, relative: bool) -> Vec<u8> {
 
 #[test]
 fn f6_sizes_and_counts_beyond_all_bounds() {
-    // A file of 2^63 bytes: what comes is believed, not what is said.
+    // A file size of 2^63: the client relies on the data that arrives, not on the size.
     let tried = with_body(Command::CREATE, |message| {
         set(message, 64 + 48, &(u64::MAX >> 1).to_le_bytes());
     });
@@ -715,11 +715,11 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
     ];
     for (command, at, bytes) in cases {
         let tried = with_body(command, move |message| set(message, at, bytes));
-        // The share is gone with the tree connect; the rest goes on.
+        // The tree connect fails and so does the share; the connection stays usable.
         let errors = tried.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err());
         assert!(errors.clone().any(is_clear), "{command:?} {bytes:?} at {at}");
     }
-    // The next message of a compound lies where it cannot.
+    // NextCommand of a compound response points to an invalid position.
     for next in [1_u32, 8, 63, 0xFFFF_FFF8, u32::MAX] {
         let tried = lies(move |asked| match asked.header.command {
             Command::CLOSE => {

@@ -177,7 +177,7 @@ fn without_another_ticket_calls_wait_and_fail_and_handles_stay() {
         let mut read = [0; 4];
         let error = file.read_exact_at(&mut read, 0).await.unwrap_err();
         assert!(error.to_string().ends_with("run kinit"), "{error}");
-        // The wait was in vain, and the next call does not wait again.
+        // The wait did not help, and the next call does not wait again.
         let soon = tokio::time::timeout(Duration::from_secs(1), file.read_exact_at(&mut read, 0));
         let error = soon.await.expect("no second wait").unwrap_err();
         assert!(matches!(error.cause(), Cause::Kerberos(why) if why.is_expired()), "{error}");

@@ -67,7 +67,7 @@ fn a_changed_bit_never_changes_what_is_read() {
                     let (one, _) = client(world, options.clone(), tamper);
                     let read = tokio::time::timeout(Duration::from_secs(20), read(&one)).await;
                     match read.expect("it ends") {
-                        // Detected; the client has reconnected.
+                        // The change was detected, and the client has reconnected.
                         Ok(data) => assert_eq!(data, KNOWN, "frame {target}, byte {place}"),
                         Err(_) => failed += 1,
                     }

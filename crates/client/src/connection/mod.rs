@@ -267,7 +267,7 @@ impl Connection {
         let (id, session_id) = (taken.message_id, call.session_id);
         let (message, reply) = self.enter(call, taken)?;
         let len = message.len();
-        // The nonce is taken here, whenever the other core seals.
+        // The nonce is taken here, whichever core seals the message.
         let Ok(work) = Guard::Sealed(key).begin(message, session_id).map(OutgoingFrame::shared)
         else {
             self.close();
@@ -296,7 +296,7 @@ impl Connection {
         let last = calls.len().saturating_sub(1);
         let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
         let all = self.take_all(&charges).await?;
-        // No await from here on until the frame was sent.
+        // There is no await from here on until the frame is sent.
         for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
             let (mut message, reply) = self.enter(call, taken)?;

@@ -154,7 +154,7 @@ fn judge(
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
-    // Some servers choose what they speak, whatever was offered.
+    // Some servers choose their dialect whatever the client offers.
     let is_older = offered.first().is_some_and(|oldest| dialect.0 < oldest.0);
     if is_older && matches!(dialect, Dialect::SMB_2_0_2 | Dialect::SMB_2_1) {
         return Err(Cause::TooOld(Some(dialect.into())));
@@ -310,7 +310,7 @@ mod tests {
         for wrong in [&[][..], &[Id(3)], &[Id::SIGNING, Id::NONE], &[Id::SIGNING; 3]] {
             assert_eq!(with(all, wrong), None, "{wrong:?}");
         }
-        // Nothing was offered over TCP.
+        // The client offered no RDMA transforms over TCP.
         for wrong in [&[Id::NONE][..], &[Id::ENCRYPTION], &[]] {
             assert_eq!(with(None, wrong), None, "{wrong:?}");
         }

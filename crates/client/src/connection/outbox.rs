@@ -159,7 +159,8 @@ impl Outbox {
             self.unhurried.notified().await;
             while self.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
-                // Before it is asked for: a frame that is queued later is found the next time.
+                // Done before the queue is read: a frame that is queued later is found the next
+                // time.
                 if !self.was_unhurried.swap(false, Ordering::AcqRel) {
                     self.is_looked_for.store(false, Ordering::Release);
                 }
@@ -240,7 +241,7 @@ mod tests {
             assert!(!has_arrived(&theirs));
             outbox.push(frame(b"and create"), &ours).unwrap();
             assert_eq!(arrived(&theirs).await, b"close both and create");
-            // They are not collected without end.
+            // Not more than a batch of these frames is collected.
             for _ in 0..BATCH {
                 assert!(!has_arrived(&theirs));
                 outbox.push_unhurried(frame(b"x"), &ours).unwrap();
@@ -262,7 +263,7 @@ mod tests {
                 outbox.push_unhurried(frame(b"close"), &ours).unwrap();
                 assert_eq!(arrived(&theirs).await, b"close");
             }
-            // Without such frames nothing is looked for.
+            // Without such frames the task does not look for them.
             while outbox.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
             }

@@ -93,7 +93,7 @@ impl Connection {
         proof: Proof,
     ) -> Result<(), Cause> {
         match self.stream.rdma() {
-            // Boxed: requests over TCP need not hold its state.
+            // Boxed, so that requests over TCP do not hold its state.
             Some(endpoint) => Box::pin(self.lend_over(endpoint, call, guard, proof)).await,
             None => Ok(()),
         }
@@ -182,7 +182,7 @@ impl Connection {
             Guard::Sealed(key) => {
                 let sealed =
                     measured(&self.sealing_pace, data.len(), || DataProof::encrypt(data, key));
-                // As for a message: the session must be made again.
+                // As for a message, the session must be made again.
                 let exhausted =
                     |_| Cause::Transport(Arc::new(io::ErrorKind::ConnectionReset.into()));
                 sealed.map(Some).map_err(exhausted)

@@ -216,7 +216,7 @@ impl Connection {
         let id = header.message_id;
         if is_interim(&header) {
             let Route::Async { async_id } = header.route else { return Ok(()) };
-            // The final response may have overtaken it on another core.
+            // The final response may have been read first, on another core.
             let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);
             });

@@ -56,7 +56,7 @@ impl Known {
         let mut targets = Vec::new();
         let mut begins_set = false;
         for referral in &response.referrals {
-            // A set whose first target is left out begins with its next.
+            // If the first target of a set is left out, the next target begins the set.
             begins_set |= referral.begins_set;
             let target = DfsPath::of_target(&referral.target, &place.server);
             if let Some(place) = target.filter(&is_allowed) {
@@ -162,7 +162,7 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // A new referral may have come meanwhile.
+        // A new referral may have replaced the entry meanwhile.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;
@@ -241,7 +241,7 @@ mod tests {
             all.keep(one);
         }
         assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
-        // One that lives no time is used for what it was asked for.
+        // A referral with a lifetime of zero is used for its own request only.
         let mut short = response(15, &["\\one\\data"]);
         short.referrals[0].time_to_live_s = 0;
         all.keep(known(&short).unwrap().0);
@@ -260,11 +260,11 @@ mod tests {
         assert_eq!(tried(&kept), ["a", "b", "c", "d"]);
         all.worked(&kept, 2);
         assert_eq!(tried(&all.find(&asked).unwrap().0), ["c", "a", "b", "d"]);
-        // Asked again, in whatever order.
+        // A new answer in another order keeps the known target order.
         tokio::time::advance(Duration::from_secs(61)).await;
         let turned = response(15, &["|\\b\\s", "\\a\\s", "|\\d\\s", "\\c\\s"]);
         assert_eq!(tried(&all.keep(known(&turned).unwrap().0)), ["c", "b", "a", "d"]);
-        // A target that is no more is forgotten.
+        // A target that the new answer lacks is removed.
         let fewer = response(15, &["|\\b\\s", "\\a\\s"]);
         assert_eq!(tried(&all.keep(known(&fewer).unwrap().0)), ["b", "a"]);
         // Failback: one of the first set is as good as any, another is left.

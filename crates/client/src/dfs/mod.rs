@@ -329,7 +329,7 @@ impl Way {
             (place, share, at) = self.choose(&known, &rest, &mut went.tries).await?;
             others = Others::of(self, &known, at);
             asks = match (asks, &share) {
-                // The next operation asks again if needed.
+                // The next operation requests a new referral if needed.
                 (Asks::First, Some(_)) => Asks::Never,
                 (asks, _) => asks,
             };

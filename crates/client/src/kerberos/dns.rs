@@ -34,7 +34,7 @@ pub(super) async fn services(ambient: &dyn Ambient, name: &str) -> Option<Vec<(S
     let question = question(id, name)?;
     for server in servers() {
         match timeout(DNS_ANSWER, exchange(server, &question)).await {
-            // A server that fails is no reason not to ask the next one.
+            // If one name server fails, the next one is asked.
             Ok(Ok(answer)) => match parse(&answer) {
                 Ok(found) => return Some(found),
                 Err(error) => tracing::debug!(%server, %error, "no answer of DNS"),
@@ -70,7 +70,7 @@ async fn exchange(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; DNS_BYTES];
     loop {
         let length = socket.recv(&mut answer).await?;
-        // An answer to another question may come late.
+        // A late answer to an earlier question is skipped.
         if answer.get(..2) == question.get(..2) {
             answer.truncate(length);
             break;
@@ -88,7 +88,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(question.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes()[..], question].concat()).await?;
-    // At most 64 KiB, by its form.
+    // The length field allows at most 64 KiB.
     let mut answer = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut answer).await?;
     if answer.get(..2) != question.get(..2) {

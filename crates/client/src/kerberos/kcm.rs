@@ -69,7 +69,7 @@ impl Daemon {
         };
         let name = [&name[..], &[0]].concat();
         let Some(principal) = self.ask(GET_PRINCIPAL, &name)? else { return Ok(None) };
-        // A daemon that has not measured it says so by an error.
+        // A daemon that has not measured the offset returns an error.
         let offset = self.ask(GET_KDC_OFFSET, &name)?.filter(|offset| offset.len() == 4);
         let offset = offset.unwrap_or_else(|| Zeroizing::new(vec![0; 4]));
         // The version, the length of the header, and its field with the difference of the clocks.
@@ -82,7 +82,7 @@ impl Daemon {
             return Err(ErrorKind::FileTooLarge.into());
         }
         for uuid in list.chunks_exact(UUID) {
-            // One that has ended meanwhile is not there.
+            // A credential that has been removed meanwhile is skipped.
             let asked = [&name[..], uuid].concat();
             let Some(credential) = self.ask(GET_CRED_BY_UUID, &asked)? else { continue };
             if file.len() + credential.len() > MAX_CCACHE_LEN {
@@ -203,7 +203,7 @@ mod tests {
                 GET_PRINCIPAL if what == wanted => Some(FILE[header..client].to_vec()),
                 GET_KDC_OFFSET => Some(7i32.to_be_bytes().to_vec()),
                 GET_CRED_UUID_LIST => Some([[1; UUID], [2; UUID]].concat()),
-                // The second one has gone. All credentials of the file at once parse as well.
+                // The second credential is gone. One answer may hold all credentials of the file.
                 GET_CRED_BY_UUID if what.ends_with(&[1; UUID]) => Some(FILE[client..].to_vec()),
                 _ => None,
             });

@@ -311,7 +311,7 @@ mod tests {
         let conf = Krb5Conf::of([path("self"), path("none")].iter().map(PathBuf::as_path));
         assert_eq!(conf.default_realm.as_deref(), Some("D.TEST"));
         assert_eq!(conf.dns_lookup_kdc, None);
-        // It includes itself until the limit, and no more.
+        // The file includes itself until the limit is reached.
         assert!(conf.kdcs("D.TEST").count() < KRB5_CONF_FILES);
     }
 

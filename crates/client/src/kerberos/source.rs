@@ -215,7 +215,7 @@ async fn log_on(
     secret: ClientSecret,
     etypes: &[EncryptionType],
 ) -> Result<ServiceTicket, KerberosError> {
-    // KDCs choose the first type that they have a key of.
+    // KDCs choose the first type in the list for which they have a key.
     let mut etypes = etypes.to_vec();
     if let ClientSecret::Keys(keys) = &secret {
         etypes.sort_by_key(|etype| keys.iter().all(|key| key.etype() != *etype));

@@ -88,7 +88,7 @@ impl Staged {
     pub(super) async fn write(&self, payload: &PutPayload) -> Result<()> {
         if payload.content_length() <= SMALL {
             let data: Vec<u8> = payload.iter().flatten().copied().collect();
-            // It may be repeated after a lost answer: no other caller uses the name.
+            // The write may be repeated after a lost answer: no other caller uses the name.
             let write = || self.share.write_dated(&self.part, &data, Some(SystemTime::now()));
             let written = match write().await {
                 Err(error) if error.is_not_found() => {
@@ -143,7 +143,7 @@ impl Staged {
         renamed.map_err(|error| self.failed(error))?;
         self.is_done = true;
         if let Some(lock) = lock {
-            // The lock goes with the session at the latest.
+            // The lock ends with the session at the latest.
             let _ = lock.close().await;
         }
         let e_tag = Some(e_tag(&metadata));

@@ -92,7 +92,7 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(5), work).await.unwrap_err();
         go_on.send(()).unwrap();
         assert_eq!(told.await, Ok(7));
-        // Its caller gave up before it began.
+        // The caller gave up before the work began.
         let (tell, told) = oneshot::channel();
         drop(carried_through(async { tell.send(8) }));
         assert_eq!(told.await, Ok(8));

@@ -63,7 +63,7 @@ impl Open {
         haste: Haste,
         flags: CloseFlags,
     ) -> Result<Option<close::Response>> {
-        // Before the CLOSE: a lease that is granted after it is another one.
+        // Left before the CLOSE: a lease that is granted after it is a new one.
         self.leave_lease();
         let done = self.send_close(haste, flags).await;
         self.state.lock().phase = Phase::Closed;
@@ -81,8 +81,8 @@ impl Open {
         let binding = self.state.lock().binding;
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
-        // A session that is gone has closed it, unless the server kept it: then it is
-        // reconnected to be closed.
+        // An ended session has closed the handle, unless it is durable: then it is reconnected to
+        // be closed.
         if !is_here && binding.durability == Durability::None {
             return Ok(None);
         }
@@ -92,10 +92,10 @@ impl Open {
             Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_with(id, flags) })
         });
         match closed.await {
-            // The answer was lost, and the handle with it: it is closed.
+            // The answer was lost, and the handle with it: the handle is closed.
             Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(None),
             Err(error) => Err(error),
-            // An answer without attributes is no failure: it is closed.
+            // An answer without attributes is no failure: the handle is closed.
             Ok(answer) => {
                 let response = close::Response::parse(answer.bytes()).ok();
                 Ok(response.filter(|r| r.flags.contains(CloseFlags::POSTQUERY_ATTRIB)))
@@ -107,7 +107,7 @@ impl Open {
     fn taken_over(&mut self) -> Self {
         let old = self.state.get_mut();
         let state = State {
-            // Dropping the copy does nothing more.
+            // Dropping this copy does nothing more.
             phase: Phase::Closing,
             binding: old.binding,
             is_lost: false,
@@ -148,7 +148,7 @@ impl Drop for Open {
         };
         let is_closed = self.share.inner.session.inner.is_closed();
         if binding.durability != Durability::None && !is_lost && !is_closed {
-            // The server would keep it, in the way of other clients.
+            // The server would keep the handle, which could block other clients.
             let left = self.taken_over();
             runtime
                 .spawn(async move { left.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
@@ -159,7 +159,7 @@ impl Drop for Open {
         let Some(live) = live.filter(|live| live.generation == binding.bound.generation) else {
             return;
         };
-        // Keeps the session until then.
+        // The task keeps the session until the CLOSE is sent.
         let share = self.share.clone();
         runtime.spawn(async move {
             // Again if its channel is lost: while another one works, the session goes on, and the

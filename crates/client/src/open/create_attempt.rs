@@ -172,7 +172,7 @@ impl<'a> CreateAttempt<'a> {
     /// Returns true if the server recognises a repetition of this CREATE in one session. Frevo
     /// does; another server is expected to if it may make the handle durable.
     fn is_recognised(&self, live: &Live, bound: Bound) -> bool {
-        // As Frevo's server does, see its `set_replay_eligible`.
+        // Matches Frevo's server, see its `set_replay_eligible`.
         let works = AccessMask::READ_DATA
             | AccessMask::EXECUTE
             | AccessMask::WRITE_DATA

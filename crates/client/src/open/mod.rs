@@ -304,7 +304,7 @@ impl Open {
                     sent_in = earlier;
                     continue;
                 }
-                // The server still carries out the request that it got over the lost channel.
+                // The server still carries out the request that it received over the lost channel.
                 if again {
                     sleep(pause).await;
                     pause = (pause * 2).min(REPEAT_PAUSE_MAX);

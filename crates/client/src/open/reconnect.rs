@@ -34,10 +34,10 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            // It says nothing of the Open.
+            // The loss of the tree connect says nothing about the Open.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
-                // A new handle, if any: what was asked for the old one does not hold for it.
+                // A new handle needs its own request for resiliency.
                 self.state.lock().asked_resiliency = false;
                 let opened = self.reopen(live, bound).await.inspect_err(|why| {
                     if matches!(why, Failure::Final(_)) && !is_of_tree(why) {
@@ -77,7 +77,7 @@ impl Open {
     async fn reconnect(&self, live: &Arc<Live>, bound: Bound) -> Outcome<Opened> {
         let (old, is_leased, is_repetition) = {
             let mut state = self.state.lock();
-            // The answer may have been lost with another channel of the session.
+            // The answer may have been lost with a channel of this session.
             let sent_in = state.reconnect_sent_in.replace(live.generation);
             (state.binding, state.is_leased, sent_in == Some(live.generation))
         };
@@ -96,8 +96,8 @@ impl Open {
                 })
             }
         };
-        // MS-SMB2 3.3.5.9.12: the context is required for as long as the Open has a Lease,
-        // also one that allows nothing any more.
+        // MS-SMB2 3.3.5.9.12: the context is required as long as the Open has a Lease, even one
+        // without rights.
         let lease = is_leased.then(|| lease_context(live, &self.lease, self.lease.wire_state()));
         let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };

@@ -79,9 +79,9 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                 // MS-SMB2 3.2.5.19.2: an unknown lease needs no answer. Its last Open is
                 // closed, and the CLOSE answers the break.
                 let Some(holder) = session.leases.find(lease.lease_key) else { continue };
-                // At once: the lease counts as reduced from here on.
+                // Done at once: the lease counts as reduced from here on.
                 let (yields, bound) = holder.broken(&lease);
-                // In the background: giving a cache up may take long.
+                // Done in the background, since giving a cache up may take long.
                 let places = Arc::clone(&places);
                 tokio::spawn(async move {
                     let _waits = waits;
@@ -128,7 +128,7 @@ async fn acknowledge(
         match live.call(&channel, call, bound.seal).await {
             Err(Failure::Unsent) => {}
             Err(Failure::Gone) => again = true,
-            // A repetition is answered that there is no break.
+            // A repeated acknowledgment may be refused: the first one has ended the break.
             Ok(message) => return again || message.status() == Status::SUCCESS,
             Err(Failure::Final(_)) => return false,
         }

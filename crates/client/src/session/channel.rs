@@ -247,7 +247,7 @@ impl Live {
         mut call: Call<'_>,
         seal: bool,
     ) -> Result<Sent, Failure> {
-        // MS-SMB2 3.3.5.2.9: these two need no valid ticket.
+        // MS-SMB2 3.3.5.2.9: LOGOFF and CLOSE need no valid ticket.
         if !matches!(call.command, Command::LOGOFF | Command::CLOSE) {
             self.fresh().await?;
         }
@@ -285,7 +285,7 @@ impl Live {
         for (at, call) in calls.iter_mut().enumerate() {
             self.stamp(call);
             if at > 0 {
-                // MS-SMB2 3.2.4.1.4: a related request has the tree of the first.
+                // MS-SMB2 3.2.4.1.4: a related request has the TreeId of the first request.
                 call.flags |= HeaderFlags::RELATED_OPERATIONS;
                 call.tree_id = tree_id;
             }

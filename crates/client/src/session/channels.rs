@@ -284,10 +284,11 @@ impl Connector {
             return Err(Cause::Usage("the session of a guest has one connection"));
         };
         let logon = self.logon().await?;
-        // Requests go to the channel with the least to do, whatever its speed: all are of one kind.
+        // Requests take the channel with the least work, whatever its speed: all have one
+        // transport.
         let connection = self.connect_further(server, main.connection.transport()).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
-        // Checked before the logon: no other server learns anything of the user.
+        // Checked before the logon, so that another server learns nothing about the user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {
             return Err(Cause::Protocol("another server, or other terms, on a further connection"));
         }
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(suspicion.judge(&facts(0, 3_600_000), at(0)), Verdict::Works);
         assert_eq!(suspicion.judge(&facts(68, 3_600_200), at(200)), Verdict::Unknown);
         assert_eq!(suspicion.judge(&facts(68, 3_600_400), at(400)), Verdict::Unknown);
-        // An acknowledgment of a part.
+        // A part of the data was acknowledged.
         assert_eq!(suspicion.judge(&facts(30, 100), at(600)), Verdict::Works);
         let limit = u64::try_from(PATH_DEAD_AFTER.as_millis()).unwrap();
         assert_eq!(suspicion.judge(&facts(30, 100 + limit - 1), at(599 + limit)), Verdict::Unknown);

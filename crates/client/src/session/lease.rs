@@ -93,7 +93,7 @@ impl Lease {
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         });
-        // Before the CREATE: a break may come before the answer.
+        // Done before the CREATE: a break may arrive before the answer.
         inner.leases.enter(&lease);
         Ok(lease)
     }
@@ -212,7 +212,7 @@ impl Lease {
     /// Tells the cache of a loss that needs no acknowledgment.
     fn lost(&self, left: WireState) {
         if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
-            // In the background: it may need the Open that is being reconnected.
+            // Done in the background: the watcher may need the Open that is being reconnected.
             drop(tokio::spawn(watcher.broken(left.into())));
         }
     }
@@ -237,10 +237,10 @@ impl Lease {
                 now.version += 1;
                 now.bound = Some(asked);
             }
-            // A break only takes away: it has no signature and may be forged.
+            // A break only reduces the state: its message is unsigned and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // Zero: version 1, or a server without epochs.
+            // Zero means lease version 1, or a server without epochs.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }

@@ -439,7 +439,7 @@ impl Inner {
         if live.is_wide {
             let mut ways = Ways::new(wanted == 0);
             if wanted > 1 {
-                // The session works with one connection too.
+                // A session with one connection works too.
                 let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
             }
             live.keep(&self.connector, ways);

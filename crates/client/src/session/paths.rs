@@ -54,7 +54,7 @@ impl Paths {
             .filter(is_usable)
             .filter(|one| Some(one.link_speed) == fastest)
             .collect();
-        // Of each interface the address in use, else one of its family.
+        // Takes of each interface the address in use, or else one of the same family.
         candidates
             .sort_by_key(|one| (one.address != peer, one.address.is_ipv4() != peer.is_ipv4()));
         for one in candidates {
@@ -147,7 +147,7 @@ mod tests {
         let paths = Paths::choose(&found, "192.0.2.2".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         assert_eq!(paths.channels(), 5);
-        // The connection came in by the slow one: the fast ones are used from now on.
+        // The connection arrived on the slow interface: the fast ones are used from now on.
         let paths = Paths::choose(&found, "::ffff:203.0.113.4".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         let paths = Paths::choose(&found, "2001:db8::2".parse().unwrap(), Transport::Tcp);

@@ -120,7 +120,7 @@ impl Live {
                     pause = (pause * 2).min(BACK_OFF_MAX);
                 }
                 Err(NotRenewed::Lost(why)) => {
-                    // A new logon tells what is wrong.
+                    // A new logon reports the reason.
                     tracing::debug!(%why, "the session could not be renewed");
                     self.abandon();
                     return Err(Failure::Unsent);
@@ -174,7 +174,7 @@ impl Live {
         let Some(renewal) = &self.renewal else { return };
         let _turn = renewal.turn.lock().await;
         let Term { end, ahead, .. } = *renewal.term.lock();
-        // A request that came upon the end of the last ticket has got another one.
+        // A request that found the ticket expired has renewed it already.
         if between(renewal.by.now(), end) > ahead {
             return;
         }
@@ -211,7 +211,7 @@ mod tests {
         let term = Term::new(at(20), at(0));
         assert_eq!(term.wait(at(0)), (seconds(15), true));
         assert_eq!(term.wait(at(16)), (Duration::from_millis(1_250), true));
-        // One that has ended already.
+        // The ticket has expired already.
         assert_eq!(Term::new(at(0), at(9)).wait(at(9)), (seconds(1), true));
     }
 }
