@@ -477,7 +477,7 @@ impl Table {
         }
         let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
         if ids.iter().all(|seen| seen.id != node.id) {
-            // The name is not that of the others any more.
+            // The name leads to this node now: what the others were promised of it has ended.
             ids.iter_mut().for_each(|seen| seen.promise = None);
             ids.push(SeenAs { id: node.id, promise: None });
         }

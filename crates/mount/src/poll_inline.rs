@@ -76,12 +76,13 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>) {
-        // Only here: a task of a runtime that has ended is dropped, and must not begin another.
+        // Only a running task makes a Taker: a task of an ended runtime is dropped, and must not
+        // begin another.
         let _taker = Taker(self);
         for _ in 0..GO_ON_AT_ONCE {
             let mut ready = self.ready.lock();
             let Some((rest, work)) = ready.works.pop_front() else { return };
-            // One behind this one is soon done; more are worth another thread.
+            // A single waiting work is soon taken here; more of them are worth another thread.
             let is_much = ready.works.len() > ready.takers && ready.takers < self.takers_max;
             ready.takers += usize::from(is_much);
             drop(ready);
@@ -137,7 +138,7 @@ impl Rest {
                 *stage = Stage::Waiting(work);
                 return;
             }
-            // The answer has come meanwhile.
+            // The answer has arrived meanwhile.
         }
         self.shared.push(Arc::clone(self), work);
     }
@@ -255,7 +256,7 @@ mod tests {
                     tell.send(tokio::task::id()).unwrap();
                 });
             }
-            // As the task that reads answers.
+            // Sends the answers from one task, as the task that reads answers does.
             runtime
                 .spawn(async move { answers.into_iter().for_each(|answer| _ = answer.send(())) });
             let tasks: HashSet<_> = (0..count).map(|_| in_time(&told)).collect();

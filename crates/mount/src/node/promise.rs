@@ -48,7 +48,7 @@ impl DirectoryCache {
 
     /// Returns the directory as it is before a request; None without a lease.
     pub(crate) fn seen(&self) -> Option<Seen> {
-        // First the count: a change meanwhile makes the answer count for nothing.
+        // Reads the count first: if a change follows, the answer is not used.
         let changes = self.changes();
         Some(Seen { promise: self.promise()?, changes })
     }
@@ -69,7 +69,7 @@ impl Nodes {
         if parent.directory.seen() != Some(before) {
             return;
         }
-        // A name that was removed meanwhile is not there.
+        // A name that was removed meanwhile is no longer in the table.
         if let Some(all) = table.seen_as.get_mut(&(parent.id, name.to_owned())) {
             for seen in all {
                 seen.promise = (seen.id == id).then_some(before.promise);

@@ -187,12 +187,13 @@ impl Volume {
         });
         let share = self.share_of(node);
         let changed = share.change(&node.path()?, &by_name, lease.as_ref()).await;
-        // The lease stays, but the listing has the old ones.
+        // The lease stays, but the parent's listing holds the old attributes.
         if let Some((parent, _)) = node.name() {
             parent.directory.state.lock().listing = None;
         }
         let found = match changed {
-            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name does not.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name leads to another
+            // file now.
             Err(error) if lease.is_some() && error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));

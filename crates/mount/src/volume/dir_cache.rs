@@ -329,7 +329,7 @@ impl Volume {
         if !holds || state.absent.len() >= ABSENT_MAX {
             return false;
         }
-        // Recorded before the kernel gets the answer: a later break finds it.
+        // Recorded before the kernel gets the answer, so that a later break finds the name.
         state.absent.insert(name);
         true
     }
@@ -456,7 +456,7 @@ impl Volume {
                 continue;
             }
             self.forget_dir(&node);
-            // A listing in progress finds that out itself.
+            // A listing in progress notices the lost lease itself.
             if let Ok(_turn) = node.directory.turn.try_lock() {
                 self.close_dir(&node).await;
             }

@@ -110,7 +110,7 @@ impl Volume {
 
     /// Records that `name` in `parent` was removed.
     pub(super) fn removed(&self, parent: &Arc<Node>, name: &str) {
-        // First: an answer from before the change then promises nothing.
+        // Done first, so that an answer from before the change promises nothing.
         self.changed(parent, name);
         self.nodes.removed(parent.id, name);
     }
@@ -221,7 +221,7 @@ impl Volume {
     async fn replace_target(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
         let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
         let target_is = match self.share.lookup(target).await {
-            // Nothing is in the way: the server does not move the source.
+            // No target is in the way: the server refuses to move the source itself.
             Err(error) if error.is_not_found() => return Err(self.refused_rename(source, why)),
             found => found.map_err(|error| errno(&error))?,
         };

@@ -49,7 +49,7 @@ impl Volume {
             return Ok(content);
         }
         let lease = self.share.lease_of(&node.path()?).await.map_err(|error| errno(&error))?;
-        // Another task may have made it meanwhile.
+        // Another task may have made the cache meanwhile.
         if let Some(content) = node.content() {
             return Ok(content);
         }
@@ -97,7 +97,7 @@ impl Volume {
             let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
             let Some((id, file)) = found.filter(|_| is_good()) else { break };
             match file.confirm().await {
-                // Its locks are lost with it; the program must learn that.
+                // The locks are lost with the handle; the program must get an error.
                 Err(error) if matches!(error.cause(), Cause::HandleLost) => {
                     if node.locks.lock().await.is_any() {
                         return Err(errno(&error));
@@ -106,7 +106,7 @@ impl Volume {
                 }
                 Err(error) => return Err(errno(&error)),
                 Ok(()) => {
-                    // Without this lease the server tells nothing of another client's changes.
+                    // Without this lease the server does not report other clients' changes.
                     if !content.lease.grant().state.contains(LeaseState::READ) {
                         self.forget_attributes(node);
                     }
@@ -182,7 +182,7 @@ impl Volume {
             }
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        // A removed file is led to by its handles alone.
+        // After its removal, a file is reached only through its open handles.
         let Some(now) = told else { return Ok(()) };
         self.share.session().breaks_counted().await;
         if let Some(content) = node.content() {

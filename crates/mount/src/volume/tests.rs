@@ -118,7 +118,7 @@ fn close_and_attributes_see_what_was_gathered() {
         let now = one.getattr(found.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
         one.write(handle, 0, b"begin").await.unwrap();
-        // By name, and in a listing.
+        // The size is right in a look-up by name and in a listing.
         one.write(handle, 80_000, b"!").await.unwrap();
         assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
@@ -424,7 +424,7 @@ fn what_the_kernel_forgets_is_closed() {
         let lease = node.content().unwrap().lease.clone();
         let works = crate::poll_inline::Works::on(tokio::runtime::Handle::current());
         let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), works };
-        // As from fuser, whose threads are outside the runtime.
+        // The call comes from a thread outside the runtime, as those of fuser do.
         std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
         assert!(one.nodes.find(id).is_err());
         for _ in 0..200 {
@@ -463,7 +463,7 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // Before the send, and after it.
+        // The attributes are old both before the send and after it.
         node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();
@@ -491,7 +491,7 @@ fn made_up_numbers_go_with_their_files() {
     in_world(async |world| {
         let one = plain(world).await;
         let (root, now) = (one.nodes.root().clone(), std::time::Instant::now());
-        // As from a server without ids.
+        // A server without file ids.
         let metadata = frevo_client::Metadata::default();
         let found = |file| one.nodes.found(&root, file, metadata, now).id;
         let a = found("a");

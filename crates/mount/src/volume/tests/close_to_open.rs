@@ -51,7 +51,7 @@ fn a_name_that_another_client_has_given_to_another_file_leads_there() {
             let (one, two) = (plain(world).await, plain(world).await);
             rewrite(&one, "f", b"first").await;
             let mut known = two.lookup(ROOT, name("f")).await.unwrap().found().attr.ino.0;
-            // A program that goes on with the file that it has opened.
+            // A second program keeps the file open.
             let kept = match is_open {
                 true => Some(two.open(known, libc::O_RDONLY).await.unwrap()),
                 false => None,
@@ -86,7 +86,7 @@ fn cached_data_that_is_older_than_the_file_is_not_read() {
         one.close(first).await;
         let content = one.node_of("f").content().unwrap();
         assert!(content.is_kept(0));
-        // A program of the server's machine: no lease breaks in this test.
+        // A program on the server's machine writes: no lease breaks in this test.
         std::fs::write(world.path("f"), b"new and longer").unwrap();
         let again = one.open(one.node_of("f").id, libc::O_RDONLY).await.unwrap();
         assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
@@ -155,7 +155,7 @@ fn one_wrong_name_of_two_does_not_keep_a_file_from_being_opened() {
         let id = one.lookup(ROOT, name("b")).await.unwrap().found().attr.ino.0;
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("b")).unwrap();
-        // By which of the names the program opens it, the kernel does not tell.
+        // The kernel does not report by which of its names the program opens the file.
         assert_eq!(one.open(id, libc::O_RDONLY).await, Err(Errno::from_i32(libc::ESTALE)));
         assert_eq!(one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0, id);
         let again = one.open(id, libc::O_RDONLY).await.unwrap();

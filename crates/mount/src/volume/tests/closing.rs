@@ -73,7 +73,7 @@ fn a_file_that_is_opened_has_the_size_that_another_client_gave_it() {
         let handle = one.open(id, libc::O_RDONLY).await.unwrap();
         assert_eq!(one.getattr(id).await.map(|found| found.attr.size), Ok(6));
         one.release(handle).await;
-        // A second program opens it through the Open of the first, which has no lease any more.
+        // A second program uses the first program's Open, which has no lease any more.
         let uncached = Settings { cache: false, ..settings };
         let two = volume(world, uncached).await;
         let handle = two.take("f", libc::O_RDONLY).await;

@@ -45,7 +45,7 @@ fn a_listing_is_kept_as_long_as_the_lease_on_the_directory() {
         assert_eq!(names_of(&one, ROOT).await, ["a", "b"]);
         assert_eq!(one.dir_grant(&root), Some(grant));
         one.close(handle).await;
-        // Changes by any other client break it.
+        // Changes by another client break the lease.
         two.unlink(ROOT, name("a")).await.unwrap();
         soon("one less", async || names_of(&one, ROOT).await == ["b"]).await;
         let made = two.make("c").await;
@@ -149,7 +149,7 @@ fn directories_that_are_held_are_in_nobodys_way() {
         };
         tokio::time::timeout(in_time, theirs).await.expect("they need not wait");
         assert!(world.path("new/e").exists() && !world.path("gone").exists());
-        // A local change.
+        // The mount itself makes a directory.
         let new = at(&one, ROOT, "new").await;
         let e = at(&one, new, "e").await;
         names_of(&one, e).await;
@@ -232,7 +232,7 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
             assert!(kept(&nodes) <= crate::limits::CACHED_ENTRIES_MAX);
         }
         assert_eq!(kept(&nodes), crate::limits::CACHED_ENTRIES_MAX);
-        // They expire, and are discarded without a request.
+        // The listings expire, and are discarded without a request.
         tokio::time::sleep(one.settings.attr_timeout + std::time::Duration::from_millis(50)).await;
         names_of(&one, nodes[0].id).await;
         one.tidy().await;
@@ -247,7 +247,7 @@ fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
         end_sessions(world);
-        // As the maintenance task does.
+        // The maintenance task calls this regularly.
         one.listen();
         soon("the session is a new one", async || one.dir_grant(&root).is_none()).await;
         one.tidy().await;

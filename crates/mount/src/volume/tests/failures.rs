@@ -16,7 +16,7 @@ fn a_write_that_failed_is_not_read() {
         std::fs::write(world.path("f"), b"there").unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let writer = one.take("f", libc::O_WRONLY).await;
-        // Shared with another machine: reads are cached, writes go to the server.
+        // The file is shared with another machine: reads are cached, writes go to the server.
         let other = two.take("f", libc::O_RDWR).await;
         for _ in 0..2 {
             assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");

@@ -69,7 +69,7 @@ fn a_name_that_another_client_makes_is_found_and_not_made_twice() {
         begin(&one).await;
         assert!(is_absent(&one.lookup(ROOT, name("x")).await));
         let made = two.make("x").await;
-        // Whatever this mount believes of the name, the server decides.
+        // The server decides whether the name exists, whatever this mount has cached.
         let exclusive = libc::O_RDWR | libc::O_EXCL;
         let made_again = one.create(ROOT, name("x"), exclusive, 0o644).await;
         assert_eq!(made_again.err(), Some(Errno::EEXIST));
@@ -110,7 +110,7 @@ fn a_directory_that_this_mount_does_not_fill_is_asked_once_for_each_name() {
         let one = plain(world).await;
         names_of(&one, ROOT).await;
         assert!(one.nodes.root().directory.lacks("x").is_none());
-        // Another program of the server's machine makes it; the break is under way.
+        // A program on the server's machine makes the file; the lease break has not arrived yet.
         std::fs::write(world.path("x"), b"data").unwrap();
         assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().found().attr.size, 4);
     });
@@ -167,7 +167,7 @@ fn a_file_is_written_although_the_session_is_lost_before_its_close() {
         one.flush(handle, 0).await.unwrap();
         assert_eq!(std::fs::read(world.path("f")).unwrap(), b"some data");
         one.release(handle).await;
-        // The names were those of the lost lease.
+        // The cached names ended with the lost lease.
         std::fs::write(world.path("meanwhile"), b"four").unwrap();
         assert_eq!(one.lookup(ROOT, name("meanwhile")).await.unwrap().found().attr.size, 4);
     });

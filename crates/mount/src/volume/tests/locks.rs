@@ -77,7 +77,7 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         waiter.kill().unwrap();
         waiter.wait().unwrap();
         assert_eq!(ended.expect("not for ever"), Err(Errno::EINTR));
-        // The whole file, through a read-only handle; others write through it.
+        // A lock of the whole file, through a read-only handle; other handles can write.
         one.unlock(handle, lock(1)).await.unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let whole = Range::of(3, 7, 0..=i64::MAX as u64, libc::F_WRLCK);
@@ -106,7 +106,7 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
             if !beside {
                 one.close(first).await;
             }
-            // Closed by another owner.
+            // The handle is closed by another lock owner.
             one.close(handle).await;
             let handle = one.take("f", libc::O_RDWR).await;
             one.setlk(handle, lock(2), None).await.unwrap();

@@ -93,7 +93,7 @@ fn names_and_kinds_are_posix_too() {
         assert_eq!(target.to_str(), Some("what?"));
         std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
         assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
-        // Refused by a server without them.
+        // A server without the POSIX extensions refuses the request.
         let plain = plain(world).await;
         let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
         assert_eq!(refused.err(), Some(Errno::EPERM));
@@ -159,7 +159,7 @@ fn devices_have_the_numbers_that_the_server_tells() {
         assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
         let large = seen(&one, "large").await;
         assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
-        // In a listing, which is all that the kernel asks for.
+        // The device number is right in a listing too, which is all that the kernel requests.
         for volume in [posix(world).await, plain(world).await] {
             let listing = volume.opendir(ROOT).unwrap();
             let listed = volume.entries(listing, 2, false).await.unwrap();
@@ -174,7 +174,7 @@ fn devices_have_the_numbers_that_the_server_tells() {
             assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
             assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
         }
-        // A file that is no device has none.
+        // A file that is no device has no device number.
         let handle = one.make("file").await;
         one.close(handle).await;
         assert_eq!(seen(&one, "file").await.rdev, 0);

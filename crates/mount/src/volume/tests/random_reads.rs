@@ -54,7 +54,7 @@ fn who_jumps_about_sees_what_was_written_here_and_is_not_sent() {
         one.write(handle, (PAGES + 20) * PAGE, b"end").await.unwrap();
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "it is gathered");
-        // Elsewhere no data has to be sent for that.
+        // A read of another page sends no unsent data.
         assert_eq!(*one.read(handle, 30 * PAGE, 100).await.unwrap(), *bytes(30 * PAGE, 100));
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "and still is");
@@ -138,7 +138,7 @@ fn what_is_written_at_once_is_what_is_written() {
         two.close(reader).await;
         one.close(handle).await;
         assert!(std::fs::read(world.path("f")).unwrap() == wanted);
-        // Nor through a handle that cannot write, or that syncs.
+        // Nor is a write cached through a handle that cannot write, or that syncs.
         let reader = one.take("f", libc::O_RDONLY).await;
         let syncs = one.take("f", libc::O_RDWR | libc::O_DSYNC).await;
         assert_eq!([reader, syncs].map(|of| one.write_now(of, 0, b"x")), [None, None]);

@@ -12,7 +12,7 @@ fn a_directory_with_an_open_file_is_busy() {
         for flags in [0, libc::RENAME_NOREPLACE] {
             let refused = one.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EBUSY), "{flags}");
-            // Of the files of other clients a mount knows nothing.
+            // A mount does not know which files other clients have open.
             two.lookup(ROOT, name("d")).await.unwrap();
             let refused = two.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EACCES), "{flags}");

@@ -65,7 +65,7 @@ fn what_another_client_does_to_a_name_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("moved")), 0).await.unwrap();
         soon("it is moved", async || !is_there(&one, "f1").await).await;
         assert_eq!(one.lookup(ROOT, name("moved")).await.unwrap().found().attr.ino.0, id);
-        // Others are asked for, too, since the lease is gone.
+        // Other names are requested too, since the lease is lost.
         assert!(asked(&one, "f2").await.1 > 0);
     });
 }
@@ -79,7 +79,7 @@ fn a_file_that_another_client_puts_in_its_place_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("f0")), 0).await.unwrap();
         let id = async || one.lookup(ROOT, name("f0")).await.unwrap().found().attr.ino.0;
         soon("it is another one", async || id().await == new).await;
-        // A program of the server's machine.
+        // A program on the server's machine replaces a file.
         fill(&one, "more", b"data").await;
         std::fs::write(world.path("f2"), b"more data").unwrap();
         std::fs::rename(world.path("f2"), world.path("f0")).unwrap();
@@ -111,7 +111,7 @@ fn what_this_mount_does_to_a_name_is_seen_at_once() {
         assert_eq!((id("f2").await, id("link").await), (None, Some(f1)));
         fill(&one, "f2", b"another").await;
         assert!(id("f2").await.is_some_and(|id| ![f0, f1].contains(&id)));
-        // None of this took the lease from the mount itself.
+        // None of these operations broke the mount's own lease.
         assert_eq!(one.dir_grant(one.nodes.root()), grant);
     });
 }
@@ -188,7 +188,7 @@ fn the_close_tells_what_became_of_the_file() {
                 assert_eq!((found.ttl, name_ttl), (Duration::ZERO, one.settings.attr_timeout));
                 one.getattr(found.attr.ino.0).await.unwrap()
             }
-            // The break came first.
+            // The lease break arrived first.
             (found, _) => found.unwrap().found(),
         };
         assert_eq!(found.attr.perm, 0o644);
@@ -225,7 +225,7 @@ fn the_mode_of_a_written_program_is_asked_for() {
         for (mode, is_asked) in [(0o755, false), (0o4755, true), (0o2755, true)] {
             let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
             one.write(handle, 0, b"some").await.unwrap();
-            // A program of the server's machine.
+            // A program on the server's machine changes the mode.
             let bits = PermissionsExt::from_mode(mode);
             std::fs::set_permissions(world.path("f"), bits).unwrap();
             one.node_of("f").invalidate();

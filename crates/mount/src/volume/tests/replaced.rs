@@ -41,7 +41,7 @@ fn the_lease_of_a_file_is_not_asked_for_on_the_one_in_its_place() {
         let node = one.node_of("f");
         one.read(old, 0, 10).await.unwrap();
         replace(world, "other");
-        // It is open for reading; writing needs a new open.
+        // The file is open for reading only; writing needs a new open.
         assert_eq!(one.open(node.id, libc::O_RDWR).await, Err(Errno::from_i32(libc::ESTALE)));
         let new = one.take("f", libc::O_RDWR).await;
         assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");

@@ -56,7 +56,7 @@ async fn count(near: TcpStream, far: TcpStream, trips: Arc<AtomicUsize>) {
             },
             _ = far.readable() => {
                 sleep(HELD).await;
-                // Requests that left meanwhile belong to this trip.
+                // Requests that were sent meanwhile belong to this round trip.
                 while let Ok(count @ 1..) = near.try_read(&mut buffer) {
                     trips.fetch_add(usize::from(std::mem::take(&mut is_answered)), Ordering::SeqCst);
                     write(&far, &buffer[..count]).await;
