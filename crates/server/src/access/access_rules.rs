@@ -87,7 +87,7 @@ impl Names {
         let is_member = |name: &String| {
             caller.domain_sids.find(name).is_some_and(|sid| caller.token.contains(sid))
         };
-        // The controller has told the name of the user, so this needs no look-up.
+        // The domain controller has reported the user's name, so this comparison needs no look-up.
         self.domain_users.contains(user)
             || self.domain_users.iter().any(is_user)
             || self.domain_groups.iter().any(is_member)
@@ -452,7 +452,7 @@ mod tests {
         let by_dns = allow(&["corp.test\\ann"]);
         assert_eq!(judged(&by_dns, "CORP\\ann", &[], known), Verdict::Writes);
         assert!(is_refused(judged(&by_dns, "CORP\\ann", &[], &[])));
-        // A user is not listed by a group of that name.
+        // A user does not match a listed group of the same name.
         let user = allow(&["CORP\\staff"]);
         assert!(is_refused(judged(&user, "CORP\\ann", &[1_108], known)));
 
@@ -492,7 +492,7 @@ mod tests {
         let one = &["192.0.2.7"][..];
         assert!(judged(net, &[], "192.0.2.1") && !judged(net, &[], "192.0.3.1"));
         assert!(!judged(&[], net, "192.0.2.1") && judged(&[], net, "192.0.3.1"));
-        // An exception to what is denied; all others are let in.
+        // `hosts_allow` makes an exception to `hosts_deny`; addresses in neither list are let in.
         assert!(judged(one, net, "192.0.2.7") && !judged(one, net, "192.0.2.8"));
         assert!(judged(one, net, "203.0.113.1"));
     }

@@ -101,7 +101,7 @@ impl DomainNames {
         }
         let shared = Arc::clone(&self.shared);
         let asking = Asking { directory, shared, silent: false, missing: BTreeSet::new() };
-        // It ends with the server, which has the sender.
+        // The thread ends when the server drops the sender of the channel.
         std::thread::Builder::new()
             .name(String::from("frevo-names"))
             .spawn(move || asking.run(&questions))
@@ -118,7 +118,7 @@ impl DomainNames {
             *wanted = names;
         }
         if let Some(questions) = self.questions.get() {
-            // A full queue leads to the same look at the names, a little later.
+            // If the queue is full, the thread looks up the names a little later.
             let _ = questions.try_send(Question::Rules);
         }
     }
@@ -190,7 +190,8 @@ impl DomainNames {
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
         answered.recv_timeout(patience).unwrap_or_else(|_| {
-            // A client that has asked for much before tells nothing of the directory.
+            // A short deadline says nothing about the directory: the client used up its time for
+            // other names.
             if patience > DOMAIN_NAMES_TIMEOUT / 2 {
                 *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
             }
@@ -250,7 +251,7 @@ impl Asking {
             }
             match questions.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Question::Rules) => next = Instant::now(),
-                // The client may wait no longer, which is no fault.
+                // The client may have stopped waiting for the answer, which is no fault.
                 Ok(Question::Sid(sid, answer)) => drop(answer.send(self.by_sid(&sid))),
                 Ok(Question::Name(name, answer)) => drop(answer.send(self.by_name(&name))),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -345,7 +346,7 @@ impl Asking {
                 "names of a domain are not resolved; SIDs are shown instead, and rules of shares use \
                  the SIDs that are known");
         }
-        // With several domains one may answer.
+        // With several domains, some answer while others are down: one answer is enough.
         if answer.found.iter().all(Option::is_none) {
             *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
         }

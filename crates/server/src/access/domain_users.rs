@@ -49,7 +49,7 @@ pub(crate) fn known(
     if !account.is_enabled {
         return Err(String::from("the account is disabled"));
     }
-    // The account has SIDs of its own.
+    // The configured account has its own SIDs, so those of the PAC are dropped.
     Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
 }
 

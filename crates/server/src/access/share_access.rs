@@ -122,7 +122,7 @@ impl AccessList {
         }
         let dacl = descriptor.dacl.ok_or_else(invalid)?;
         let mut entries = Vec::new();
-        // An entry that is only inherited says nothing of the share itself.
+        // An inherit-only entry does not apply to the share itself.
         for ace in dacl.aces.iter().filter(|ace| !ace.flags.contains(AceFlags::INHERIT_ONLY)) {
             let (AceBody::Plain { mask, sid, .. }, allows) = (&ace.body, kind(ace.kind)?) else {
                 return Err(invalid());
@@ -153,7 +153,7 @@ impl AccessList {
             ..list.descriptor
         };
         let mut bytes = Vec::new();
-        // Only a configuration can have a list that is longer than a descriptor can be.
+        // Only a list of the configuration can be too long for a descriptor.
         if descriptor.encode(&mut bytes).is_err() {
             bytes.clear();
         }
@@ -279,7 +279,8 @@ mod tests {
         assert_eq!(taken(&plain(AceType::ACCESS_DENIED)), Ok(Some(list(&["deny:S-1-1-0:full"]))));
         let only = encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::INHERIT_ONLY)]);
         assert_eq!(taken(&only), Ok(Some(list(&[]))));
-        // A condition, or a deny of users that no token shows, would open more than asked.
+        // A conditional entry, or a deny entry for users that no token shows, would grant more
+        // access than the client asked for.
         for bytes in [
             plain(AceType::ACCESS_ALLOWED_CALLBACK),
             plain(AceType::ACCESS_DENIED_CALLBACK),

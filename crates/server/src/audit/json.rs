@@ -68,8 +68,8 @@ fn string(into: &mut String, text: &str) {
             '"' => into.push_str("\\\""),
             '\\' => into.push_str("\\\\"),
             '\n' => into.push_str("\\n"),
-            // RFC 8259 wants those below space escaped; the others are obeyed by
-            // terminals. All are in the basic plane.
+            // RFC 8259 demands escapes below U+0020; terminals obey the other control characters.
+            // All of them need one \u escape, since they are in the basic plane.
             c if is_obeyed(c) => {
                 let _ = write!(into, "\\u{:04x}", u32::from(c));
             }

@@ -62,7 +62,7 @@ impl Queue {
         }
         state.bytes += weight;
         state.events.push_back((time, event));
-        // The writer takes all that there is, after a pause: the first event wakes it.
+        // Only the first event wakes the writer, which takes all queued events after a pause.
         if state.events.len() == 1 {
             drop(state);
             self.0.filled.notify_one();
@@ -88,7 +88,7 @@ impl Queue {
             self.0.filled.wait(&mut state);
         }
         if !state.ended && state.events.len() < AUDIT_BATCH {
-            // More will come: one system call for all.
+            // Waits for further events, to write all of them in one system call.
             self.0.filled.wait_for(&mut state, AUDIT_PAUSE);
         }
         state.bytes = 0;
@@ -180,7 +180,8 @@ impl Outlet {
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
                     self.lost = self.lost.saturating_add(count);
                     self.complain(&error);
-                    // The end must not wait for a sink once for each of the writes.
+                    // At the end of the server, the writer waits for a failing sink once, not once
+                    // for each batch.
                     if ended {
                         return;
                     }

@@ -129,7 +129,7 @@ impl Datagrams {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
                 sent => return sent.map(drop),
             }
-            // The daemon was started anew: so must the connection be.
+            // The daemon was restarted, so the socket must connect again.
         }
         self.socket = None;
         let socket = host::log_socket(&self.path)?;

@@ -75,7 +75,8 @@ impl Ambient for Host {
     }
 }
 
-// Of the thread: bytes of the kernel belong to no server, and each is used once.
+// One pool for each thread: random bytes of the kernel belong to no server, and each byte is used
+// only once.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };
 }

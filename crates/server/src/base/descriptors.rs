@@ -74,7 +74,7 @@ mod tests {
         let descriptors = Descriptors::default();
         descriptors.set_limit(8_000);
         assert_eq!(descriptors.for_opens(), 7_000);
-        // 600 for opens, 450 of them for any account.
+        // Opens may use 600 descriptors; one account may use 450 of them.
         descriptors.set_limit(600 + DESCRIPTORS_KEPT_MIN);
         assert_eq!(descriptors.for_opens(), 600);
         for (at, large, small) in [

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::limits::PANIC_LOG_INTERVAL;
 
-// Of the process, as the panic hook is: a panic does not know which server it is of.
+// Process-wide, as the panic hook is: a panic does not know its server.
 
 /// Panics of this process since [`watch`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +37,7 @@ pub fn watch(keeps_hook: bool) {
             if is_to_be_logged() {
                 let place = info.location().map(ToString::to_string).unwrap_or_default();
                 let thread = std::thread::current();
-                // Quoted: a message may contain what a client sent.
+                // The message is quoted because it may contain bytes that a client sent.
                 tracing::error!(target: "frevo::panic", place, count,
                     thread = thread.name().unwrap_or_default(),
                     message = ?said(info.payload()),

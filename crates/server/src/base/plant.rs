@@ -68,7 +68,7 @@ impl Plant {
     ];
 }
 
-// Of the thread: a simulation runs on one, and tests beside it must not meet its fault.
+// One for each thread: a simulation runs on one thread, and must not disturb other tests.
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }

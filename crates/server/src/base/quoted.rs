@@ -37,7 +37,7 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }
-    // A character has at most four bytes.
+    // A UTF-8 character has at most four bytes.
     (bytes.saturating_sub(3)..=bytes).rev().find_map(|end| text.get(..end)).unwrap_or("")
 }
 
@@ -96,7 +96,7 @@ mod tests {
                 _ => assert_eq!(shown, text),
             }
         }
-        // Never within a character.
+        // The text is cut between characters, never within one.
         assert!(quoted(&"\u{e9}".repeat(LOG_VALUE_BYTES)).ends_with("\u{e9}...\""));
         let odd = quoted(&format!("x{}", "\u{e9}".repeat(LOG_VALUE_BYTES)));
         assert_eq!(odd.len(), LOG_VALUE_BYTES - 1 + "\"...\"".len());

@@ -54,7 +54,7 @@ impl UnderWay {
     async fn until(&self, has_come: impl Fn(usize) -> bool) {
         loop {
             let mut turn = std::pin::pin!(self.turns.notified());
-            // Listens before it looks, so that a turn in between is not missed.
+            // Registers for the notification before reading the state, so that no change is missed.
             turn.as_mut().enable();
             if has_come(self.state.load(Ordering::Acquire)) {
                 return;

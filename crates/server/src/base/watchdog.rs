@@ -91,7 +91,7 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
     }
 }
 
-// Of the thread: one poll of one task, noted within it and taken at its end.
+// One for each thread: it is set within one poll of one task and read at its end.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
     /// The client that the present poll works for.
@@ -122,7 +122,7 @@ impl Watchdog {
 
     /// The cores that the server runs on.
     pub(crate) fn runs_on(&self, cores: Vec<Arc<Histogram>>) {
-        // A server is started once.
+        // A server starts only once, so the value is not set yet.
         let _ = self.cores.set(cores);
     }
 
@@ -156,7 +156,7 @@ impl Watchdog {
         let Some(left_out) = self.lines.lock().next() else { return };
         let took = held.wall.as_millis();
         let cause: &dyn fmt::Display = match culprit {
-            // A part of the poll that was small is not its cause.
+            // A request is named as the cause only if it took at least half of the poll.
             Some(culprit) if culprit.took * 2 >= held.wall => culprit,
             _ => &"no single request",
         };

@@ -213,7 +213,7 @@ impl FromStr for Who {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Names of groups obey the same rules.
+        // Group names obey the same rules as user names.
         let name = text.strip_prefix('@').unwrap_or(text);
         let (domain, name) = name.split_once('\\').map_or((None, name), |(d, n)| (Some(d), n));
         name.parse::<AccountName>()?;

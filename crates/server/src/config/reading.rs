@@ -68,7 +68,7 @@ impl Config {
 
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
-        // A section that is not named here does not compile.
+        // Lists all fields, so that a new section without an entry here does not compile.
         let Self {
             server,
             limits,
@@ -106,7 +106,7 @@ fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
             Ok(config) => return (Some(config), faults),
             Err(error) => error,
         };
-        // A key that was taken out is not missed.
+        // Does not report as missing a key that this loop has blanked out after an earlier fault.
         let missing = error.message().strip_prefix("missing field `");
         let missing = missing.and_then(|rest| rest.split('`').next());
         if !missing.is_some_and(|key| gone.iter().any(|known: &String| known == key)) {
@@ -148,7 +148,7 @@ fn take_out(text: &mut String, span: &Range<usize>, is_table: bool) -> Option<St
     if old.trim().is_empty() {
         return None;
     }
-    // Blanks take as many bytes as what they replace, so spans stay as they are.
+    // The blanks keep the length of the text, so the spans of later faults stay right.
     let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
     let blanks: String = old.bytes().map(blank).collect();
     text.replace_range(start..end, &blanks);
@@ -215,7 +215,7 @@ macro_rules! overlaid {
     ($section:ident: $($key:ident),+ $(,)?) => {
         impl $section {
             fn overlaid(mut self, later: Self) -> Self {
-                // A key that is not listed does not compile: it would be ignored.
+                // A missing key does not compile; otherwise its value would be ignored silently.
                 let Self { $($key),+ } = later;
                 $(self.$key.overlay($key);)+
                 self

@@ -46,7 +46,7 @@ fn end(server: &Arc<ServerState>, session: &Session) {
         server.close_session(session);
     }
     for channel in channels {
-        // Its connection has gone already.
+        // The send fails if the connection has already ended.
         let _ = channel.send(Notice::EndIfUnused);
     }
 }

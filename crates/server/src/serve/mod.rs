@@ -71,19 +71,19 @@ pub(crate) async fn serve(
     let drain = stop.await;
     accepting.shutdown().await;
     drop(door);
-    // Joins threads, so not here.
+    // Joining threads blocks, so it runs on a blocking thread.
     let stopped = tokio::task::spawn_blocking(move || cores.stop(drain)).await;
     if stopped.is_err() {
         tracing::error!(target: "frevo::connection", "a core thread ended by a panic");
     }
     tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
         "polls by the time that each held its core");
-    // Connections take their sessions with them; these had none left.
+    // Connections close their sessions when they end; these sessions had no connection left.
     for session in server.sessions() {
         panics::contained(|| server.close_session(&session));
     }
     let deadline = Instant::now() + drain;
-    // Large sessions end there.
+    // Closing a large session may use the blocking pool: waits for that work.
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
             "a long request did not end in time; it was cut off");
@@ -109,8 +109,7 @@ async fn give_back(server: Arc<ServerState>) {
         let now = server.ledger.bytes().max(budget::in_use());
         most = now.max(most);
         let is_due = most - now >= GIVE_BACK_BYTES;
-        // A burst takes a while to end: what it frees behind the first look goes with the
-        // next ones.
+        // A burst ends gradually: later looks return the memory that it frees after the first look.
         let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
         looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
         last = now;
@@ -134,7 +133,7 @@ async fn accept(door: Arc<Door>, listener: Listener) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // A panic must not leave an address that nobody listens at.
+                // A panic must not end the accept loop while the address is still bound.
                 panics::contained(|| door.admit(stream, peer));
             }
             Err(error) => {
@@ -292,7 +291,7 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                // A probe, which an administrator need not act on.
+                // Probably a port scan, on which an administrator need not act.
                 let why = "did not negotiate in time";
                 tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");
                 None

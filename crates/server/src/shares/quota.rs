@@ -27,7 +27,7 @@ const PATH: &str = "$Extend\\$Quota";
 /// The file system that a name means: the share's, or the one in which there is
 /// nothing but the quota index.
 pub(crate) fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
-    // Nearly all names are told apart by their first character.
+    // Fast path: nearly all names differ from NAME in the first character.
     if !text.starts_with('$') || !eq_ignore_case(&text, NAME) {
         return (vfs, text);
     }
@@ -57,7 +57,7 @@ impl QuotaVolume {
             return Err(Fault::NotFound);
         }
         let root = self.0.stat(&Name::root())?.key;
-        // No file system has an inode of this number.
+        // No file system uses this inode number.
         Ok(QuotaIndex(FileKey { inode: u64::MAX, ..root }))
     }
 }

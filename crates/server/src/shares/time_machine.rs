@@ -51,7 +51,7 @@ impl Limit {
             return;
         }
         let Ok(turn) = Arc::clone(&self.counting).acquire_owned().await else { return };
-        // Somebody else may have counted meanwhile.
+        // Another task may have finished a count meanwhile.
         if self.known().is_some() {
             return;
         }
@@ -180,9 +180,9 @@ mod tests {
         limit.count(&vfs).await;
         let told = limit.of(space);
         assert_eq!((told.total, told.available, told.free), (8, 2, 2));
-        // Space that the file system lacks is not there either.
+        // The reported space never exceeds the free space of the file system.
         assert_eq!(limit.of(Space { available: 1, ..space }).available, 1);
-        // More than the limit is full, not less than nothing.
+        // A use above the limit is reported as full, with zero bytes available.
         let small = Arc::new(Limit::new(8192));
         small.count(&vfs).await;
         assert_eq!((small.of(space).total, small.of(space).available), (2, 0));
@@ -209,7 +209,7 @@ mod tests {
         for images in [TIME_MACHINE_IMAGES - 1, TIME_MACHINE_IMAGES, TIME_MACHINE_IMAGES + 1] {
             assert_eq!(counted(images, 1), images.min(TIME_MACHINE_IMAGES) as u64);
         }
-        // The name of the image is looked at too.
+        // The name of the image counts as one of the names that are looked at.
         let most = TIME_MACHINE_NAMES - 1;
         for bands in [most - 1, most, most + 1] {
             assert_eq!(counted(1, bands), bands.min(most) as u64);
@@ -226,7 +226,7 @@ mod tests {
         fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
             if name.is_root() {
                 self.1.fetch_add(1, Ordering::Relaxed);
-                // Long enough for all to have asked.
+                // Sleeps until all tasks have asked for the count.
                 std::thread::sleep(Duration::from_millis(100));
             }
             self.0.open(name, how)

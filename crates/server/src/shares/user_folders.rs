@@ -44,11 +44,12 @@ impl UserFolders {
         if let Some(vfs) = self.known.lock().get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }
-        // Not under the lock: the folder may be of a server that does not answer.
+        // Opens the folder without the lock: its file server may not answer.
         let vfs = (self.open)(account)?;
         let mut known = self.known.lock();
         known.retain(|_, vfs| vfs.strong_count() != 0);
-        // Somebody else may have opened it meanwhile: all sessions of a user have one.
+        // Another session may have opened the folder meanwhile. All sessions of a user share one
+        // Vfs.
         if let Some(vfs) = known.get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }

@@ -63,8 +63,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             | Fault::AccessDenied
             | Fault::Stale,
         ) => {
-            // As much is asked of its directory as was asked of a file that is hidden,
-            // here and where its rights were not enough.
+            // Asks for the rights of the directory as often as the other branch asks for those of a
+            // hidden file, so that the time of the answer does not reveal the file.
             if let Ok(around) = &around {
                 for _ in 0..2 {
                     let _ = rights(&*around.node, around.stat.kind, viewer);
@@ -72,7 +72,7 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             }
             absence(vfs, &file, viewer)
         }
-        // A link on the way, or a file system that fails.
+        // The path contains a link, or the file system fails.
         Err(_) => status,
     }
 }

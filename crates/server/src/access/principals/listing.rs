@@ -27,7 +27,7 @@ impl Listing {
             let names = groups.iter().map(|group| (fold_name(&group.name), group.sid)).collect();
             let mut by_sid = HashMap::new();
             for principal in of.users().into_iter().chain(groups) {
-                // Of two with one SID the first counts.
+                // If two principals have one SID, the first is kept.
                 by_sid.entry(principal.sid).or_insert(principal);
             }
             Listed { by_sid, groups: names }

@@ -50,7 +50,7 @@ async fn failures_make_one_account_from_one_network_wait() {
         waits(&throttle, attempt(HERE, "bob", true)),
         waits(&throttle, attempt(NEIGHBOUR, "ann", false)),
     );
-    // The neighbour, who has not failed, is heeded before the second of the first.
+    // The neighbour has no failures, so its attempt runs before the second attempt from HERE.
     assert_eq!(first, seconds(2));
     assert_eq!(neighbour, seconds(2 + 2));
     assert_eq!(second, seconds(4 + 4));
@@ -91,14 +91,14 @@ async fn heeded_of_a_flood(addresses: impl Fn(u32) -> IpAddr) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_sockets_gains_nothing() {
-    // Of one address the waiting time doubles up to a minute.
+    // The delay of one address doubles up to a minute.
     let one = heeded_of_a_flood(|_| HERE).await;
     assert!((5..=10).contains(&one), "{one}");
-    // 300 seconds have 150 places.
+    // With one attempt every two seconds, 300 seconds allow 150 attempts.
     let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
     let many = heeded_of_a_flood(network).await;
     assert!((120..=151).contains(&many), "{many}");
-    // A /48 of IPv6 has more addresses than there are guesses.
+    // A client that has a /48 of IPv6 has more addresses than it needs for its guesses.
     let within = |number: u32| {
         let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -179,7 +179,7 @@ async fn a_recent_good_logon_passes_by() {
     let all = || (0..=255).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
     flood(&throttle, all().filter(|address| *address != HERE), "ann");
     sleep(Duration::from_millis(1)).await;
-    // By its address, and by its ClientGuid from another one.
+    // The client is known by its address, or by its ClientGuid if the address is another one.
     assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
     let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
     assert_eq!(waits(&throttle, moved).await, seconds(0));
@@ -189,7 +189,7 @@ async fn a_recent_good_logon_passes_by() {
     assert_eq!(waits(&throttle, other).await, seconds(0));
     let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
     assert!(waits(&throttle, stranger).await.0 >= LOGON_DELAY);
-    // It passes until it fails.
+    // A known client passes without delay until a logon fails.
     let wrong = waits(&throttle, attempt(HERE, "ann", false));
     let next = async {
         sleep(Duration::from_millis(1)).await;
@@ -254,7 +254,7 @@ async fn memory_is_bounded() {
         let line = (remembered("ann"), network(HERE));
         assert_eq!(throttle.0.lock().lines[&line].waiting.len(), waiting);
     }
-    // A client from an address without failures has a place all the same.
+    // A client from an address without failures still gets a place in the queue.
     assert!(waits(&throttle, attempt(NEIGHBOUR, "ann", true)).await.1);
 
     let mut state = State::default();

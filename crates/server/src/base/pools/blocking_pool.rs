@@ -50,7 +50,7 @@ pub(crate) enum Permits {
     Closing { _permit: OwnedSemaphorePermit },
 }
 
-// Of the thread: each of these threads belongs to one pool, which made it.
+// One for each thread: each blocking thread belongs to one pool.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
@@ -196,7 +196,7 @@ impl fmt::Debug for BlockingPool {
 
 /// Prepares a thread.
 fn begin_thread() {
-    // It may have been made while the core acted as a user.
+    // The thread may have been started while the core thread impersonated a user.
     host::begin_thread();
     IS_BLOCKING_THREAD.set(true);
     file_io::stay_on_this_thread();

@@ -53,7 +53,7 @@ impl CryptoThreads {
     pub(crate) fn new(cores: usize) -> Self {
         let most = cores.saturating_sub(1).clamp(1, CRYPTO_THREADS);
         Self {
-            // It may be made while the core acts as a user.
+            // `begin_thread`: a thread may be started while the core thread impersonates a user.
             threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
             permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),
@@ -89,7 +89,7 @@ impl CryptoThreads {
             CryptoPlace::After(time) => return CryptoSite::After(time),
             CryptoPlace::Measured => {}
         }
-        // Real time and other threads must decide nothing in a simulation.
+        // In a simulation, real time and other threads must not influence the decision.
         if bytes < CRYPTO_ELSEWHERE_BYTES_MIN || file_io::stays() {
             return CryptoSite::Core;
         }
@@ -186,11 +186,11 @@ impl CryptoThreads {
         let job = move || {
             let done = work();
             drop(permit);
-            // The connection may have ended.
+            // The connection may have ended meanwhile; its receiver is then dropped.
             drop(answer.send(done));
         };
         if let Err(job) = self.threads.give(Box::new(job)) {
-            // There is no thread.
+            // No thread could be started: runs the job on this thread.
             job();
         }
         answered

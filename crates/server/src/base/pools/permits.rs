@@ -90,7 +90,7 @@ mod tests {
             .collect();
         let soon = |user: &'static str| timeout(Duration::from_secs(1), permits.take(user));
         assert!(soon("ann").await.is_err(), "a third one");
-        // Those of the same user that wait are not in the way.
+        // Waiting tasks of one user do not block other users.
         let waiting = tokio::spawn({
             let permits = Arc::clone(&permits);
             async move { permits.take("ann").await.map(drop) }

@@ -60,7 +60,7 @@ impl Threads {
                 waiting.is_refused = false;
             }
             Err(error) => {
-                // There can be thousands of jobs in a second: said once.
+                // Logs the error once, since there can be thousands of jobs in a second.
                 if !mem::replace(&mut waiting.is_refused, true) {
                     tracing::error!(
                         target: "frevo::threads",
@@ -92,14 +92,14 @@ impl Threads {
 
     /// Runs calls until none has come for a while.
     fn work(&self) {
-        // It may have been made by a core that is bound to a processor.
+        // A core thread, which is bound to a processor, may have started this thread.
         cores::unbind();
         (self.begin)();
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
                 MutexGuard::unlocked(&mut waiting, || {
-                    // A handler that panics hurts no other.
+                    // A job that panics does not affect other jobs.
                     let _ = panics::contained(job);
                 });
                 continue;

@@ -31,7 +31,7 @@ impl Record {
         let mut bytes = [0; Self::SIZE];
         let (head, rest) = bytes.split_at_mut(Self::HEAD.len());
         head.copy_from_slice(&Self::HEAD);
-        // The backup date, 0x80000000, is behind four bytes that are zero.
+        // The backup date, 0x80000000, follows four zero bytes.
         if let [_, _, _, _, date, ..] = rest {
             *date = 0x80;
         }

@@ -23,9 +23,9 @@ pub(super) struct FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // No other share of the folder may find this process's own lock in its way: not between the
-        // end of the last Arc and that of the kernel's lock, nor while a child that has not begun
-        // its program yet has a copy of the descriptor.
+        // Another share that opens the folder must not fail on a lock of this process. HELD covers
+        // the time between the drop of the last Arc and the unlock, and a forked child that still
+        // has a copy of the descriptor.
         let _held = HELD.lock();
         if let Some(folder) = self.folder.take().and_then(Arc::into_inner) {
             let _ = rustix::fs::flock(&folder, FlockOperation::Unlock);

@@ -92,7 +92,7 @@ impl ShareFolder {
                 lock: None,
                 is_claimed: false,
             }),
-            // That of the folder is set before anybody has it.
+            // The folder's own volume is set before a client can use the share.
             volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
             may_wait: AtomicBool::new(true),
@@ -119,7 +119,7 @@ impl ShareFolder {
     }
 
     fn try_open(&self, state: &mut State) -> Result<Arc<PosixVfs>, Unopened> {
-        // Users may not have the right to open it.
+        // Users may not have the right to open the folder.
         let _server = credentials::as_server();
         let opened = self.open_settled(state);
         let before = state.place.as_ref();
@@ -175,7 +175,7 @@ impl ShareFolder {
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
         }
-        // Users may not have the right to search the folders above it.
+        // Users may not have the right to search the parent folders.
         let _server = credentials::as_server();
         let mut state = self.state.lock();
         if let Some(vfs) = self.opened.load_full() {
@@ -217,11 +217,11 @@ impl ShareFolder {
             self.judge_briefly(&mut state, now);
             return;
         };
-        // This call holds it once, too.
+        // This call holds one reference, `opened` holds the other.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
         let here = state.place.as_ref().map(|place| place.located);
         let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
-        // Other looks may come at any moment, and say nothing of the time without use.
+        // Only timed looks count the time without use: other looks come at irregular times.
         if why == Look::Timed {
             let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
             state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
@@ -248,7 +248,7 @@ impl ShareFolder {
     /// Closes the folder. False if a call has just begun to use it: it stays open, and locked.
     fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
         self.opened.store(None);
-        // Calls that come now wait for the state, so none is added to those that have it.
+        // Calls that begin now wait for the lock of `state`, so no further call gets a reference.
         if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
             self.opened.store(Some(vfs));
             return false;
@@ -285,7 +285,8 @@ impl ShareFolder {
             (Ok(now), before)
                 if !state.has_failed
                     && before.as_ref().is_none_or(|before| {
-                        // A use opens the folder, by which the automounter mounts the disk again.
+                        // The next use opens the folder again, and the automounter then mounts the
+                        // disk again.
                         before.is_automounted || before.located == now
                     }) =>
             {
@@ -341,7 +342,7 @@ impl ShareFolder {
         if let Some(fault) = self.fault.load_full() {
             return Err(String::clone(&fault));
         }
-        // It keeps no disk mounted.
+        // A folder at rest is not asked for its space: the query would keep its disk mounted.
         if self.state.try_lock().is_some_and(|state| self.rests(&state)) {
             return Ok(Space::FULL);
         }

@@ -75,7 +75,7 @@ fn age(now: FileTime, then: FileTime) -> usize {
 }
 
 fn elapsed(now: FileTime, then: FileTime) -> Duration {
-    // FILETIME counts 100 ns.
+    // FILETIME counts units of 100 ns.
     Duration::from_nanos(now.0.saturating_sub(then.0).saturating_mul(100))
 }
 
@@ -137,7 +137,8 @@ impl<'a> Walk<'a> {
                 self.remove_empty(&folder);
                 continue;
             }
-            // A link to a folder is one of the files: listings may tell the kind of its target.
+            // Opens the folder to learn its kind: for a symbolic link, listings may report the kind
+            // of the target. The link itself expires as a file.
             let Ok(opened) = self.vfs.open(&folder, &LOOK) else { continue };
             if opened.stat.kind != Kind::Directory {
                 if folder != *root && goes(&opened.stat) {
@@ -203,7 +204,7 @@ impl<'a> Walk<'a> {
                 self.removed.files += 1;
                 self.removed.bytes = self.removed.bytes.saturating_add(stat.end_of_file);
             }
-            // It was moved back or deleted meanwhile.
+            // A client moved the file back or deleted it meanwhile.
             Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::recycle", %file, %fault,
@@ -217,7 +218,7 @@ impl<'a> Walk<'a> {
     fn remove_empty(&self, folder: &Name) {
         let Ok(opened) = self.vfs.open(folder, &LOOK) else { return };
         if elapsed(self.now, opened.stat.changed) >= HOUR || self.removed.files > 0 {
-            // NotEmpty: the folder is in use.
+            // The remove fails with NotEmpty if the folder is in use.
             let _ = self.vfs.remove(folder, opened.stat.key);
         }
     }

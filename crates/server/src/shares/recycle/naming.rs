@@ -12,7 +12,7 @@ pub(super) fn numbered(name: &str, number: u64) -> String {
     let (stem, ending) = name.split_at(dot);
     let number = format!(" ({number})");
     let room = COMPONENT_BYTES.saturating_sub(number.len());
-    // An ending that fills the name is part of the stem.
+    // An extension that leaves no room for a stem is treated as part of the stem.
     let (stem, ending) = if ending.len() < room { (stem, ending) } else { (name, "") };
     let mut end = stem.len().min(room - ending.len());
     while !stem.is_char_boundary(end) {

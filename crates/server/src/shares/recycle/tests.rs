@@ -124,7 +124,7 @@ fn names_that_collide_get_numbers() {
     }
     let expected = [("a (2).txt", "two"), ("a (3).txt", "three"), ("a.txt", "one")];
     assert_eq!(w.bin_of("ann"), pairs(&expected));
-    // Without versions the newest file alone stays, and a folder is not replaced.
+    // Without `versions`, the bin keeps only the newest file of a name and never replaces a folder.
     let w = world(RecycleBin { versions: false, ..RecycleBin::default() }, PosixOptions::default());
     let ann = w.of("ann");
     for text in ["one", "two"] {
@@ -205,7 +205,7 @@ fn one_of_two_names_goes_and_the_other_stays() {
     ann.remove(&name("a"), first).unwrap();
     assert_eq!(key(&*ann, "b"), Ok(first));
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data")]));
-    // A second name of a file that is in the bin already.
+    // Removes a second hard link of a file that is already in the bin.
     ann.remove(&name("b"), first).unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data"), ("b", "data")]));
 }
@@ -232,7 +232,7 @@ fn a_file_deleted_in_the_bin_is_gone() {
     delete(&*ann, ".recycle\\ann\\docs").unwrap();
     delete(&*ann, ".recycle\\ann").unwrap();
     assert!(w.path(".recycle").is_dir() && w.files(".recycle").is_empty());
-    // The folder is made again.
+    // The next delete makes the folder of the bin again.
     w.write("b", "data");
     delete(&*ann, "b").unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("b", "data")]));
@@ -286,7 +286,7 @@ fn nobody_reaches_the_bin_of_another() {
     for path in ["link\\bob with a long name\\new", "direct\\secret long name.txt", "direct\\new"] {
         cannot_reach(&*ann, path, Rules::Windows);
     }
-    // By short names of the folders.
+    // Opens the folders by their short names.
     let short = |text: &str| {
         let name = name(text);
         frevo_store::short_name::short_name(name.last()).unwrap()
@@ -307,7 +307,7 @@ fn the_folders_of_the_bin_stay_where_they_are() {
     let w = plain();
     w.write("a", "data");
     let ann = w.of("ann");
-    // No client makes the folder of the bin.
+    // Clients cannot create the folder of the bin.
     let how = OpenHow { existence: Existence::MustNotExist, ..OpenHow::DIRECTORY };
     assert_eq!(ann.open(&name(".Recycle"), &how).map(drop), Err(Fault::AccessDenied));
     delete(&*ann, "a").unwrap();
@@ -405,7 +405,7 @@ fn a_large_bin_loses_its_oldest_files() {
         delete(&**user, path).unwrap();
     }
     let expire = || Walk::new(&*w.base, later(0), &mut || true).expire(&w.bin);
-    // Twelve bytes of ann's, four of bob's: the limit is for each.
+    // The limit applies to each user: ann has twelve bytes in the bin, bob has four.
     assert_eq!(expire().files, 1);
     assert_eq!((w.bin_of("ann").len(), w.bin_of("bob").len()), (2, 1));
     assert_eq!(expire().files, 0);

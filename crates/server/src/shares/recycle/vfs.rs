@@ -149,7 +149,7 @@ impl RecyclingVfs {
         if !is_kept {
             return self.inner.remove(name, key);
         }
-        // Each folder on the way may have to be made in the bin.
+        // The move may have to create each folder of the path in the bin.
         if host::gives_up(name.components().count()) {
             return Err(Fault::Busy);
         }
@@ -158,8 +158,8 @@ impl RecyclingVfs {
                 self.bin.counts.kept.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            // Space is freed by deleting, which must stay possible. Another file system below
-            // the share's folder has no bin.
+            // If the bin is full, the file is deleted for good, so that clients can always free
+            // space. Another file system mounted below the share has no bin.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::CrossDevice)) => {
                 tracing::debug!(target: "frevo::recycle", file = %name, %fault,
                     "deleted for good: the recycle bin cannot take the file");
@@ -190,7 +190,7 @@ impl RecyclingVfs {
             return self.move_to(name, key, &flat);
         }
         match self.move_to(name, key, &to) {
-            // The way is too long, or a file of the bin is in it.
+            // The path in the bin is too long, or contains a file where a folder is needed.
             Err(Fault::NameTooLong | Fault::PathNotDirectory | Fault::NotADirectory) => {
                 self.move_to(name, key, &flat)
             }
@@ -237,7 +237,7 @@ impl RecyclingVfs {
             };
             match self.inner.open(&way, &how) {
                 Ok(_) => {}
-                // The home has gone since it was made.
+                // The user's folder in the bin was removed since it was made.
                 Err(Fault::PathNotFound) => {
                     self.make_home()?;
                     self.inner.open(&way, &how)?;
@@ -245,7 +245,7 @@ impl RecyclingVfs {
                 Err(fault) => return Err(fault),
             }
         }
-        // A path of the home alone.
+        // The path consists of the user's folder in the bin only.
         if folder.components().count() <= 2 { self.make_home() } else { Ok(()) }
     }
 
@@ -262,7 +262,7 @@ impl RecyclingVfs {
                 "it must belong to the server and be writable by its owner only (chmod 755)",
             );
         }
-        // The server made it just now, or was stopped before it gave it to its user.
+        // The server has just made the folder, or stopped before it set the folder's owner.
         let given =
             |stat: &Stat| self.owner.filter(|owner| *owner != stat.uid && stat.uid == server);
         let home = self.folder(&self.home(), 0o700, given)?;
@@ -303,7 +303,7 @@ impl RecyclingVfs {
         }
         let change = BasicChange { uid, mode: Some(mode), ..BasicChange::default() };
         match opened.node.set_basic(&change) {
-            // A file system without owners and modes has nothing to set.
+            // A file system without owners and modes needs no change.
             Err(Fault::NotSupported) if self.owner.is_none() => {}
             changed => changed?,
         }
