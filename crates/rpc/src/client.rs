@@ -140,7 +140,7 @@ impl Client {
         let mut input = core::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut rest = input.as_slice();
-        // Fragments of a server may be as long as their length field allows.
+        // Fragments from a server may use the full range of their length field.
         while let Some((header, body, after)) = split_first(rest, u16::MAX)? {
             rest = after;
             if header.call_id != self.call_id {
@@ -169,7 +169,8 @@ impl Client {
                 };
             }
             if part.is_empty() {
-                // It would make no progress, and hide that a first one came.
+                // An empty fragment makes no progress, and `stub.is_empty()` would take the next
+                // fragment for the first one.
                 return Err(Malformed::new("RPC response fragments").into());
             }
         }

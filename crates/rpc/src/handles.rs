@@ -35,7 +35,7 @@ impl<O: Copy> Handles<O> {
         if let Some(uuid) = handle.0.get_mut(4..) {
             uuid.copy_from_slice(&random);
         }
-        // Zeros are no handle, and two must not be one.
+        // The null handle is reserved, and two handles must not be equal.
         if self.0.len() >= MAX_HANDLES || handle == ContextHandle::NULL {
             return None;
         }

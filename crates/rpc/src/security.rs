@@ -201,7 +201,7 @@ impl Security {
         if self.signs_header
             && let Some(flags) = pdu.get_mut(3)
         {
-            // PFC_SUPPORT_HEADER_SIGN: this end supports it, too.
+            // PFC_SUPPORT_HEADER_SIGN: this server supports header signing too.
             *flags |= PduFlags::PENDING_CANCEL.0;
         }
         let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };

@@ -57,7 +57,8 @@ impl Endpoint {
 
     pub(super) fn refuse_bind(&mut self, reason: RejectReason, call_id: u32) {
         self.send(encode_bind_nak(reason, call_id));
-        // A client that asked for an unsupported authentication may try without.
+        // A client whose authentication type is not supported may bind again without
+        // authentication.
         if reason != RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED {
             self.close();
         }
@@ -133,7 +134,8 @@ impl Endpoint {
         if let [only] = context.transfer.as_slice()
             && let Some(features) = only.bind_time_features()
         {
-            // Of the features we have one: an orphaned PDU does no harm.
+            // Only one of the optional features is supported: the connection survives an orphaned
+            // PDU.
             let reason = u16::from(features & KEEP_CONNECTION_ON_ORPHAN);
             let code = ContextResultCode::NEGOTIATE_ACK;
             return ContextResult { code, reason, transfer: SyntaxId::ZERO };

@@ -32,7 +32,8 @@ impl Endpoint {
                 fragments: 0,
             },
             Some(call) if !is_first && call.id == header.call_id => call,
-            // A second first fragment, or one of a call that has not begun, or that waits.
+            // Refuses a second first fragment, and a fragment of a call that has not begun or is
+            // pending.
             _ => return self.break_off(header.call_id, request.context_id),
         };
         let waiting = Waiting { id: call.id, context_id: call.context_id };
@@ -106,7 +107,7 @@ impl Endpoint {
     /// Sends stub data in as many fragments as the client's limit asks for.
     fn respond(&mut self, waiting: Waiting, stub: &[u8]) {
         let frag = usize::from(self.max_xmit_frag.unwrap_or(MIN_FRAG));
-        // Fragments but the last keep their stub data a multiple of eight.
+        // All fragments but the last have stub data whose length is a multiple of eight.
         let overhead = Response::OVERHEAD.saturating_add(self.protected_overhead());
         let room = frag.saturating_sub(overhead) & !7;
         let mut flags = PduFlags::FIRST_FRAG;

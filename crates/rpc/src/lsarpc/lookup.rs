@@ -59,7 +59,7 @@ impl LookupSids {
         let entries = r.u32(WHAT)?;
         let mut sids = Vec::new();
         if r.pointer(WHAT)? {
-            // A pointer, a count and a SID of its least size.
+            // An entry has at least 16 bytes: a pointer, a count and the shortest SID.
             let count = r.array(entries, 16, WHAT)?;
             for _ in 0..count {
                 // MS-LSAT 2.2.17: a SID is not NULL.
@@ -266,7 +266,7 @@ impl<T> LookupReply<T> {
     /// ReferencedDomains, then how many entries follow.
     fn start(&self) -> NdrWriter {
         let mut w = NdrWriter::new();
-        // MS-LSAT 3.1.4.9: an error other than this one comes with no domains.
+        // MS-LSAT 3.1.4.9: with an error other than STATUS_NONE_MAPPED the reply has no domains.
         let is_told = !self.status.is_error() || self.status == Status::NONE_MAPPED;
         w.pointer(is_told);
         if is_told {
@@ -409,7 +409,7 @@ impl LookupReply<TranslatedSid> {
         for (kind, rid, domain) in heads {
             let in_domain = || domains.get(domain?)?.sid;
             let sid = match (form, kind) {
-                // There rid is the referent identifier of the whole SID.
+                // In LsarLookupNames3 this field is the referent identifier of the whole SID.
                 (NamesForm::Names3, _) if rid != 0 => r.sid_or_none(WHAT)?,
                 (NamesForm::Names3, _) | (_, SidNameUse::UNKNOWN) => None,
                 (_, SidNameUse::DOMAIN) => in_domain(),

@@ -57,7 +57,7 @@ impl ChangePassword {
         w.unicode_head(&self.user, 0).unicode(&self.user, 0);
         w.pointer(true).fixed(&*self.password);
         w.pointer(true).fixed(&self.proof);
-        // LmPresent, and what it would tell of.
+        // LmPresent is 0, and the pointers to the LM password and its proof are null.
         w.u8(0).pointer(false).pointer(false);
         w.into_stub()
     }
@@ -95,7 +95,7 @@ impl ChangePasswordAes {
         }
         let head = r.unicode_head(WHAT)?;
         let user = r.unicode(head, WHAT)?.decode()?;
-        // PBKDF2Iterations gives the structure its alignment.
+        // The structure is aligned to eight bytes, as its member PBKDF2Iterations is.
         r.align(8)?;
         let (auth_data, salt) = (r.fixed(WHAT)?, r.fixed(WHAT)?);
         let length = r.u32(WHAT)?;

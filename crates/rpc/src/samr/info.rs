@@ -133,7 +133,7 @@ pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<V
     answer(class.0, |w| {
         match class {
             DomainInformation::PASSWORD => {
-                // No rule: no length, no history, no age.
+                // The policy has no minimum length, no password history and no maximum age.
                 w.u16(0).u16(0).u32(0);
                 time(w, [0, 0x8000_0000]);
                 time(w, [0, 0]);
@@ -249,7 +249,7 @@ fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
     for _ in 0..9 {
         w.unicode_head("", 0);
     }
-    // Neither password is ever told, nor is private data.
+    // The server never returns the two passwords or the private data.
     for _ in 0..3 {
         w.u16(0).u16(0).pointer(false);
     }

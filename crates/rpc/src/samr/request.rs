@@ -242,8 +242,8 @@ impl GetAliasMembership {
         if !r.pointer(WHAT)? {
             return if count == 0 { Ok(Self { handle, sids }) } else { Err(Malformed::new(WHAT)) };
         }
-        // A pointer, a count and a SID of its least size; MS-SAMR 2.2.7.5 has up
-        // to 1,024 of them, and each is there.
+        // An entry has at least 16 bytes: a pointer, a count and the shortest SID. MS-SAMR 2.2.7.5
+        // allows up to 1,024 entries, without null pointers.
         let count = r.array(count, 16, WHAT)?;
         if count > MAX_SIDS {
             return Err(Malformed::new(WHAT));

@@ -14,8 +14,8 @@ pub fn parse_disk_enum(stub: &[u8]) -> Parsed<u32> {
     let mut r = NdrReader::new(stub);
     r.unique_string("ServerName")?;
     let level = r.u32(what)?;
-    // The container has nothing on the way in; its values, the length and the resume handle are
-    // ignored.
+    // The container of a request is empty; the values, the length and the resume handle in the
+    // request are ignored.
     let entries = r.u32(what)?;
     if r.pointer(what)? {
         for _ in 0..r.varying(entries, 8, what)? {
@@ -51,7 +51,7 @@ pub fn encode_disks(level: u32, may_manage: bool) -> Vec<u8> {
             write_drive(&mut w, drive);
         }
     }
-    // ResumeHandle is ignored, so that the reply has none.
+    // The request's ResumeHandle is ignored, and the reply has none.
     w.u32(total).pointer(false).u32(status.0);
     w.into_stub()
 }

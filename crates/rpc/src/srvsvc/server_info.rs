@@ -261,7 +261,7 @@ impl TimeOfDay {
         let mut w = NdrWriter::new();
         w.pointer(true).u32(self.elapsed_seconds).u32(self.uptime_ms);
         w.u32(self.hours).u32(self.minutes).u32(self.seconds).u32(self.hundredths);
-        // tod_timezone: UTC. tod_tinterval: 31 ms, as in Windows.
+        // tod_timezone: 0 minutes, which is UTC. tod_tinterval: 31 ms, as in Windows.
         w.u32(0).u32(310);
         w.u32(self.day).u32(self.month).u32(self.year).u32(self.weekday).u32(WinError::SUCCESS.0);
         w.into_stub()

@@ -28,7 +28,8 @@ impl ServerLimits {
     pub(super) fn encode_common(&self, w: &mut NdrWriter) {
         // sessopens, sessvcs, opensearch, sizreqbuf.
         w.u32(self.opens.clamp(1, 16_384)).u32(1).u32(2_048).u32(BUFFER_BYTES);
-        // initworkitems, maxworkitems, rawworkitems: work items of SMB 1, as many as a range has.
+        // initworkitems, maxworkitems, rawworkitems: limits of SMB 1, set to the ends of their
+        // ranges.
         w.u32(512).u32(65_535).u32(1);
         // irpstacksize, maxrawbuflen, sessusers, sessconns.
         w.u32(11).u32(BUFFER_BYTES);

@@ -148,7 +148,7 @@ pub(super) fn read_share(r: &mut NdrReader<'_>, level: u32) -> Parsed<Option<Sha
         return Err(Malformed::new(what));
     }
     let Some(fields) = fields(level) else { return Ok(None) };
-    // MS-SRVS 3.1.4.11: it must not be null.
+    // MS-SRVS 3.1.4.11: the pointer must not be null.
     if !r.pointer(what)? {
         return Err(Malformed::new(what));
     }

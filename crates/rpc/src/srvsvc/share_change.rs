@@ -125,7 +125,7 @@ impl ShareChange {
         let info = self.info.as_ref().ok_or((WinError::INVALID_LEVEL, 0))?;
         let remark = matches!(self.level, 1 | 2 | 502 | 1004).then(|| info.remark.clone());
         let max_uses = matches!(self.level, 2 | 502 | 1006).then_some(info.max_uses);
-        // Only levels 502 and 1501 have one. Without one, the access list stays.
+        // Only levels 502 and 1501 have a descriptor. Other levels leave the access list unchanged.
         let security_descriptor = info.security_descriptor.clone();
         match self.level {
             1005 => return Err((WinError::NOT_SUPPORTED, 0)),

@@ -275,7 +275,8 @@ fn auth3_has_no_answer() {
 
 #[test]
 fn without_a_right_proof_nothing_is_answered() {
-    // MS-RPCE 3.3.1.5.2.1: a fault answers alter_context; after auth3 the first request.
+    // MS-RPCE 3.3.1.5.2.1: a wrong proof in alter_context is answered by a fault at once, a wrong
+    // proof in auth3 by a fault on the first request.
     let mut wrong = Peer::new(AuthLevel::PRIVACY, 0, "guess");
     let (mut end, mut judge) = asking(&mut wrong, PduKind::ALTER_CONTEXT);
     let verdict = judge.judge(&end.token().unwrap());
@@ -305,19 +306,19 @@ fn a_call_that_is_not_protected_as_agreed_is_denied() {
     };
     for level in [AuthLevel::INTEGRITY, AuthLevel::PRIVACY] {
         let length = protected(0, level).1.len();
-        // The call's number, the operation, stub data, its end, the level, the context, the token.
+        // Changes one byte each of the call ID, operation, stub data, level, context and token.
         for at in [12, 22, 24, 100, length - 30, length - 23, length - 20, length - 1] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] ^= 1;
             is_denied(end, &pdu);
         }
-        // Lengths that lie: of the padding, and of the token.
+        // Sets wrong lengths of the padding and of the token.
         for (at, value) in [(length - 22, 255), (10, 15), (10, 17), (11, 0xFF)] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] = value;
             is_denied(end, &pdu);
         }
-        // A call that was answered once.
+        // Replays a call that was already answered.
         let (mut end, pdu) = protected(HEADER_SIGN, level);
         end.write(&pdu, &fixture()).unwrap();
         end.complete(2, Ok(Vec::new()));
@@ -335,7 +336,7 @@ fn the_next_pdu_waits_for_the_verdict() {
     let verdict = judge.judge(&end.token().unwrap());
     end.judge(verdict);
     assert_eq!(end.write_some(b"more", &fixture()), Ok(&[][..]));
-    // A token too many, and one without a bind that began.
+    // Sends one token too many, and a token without a bind that has begun.
     let mut end = accepted(&mut Peer::new(AuthLevel::PRIVACY, 0, "secret"));
     let peer = Peer::new(AuthLevel::PRIVACY, 0, "secret");
     end.write(&peer.carrying(PduKind::AUTH3, b"proof"), &fixture()).unwrap();
@@ -427,7 +428,7 @@ fn pending_calls_are_bounded_completed_and_cancelled() {
     let (header, pdu) = next(&mut end);
     assert_eq!(header.call_id, count + 1);
     assert_eq!(parse_fault(&pdu[16..]), Ok(FaultStatus::SERVER_TOO_BUSY));
-    // In any order, and others go on meanwhile.
+    // Pending calls complete in any order, and other calls are answered meanwhile.
     end.complete(3, Ok(vec![5; 4]));
     assert_eq!(next(&mut end).0.call_id, 3);
     let of_kind = |kind: PduKind, call_id| {
@@ -446,7 +447,7 @@ fn pending_calls_are_bounded_completed_and_cancelled() {
         end.complete(call_id, Ok(Vec::new()));
         assert!(end.read(100).is_none(), "{call_id} is answered or given up");
     }
-    // A number that waits is not used twice.
+    // A call ID that is pending cannot be used again.
     pending(&mut end, 6);
     assert_eq!(parse_fault(&next(&mut end).1[16..]), Ok(FaultStatus::PROTO_ERROR));
     assert!(end.is_closed() && end.endpoint.pending().count() == 0);

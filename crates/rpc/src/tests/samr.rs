@@ -126,7 +126,7 @@ fn all_the_ways_to_connect() {
     assert_eq!(open(&mut ends, CONNECT, &w.into_stub()).1, Status::SUCCESS);
     server(&mut ends);
     for (stub, expected) in [
-        // SAM_SERVER_CREATE_DOMAIN, and GENERIC_ALL, are nobody's.
+        // No user gets SAM_SERVER_CREATE_DOMAIN or GENERIC_ALL.
         (connect5(8, 1), Status::ACCESS_DENIED),
         (connect5(0x1000_0000, 1), Status::ACCESS_DENIED),
         (connect5(MAXIMUM, 2), Status::NOT_SUPPORTED),
@@ -168,7 +168,7 @@ fn domains_and_who_is_in_them() {
     // USER_ACCOUNT_DISABLED
     let (_, all, _) = list(&mut ends, ENUMERATE_USERS, &[0, 1, u32::MAX], &ours);
     assert_eq!(all, users[2..]);
-    // One after the other, and then nothing more.
+    // Reads the accounts one at a time, until the list ends.
     let mut context = 0;
     for (at, user) in users.iter().enumerate() {
         let (next, told, said) = list(&mut ends, ENUMERATE_USERS, &[context, 0, 0], &ours);
@@ -233,7 +233,8 @@ fn query_display(on_domain: &ContextHandle, class: u16, rest: [u32; 3]) -> Vec<u
 fn accounts_are_shown_by_name() {
     let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
-    // Every account is a normal one whose password does not expire; the last is off.
+    // All accounts are normal accounts whose password does not expire; the last account is
+    // disabled.
     let all = [
         (1, 1000, 0x210, "root".into()),
         (2, 1001, 0x210, "smbuser".into()),
@@ -250,7 +251,8 @@ fn accounts_are_shown_by_name() {
         let stub = query_display(&ours, class, rest);
         asked(&mut ends, QUERY_DISPLAY_INFORMATION, &stub)
     };
-    // One after the other, by their number or by their size; one there is always.
+    // Reads one account for each call, limited by count or by size. Each reply has at least one
+    // entry.
     for rest in [[1, u32::MAX], [u32::MAX, 36 + 16], [0, u32::MAX], [1000, 0]] {
         for (at, account) in (0..).zip(&all) {
             let (_, _, told, said) = display(&ask(1, [at, rest[0], rest[1]]).unwrap());
@@ -265,12 +267,12 @@ fn accounts_are_shown_by_name() {
     assert_eq!(display(&ask(2, whole).unwrap()), (0, 0, Vec::new(), Status::SUCCESS));
     let (_, _, groups, _) = display(&ask(3, whole).unwrap());
     assert_eq!(groups, [(1, 513, 7, "None".into())]);
-    // Without full names in a code page of one byte.
+    // OEM entries have no full names, and one byte for each character.
     let oem = ask(4, whole).unwrap();
     assert_eq!(oem[..12], [0, 0, 0, 0, 55, 0, 0, 0, 4, 0, 0, 0]);
     let text = |text: &[u8]| oem.windows(text.len()).any(|window| window == text);
     assert!(text(b"root") && text(b"smbuser2"));
-    // A class that the union does not have is a malformed call.
+    // A call with a class that the union does not have is malformed.
     for class in [0, 6, u16::MAX] {
         let mut ends = bound(&INTERFACE, &fixture());
         let ours = domain(&mut ends, machine());
@@ -352,7 +354,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
     let user = hiding(false);
     let mut ends = bound(&INTERFACE, &fixture());
-    // Handles from before the setting changed are no way around it.
+    // Handles from before the change of the setting do not bypass the setting.
     let before = domain(&mut ends, machine());
     let builtin_before = domain(&mut ends, Sid::BUILTIN);
     let group = account(&mut ends, OPEN_GROUP, &before, 513);
@@ -378,7 +380,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     assert_eq!(open(OPEN_DOMAIN, &on_domain(0x100, machine())).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_GROUP, &numbers(&before, &[0x10, 513])).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_ALIAS, &numbers(&builtin_before, &[4, 544])).1, Status::ACCESS_DENIED);
-    // GENERIC_READ and MAXIMUM_ALLOWED are what there is.
+    // GENERIC_READ and MAXIMUM_ALLOWED return all rights that the user has.
     let mut most = |opnum, stub: &[u8]| {
         let (handle, said) = open(opnum, stub);
         assert_eq!(said, Status::SUCCESS, "{opnum}");
@@ -403,7 +405,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let by_handle = opnum != GET_ALIAS_MEMBERSHIP;
         assert_eq!(status(&reply) == Status::ACCESS_DENIED, by_handle, "{opnum}");
     }
-    // One name or number, and one's own account.
+    // The user may still look up one name or number, and read its own account.
     for (opnum, stub) in [
         (LOOKUP_IDS, numbers(&ours, &[1, 1000, 0, 1, 1000])),
         (QUERY_INFORMATION_USER, class(&own, 21)),
@@ -414,7 +416,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
         assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
     }
-    // The descriptor tells the rights: DOMAIN_LIST_ACCOUNTS for Administrators only.
+    // The descriptor shows that only Administrators have DOMAIN_LIST_ACCOUNTS.
     let reply = call(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&ours, &[4]), &user, usize::MAX);
     let reply = reply.unwrap();
     let mut r = NdrReader::new(&reply);
@@ -465,7 +467,7 @@ fn names_and_numbers_lead_to_each_other() {
     let reply = asked(&mut ends, LOOKUP_IDS, &ids(1000, &most)).unwrap();
     assert_eq!(status(&reply), Status::SUCCESS);
     for (opnum, stub) in [
-        // A count that lies, and more than may be asked for.
+        // The first two counts are wrong; the third list is longer than allowed.
         (LOOKUP_IDS, ids(3, &[1, 2])),
         (LOOKUP_IDS, ids(u32::MAX, &[1, 2])),
         (LOOKUP_IDS, ids(1001, &vec![1; 1001])),
@@ -637,7 +639,7 @@ proptest! {
             ContextHandle::NULL,
         ];
         let handle = &handles[kind].0[..];
-        // Small numbers go further than any bytes do.
+        // Small numbers pass more of the checks than random bytes.
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let _ = asked(&mut ends, opnum, &[handle, &words].concat());
         if !ends.1.is_closed() {

@@ -91,7 +91,7 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
         hides_accounts: false,
         manages: false,
     };
-    // Level 0: a pointer of 4 bytes and "shareN" of 14.
+    // An entry of level 0 takes 18 bytes: a pointer of 4 bytes and "shareN" of 14.
     let (mut names, mut resume) = (Vec::new(), 0);
     loop {
         let reply = enumerate(&services, 0, 18 * 4 + 17, Some(resume));
@@ -197,7 +197,7 @@ fn server_get_info_has_the_form_of_its_level() {
     }
     services.manages = true;
     let told = words(&ask(&services, 502));
-    // The level, the pointer, eighteen fields and the status.
+    // The reply has the level, the pointer, eighteen fields and the status.
     assert_eq!((told.len(), told[0], told.last()), (21, 502, Some(&0)));
     assert_eq!(told[2..6], [16_384, 1, 2_048, 65_535]);
     assert_eq!(told[11..13], [64, 1_024]);
@@ -205,7 +205,7 @@ fn server_get_info_has_the_form_of_its_level() {
     let mut r = NdrReader::new(&answer);
     assert_eq!(r.u32("").unwrap(), 503);
     assert!(r.pointer("").unwrap());
-    // SERVER_INFO_503 has 42 fields; the text of the nineteenth follows them.
+    // SERVER_INFO_503 has 42 fields; the text of field nineteen follows the fields.
     let fields: Vec<u32> = (0..42).map(|_| r.u32("").unwrap()).collect();
     assert_eq!(fields[..18], told[2..20]);
     assert_eq!(fields[32..35], [8_192, 35, 35]);
@@ -257,7 +257,7 @@ fn an_empty_array_on_the_way_in_is_nothing() {
         assert_eq!(answer[answer.len() - 4..], [0; 4], "{opnum}");
         assert!(!ends.1.is_closed(), "{opnum}");
     }
-    // An array with entries is none.
+    // A request whose array has entries is malformed.
     let mut stub = usage_stub(2, None, 3, None);
     let at = stub.len() - 12;
     stub[at] = 1;
@@ -276,7 +276,7 @@ fn levels_of_other_lists_have_no_arm() {
         let first = (opnum == CONNECTION_ENUM).then_some("data");
         let stub = usage_stub(names, first, level, None);
         let answer = call(&mut ends, opnum, &stub, &services, 1000).unwrap();
-        // Both levels, the total, no resume handle, the status.
+        // The reply has the level twice, the total, no resume handle, and the status.
         let numbers: [u32; 5] = [level, level, 0, 0, WinError::INVALID_LEVEL.0];
         let expected: Vec<u8> = numbers.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(answer, expected, "{opnum} {level}");
@@ -320,7 +320,7 @@ fn administrators_see_sessions_files_and_connections() {
         let answer = ask(SESSION_ENUM, &usage_stub(2, None, level, Some(0)));
         assert_eq!(status(&answer), 0, "{level}");
         assert_eq!(answer[..8], [level.to_le_bytes(), level.to_le_bytes()].concat(), "{level}");
-        // Entries of the container, and of the array behind its pointer.
+        // The container and the array behind its pointer both have the count of entries.
         assert_eq!(answer[12..16], 2_u32.to_le_bytes(), "{level}");
         assert_eq!(answer[20..24], 2_u32.to_le_bytes(), "{level}");
     }
@@ -486,7 +486,7 @@ fn wkssvc() {
     let status = |answer: &[u8]| u32::from_le_bytes(*answer.last_chunk().unwrap());
     assert_eq!(status(&ask(&services, 101)), 0);
     assert_eq!(status(&ask(&services, 102)), 0);
-    // An arm without data is a null pointer.
+    // A level without data has a null pointer.
     assert_eq!(status(&ask(&services, 502)), 124);
     assert_eq!([ask(&services, 502).len(), ask(&services, 500).len()], [12, 8]);
     services.is_administrator = false;
